@@ -70,7 +70,9 @@ def list_lifetimes(rules: CacheRules, model: str) -> tuple[str, ...]:
     """The words of the lifetimes that a model takes, the provider's own first."""
     own = rules.word(model)
     words = [word for word in rules.lifetimes if rules.word(model, word) == word]
-    return (own, *(word for word in words if word != own)) if words else ()
+    if not words:
+        return ()
+    return (own, *(word for word in words if word != own))
 
 
 def price_lifetimes(

@@ -111,7 +111,9 @@ class PendingCall:
         if not self._conversations.policy.diagnostics or self._is_unasked:
             return {}
         last_request = self._conversation.last_request
-        answer_id = "" if last_request is None else last_request.answer_id
+        answer_id = ""
+        if last_request is not None:
+            answer_id = last_request.answer_id
         return self._dialect.ask_cache_report(self._fitted.request, answer_id)
 
     def forgo_question(self) -> None:

@@ -171,7 +171,9 @@ class Fitter:
         if conversation is None or call is None or not sent.betas:
             return None
         self._most_used[incoming.upstream.name, incoming.model] = use
-        event = "switch refused" if use == "never" else "clearing refused"
+        event = "clearing refused"
+        if use == "never":
+            event = "switch refused"
         self._journal.write(event, upstream=incoming.upstream.name, model=incoming.model)
         async with self.index.lock(conversation.workspace, conversation.family):
             conversation.state = msgspec.structs.replace(conversation.state, ledger=sent.before)
