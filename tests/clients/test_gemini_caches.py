@@ -292,4 +292,4 @@ def test_whether_a_cache_pays_needs_a_price() -> None:
     with pytest.raises(BadInput, match="no price"):
         CachedHead(object(), model="a-model-of-mine", system="x", make="when cheaper")
     with pytest.raises(BadInput, match="make is"):
-        CachedHead(object(), model=MODEL, system="x", make="sometimes")  # type: ignore[arg-type]
+        CachedHead(object(), model=MODEL, system="x", make="sometimes")

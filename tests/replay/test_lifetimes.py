@@ -41,8 +41,8 @@ def test_long_pauses_are_cheaper_with_an_hour_and_short_ones_are_not() -> None:
 def test_a_prefix_is_kept_warm_once_the_pauses_are_known() -> None:
     rows = {row.lifetime: row for row in compare_lifetimes([trace([400.0] * 60)])}
     warm = rows[KEPT_WARM]
-    assert warm.warmings == 60 - 20
-    assert warm.late == 20
+    assert warm.warmings == 60 - 19 + 1  # the first pauses teach it, and nobody comes back to the last read
+    assert warm.late == 19
     assert warm.saved > 0
     assert warm.dollars is not None
 

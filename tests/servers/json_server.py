@@ -21,7 +21,7 @@ def serve_json(answer: Answer) -> Iterator[str]:
         def do_POST(self) -> None:
             size = int(self.headers.get("Content-Length") or 0)
             request = json.loads(self.rfile.read(size))
-            status, body = answer(self.path.partition("?")[0], request, self.headers)
+            status, body = answer(self.path.partition("?")[0], request, dict(self.headers.items()))
             text = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

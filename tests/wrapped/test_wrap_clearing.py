@@ -69,7 +69,7 @@ def editing_api(**options: Any) -> Iterator[EditingApi]:
 def test_a_loop_longer_than_the_window_is_cleared_by_the_server(endpoint: str) -> None:
     whole = messages_request(24)
     with editing_api() as api:
-        bare = anthropic.Anthropic(base_url=api.url, api_key="none", max_retries=0)
+        bare: Any = anthropic.Anthropic(base_url=api.url, api_key="none", max_retries=0)
         with wrap(bare, budget=SMALL, policy=Policy(server="first", breakpoints="keep")) as client:
             create = client.beta.messages.create if endpoint == "beta" else client.messages.create
             for steps in range(2, 25, 2):
@@ -85,7 +85,7 @@ def test_a_loop_longer_than_the_window_is_cleared_by_the_server(endpoint: str) -
 def test_a_server_without_editing_gets_a_cut_of_laminas_instead() -> None:
     whole = messages_request(24)
     with editing_api(knows_editing=False) as api:
-        bare = anthropic.Anthropic(base_url=api.url, api_key="none", max_retries=0)
+        bare: Any = anthropic.Anthropic(base_url=api.url, api_key="none", max_retries=0)
         with wrap(bare, budget=SMALL, policy=Policy(server="first", breakpoints="keep")) as client:
             for steps in range(2, 25, 2):
                 client.messages.create(**{**whole, "messages": whole["messages"][: 2 * steps + 1]})
@@ -98,7 +98,7 @@ def test_a_server_without_editing_gets_a_cut_of_laminas_instead() -> None:
 @pytest.mark.parametrize("endpoint", ["messages", "beta"])
 def test_a_talk_is_compacted_through_the_official_sdk(endpoint: str) -> None:
     with editing_api() as api:
-        bare = anthropic.Anthropic(base_url=api.url, api_key="none", max_retries=0)
+        bare: Any = anthropic.Anthropic(base_url=api.url, api_key="none", max_retries=0)
         budget = Budget(window=6_000, reserve=500)
         with wrap(bare, budget=budget, policy=Policy(server="first", breakpoints="keep")) as client:
             create = client.beta.messages.create if endpoint == "beta" else client.messages.create

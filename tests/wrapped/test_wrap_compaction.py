@@ -80,7 +80,7 @@ def test_a_talk_is_compacted_once_and_goes_on_behind_the_block() -> None:
 
 
 def test_an_api_that_refuses_is_asked_once_and_lamina_cuts() -> None:
-    client = CompactingClient(knows_compaction=False)
+    client: Any = CompactingClient(knows_compaction=False)
     wrapped = wrap(client, budget=Budget(window=6_000, reserve=500), policy=FIRST)
     for turns in range(2, 40, 2):
         wrapped.messages.create(**talk(turns))

@@ -43,7 +43,9 @@ def price_explicit_cache(
     cached, as a share of the head. The price of storage is that of the rules.
     """
     facts = model_or_none(model)
-    price = price_of(facts).input if facts is not None else None
+    price = None
+    if facts is not None:
+        price = price_of(facts).input
     if price is None:
         hint = "give the lifetime yourself: whether a cache pays cannot be said without a price"
         raise BadInput(f"no price of {model!r} is known", place="price_explicit_cache", hint=hint)

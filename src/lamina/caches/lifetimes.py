@@ -24,8 +24,16 @@ LEAST_PAUSES = 20
 MOST_WARMINGS = 12
 """Times in a row that a prefix is kept alive for nobody, at most: an hour of five minutes."""
 
-LEAST_SAVING = 0.05
+NEW_SHARE = 0.014
+"""Of a request, what the one before it did not have: measured on 17,654 requests of Claude Code, where it was
+1.3 to 1.4 % with each larger model."""
+
+LEAST_SAVING = 0.03
 """Of the cost under the provider's own lifetime: what another one must save to be chosen."""
+
+FOR_EVER = float("inf")
+"""The pause of a conversation that begins: it finds nothing in a cache, whatever the lifetime. Somewhere one
+has ended for each that begins, so it is also the pause after the last request of a conversation."""
 
 AUTO = "auto"
 """The word for a lifetime that is chosen from the pauses."""
@@ -62,7 +70,9 @@ def list_lifetimes(rules: CacheRules, model: str) -> tuple[str, ...]:
     """The words of the lifetimes that a model takes, the provider's own first."""
     own = rules.word(model)
     words = [word for word in rules.lifetimes if rules.word(model, word) == word]
-    return (own, *(word for word in words if word != own)) if words else ()
+    if not words:
+        return ()
+    return (own, *(word for word in words if word != own))
 
 
 def price_lifetimes(
@@ -102,7 +112,7 @@ def write_share(rules: CacheRules, word: str) -> float:
 
 
 def choose_lifetime(
-    pauses: Sequence[float], rules: CacheRules, model: str, *, new_share: float = 0.05
+    pauses: Sequence[float], rules: CacheRules, model: str, *, new_share: float = NEW_SHARE
 ) -> str:
     """The lifetime that would have cost least over these pauses; "" for the provider's own.
 

@@ -213,8 +213,9 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
             advice=difference.advice,
             remedy=words.remedy,
             provider=report.cause,
-            agreement=agreement.verdict if report.cause else "",
         )
+        if report.cause:
+            event = msgspec.structs.replace(event, agreement=agreement.verdict)
         if difference.continues:
             event = msgspec.structs.replace(event, cause=FORGOTTEN, reason=_FORGOTTEN_REASON)
         if difference.continues and is_uncached:

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from lamina.caches import rules_for
+from lamina.caches.lifetimes import FOR_EVER
 from lamina.conversations.call_record import CallRecord
 from lamina.conversations.conversation import Conversation, LastRequest
 from lamina.conversations.conversations import Conversations, KeptAnswer
@@ -111,7 +112,9 @@ class PendingCall:
         if not self._conversations.policy.diagnostics or self._is_unasked:
             return {}
         last_request = self._conversation.last_request
-        answer_id = "" if last_request is None else last_request.answer_id
+        answer_id = ""
+        if last_request is not None:
+            answer_id = last_request.answer_id
         return self._dialect.ask_cache_report(self._fitted.request, answer_id)
 
     def forgo_question(self) -> None:
@@ -480,8 +483,10 @@ class PendingCall:
     def _note_pause(self) -> None:
         """Note how long the caller paused after the last request of this conversation."""
         last_request = self._conversation.last_request
+        pause = FOR_EVER
         if last_request is not None:
-            self._conversations.pauses.append(monotonic() - last_request.sent_at)
+            pause = monotonic() - last_request.sent_at
+        self._conversations.pauses.append(pause)
 
     def _end_trace(self, usage: Usage | int, *, is_last: bool) -> None:
         """Record what the API counted, and end the trace. A stream reports that at its end."""

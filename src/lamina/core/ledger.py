@@ -28,6 +28,7 @@ from lamina.core.values import (
     Raw,
     Ref,
     Role,
+    ServerClearing,
     Thinking,
 )
 from lamina.core.wording import Wording
@@ -92,8 +93,16 @@ def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
         repairs=repairs,
         bound=_select(ledger.bound, logged),
         promoted=tuple(ref for ref in ledger.promoted if ref in logged),
-        clearing=ledger.clearing if ledger.clearing and ledger.clearing.until in logged else None,
+        clearing=_find_clearing(ledger, logged),
     )
+
+
+def _find_clearing(ledger: Ledger, logged: frozenset[Ref]) -> ServerClearing | None:
+    """What the server clears, if the last result of it is still in the log."""
+    clearing = ledger.clearing
+    if clearing is None or (clearing.uses and clearing.until not in logged):
+        return None
+    return clearing
 
 
 def _select(by_ref: Mapping[Ref, _Value], refs: frozenset[Ref]) -> dict[Ref, _Value]:

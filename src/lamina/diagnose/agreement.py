@@ -159,8 +159,10 @@ def compare_causes(report: CacheReport, difference: Difference) -> Agreement:
 
 
 def _describe_dispute(provider: str, own: str, place: str) -> str:
-    where = f", at {place}" if place else ""
-    return f"the provider says {provider}, lamina finds the first difference in: {own}{where}"
+    sentence = f"the provider says {provider}, lamina finds the first difference in: {own}"
+    if place:
+        sentence += f", at {place}"
+    return sentence
 
 
 def _judge_undecided(provider: str, own: str) -> tuple[Verdict, str]:

@@ -53,11 +53,7 @@ def resolve_lifetimes(
     """Return what to do with cache markers, with a lifetime chosen from these pauses for each "auto"."""
     if not isinstance(breakpoints, Lifetimes) or AUTO not in (breakpoints.stable, breakpoints.tail):
         return breakpoints
-    chosen = choose_lifetime(pauses, rules, model)
-    return Lifetimes(
-        stable=chosen if breakpoints.stable == AUTO else breakpoints.stable,
-        tail=chosen if breakpoints.tail == AUTO else breakpoints.tail,
-    )
+    return _replace_auto(breakpoints, choose_lifetime(pauses, rules, model))
 
 
 class Marked(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +99,7 @@ def place_markers(
     stream = dialect.stream(request)
     lifetimes = Lifetimes()
     if isinstance(breakpoints, Lifetimes):
-        lifetimes = _without_auto(breakpoints)
+        lifetimes = _replace_auto(breakpoints, "")
     stream = _without_tail(stream, envelope)
     marker_plan = plan_markers(
         _weigh_start(stream, counter, rules.least(stream.model)),
@@ -118,9 +114,13 @@ def place_markers(
     return Marked(request=dialect.mark(request, marking), plan=marker_plan)
 
 
-def _without_auto(lifetimes: Lifetimes) -> Lifetimes:
-    """Return the lifetimes, with the provider's own where a door was to choose one and did not."""
-    return Lifetimes(stable=lifetimes.stable.replace(AUTO, ""), tail=lifetimes.tail.replace(AUTO, ""))
+def _replace_auto(lifetimes: Lifetimes, word: str) -> Lifetimes:
+    """Return the lifetimes with this word for each "auto"."""
+    words = [lifetimes.stable, lifetimes.tail]
+    for place, chosen in enumerate(words):
+        if chosen == AUTO:
+            words[place] = word
+    return Lifetimes(stable=words[0], tail=words[1])
 
 
 def _wants_markers(

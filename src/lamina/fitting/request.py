@@ -493,8 +493,8 @@ def _check_clearing(ledger: Ledger, fit: _Fit, reported: Usage) -> Ledger:
     if ignored:
         return msgspec.structs.replace(ledger, clearing=ServerClearing())
     if reported.cleared.tool_uses == clearing.uses and reported.cleared.tokens:
-        known = msgspec.structs.replace(clearing, tokens=reported.cleared.tokens)
-        return msgspec.structs.replace(ledger, clearing=known)
+        measured = msgspec.structs.replace(clearing, tokens=reported.cleared.tokens)
+        return msgspec.structs.replace(ledger, clearing=measured)
     return ledger
 
 

@@ -71,10 +71,9 @@ def plan_clearing(envelope: Envelope, limits: CutLimits) -> ClearingPlan | None:
     scale = envelope.tokens / max(sum(entry.tokens for entry in sent), 1)
     freed = 0.0
     clearable = results[: max(len(results) - LEAST_KEPT, 0)]
-    last_step = sent[-1].step if sent else 0
     uses = 0
     for place in clearable:
-        if sent[place].step == last_step:
+        if sent[place].step == sent[-1].step:
             break
         freed += max(sent[place].tokens - PLACEHOLDER, 0) * scale
         uses += 1

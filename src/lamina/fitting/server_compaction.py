@@ -154,14 +154,19 @@ def _find_boundary(history: Sequence[Any], dialect: str) -> int:
 
     Every call before that place has its result before it, too.
     """
-    begins_step = _begins_message_step if dialect == "anthropic" else _begins_item_step
-    begins_turn = _begins_message_turn if dialect == "anthropic" else _is_user_item
+    begins_step = _begins_item_step
+    begins_turn = _is_user_item
+    if dialect == "anthropic":
+        begins_step = _begins_message_step
+        begins_turn = _begins_message_turn
     last = len(history) - 1
     turns = [place for place in range(2, last + 1) if begins_turn(history[place])]
     if turns and turns[-1] >= LEAST_KEPT:
         return turns[-1]
     steps = [place for place in range(2, last + 2 - LEAST_KEPT) if begins_step(history, place)]
-    return steps[-1] if steps else 0
+    if not steps:
+        return 0
+    return steps[-1]
 
 
 def _begins_message_turn(message: Any) -> bool:
@@ -289,11 +294,15 @@ def price_compaction(
     `is_cached`: the history is in the provider's cache when it is compacted.
     """
     facts = model_or_none(model)
-    prices = price_of(facts) if facts is not None else None
+    prices = None
+    if facts is not None:
+        prices = price_of(facts)
     if prices is None or not prices.input or not prices.output:
         hint = "give a model whose prices of input and output are known"
         raise BadInput(f"no price of {model!r} is known", place="price_compaction", hint=hint)
-    read = rules.read_share(model) if is_cached else 1.0
+    read = 1.0
+    if is_cached:
+        read = rules.read_share(model)
     return CompactionPrice(
         call=covered * read + summary * prices.output / prices.input,
         first=(summary + kept) * rules.write,

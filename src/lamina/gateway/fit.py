@@ -20,6 +20,7 @@ import msgspec
 from anyio import from_thread, to_thread
 
 from lamina.caches import rules_for
+from lamina.caches.lifetimes import FOR_EVER
 from lamina.conversations.memory_commands import MemoryAnswer
 from lamina.conversations.memory_tool import serve_memory, serves_memory
 from lamina.conversations.pending_call import EXCHANGES, RETRY_SHARE, limit_budget
@@ -174,7 +175,9 @@ class Fitter:
         if conversation is None or call is None or not sent.betas:
             return None
         self._most_used[incoming.upstream.name, incoming.model] = use
-        event = "switch refused" if use == "never" else "clearing refused"
+        event = "clearing refused"
+        if use == "never":
+            event = "switch refused"
         self._journal.write(event, upstream=incoming.upstream.name, model=incoming.model)
         async with self.index.lock(conversation.workspace, conversation.family):
             conversation.state = msgspec.structs.replace(conversation.state, ledger=sent.before)
@@ -541,8 +544,10 @@ class Fitter:
     ) -> None:
         """Remember the request that is being sent as the last one of its conversation."""
         conversation = match.conversation
+        pause = FOR_EVER
         if conversation.request is not None:
-            self.pauses.add(call.incoming, monotonic() - conversation.sent_at)
+            pause = monotonic() - conversation.sent_at
+        self.pauses.add(call.incoming, pause)
         conversation.state = state
         conversation.digests = match.digests
         conversation.turns = call.incoming.body.turns

@@ -185,7 +185,10 @@ class PrefixWarmer:
             follows=conversation.sent_id,
             why=WARMED,
         )
-        conversation.record.add_sent(request, body=body if self._keep == "all" else None)
+        if self._keep == "all":
+            conversation.record.add_sent(request, body=body)
+        else:
+            conversation.record.add_sent(request)
 
     async def _send(self, warming: Warming, body: bytes) -> tuple[int, Usage]:
         """The status of the answer and what it took; the status is 0 if there was no answer."""

@@ -17,6 +17,7 @@ import msgspec
 from lamina.caches import CacheRules, all_rules, rules_for
 from lamina.caches.explicit import price_explicit_cache
 from lamina.caches.lifetimes import (
+    FOR_EVER,
     LifetimeCost,
     PausedRequest,
     choose_lifetime,
@@ -96,7 +97,8 @@ def _read_session(trace: Trace) -> _Session | None:
         held = 0
         if last_at is not None:
             pause = max(usage.at - last_at, 0.0)
-            held = last_tokens if usage.total >= last_tokens else 0
+            if usage.total >= last_tokens:
+                held = last_tokens
         requests.append(PausedRequest(tokens=usage.total, held=held, pause=pause))
         last_tokens = usage.total
         last_at = usage.at
@@ -108,8 +110,8 @@ def _read_session(trace: Trace) -> _Session | None:
 def _compare_words(model: str, rules: CacheRules, sessions: Sequence[_Session]) -> list[LifetimeRow]:
     requests = [request for session in sessions for request in session.requests]
     costs = {cost.word: cost for cost in price_lifetimes(requests, rules, model)}
-    costs[AUTO] = _price_chosen(requests, rules, model, warms=False)
-    costs[KEPT_WARM] = _price_chosen(requests, rules, model, warms=True)
+    costs[AUTO] = _price_chosen(sessions, rules, model, warms=False)
+    costs[KEPT_WARM] = _price_chosen(sessions, rules, model, warms=True)
     own = next(iter(costs.values())).cost
     return [
         LifetimeRow(
@@ -118,7 +120,7 @@ def _compare_words(model: str, rules: CacheRules, sessions: Sequence[_Session]) 
             sessions=len(sessions),
             requests=len(requests),
             cost=cost.cost,
-            saved=1 - cost.cost / own if own else 0.0,
+            saved=_saved_share(cost.cost, own),
             dollars=_to_dollars(cost.cost, model),
             late=cost.late,
             warmings=cost.warmings,
@@ -129,29 +131,37 @@ def _compare_words(model: str, rules: CacheRules, sessions: Sequence[_Session]) 
 
 
 def _price_chosen(
-    requests: Sequence[PausedRequest], rules: CacheRules, model: str, *, warms: bool
+    sessions: Sequence[_Session], rules: CacheRules, model: str, *, warms: bool
 ) -> LifetimeCost:
-    """What requests cost if each is decided by the pauses before it: its lifetime, or whether it is kept."""
+    """What sessions cost if each request is decided by the pauses before it: its lifetime, or if it is kept.
+
+    After the last request of a session nobody comes back, and what is then kept warm is kept for nothing.
+    """
     own = rules.word(model)
     pauses: deque[float] = deque(maxlen=PAUSES)
     total = LifetimeCost(word=own, seconds=rules.seconds(own), cost=0.0, late=0)
     word = own
     times = 0
-    for request in requests:
-        # A request finds what the one before it was decided to leave.
-        cost = price_warming([request], rules, model, word=word, times=times)
-        total = msgspec.structs.replace(
-            total,
-            cost=total.cost + cost.cost,
-            late=total.late + cost.late,
-            warmings=total.warmings + cost.warmings,
-        )
-        if request.pause is not None:
-            pauses.append(request.pause)
-        if warms:
-            times = count_warmings(pauses, rules, model)
-        else:
-            word = choose_lifetime(pauses, rules, model) or own
+    for session in sessions:
+        for request in session.requests:
+            # A request finds what the one before it was decided to leave.
+            cost = price_warming([request], rules, model, word=word, times=times)
+            total = msgspec.structs.replace(
+                total,
+                cost=total.cost + cost.cost,
+                late=total.late + cost.late,
+                warmings=total.warmings + cost.warmings,
+            )
+            pause = FOR_EVER
+            if request.pause is not None:
+                pause = request.pause
+            pauses.append(pause)
+            if warms:
+                times = count_warmings(pauses, rules, model)
+            else:
+                word = choose_lifetime(pauses, rules, model) or own
+        left_alone = times * session.requests[-1].tokens * rules.read_share(model)
+        total = msgspec.structs.replace(total, cost=total.cost + left_alone, warmings=total.warmings + times)
     return total
 
 
@@ -184,11 +194,18 @@ def _compare_explicit(model: str, sessions: Sequence[_Session]) -> list[Lifetime
                 sessions=len(sessions),
                 requests=tokens,
                 cost=amount,
-                saved=1 - amount / reported if reported else 0.0,
+                saved=_saved_share(amount, reported),
                 dollars=_to_dollars(amount, model),
             )
         )
     return rows
+
+
+def _saved_share(cost: float, own: float) -> float:
+    """What a cost saves of another one; below 0 if it is higher."""
+    if not own:
+        return 0.0
+    return 1 - cost / own
 
 
 def _input_price(model: str) -> float | None:
@@ -216,8 +233,12 @@ def lifetimes_text(rows: Sequence[LifetimeRow]) -> str:
     heads = f"{'model':<24} {'lifetime':<22} {'requests':>8} {'late':>6} {'warm':>6} {'input':>14}"
     lines = [f"{heads} {'USD':>9} {'saved':>7}"]
     for row in rows:
-        dollars = "-" if row.dollars is None else f"{row.dollars:,.2f}"
-        note = "" if row.is_published else "  price of writes not published"
+        dollars = "-"
+        if row.dollars is not None:
+            dollars = f"{row.dollars:,.2f}"
+        note = ""
+        if not row.is_published:
+            note = "  price of writes not published"
         lines.append(
             f"{row.model:<24.24} {row.lifetime:<22} {row.requests:>8,} {row.late:>6,} {row.warmings:>6,} "
             f"{row.cost:>14,.0f} {dollars:>9} {row.saved:>7.1%}{note}"
