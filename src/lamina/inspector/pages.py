@@ -55,6 +55,9 @@ _FILE_TYPES = {
 LINES_TYPE = "application/x-ndjson"
 """What the page itself asks for: a long answer in lines. Anyone else gets one JSON object."""
 
+JOB_HEADER = "x-lamina-job"
+"""The name of an answer that the page may have to wait for: `/api/progress/NAME` says how far it is."""
+
 LINE_ITEMS = 250
 """Items of a long list in one line."""
 
@@ -101,7 +104,8 @@ def answer_request(
     words = [unquote(word) for word in address.path.strip("/").split("/")]
     if words[0] == "api":
         in_lines = LINES_TYPE in headers.get("accept", "")
-        return _answer_api(inspector, words[1:] or [""], query, in_lines=in_lines)
+        with inspector.progress.job(headers.get(JOB_HEADER, "")):
+            return _answer_api(inspector, words[1:] or [""], query, in_lines=in_lines)
     return _answer_file(words)
 
 
@@ -156,6 +160,7 @@ View = Callable[[Inspector, list[str], dict[str, str], BuildSettings], Any]
 _VIEWS: dict[tuple[str, int], View] = {
     ("sessions", 1): lambda inspector, _, query, __: show_sessions(inspector, query.get("search", "")),
     ("state", 1): lambda inspector, _, __, ___: {"state": inspector.sessions.state()},
+    ("progress", 2): lambda inspector, words, _, __: _show_progress(inspector, words[1]),
     ("session", 2): lambda inspector, words, _, settings: show_session(inspector, words[1], settings),
     ("request", 3): lambda inspector, words, _, settings: show_request(
         inspector, words[1], _number(words[2]), settings
@@ -228,6 +233,11 @@ def encode_json(value: Any) -> bytes:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
         return json.dumps(value).encode()
+
+
+def _show_progress(inspector: Inspector, name: str) -> dict[str, Any]:
+    job = inspector.progress.look(name)
+    return {"what": job.what, "done": job.done, "total": job.total, "seconds_left": job.seconds_left}
 
 
 def _number(word: str) -> int:
