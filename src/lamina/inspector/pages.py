@@ -23,6 +23,8 @@ import msgspec
 
 from lamina.errors import BadInput, LaminaError
 from lamina.inspector import page_cookies
+from lamina.inspector.answer_views import show_raw_answer
+from lamina.inspector.body_views import show_body
 from lamina.inspector.comparisons import compare_requests, show_what_if
 from lamina.inspector.exports import export_request, export_session, write_curl
 from lamina.inspector.request_views import show_request
@@ -170,6 +172,12 @@ _VIEWS: dict[tuple[str, int], View] = {
     ),
     ("text", 4): lambda inspector, words, _, settings: show_text(
         inspector, words[1], _number(words[2]), words[3], settings
+    ),
+    ("body", 3): lambda inspector, words, _, settings: show_body(
+        inspector, words[1], _number(words[2]), settings
+    ),
+    ("answer", 3): lambda inspector, words, _, settings: show_raw_answer(
+        inspector, words[1], _number(words[2]), settings
     ),
     ("compare", 4): lambda inspector, words, _, settings: compare_requests(
         inspector, words[1], _number(words[2]), _number(words[3]), settings
