@@ -28,6 +28,7 @@ from lamina.inspector.body_views import show_body
 from lamina.inspector.comparisons import compare_requests, show_what_if
 from lamina.inspector.exports import export_request, export_session, write_curl
 from lamina.inspector.request_views import show_request
+from lamina.inspector.search import read_filters, search_places
 from lamina.inspector.segment_views import show_segment, show_text
 from lamina.inspector.settings import BuildSettings, read_settings
 from lamina.inspector.views import Inspector, show_session, show_sessions
@@ -161,6 +162,9 @@ View = Callable[[Inspector, list[str], dict[str, str], BuildSettings], Any]
 
 _VIEWS: dict[tuple[str, int], View] = {
     ("sessions", 1): lambda inspector, _, query, __: show_sessions(inspector, query.get("search", "")),
+    ("search", 1): lambda inspector, _, query, __: search_places(
+        inspector, query.get("text", ""), read_filters(query)
+    ),
     ("state", 1): lambda inspector, _, __, ___: {"state": inspector.sessions.state()},
     ("progress", 2): lambda inspector, words, _, __: _show_progress(inspector, words[1]),
     ("session", 2): lambda inspector, words, _, settings: show_session(inspector, words[1], settings),
