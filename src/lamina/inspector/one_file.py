@@ -32,6 +32,7 @@ MODULES = (
     "strip.js",
     "figures.js",
     "live.js",
+    "tour.js",
     "search.js",
     "map.js",
     "segment.js",

@@ -8,6 +8,7 @@ import { makeEntry, makeMenu } from "./menu.js";
 import { findPage, findView, listActions, listPages, listViews } from "./registry.js";
 import { makeLegend, makeStrip } from "./strip.js";
 import { drawSessions } from "./sessions.js";
+import { showTour } from "./tour.js";
 import { registerViews } from "./views.js";
 
 const main = document.getElementById("main");
@@ -38,6 +39,7 @@ async function drawList(address) {
   const search = await drawSessions(main, address);
   page = { kind: "sessions", search };
   setCrumbs([], "");
+  showTour(null, address);
   document.title = "lamina inspector";
 }
 
@@ -67,6 +69,7 @@ async function drawSession(address, isCurrent) {
   const makeTab = ({ name, title }) => button(title, () => go({ view: name }), { role: "tab", "data-view": name, "aria-selected": String(name === view.name) });
   replace(page.tabs, listViews().map(makeTab));
   await view.draw({ body: page.body, session, strip: page.strip, address: { ...address, request: selected } });
+  if (isCurrent()) showTour(session, address);
 }
 
 // New requests came: the strip and the figures show them. What somebody reads stays where it is, unless the page follows.

@@ -19,7 +19,7 @@ export function makeFigures(session, chosen = null) {
   const isPriced = calls.every((call) => call.dollars !== null || call.error || call.is_open) && calls.some((call) => call.dollars !== null);
   const requests = chosen ? calls.length : session.recorded_calls;
   const figures = [
-    [money(isPriced ? sum("dollars") : null), isSimulated ? "simulated by the rules" : "as reported"],
+    [money(isPriced ? sum("dollars") : null), describeSource(session, isSimulated)],
     [number(requests), `${requests === 1 ? "request" : "requests"}${chosen ? `, from ${chosen.from + 1} to ${chosen.to + 1}` : ""}`],
     [percent(sum("read"), all), "read from the cache"],
     [tokens(largest + session.unrecorded), `of ${tokens(session.window)} at most${session.unrecorded ? ", estimated" : ""}`],
@@ -31,6 +31,11 @@ export function makeFigures(session, chosen = null) {
   if (session.lanes.length) figures.push([number(session.lanes.length), session.lanes.length === 1 ? "sub-agent" : "sub-agents"]);
   const item = ([value, words, isBad]) => h("li", {}, h("strong", { class: isBad ? "bad" : null }, value), ` ${words}`);
   return h("ul", { class: "figure-line", "aria-label": "Figures of this session" }, figures.map(item));
+}
+
+function describeSource(session, isSimulated) {
+  if (session.session.source === "demo") return "in this made-up session";
+  return isSimulated ? "simulated by the rules" : "as reported";
 }
 
 export function describeFacts(session) {

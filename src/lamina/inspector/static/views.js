@@ -3,6 +3,7 @@
 import { get, isSaved, makeAddress } from "./api.js";
 import { copy, download } from "./dom.js";
 import { addAction, addView } from "./registry.js";
+import { goToStop, hasTour } from "./tour.js";
 import { drawRequest } from "./request.js";
 import { drawRequests } from "./requests.js";
 import { drawCompare, drawTotals, drawVisible, drawWhatIf } from "./questions.js";
@@ -19,6 +20,7 @@ export function registerViews() {
   addView({ name: "visible", title: "Was it visible?", draw: drawVisible });
   addView({ name: "totals", title: "Totals", draw: drawTotals });
 
+  addAction({ place: "session", name: "tour", title: "Take the tour", hint: "Six things that happened in this session", isThere: ({ session }) => hasTour(session), run: ({ session }) => goToStop(session, 1) });
   addAction({ place: "session", name: "archive", title: "Download every request", hint: "The requests of the session, as one JSON file", isDownload: true, isThere: isServed, href: ({ address }) => makeAddress(`archive/${address.session}`, address.settings) });
   addAction({ place: "session", name: "figures", title: "Download the figures", hint: "What the strip shows, as JSON", run: ({ session }) => saveJson("session", session) });
 
