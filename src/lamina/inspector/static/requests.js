@@ -7,7 +7,7 @@ import { describeLoss, isLost } from "./strip.js";
 const ROW = 28;
 const COLUMNS = ["#", "Time", "Status", "What happened", "Tokens", "Cached", "Answer", "First", "Last", "Cost"];
 
-export function drawRequests({ body, session, address }) {
+export async function drawRequests({ body, session, address }) {
   const rows = listRows(session);
   const spacer = h("div", { class: "spacer", role: "presentation", style: { height: `${rows.length * ROW}px` } });
   const list = h("div", { class: "request-rows", role: "listbox", tabindex: "0", "aria-label": plural(rows.length, "request") }, spacer);
@@ -37,7 +37,8 @@ export function drawRequests({ body, session, address }) {
     h("div", { class: "request-head" }, h("h2", {}, "Requests"), h("p", { class: "faint" }, "Everything that was sent, in its order. Choose one to see what the model saw and what it answered.")),
     h("div", { class: "request-table" }, h("div", { class: "request-row header", "aria-hidden": "true" }, COLUMNS.map((name) => h("span", {}, name))), list),
   );
-  requestAnimationFrame(showCurrent);
+  await new Promise((done) => requestAnimationFrame(done)); // its height is known then
+  showCurrent();
 }
 
 // Sub-agents stand after the request of their parent that was sent last before them.
