@@ -241,12 +241,12 @@ def test_questions_are_answered_with_keys_alone(
     page.press("g")
     opened.go(f"#/s/{session_id}")
     page.press("k", "k")
-    opened.wait(f"document.querySelector('.view h2').textContent.startsWith('Request {len(calls) - 2} ')")
+    opened.wait(f"document.querySelector('.view h2')?.textContent.startsWith('Request {len(calls) - 2} ')")
     page.press("2")
     opened.wait("document.querySelector('.request-rows')")
     opened.page.evaluate("document.querySelector('.request-rows').focus()")
     page.press("ArrowUp", "ArrowUp", "Enter")
-    opened.wait(f"document.querySelector('.view h2').textContent.startsWith('Request {len(calls) - 4} ')")
+    opened.wait(f"document.querySelector('.view h2')?.textContent.startsWith('Request {len(calls) - 4} ')")
     page.press("3")
     opened.wait("document.querySelector('#verdict')")
     opened.page.evaluate("document.querySelector('.strip').focus()")
@@ -388,9 +388,9 @@ def test_new_requests_appear_without_moving_what_one_reads(browser: Browser, tmp
         assert "the cache was lost" in notices
         assert "A cut is near" in notices
         opened.click("#follow")
-        opened.wait("document.querySelector('.view h2').textContent.startsWith('Request 4 ')")
+        opened.wait("document.querySelector('.view h2')?.textContent.startsWith('Request 4 ')")
         talk.say("And another.", read=9_000)
-        opened.wait("document.querySelector('.view h2').textContent.startsWith('Request 5 ')")
+        opened.wait("document.querySelector('.view h2')?.textContent.startsWith('Request 5 ')")
         assert opened.page.evaluate("window.harm === undefined")
         assert page.complaints == []
 

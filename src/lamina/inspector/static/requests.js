@@ -13,9 +13,12 @@ export async function drawRequests({ body, session, address }) {
   const list = h("div", { class: "request-rows", role: "listbox", tabindex: "0", "aria-label": plural(rows.length, "request") }, spacer);
   const openRow = (row) => (row.lane ? go({ session: row.lane.id, request: row.call.number, view: "request", segment: null, from: null, to: null }) : go({ view: "request", request: row.call.number, segment: null }));
   let current = Math.max(rows.findIndex((row) => !row.lane && row.call.number === address.request), 0);
+  let drawn = ""; // rows that are there already are left alone: somebody may read or point at one
   function draw() {
     const first = Math.max(Math.floor(list.scrollTop / ROW) - 10, 0);
     const last = Math.min(first + Math.ceil((list.clientHeight || 600) / ROW) + 20, rows.length);
+    if (drawn === `${first} ${last} ${current}`) return;
+    drawn = `${first} ${last} ${current}`;
     spacer.replaceChildren(...rows.slice(first, last).map((row, at) => makeRow(row, first + at, { session, current, count: rows.length, onOpen: openRow })));
   }
   function showCurrent() {
