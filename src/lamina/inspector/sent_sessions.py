@@ -16,10 +16,11 @@ from lamina.inspector.built_values import BuiltCall, BuiltSession
 from lamina.inspector.continuations import Continuations
 from lamina.inspector.losses import find_losses
 from lamina.inspector.progress import report_steps
-from lamina.inspector.sent_requests import SentConversation, make_counter
+from lamina.inspector.sent_requests import SentConversation
 from lamina.inspector.sessions import RecordedSession
 from lamina.inspector.settings import BuildSettings, find_rules
 from lamina.inspector.walk import idle_between
+from lamina.models.counters.openai import o200k
 from lamina.replay.model_calls import ModelCall
 from lamina.replay.outcomes import input_equivalents
 from lamina.replay.values import LostCache
@@ -51,7 +52,7 @@ def list_sent_calls(
         settings=settings,
         rules=rules,
         budget=None,
-        counter=make_counter(conversation.model),
+        counter=o200k(),
         head=Head(),
         calls=tuple(calls),
         history={},
