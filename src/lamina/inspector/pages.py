@@ -31,7 +31,7 @@ from lamina.inspector.request_views import show_request
 from lamina.inspector.search import read_filters, search_places
 from lamina.inspector.segment_views import show_segment, show_text
 from lamina.inspector.settings import BuildSettings, read_settings
-from lamina.inspector.views import Inspector, show_session, show_sessions
+from lamina.inspector.views import Inspector, show_session, show_sessions, show_tools
 from lamina.inspector.visibility import find_visible
 
 CONTENT_POLICY = (
@@ -168,6 +168,7 @@ _VIEWS: dict[tuple[str, int], View] = {
     ("state", 1): lambda inspector, _, __, ___: {"state": inspector.sessions.state()},
     ("progress", 2): lambda inspector, words, _, __: _show_progress(inspector, words[1]),
     ("session", 2): lambda inspector, words, _, settings: show_session(inspector, words[1], settings),
+    ("tools", 2): lambda inspector, words, _, settings: show_tools(inspector, words[1], settings),
     ("request", 3): lambda inspector, words, _, settings: show_request(
         inspector, words[1], _number(words[2]), settings
     ),

@@ -58,13 +58,18 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
 class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
     """A recorded session, read and ready to be built.
 
-    `sent` is lamina's own record of it, None for any other log. `conversation` is then the client's own
-    history, for the question what other settings would have made of it.
+    `sent` is lamina's own record of it, None for any other log. `history` reads what the client said: of a
+    record, that is its last request as the client wrote it, which is read when somebody asks for it.
     """
 
     summary: SessionSummary
-    conversation: RecordedConversation
+    history: Callable[[], RecordedConversation]
     sent: SentConversation | None = None
+
+    @property
+    def conversation(self) -> RecordedConversation:
+        """The client's own history, for the question what other settings would have made of it."""
+        return self.history()
 
     @property
     def version(self) -> int:
@@ -294,7 +299,7 @@ def read_session(trace: Trace) -> RecordedSession | None:
         parent=_find_parent(trace),
         answered=is_answered,
     )
-    return RecordedSession(summary=summary, conversation=conversation)
+    return RecordedSession(summary=summary, history=lambda: conversation)
 
 
 def _add_unanswered_call(conversation: RecordedConversation) -> RecordedConversation:

@@ -10,7 +10,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, Protocol, TypeVar
 
 from lamina.conversations.costs import sum_calls_cost
@@ -155,16 +155,16 @@ def make_line(conversation: SentConversation, load: Callable[[], RecordedSession
 
 def make_session(conversation: SentConversation) -> RecordedSession:
     """A recorded conversation, ready to be shown as it was sent, and to be built under other settings."""
-    trace = make_trace(conversation.name, conversation.state, conversation.record)
     return RecordedSession(
         summary=summarise_sent(conversation),
-        conversation=_read_history(conversation, trace),
+        history=cache(partial(_read_history, conversation)),
         sent=conversation,
     )
 
 
-def _read_history(conversation: SentConversation, trace: Trace | UnreadableLine) -> RecordedConversation:
+def _read_history(conversation: SentConversation) -> RecordedConversation:
     """The client's own history, in OpenAI chat. It is empty if the texts are not kept."""
+    trace = make_trace(conversation.name, conversation.state, conversation.record)
     empty_trace = Trace(
         id=conversation.name,
         place=conversation.name,
@@ -219,8 +219,7 @@ def _read_last_request(conversation: SentConversation) -> dict[str, Any]:
 
 def _find_title(conversation: SentConversation) -> str:
     """The first words of the user, for a conversation whose state does not have them."""
-    trace = make_trace(conversation.name, conversation.state, conversation.record)
-    return find_first_words(_read_history(conversation, trace))
+    return find_first_words(_read_history(conversation))
 
 
 def _size_of_call(call: RecordedCall) -> int:

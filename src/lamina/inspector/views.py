@@ -87,13 +87,18 @@ def show_session(inspector: Inspector, session_id: str, settings: BuildSettings)
         "recorded_calls": len(built.calls) + built.skipped,
         "skipped": built.skipped,
         "totals": sum_calls(built.calls),
-        "tools": list(find_tool_use(built)),
+        "tools": [] if built.is_sent else list(find_tool_use(built)),
         "compacted": find_compacted_calls(built.session),
         "head_recorded": built.session.has_head,
         "unrecorded": built.unrecorded,
         "as_sent": built.is_sent,
         "lanes": [show_lane(child) for child in inspector.sessions.children(built.session)[:MOST_LANES]],
     }
+
+
+def show_tools(inspector: Inspector, session_id: str, settings: BuildSettings) -> Json:
+    """The tools of a session. Of a record only this tells them: the client's whole history is read for it."""
+    return {"tools": list(find_tool_use(inspector.built(session_id, settings)))}
 
 
 def show_lane(session: RecordedSession | StoredSession) -> Json:

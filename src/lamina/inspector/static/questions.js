@@ -271,16 +271,17 @@ function showMatches(answer) {
 
 // Totals.
 
-export async function drawTotals({ body, session, address }) {
+export async function drawTotals({ body, address }) {
   const request = await get(`request/${address.session}/${address.request}`, address.settings);
+  const { tools } = await get(`tools/${address.session}`, address.settings);
   const groups = request.groups;
   replace(
     body,
-    head(`What request ${address.request + 1} is made of`, "Tokens of what was sent, by kind, author, tool and path.", downloadButton("totals", { groups, tools: session.tools })),
+    head(`What request ${address.request + 1} is made of`, "Tokens of what was sent, by kind, author, tool and path.", downloadButton("totals", { groups, tools })),
     h(
       "div",
       { class: "blocks" },
-      h("section", { class: "block" }, h("h3", {}, "Tools that were never called"), showUnusedTools(session)),
+      h("section", { class: "block" }, h("h3", {}, "Tools that were never called"), showUnusedTools(tools)),
       showGroup("By kind", "by-kind", groups.kind),
       showGroup("By tool", "by-tool", groups.tool),
       showGroup("By path or command", "by-path", groups.path),
@@ -296,12 +297,12 @@ function showGroup(title, id, values = {}, format = tokens) {
   return h("section", { class: "block" }, h("h3", {}, title), rows.length ? h("ol", { class: "ranked", id }, rows.map(item)) : h("p", { class: "empty", id }, "none"));
 }
 
-function showUnusedTools(session) {
+function showUnusedTools(tools) {
   const id = "unused-tools";
-  if (!session.tools.some((tool) => tool.tokens !== null)) {
+  if (!tools.some((tool) => tool.tokens !== null)) {
     return h("p", { class: "empty", id }, "Not recorded: these records hold no tool definitions.");
   }
-  const unused = session.tools.filter((tool) => tool.calls === 0);
+  const unused = tools.filter((tool) => tool.calls === 0);
   if (!unused.length) return h("p", { class: "empty", id }, "Every tool was called.");
   const item = (tool) => h("li", {}, h("span", { class: "num" }, `${number(tool.tokens)} tokens a request`), h("span", { class: "what" }, tool.name));
   return h("ol", { class: "ranked", id }, unused.map(item));
