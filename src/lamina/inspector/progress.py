@@ -46,7 +46,7 @@ class JobProgress(msgspec.Struct, kw_only=True):
 _current: ContextVar[JobProgress | None] = ContextVar("lamina_inspector_job", default=None)
 
 
-class Progress:
+class AnswerProgress:
     """The answers that are under way, by the names that the page gave them."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from lamina.caches import all_rules
 from lamina.core.values import Layer
 from lamina.inspector.building import SessionBuilder
 from lamina.inspector.built_values import BuiltCall, BuiltSession
-from lamina.inspector.progress import Progress
+from lamina.inspector.progress import AnswerProgress
 from lamina.inspector.sessions import RecordedSession, Sessions, StoredSession
 from lamina.inspector.settings import POLICIES, BuildSettings
 from lamina.inspector.walk import usages_by_call
@@ -37,7 +37,7 @@ class Inspector:
     def __init__(self, sessions: Sessions) -> None:
         self.sessions = sessions
         self.builder = SessionBuilder()
-        self.progress = Progress()
+        self.progress = AnswerProgress()
 
     def built(self, session_id: str, settings: BuildSettings) -> BuiltSession:
         return self.builder.build(self.sessions.get(session_id), settings)
