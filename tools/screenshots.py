@@ -20,12 +20,14 @@ from urllib.parse import quote
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
+from lamina.cli.demo import SEED
+from lamina.cli.inspect import DemoSource
 from lamina.cli.recording import make_recording
 from lamina.inspector import request_views, segment_views
 from lamina.inspector.server import make_server
 from lamina.inspector.sessions import Sessions
 from lamina.inspector.settings import BuildSettings
-from lamina.inspector.views import Inspector
+from lamina.inspector.views import Inspector, show_session
 from tests.browser.browser import SystemBrowser, browser
 
 FOLDER = Path("docs/pictures")
@@ -50,17 +52,18 @@ class Picture(NamedTuple):
 
 def main() -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
+    demo = DemoSource(SEED)
     with tempfile.TemporaryDirectory() as folder:
         paths = list(write_sessions(Path(folder)))
-        inspector = Inspector(Sessions([str(path) for path in paths]))
+        inspector = Inspector(Sessions([str(path) for path in paths], [demo]))
         with make_server(inspector).running() as server:
             take_pictures(list_pictures(inspector), server.address)
     return 0
 
 
 def write_sessions(folder: Path) -> Iterator[Path]:
-    """The demo session, and three smaller ones beside it, so that the list is one."""
-    for seed, turns, title in ((7, 14, "demo"), (3, 4, "notes"), (11, 6, "search"), (5, 3, "tests")):
+    """Three small sessions beside that of the demo, so that the list is one."""
+    for seed, turns, title in ((3, 4, "notes"), (11, 6, "search"), (5, 3, "tests")):
         recording = make_recording(seed, turns=turns)
         row = {
             "id": title,
@@ -96,25 +99,27 @@ def invent_usage(messages: list[dict[str, Any]], start: int) -> list[dict[str, A
 
 
 def list_pictures(inspector: Inspector) -> list[Picture]:
-    session_id = next(each.id for each in inspector.sessions.summaries() if each.name == "demo")
-    settings = BuildSettings(policy="lamina", window=WINDOW)
-    built = inspector.built(session_id, settings)
-    cuts = [call.number for call in built.calls if call.cut]
-    lamina = f"policy=lamina&window={WINDOW}"
-    after_cut = cuts[-1] + 3
-    text = find_hidden_line(inspector, session_id, after_cut, settings)
-    request = f"#/s/{session_id}/r/{after_cut}"
+    summaries = inspector.sessions.summaries()
+    session_id = next(each.id for each in summaries if each.source == "demo" and not each.parent)
+    calls = show_session(inspector, session_id, BuildSettings())["calls"]
+    recalled = next(call["number"] for call in calls if call["recalled"])
+    lost = next(call["number"] for call in calls if call["lost"] and not call["cut"])
+    text = find_hidden_line(inspector, session_id, recalled, BuildSettings())
+    request = f"#/s/{session_id}/r/{recalled}"
     return [
         Picture("sessions", "#/"),
-        Picture("recorded", f"#/s/{session_id}"),
-        Picture("request", f"{request}?{lamina}"),
-        Picture("request-dark", f"{request}?{lamina}", scheme="dark"),
-        Picture("segment", f"{request}?{lamina}&tab=Original", click="#unseen .link"),
-        Picture("compare", f"#/s/{session_id}/r/{cuts[-1]}?{lamina}&view=compare"),
-        Picture("what-if", f"#/s/{session_id}?view=whatif&{lamina}"),
-        Picture("visible", f"{request}?{lamina}&view=visible&text={quote(text)}"),
-        Picture("totals", f"{request}?{lamina}&view=totals"),
-        Picture("narrow", f"{request}?{lamina}", width=360),
+        Picture("request", request),
+        Picture("request-dark", request, scheme="dark"),
+        Picture("requests", f"{request}?view=requests"),
+        Picture("body", f"{request}?show=body"),
+        Picture("segment", f"{request}?tab=Original", click="#unseen .link"),
+        Picture("compare", f"#/s/{session_id}/r/{lost}?view=compare"),
+        Picture("search", "#/?search=old_courier"),
+        Picture("tour", f"#/s/{session_id}/r/{lost}?view=compare&tour=4"),
+        Picture("what-if", f"#/s/{session_id}?view=whatif&policy=lamina&window={WINDOW}"),
+        Picture("visible", f"{request}?view=visible&text={quote(text)}"),
+        Picture("totals", f"{request}?view=totals"),
+        Picture("narrow", request, width=390),
     ]
 
 

@@ -18,20 +18,30 @@ from lamina.inspector.pages import encode_json, read_static
 from lamina.inspector.request_views import show_request
 from lamina.inspector.segment_views import show_segment
 from lamina.inspector.settings import LAMINA, BuildSettings
-from lamina.inspector.views import Inspector, show_session, show_sessions
+from lamina.inspector.views import Inspector, show_session, show_sessions, show_tools
 
 MODULES = (
     "dom.js",
     "saved.js",
+    "waiting.js",
     "api.js",
     "address.js",
+    "registry.js",
+    "menu.js",
     "colours.js",
     "strip.js",
+    "figures.js",
+    "live.js",
+    "tour.js",
+    "search.js",
     "map.js",
     "segment.js",
+    "body.js",
     "sessions.js",
     "request.js",
+    "requests.js",
     "questions.js",
+    "views.js",
     "app.js",
 )
 """The scripts of the page, each after those that it imports from."""
@@ -100,7 +110,10 @@ def _collect_session(inspector: Inspector, session_id: str) -> dict[str, Any]:
     """
     settings = BuildSettings()
     session = show_session(inspector, session_id, settings)
-    answers: dict[str, Any] = {f"/api/session/{session_id}": session}
+    answers: dict[str, Any] = {
+        f"/api/session/{session_id}": session,
+        f"/api/tools/{session_id}": show_tools(inspector, session_id, settings),
+    }
     rows: list[dict[str, Any]] = []
     places: dict[str, int] = {}
     texts: dict[str, Any] = {}

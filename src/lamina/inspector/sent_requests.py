@@ -31,7 +31,6 @@ from lamina.errors import BadInput, LaminaError
 from lamina.fitting.policy import Policy, RecallMode
 from lamina.fitting.recalls import RECALL, TURN_FIELDS, read_turns
 from lamina.fitting.request import AS_LOGGED, Fitted, RequestMemo, fit_request
-from lamina.models.counters import counter_for
 from lamina.models.counters.openai import o200k
 from lamina.replay.traces.recorded_conversations import decode_body, explain_missing_bodies
 
@@ -108,17 +107,10 @@ class SentRequests:
 
     def __init__(self, conversation: SentConversation) -> None:
         self._conversation = conversation
-        self._counters: dict[str, Counter] = {}
         self._memos: dict[RecallMode, RequestMemo] = {}
         self._mode: RecallMode = "off"
         self._parse_memo = ParseMemo()
         self._digests: RequestDigests = NO_DIGESTS
-
-    def counter(self, model: str) -> Counter:
-        """The counter of a model. One that nobody named is counted as OpenAI's models are."""
-        if model not in self._counters:
-            self._counters[model] = counter_for(model) if model else o200k()
-        return self._counters[model]
 
     def read(self, number: int) -> SentRequestBuild:
         """One request, with its entries and their reasons."""
@@ -137,8 +129,11 @@ class SentRequests:
         if record.is_erased(call):
             note = ERASED_NOTE
         if fitted is not None:
-            return SentRequestBuild(request=request, came=came, envelope=fitted.envelope, note=note)
-        envelope = self._read_as_sent(call, came, request, dialect)
+            envelope: Envelope | None = _scale(fitted.envelope, call)
+            return SentRequestBuild(request=request, came=came, envelope=envelope, note=note)
+        envelope = self._read_as_sent(came, request, dialect)
+        if envelope is not None:
+            envelope = _scale(envelope, call)
         if not note:
             note = READ_AS_SENT if envelope is not None else UNREADABLE
         return SentRequestBuild(request=request, came=came, envelope=envelope, note=note)
@@ -150,7 +145,7 @@ class SentRequests:
         if dialect is None or call.came_pieces is None:
             return None
         try:
-            return self._fit(call, self._read_came(number, dialect), dialect, Ledger(), "off").envelope
+            return self._fit(self._read_came(number, dialect), dialect, Ledger(), "off").envelope
         except LaminaError:
             return None
 
@@ -208,7 +203,7 @@ class SentRequests:
         ledger = self._conversation.record.ledger(call)
         for mode in self._choose_modes(ledger):
             try:
-                fitted = self._fit(call, came, dialect, ledger, mode)
+                fitted = self._fit(came, dialect, ledger, mode)
             except (LaminaError, RecursionError):
                 continue
             if count_common_turns(fitted.request, sent, dialect, whole=True) is not None:
@@ -226,16 +221,14 @@ class SentRequests:
             return ("handles", "off")
         return ("off", "handles")
 
-    def _fit(
-        self, call: RecordedCall, came: Mapping[str, Any], dialect: Dialect, ledger: Ledger, mode: RecallMode
-    ) -> Fitted:
+    def _fit(self, came: Mapping[str, Any], dialect: Dialect, ledger: Ledger, mode: RecallMode) -> Fitted:
         return fit_request(
             came,
             dialect=dialect,
             ledger=ledger,
             policy=Policy(
                 budget=UNLIMITED,
-                counter=self.counter(call.request.model),
+                counter=o200k(),
                 breakpoints="keep",
                 recall=mode,
             ),
@@ -243,10 +236,10 @@ class SentRequests:
         )
 
     def _read_as_sent(
-        self, call: RecordedCall, came: Mapping[str, Any], sent: Mapping[str, Any], dialect: Dialect
+        self, came: Mapping[str, Any], sent: Mapping[str, Any], dialect: Dialect
     ) -> Envelope | None:
         """The entries of the body that left, and what the client wrote that is not in it."""
-        counter = self.counter(call.request.model)
+        counter = o200k()
         try:
             envelope = _list_as_sent(sent, dialect, counter)
         except (LaminaError, RecursionError):
@@ -257,6 +250,32 @@ class SentRequests:
             return envelope
         entries = tuple(_add_missing(envelope.entries, original.entries))
         return msgspec.structs.replace(envelope, entries=entries)
+
+
+def _scale(envelope: Envelope, call: RecordedCall) -> Envelope:
+    """The envelope with tokens that sum to what the provider reported, or else to what lamina counted.
+
+    The provider reports the whole request and not its parts, so each part is its share of that. The shares
+    come from one quick counter: those of some models take seconds for a request of 100,000 tokens.
+    """
+    tokens = call.request.tokens
+    if call.answer is not None and call.answer.usage is not None:
+        tokens = call.answer.usage.input or tokens
+    counted = envelope.account.total
+    if not tokens or not counted or tokens == counted:
+        return envelope
+    share = tokens / counted
+    entries = [
+        msgspec.structs.replace(entry, tokens=round(entry.tokens * share)) for entry in envelope.entries
+    ]
+    amounts = {
+        name: round(getattr(envelope.account, name) * share)
+        for name in ("tools", "answer", "parameters", "request")
+    }
+    amounts["entries"] = sum(entry.tokens for entry in entries)
+    amounts["margin"] = tokens - sum(amounts.values())
+    account = msgspec.structs.replace(envelope.account, basis="estimated", **amounts)
+    return msgspec.structs.replace(envelope, entries=tuple(entries), account=account)
 
 
 def _list_as_sent(request: Mapping[str, Any], dialect: Dialect, counter: Counter) -> Envelope:

@@ -58,13 +58,18 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
 class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
     """A recorded session, read and ready to be built.
 
-    `sent` is lamina's own record of it, None for any other log. `conversation` is then the client's own
-    history, for the question what other settings would have made of it.
+    `sent` is lamina's own record of it, None for any other log. `history` reads what the client said: of a
+    record, that is its last request as the client wrote it, which is read when somebody asks for it.
     """
 
     summary: SessionSummary
-    conversation: RecordedConversation
+    history: Callable[[], RecordedConversation]
     sent: SentConversation | None = None
+
+    @property
+    def conversation(self) -> RecordedConversation:
+        """The client's own history, for the question what other settings would have made of it."""
+        return self.history()
 
     @property
     def version(self) -> int:
@@ -118,7 +123,7 @@ class Sessions:
 
     def __init__(self, paths: Sequence[str] = (), sources: Sequence[TraceSource] = ()) -> None:
         self._paths = tuple(paths)
-        self._sources = tuple(sources)
+        self.sources = tuple(sources)
         self._lock = threading.RLock()
         self._by_file: dict[str, _ReadFile] = {}
         self._sessions: dict[str, RecordedSession | StoredSession] = {}
@@ -165,7 +170,7 @@ class Sessions:
 
     def _look(self) -> tuple[object, ...]:
         """What the sources look like now."""
-        return (_look_at_files(self._paths), *(source.state() for source in self._sources))
+        return (_look_at_files(self._paths), *(source.state() for source in self.sources))
 
     def _refresh(self) -> None:
         """Read again what has changed since the last look. Two sessions with the same id are named apart."""
@@ -177,7 +182,7 @@ class Sessions:
         results: list[RecordedSession | StoredSession | UnreadableLine] = []
         for read_file in self._by_file.values():
             results += read_file.results
-        for source in self._sources:
+        for source in self.sources:
             results += _read_sessions(source.read())
         self._sessions = {}
         self._problems = []
@@ -294,7 +299,7 @@ def read_session(trace: Trace) -> RecordedSession | None:
         parent=_find_parent(trace),
         answered=is_answered,
     )
-    return RecordedSession(summary=summary, conversation=conversation)
+    return RecordedSession(summary=summary, history=lambda: conversation)
 
 
 def _add_unanswered_call(conversation: RecordedConversation) -> RecordedConversation:

@@ -10,7 +10,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, Protocol, TypeVar
 
 from lamina.conversations.costs import sum_calls_cost
@@ -23,6 +23,7 @@ from lamina.conversations.store import (
 )
 from lamina.errors import BadInput, LaminaError
 from lamina.fitting.recalls import read_turns
+from lamina.inspector.losses import find_losses
 from lamina.inspector.sent_requests import SentConversation
 from lamina.inspector.sessions import (
     RecordedSession,
@@ -32,13 +33,11 @@ from lamina.inspector.sessions import (
     make_id,
 )
 from lamina.replay.model_calls import RecordedConversation, read_conversation
-from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.traces.recorded_conversations import (
     SOURCE,
     find_last_request,
     make_trace,
     read_came,
-    to_recorded_usage,
 )
 from lamina.replay.values import Trace, UnreadableLine
 from lamina.stores.paging import every_conversation
@@ -121,13 +120,7 @@ class StoredSessions:
         if conversation.state.door == "session" and not conversation.has_bodies:
             # A session keeps its texts in its log, which is shown as a session of its own.
             return UnreadableLine(place=name, reason="its log is shown instead", foreign=True)
-        return StoredSession(
-            summary=summarise_sent(conversation),
-            load=partial(self.load, name),
-            sizes=tuple(
-                (call.request.at or None, _size_of_call(call) or None) for call in conversation.calls
-            ),
-        )
+        return make_line(conversation, partial(self.load, name))
 
     def _read_conversation(self, name: str) -> SentConversation | None:
         """A conversation as it is now; None if nothing of it is recorded."""
@@ -154,18 +147,24 @@ class StoredSessions:
         return counts
 
 
+def make_line(conversation: SentConversation, load: Callable[[], RecordedSession]) -> StoredSession:
+    """A recorded conversation as a line of the list, which reads the rest when somebody opens it."""
+    sizes = [(call.request.at or None, _size_of_call(call) or None) for call in conversation.calls]
+    return StoredSession(summary=summarise_sent(conversation), load=load, sizes=tuple(sizes))
+
+
 def make_session(conversation: SentConversation) -> RecordedSession:
     """A recorded conversation, ready to be shown as it was sent, and to be built under other settings."""
-    trace = make_trace(conversation.name, conversation.state, conversation.record)
     return RecordedSession(
         summary=summarise_sent(conversation),
-        conversation=_read_history(conversation, trace),
+        history=cache(partial(_read_history, conversation)),
         sent=conversation,
     )
 
 
-def _read_history(conversation: SentConversation, trace: Trace | UnreadableLine) -> RecordedConversation:
+def _read_history(conversation: SentConversation) -> RecordedConversation:
     """The client's own history, in OpenAI chat. It is empty if the texts are not kept."""
+    trace = make_trace(conversation.name, conversation.state, conversation.record)
     empty_trace = Trace(
         id=conversation.name,
         place=conversation.name,
@@ -202,7 +201,7 @@ def summarise_sent(conversation: SentConversation) -> SessionSummary:
         messages=len(read_turns(request)),
         tokens=max(sizes, default=None),
         dollars=sum_calls_cost(calls).amount,
-        lost_caches=_count_lost_caches(conversation),
+        lost_caches=len(find_losses(conversation)),
         began=min(moments, default=None),
         ended=max(moments, default=None),
         cuts=sum(call.request.cut is not None for call in calls),
@@ -220,8 +219,7 @@ def _read_last_request(conversation: SentConversation) -> dict[str, Any]:
 
 def _find_title(conversation: SentConversation) -> str:
     """The first words of the user, for a conversation whose state does not have them."""
-    trace = make_trace(conversation.name, conversation.state, conversation.record)
-    return find_first_words(_read_history(conversation, trace))
+    return find_first_words(_read_history(conversation))
 
 
 def _size_of_call(call: RecordedCall) -> int:
@@ -229,22 +227,3 @@ def _size_of_call(call: RecordedCall) -> int:
     if call.answer is not None and call.answer.usage is not None:
         return call.answer.usage.input
     return call.request.tokens
-
-
-def _count_lost_caches(conversation: SentConversation) -> int:
-    """How many requests read less than half of what they could, by what was reported."""
-    used = {}
-    for number, call in enumerate(conversation.calls):
-        if call.answer is not None and call.answer.usage is not None:
-            used[number] = to_recorded_usage(
-                call.answer.usage, at=call.request.at or None, model=call.request.model
-            )
-    trace = Trace(
-        id=conversation.name,
-        place=conversation.name,
-        dialect=conversation.dialect,
-        items=[],
-        model=conversation.model,
-        used=used,
-    )
-    return len(sum_recorded_usage(trace).lost)

@@ -18,6 +18,7 @@ from lamina.caches import all_rules
 from lamina.core.values import Layer
 from lamina.inspector.building import SessionBuilder
 from lamina.inspector.built_values import BuiltCall, BuiltSession
+from lamina.inspector.progress import AnswerProgress
 from lamina.inspector.sessions import RecordedSession, Sessions, StoredSession
 from lamina.inspector.settings import POLICIES, BuildSettings
 from lamina.inspector.walk import usages_by_call
@@ -36,6 +37,7 @@ class Inspector:
     def __init__(self, sessions: Sessions) -> None:
         self.sessions = sessions
         self.builder = SessionBuilder()
+        self.progress = AnswerProgress()
 
     def built(self, session_id: str, settings: BuildSettings) -> BuiltSession:
         return self.builder.build(self.sessions.get(session_id), settings)
@@ -85,13 +87,18 @@ def show_session(inspector: Inspector, session_id: str, settings: BuildSettings)
         "recorded_calls": len(built.calls) + built.skipped,
         "skipped": built.skipped,
         "totals": sum_calls(built.calls),
-        "tools": list(find_tool_use(built)),
+        "tools": [] if built.is_sent else list(find_tool_use(built)),
         "compacted": find_compacted_calls(built.session),
         "head_recorded": built.session.has_head,
         "unrecorded": built.unrecorded,
         "as_sent": built.is_sent,
         "lanes": [show_lane(child) for child in inspector.sessions.children(built.session)[:MOST_LANES]],
     }
+
+
+def show_tools(inspector: Inspector, session_id: str, settings: BuildSettings) -> Json:
+    """The tools of a session. Of a record only this tells them: the client's whole history is read for it."""
+    return {"tools": list(find_tool_use(inspector.built(session_id, settings)))}
 
 
 def show_lane(session: RecordedSession | StoredSession) -> Json:
@@ -157,6 +164,12 @@ def show_call(call: BuiltCall) -> Json:
         "refusal": call.refusal,
         "retries": call.retries,
         "is_open": call.is_open,
+        "first": call.first,
+        "last": call.last,
+        "model": call.model,
+        "lost": call.lost,
+        "lost_why": call.lost_why,
+        "lost_dollars": call.lost_dollars,
         "cut_number": call.cut_number,
         "cut_before": call.cut_before,
         "cut_after": call.cut_after,

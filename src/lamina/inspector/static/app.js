@@ -1,20 +1,17 @@
 // The page: reads the address, asks for the view, draws it. Every view has an address of its own.
-import { followFiles, get, isSaved, makeAddress } from "./api.js";
+import { followFiles, get, isSaved } from "./api.js";
 import { SETTINGS, go, readAddress, writeAddress } from "./address.js";
-import { button, h, money, number, percent, plural, replace, say, tokens } from "./dom.js";
+import { button, h, number, replace, say } from "./dom.js";
+import { describeFacts, makeFigures, makeSettings } from "./figures.js";
+import { findNotices, isFollowed, makeMarkField, showLive, showNotices } from "./live.js";
+import { makeEntry, makeMenu } from "./menu.js";
+import { findPage, findView, listActions, listPages, listViews } from "./registry.js";
 import { makeLegend, makeStrip } from "./strip.js";
 import { drawSessions } from "./sessions.js";
-import { drawRequest } from "./request.js";
-import { drawCompare, drawTotals, drawVisible, drawWhatIf } from "./questions.js";
+import { showTour } from "./tour.js";
+import { registerViews } from "./views.js";
 
 const main = document.getElementById("main");
-const VIEWS = {
-  request: ["Request", drawRequest],
-  compare: ["Compare", drawCompare],
-  whatif: ["What if", drawWhatIf],
-  visible: ["Was it visible?", drawVisible],
-  totals: ["Totals", drawTotals],
-};
 let page = null; // what is drawn now, for the keys
 let turn = 0; // of two drawings at a time only the later one is shown
 
@@ -24,6 +21,7 @@ async function draw() {
   main.setAttribute("aria-busy", "true");
   try {
     if (address.session) await drawSession(address, () => own === turn);
+    else if (findPage(address.page)) await drawPage(address, () => own === turn);
     else await drawList(address);
   } catch (error) {
     if (own === turn) showProblem(error);
@@ -40,26 +38,67 @@ function showProblem(error) {
 async function drawList(address) {
   const search = await drawSessions(main, address);
   page = { kind: "sessions", search };
-  setCrumbs([]);
+  setCrumbs([], "");
+  showTour(null, address);
   document.title = "lamina inspector";
+}
+
+async function drawPage(address, isCurrent) {
+  const shown = findPage(address.page);
+  page = { kind: "page" };
+  setCrumbs([], shown.name);
+  document.title = `${shown.title} · lamina inspector`;
+  await shown.draw({ main, address, isCurrent });
 }
 
 async function drawSession(address, isCurrent) {
   const session = await get(`session/${address.session}`, address.settings);
   if (!isCurrent()) return;
-  const selected = chooseRequest(session, address.request);
   const words = session.session.first_words || session.session.name;
-  setCrumbs([[words, writeAddress({ ...address, segment: null })]]);
+  setCrumbs([[words, writeAddress({ ...address, segment: null })]], "");
   document.title = `${words} · lamina inspector`;
-  const isSame = page && page.session === session && page.body.isConnected;
-  if (!isSame) page = drawFrame(session, address, words, selected);
+  const span = readSpan(session, address);
+  const isSame = page && page.session === session && page.body.isConnected && page.span === JSON.stringify(span);
+  if (!isSame) page = drawFrame(session, address, words, span);
+  const selected = chooseRequest(session, address.request);
   page.selected = selected;
   page.strip.select(selected);
+  showLive(page.live, session, selected, (number) => go({ request: number, segment: null }));
   if (address.view !== "visible") page.strip.show(null);
-  const view = address.view in VIEWS ? address.view : "request";
-  const makeTab = ([name, [title]]) => button(title, () => go({ view: name }), { role: "tab", "data-view": name, "aria-selected": String(name === view) });
-  replace(page.tabs, Object.entries(VIEWS).map(makeTab));
-  await VIEWS[view][1]({ body: page.body, session, strip: page.strip, address: { ...address, request: selected } });
+  const view = findView(address.view);
+  const makeTab = ({ name, title }) => button(title, () => go({ view: name }), { role: "tab", "data-view": name, "aria-selected": String(name === view.name) });
+  replace(page.tabs, listViews().map(makeTab));
+  await view.draw({ body: page.body, session, strip: page.strip, address: { ...address, request: selected } });
+  if (isCurrent()) showTour(session, address);
+}
+
+// New requests came: the strip and the figures show them. What somebody reads stays where it is, unless the page follows.
+async function update() {
+  const address = readAddress();
+  if (!page || page.kind !== "session" || !address.session) {
+    draw();
+    return;
+  }
+  const shown = page;
+  const session = await get(`session/${address.session}`, address.settings);
+  if (page !== shown || session === shown.session || !session.calls.length) return;
+  const last = session.calls[session.calls.length - 1].number;
+  showNotices(findNotices(session, shown.session.calls[shown.session.calls.length - 1].number));
+  if (isFollowed()) {
+    go({ request: last, segment: null });
+    return;
+  }
+  shown.session = session;
+  shown.fillHead(session);
+  shown.strip.select(shown.selected);
+  showLive(shown.live, session, shown.selected, (number) => go({ request: number, segment: null }));
+}
+
+// A span of requests that somebody chose; null for the whole session.
+function readSpan(session, address) {
+  if (address.from === null || address.to === null) return null;
+  const span = { from: Number(address.from), to: Number(address.to) };
+  return session.calls.some((call) => call.number >= span.from && call.number <= span.to) ? span : null;
 }
 
 // The request of the address, else the last one. Of a long session only some requests may be built.
@@ -70,83 +109,47 @@ function chooseRequest(session, wanted) {
   return numbers.find((number) => number >= wanted) ?? last;
 }
 
-function drawFrame(session, address, words, selected) {
-  const strip = makeStrip(session, {
-    selected,
-    onSelect: (at) => go({ request: at, segment: null }),
-    onLane: (id, at) => go({ session: id, request: at, segment: null, view: "request" }),
-  });
+function drawFrame(session, address, words, span) {
   const body = h("div", { class: "view" });
   const tabs = h("div", { class: "view-tabs", role: "tablist", "aria-label": "Views of this session" });
-  replace(
-    main,
-    h("section", { class: "session-head" }, h("h1", {}, words), h("p", { class: "faint" }, factsOf(session)), makeControls(session, address)),
-    makeCards(session),
-    h("figure", { class: "figure" }, strip.element, makeLegend(session)),
-    tabs,
-    body,
-  );
-  return { kind: "session", strip, body, tabs, session };
+  const head = h("section", { class: "session-head" });
+  const figure = h("figure", { class: "figure" });
+  const live = h("div", { class: "live-line" });
+  const frame = { kind: "session", body, tabs, live, session, span: JSON.stringify(span), strip: null };
+  frame.fillHead = (current) => {
+    const shown = { session: current, address };
+    const entries = listActions("session", shown).map((action) => makeEntry(action, shown));
+    replace(
+      head,
+      h("div", { class: "title-line" }, h("h1", { title: words }, words), live, makeMenu("Session", [makeSettings(current, address), entries, isSaved ? null : makeMarkField()], { id: "session-menu" })),
+      makeFigures(current, span),
+      h("p", { class: "faint small facts-line" }, describeFacts(current)),
+    );
+    frame.strip = makeStrip(current, {
+      selected: frame.selected ?? null,
+      chosen: span,
+      onSelect: (at) => go({ request: at, segment: null }),
+      onLane: (id, at) => go({ session: id, request: at, segment: null, view: "request", from: null, to: null }),
+      onSpan: (chosen) => go({ from: chosen ? String(chosen.from) : null, to: chosen ? String(chosen.to) : null }),
+    });
+    replace(figure, frame.strip.element, makeZoom(frame, span));
+  };
+  frame.fillHead(session);
+  replace(main, head, figure, h("div", { class: "tab-line" }, tabs, makeLegend()), body);
+  return frame;
 }
 
-function factsOf(session) {
-  const summary = session.session;
-  const facts = [summary.project, summary.source, summary.model || "model not recorded", plural(session.recorded_calls, "request"), `cache rules of ${session.rules}`];
-  if (session.skipped) facts.push(`a long session: ${number(session.calls.length)} of its requests were built`);
-  if (!session.head_recorded) {
-    const size = session.unrecorded ? `, about ${tokens(session.unrecorded)} tokens` : "";
-    facts.push(`system text and tools not recorded${size}`);
-  }
-  return facts.filter(Boolean).join(" · ");
-}
-
-function makeCards(session) {
-  const totals = session.totals;
-  const all = totals.read + totals.written + totals.uncached;
-  const isSimulated = session.calls.some((call) => call.simulated);
-  const largest = totals.largest + session.unrecorded;
-  const values = [
-    ["Cost", money(totals.dollars), isSimulated ? "simulated by the rules" : "as reported"],
-    ["Read from the cache", percent(totals.read, all), `${tokens(totals.read)} of ${tokens(all)}`],
-    ["Largest request", tokens(largest), `window ${tokens(session.window)}${session.unrecorded ? ", estimated" : ""}`],
-    ["Cuts", number(totals.cuts + session.compacted.length), cutsNote(session)],
-    ["Prefix lost", number(totals.broken), totals.broken ? "see ▼ and ✂ in the strip" : "every request continues the last"],
-  ];
-  return h("dl", { class: "cards" }, values.map(([name, value, note]) => h("div", {}, h("dt", {}, name), h("dd", {}, value), h("dd", { class: "note" }, note))));
-}
-
-function cutsNote(session) {
-  if (session.totals.failed) return `${plural(session.totals.failed, "request")} too large`;
-  if (session.compacted.length) return `${session.compacted.length} by the client itself`;
-  return session.limits.room ? "all requests fit" : "nothing was left out";
-}
-
-function makeControls(session, address) {
-  if (isSaved) return h("p", { class: "faint" }, "A saved page: other settings need lamina inspect.");
-  const settings = address.settings;
-  const isLamina = settings.policy === "lamina";
-  const change = (name) => (event) => go({ settings: { ...settings, [name]: event.target.value }, segment: null });
-  const choosePolicy = (policy) => () => go({ settings: { ...settings, policy }, segment: null });
-  const option = (name) => h("option", { value: name, selected: name === settings.rules }, name || "of its model");
-  return h(
-    "form",
-    { class: "controls", onsubmit: (event) => event.preventDefault() },
-    h(
-      "div",
-      { class: "switch", role: "group", "aria-label": "What to show" },
-      button("As recorded", choosePolicy(""), { "aria-pressed": String(!isLamina) }),
-      button("Under lamina", choosePolicy("lamina"), { "aria-pressed": String(isLamina) }),
-    ),
-    isLamina && h("label", {}, "window", h("input", { type: "number", min: "1000", step: "1000", value: settings.window || String(session.window), onchange: change("window") })),
-    h("label", {}, "cache rules", h("select", { onchange: change("rules") }, ["", ...session.all_rules].map(option))),
-    h("a", { class: "button", href: makeAddress(`archive/${address.session}`, settings), download: "", title: "Every request of the session, as JSON" }, "Archive"),
-  );
+function makeZoom(frame, span) {
+  const zoom = (words, factor, label) => button(words, () => frame.strip.zoom(factor), { class: "quiet", "aria-label": label, title: label });
+  return h("div", { class: "zoom", role: "group", "aria-label": "Zoom" }, zoom("+", 0.5, "Fewer requests"), zoom("−", 2, "More requests"), span ? zoom("whole session", 0, "The whole session") : null);
 }
 
 // The frame.
 
-function setCrumbs(crumbs) {
-  replace(document.getElementById("crumbs"), crumbs.map(([words, address]) => [h("span", { "aria-hidden": "true" }, "›"), h("a", { href: address }, words)]));
+function setCrumbs(crumbs, pageName) {
+  const links = [["Sessions", "#/", pageName === "" && !crumbs.length], ...listPages().map(({ name, title }) => [title, `#/p/${encodeURIComponent(name)}`, name === pageName])];
+  const nav = links.map(([words, address, isHere]) => h("a", { href: address, "aria-current": isHere ? "page" : null }, words));
+  replace(document.getElementById("crumbs"), nav, crumbs.map(([words, address]) => [h("span", { "aria-hidden": "true" }, "›"), h("a", { class: "crumb", href: address, "aria-current": "page" }, words)]));
 }
 
 const KEYS = [
@@ -154,8 +157,9 @@ const KEYS = [
   ["k", "the request before"],
   ["← →", "through the requests, when the strip has the focus"],
   ["↑ ↓", "through the entries, when the list has the focus"],
+  ["+ − 0", "fewer requests, more, or all of them, when the strip has the focus"],
   ["/", "search"],
-  ["1 … 5", "the views of a session"],
+  ["1 … 9", "the views of a session"],
   ["g", "all sessions"],
   ["Esc", "close the segment"],
   ["?", "this help"],
@@ -175,7 +179,7 @@ function showHelp() {
 
 const ACTIONS = {
   "?": showHelp,
-  g: () => go({ session: null, request: null, segment: null, view: "request", text: "", settings: Object.fromEntries(SETTINGS.map((name) => [name, ""])) }),
+  g: () => go({ page: null, session: null, request: null, segment: null, view: "request", text: "", settings: Object.fromEntries(SETTINGS.map((name) => [name, ""])) }),
   Escape: () => readAddress().segment && go({ segment: null }),
   "/": () => (page && page.search ? page.search.focus() : go({ view: "visible" })),
   j: () => step(1),
@@ -188,13 +192,13 @@ function step(move) {
   const next = calls[calls.findIndex((call) => call.number === page.selected) + move];
   if (!next) return;
   go({ request: next.number, segment: null });
-  say(`Request ${next.number + 1}`);
+  say(`Request ${number(next.number + 1)}`);
 }
 
 document.addEventListener("keydown", (event) => {
   if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
-  const view = Object.keys(VIEWS)[Number(event.key) - 1];
-  const action = view && page && page.kind === "session" ? () => go({ view }) : ACTIONS[event.key];
+  const view = listViews()[Number(event.key) - 1];
+  const action = view && page && page.kind === "session" ? () => go({ view: view.name }) : ACTIONS[event.key];
   if (!action) return;
   if (event.key === "/") event.preventDefault();
   action();
@@ -209,7 +213,10 @@ document.getElementById("theme").addEventListener("click", () => {
   draw();
 });
 window.addEventListener("hashchange", draw);
-followFiles(draw, (isLive) => {
-  document.getElementById("live").hidden = !isLive;
-});
+if (!isSaved) {
+  followFiles(update, (isConnected) => {
+    document.getElementById("offline").hidden = isConnected;
+  });
+}
+registerViews();
 draw();

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from lamina.conversations.answer_bodies import read_answer
+from lamina.conversations.body_places import BodyPlaces
 from lamina.conversations.costs import is_refused
 from lamina.conversations.record import ConversationRecord, RecordedCall
 from lamina.conversations.recorded_log import KEPT_BY
@@ -155,6 +156,7 @@ class _Reports:
         self.unreported = 0
         self._record = record
         self._items = items
+        self._places = BodyPlaces(record)
         for call in record.calls:
             self._add(call)
 
@@ -177,13 +179,18 @@ class _Reports:
 
     def _find_place(self, call: RecordedCall) -> int | None:
         """How many items a request had; None if its body is not kept, or if it had more than the last one."""
-        request = read_came(self._record, call)
-        if request is None:
+        if call.came_pieces is None:
             return None
-        turns = [turn for turn in read_turns(request) if isinstance(turn, dict)]
-        if len(turns) > len(self._items):
+        # Each body is a few pieces more than the one before it: to decode them all takes the square of that.
+        count = self._places.count_turns(call.came_pieces)
+        if not count:
+            request = read_came(self._record, call)
+            if request is None:
+                return None
+            count = sum(isinstance(turn, dict) for turn in read_turns(request))
+        if count > len(self._items):
             return None
-        return len(turns)
+        return count
 
 
 def _read_last_answer(

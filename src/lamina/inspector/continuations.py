@@ -1,0 +1,109 @@
+"""Whether a recorded request begins with all of the one before it, told by the pieces of their bodies.
+
+A record of thousands of requests has gigabytes of bodies, of which each is a few pieces more than the one
+before it. Pieces have numbers, and equal numbers are equal bytes. So what two bodies have in common is found
+without reading it, and only the turns around the place where they part are decoded:
+
+    before   [0 1 2 3 4]           4 closes the list of messages
+    after    [0 1 2 3 5 6 4]       continues: 5 and 6 are new turns at the end of the list
+    after    [0 1 2 7 5 6 4]       3 and 7 are the same turn with and without a cache marker, or another turn
+
+Where the bodies part before their turns, as in the tools, both are decoded whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from lamina.conversations.body_places import (
+    LIST_OF_TURNS,
+    BodyPlace,
+    BodyPlaces,
+    count_common_pieces,
+    find_end_of_turns,
+)
+from lamina.conversations.record import ConversationRecord, RecordedCall
+from lamina.dialects import DIALECTS
+from lamina.inspector.sent_requests import count_common_turns
+from lamina.replay.traces.recorded_conversations import decode_body
+
+
+class _EndOfTurns(NamedTuple):
+    """The last turns of a body, and its rest: the end of a piece, and the numbers of those after it."""
+
+    turns: list[Any]
+    rest: tuple[bytes, tuple[int, ...]]
+
+
+class Continuations:
+    """Compares requests of one record."""
+
+    def __init__(self, record: ConversationRecord) -> None:
+        self._record = record
+        self._places = BodyPlaces(record)
+
+    def is_continued(self, before: RecordedCall, after: RecordedCall) -> bool:
+        """Whether the later request begins with all of the earlier one, but for cache markers.
+
+        Without both bodies nobody knows, and nothing is claimed: the answer is yes.
+        """
+        old = before.sent_pieces
+        new = after.sent_pieces
+        if old is None or new is None or after.request.dialect not in DIALECTS:
+            return True
+        if before.request.dialect != after.request.dialect:
+            return False
+        if old == new:
+            return True
+        answer = self._compare_turns(old, new, after.request.dialect)
+        if answer is not None:
+            return answer
+        old_request = decode_body(self._record.sent_body(before)) or {}
+        new_request = decode_body(self._record.sent_body(after)) or {}
+        if not old_request or not new_request:
+            return True
+        return count_common_turns(old_request, new_request, DIALECTS[after.request.dialect]) is not None
+
+    def _compare_turns(self, old: tuple[int, ...], new: tuple[int, ...], dialect: str) -> bool | None:
+        """The answer from the turns where two bodies part; None if they part elsewhere."""
+        start = count_common_pieces(old, new)
+        places = self._places.find(old)
+        while start and not places[start].is_between_turns:
+            start -= 1  # the pieces part inside of a turn
+        if not places[start].is_between_turns:
+            return None
+        old_end = self._read_turns(old, start, places[start])
+        new_end = self._read_turns(new, start, places[start])
+        if old_end is None or new_end is None or old_end.rest != new_end.rest:
+            return None
+        field = places[start].field
+        one = {field: old_end.turns}
+        other = {field: new_end.turns}
+        return count_common_turns(one, other, DIALECTS[dialect]) is not None
+
+    def _read_turns(self, pieces: tuple[int, ...], start: int, place: BodyPlace) -> _EndOfTurns | None:
+        """The turns from one piece to the end of the list, and what follows it; None if that is not there."""
+        parts: list[bytes] = []
+        for at in range(start, len(pieces)):
+            piece = self._record.piece(pieces[at]) or b""
+            end = self._places.end_of(pieces[at], place)
+            if end.depth < LIST_OF_TURNS or end.field != place.field:
+                position = find_end_of_turns(piece, place)
+                turns = _decode_list(b"".join([*parts, piece[:position]]))
+                if turns is None:
+                    return None
+                return _EndOfTurns(turns, (piece[position:], pieces[at + 1 :]))
+            parts.append(piece)
+            place = end
+        return None
+
+
+def _decode_list(text: bytes) -> list[Any] | None:
+    """The values of a part of a list: `,{…},{…}`."""
+    try:
+        values: list[Any] = msgspec.json.decode(b"[" + text.lstrip().removeprefix(b",") + b"]")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return values
