@@ -138,9 +138,9 @@ def _digest_results(account: Any, tables: Path) -> str:
     digest = hashlib.sha256(json.dumps(_drop_measured(account), sort_keys=True).encode())
     if tables.exists():
         parquet: Any = importlib.import_module("pyarrow.parquet")
-        for path in sorted(tables.glob("*.parquet")):
-            rows = _drop_measured(parquet.read_table(path).to_pylist())
-            digest.update(json.dumps([path.name, rows]).encode())
+        for path in sorted(tables.glob("*/*/*.parquet")):
+            rows = _drop_measured(parquet.ParquetFile(path).read().to_pylist())
+            digest.update(json.dumps([str(path.relative_to(tables)), rows]).encode())
     return digest.hexdigest()
 
 
@@ -163,8 +163,8 @@ def _format_table(runs: list[EngineRun]) -> str:
             "results",
             "wall time",
             "processor time",
-            "of it the reader",
-            "memory of the reader",
+            "of it the first process",
+            "memory of the first process",
             "of the largest worker",
             "of all",
         ],

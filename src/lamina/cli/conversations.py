@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio
@@ -16,7 +16,7 @@ import msgspec
 
 from lamina.cli.conversation_files import copy_everything, export_one, import_file
 from lamina.cli.output import emit, progress, tell
-from lamina.cli.parser import add_json, whole_number
+from lamina.cli.parser import add_json, read_moment, whole_number
 from lamina.cli.stored import add_store, no_such_conversation, open_existing, open_named_store
 from lamina.conversations.costs import price_call
 from lamina.conversations.deleting import delete_conversation
@@ -83,7 +83,12 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add("action", metavar="ACTION", choices=[*_ACTIONS], help=", ".join(_ACTIONS))
     add("names", metavar="NAME", nargs="*", help="a conversation; for import, FILE and NAME; for copy, STORE")
     add_store(parser)
-    add("--since", metavar="DATE", type=_moment, help="for list: used since a date (2026-11-01), or 7d, 12h")
+    add(
+        "--since",
+        metavar="DATE",
+        type=read_moment,
+        help="for list: used since a date (2026-11-01), or 7d, 12h",
+    )
     add("--client", metavar="ID", default="", help="for list: a part of the client's own id, or of the name")
     add("--door", metavar="DOOR", default="", help="for list: gateway, wrap, session or chat")
     add(
@@ -588,23 +593,6 @@ def _shorten(line: str) -> str:
     if len(line) <= WIDTH:
         return line
     return f"{line[: WIDTH - 1]}…"
-
-
-_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
-
-
-def _moment(text: str) -> float:
-    """`7d` or `2026-11-01` as seconds since 1970."""
-    unit = _UNITS.get(text[-1:])
-    if unit is not None and text[:-1].isdigit():
-        return (datetime.now(UTC) - int(text[:-1]) * unit).timestamp()
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a date nor like 7d") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return moment.timestamp()
 
 
 _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}

@@ -131,7 +131,7 @@ def replay(
         fill_head=fill_head,
         pressed=pressed,
     )
-    return make_account(_replay_all(traces, options, engine, jobs), progress=progress)
+    return make_account(replay_each(traces, options, engine=engine, jobs=jobs), progress=progress)
 
 
 def make_account(
@@ -272,11 +272,12 @@ def _setting(
     )
 
 
-def _replay_all(
+def replay_each(
     traces: Iterable[Trace | UnreadableLine],
     options: ReplayOptions,
-    engine: Engine | Executor | None,
-    jobs: int,
+    *,
+    engine: Engine | Executor | None = None,
+    jobs: int = 1,
 ) -> Iterator[TraceReplay]:
     """Replay each trace, in this process, on several processors, or on an engine of the caller's.
 

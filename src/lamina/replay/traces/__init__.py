@@ -29,7 +29,7 @@ from lamina.replay.traces.people import name_by_path
 from lamina.replay.traces.requests import is_record, is_session, read_call, read_session
 from lamina.replay.values import Trace, UnreadableLine
 
-__all__ = ["Period", "Progress", "TraceFile", "file_size", "find_files", "read_file", "read_traces"]
+__all__ = ["ALWAYS", "Period", "Progress", "TraceFile", "file_size", "find_files", "read_file", "read_traces"]
 
 Progress = Callable[[int, int], None]
 """Called with the bytes that are behind and those of all files, as they lie on the disk."""
