@@ -8,15 +8,14 @@ result may have been shortened soon, and the records of a session do not say whe
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from lamina.core.hashing import canonical_json
-from lamina.core.text.subjects import read_subject
+from lamina.core.text.subjects import Subject, read_subject
 from lamina.core.values import ToolCall
-from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import RecordedConversation
 from lamina.replay.traces.growing_requests import find_answer_starts
 from lamina.replay.values import LargeResult, RepeatedRead, SessionFindings, UnusedTool
@@ -39,12 +38,13 @@ _READING = ("read", "list", "search")
 class _Result(msgspec.Struct, frozen=True, kw_only=True):
     """One result: the tool, what it is about, its tokens, the call that sent it first, and how many sent it.
 
-    `call` counts from 1.
+    `call` counts from 1. `is_known`: an earlier result shows the same, and nothing was written there since.
     """
 
     tool: str
     resource: str
     is_read: bool
+    is_known: bool
     tokens: int
     call: int
     times_sent: int
@@ -55,10 +55,14 @@ class _Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_in_session(
-    conversation: RecordedConversation, message_sizes: MessageSizes, *, under_lamina: bool
+    conversation: RecordedConversation,
+    count_message: Callable[[dict[str, Any]], int],
+    count_text: Callable[[str], int],
+    *,
+    under_lamina: bool,
 ) -> SessionFindings:
-    """What one session spent its context on."""
-    results = list(_read_results(conversation, message_sizes, under_lamina=under_lamina))
+    """What one session spent its context on, in the tokens that the two functions count."""
+    results = list(_read_results(conversation, count_message, under_lamina=under_lamina))
     large = [result for result in results if result.tokens >= LARGE]
     large.sort(key=lambda result: (-result.tokens, result.call))
     return SessionFindings(
@@ -73,12 +77,12 @@ def find_in_session(
             for result in large[:MOST_RESULTS]
         ),
         reads=tuple(_find_repeated(results)[:MOST_READS]),
-        tools=tuple(_find_unused_tools(conversation, message_sizes)[:MOST_TOOLS]),
+        tools=tuple(_find_unused_tools(conversation, count_text)[:MOST_TOOLS]),
     )
 
 
 def _find_repeated(results: Sequence[_Result]) -> list[RepeatedRead]:
-    """What was read more than once. What the first read cost was needed, and so it is not in `again`."""
+    """What was read more than once. Only reads that showed nothing new are in `carried_again`."""
     by_resource: dict[str, list[_Result]] = {}
     for result in results:
         if result.is_read and result.resource:
@@ -92,7 +96,7 @@ def _find_repeated(results: Sequence[_Result]) -> list[RepeatedRead]:
                 name=resource,
                 times=len(reads),
                 tokens=sum(read.tokens for read in reads),
-                carried_again=sum(read.carried for read in reads[1:]),
+                carried_again=sum(read.carried for read in reads if read.is_known),
                 call=reads[0].call,
                 last_call=reads[-1].call,
             )
@@ -102,12 +106,13 @@ def _find_repeated(results: Sequence[_Result]) -> list[RepeatedRead]:
 
 
 def _read_results(
-    conversation: RecordedConversation, message_sizes: MessageSizes, *, under_lamina: bool
+    conversation: RecordedConversation, count_message: Callable[[dict[str, Any]], int], *, under_lamina: bool
 ) -> Iterator[_Result]:
     """Every result that a call sent, in order."""
     ends = [call.end for call in conversation.calls]
     epochs = _ends_of_epochs(conversation)
     calls_by_id: dict[str, ToolCall] = {}
+    shown = _ShownRanges()
     for at, message in enumerate(conversation.messages):
         for call in message.get("tool_calls") or ():
             function = call.get("function") or {}
@@ -130,10 +135,43 @@ def _read_results(
             tool=tool_call.name,
             resource=(resource or tool_call.arguments)[:LONGEST_NAME],
             is_read=is_read,
-            tokens=message_sizes.measure(message).tokens,
+            is_known=subject is not None and shown.add(subject),
+            tokens=count_message(message),
             call=first_call + 1,
             times_sent=1 if under_lamina else last_call - first_call,
         )
+
+
+class _ShownRanges:
+    """State: which lines of each file a session has been shown since something was written to it."""
+
+    def __init__(self) -> None:
+        self._subjects: dict[str, list[Subject]] = {}
+
+    def add(self, subject: Subject) -> bool:
+        """Take in what a call was about, and return whether an earlier result shows all of it."""
+        if subject.verb == "write":
+            for path in subject.resource.splitlines():
+                self._subjects.pop(path, None)
+            return False
+        if subject.verb not in _READING:
+            return False
+        earlier = self._subjects.setdefault(subject.resource, [])
+        is_known = any(_contains(other, subject) for other in earlier)
+        earlier.append(subject)
+        return is_known
+
+
+def _contains(other: Subject, subject: Subject) -> bool:
+    """Whether one read shows all lines of another. Lines that count from the end are never contained."""
+    if (other.start, other.end) == (subject.start, subject.end):
+        return True
+    start = other.start or 1
+    if start < 0 or (subject.start or 1) < start:
+        return False
+    if other.end is None:
+        return True
+    return subject.end is not None and subject.end <= other.end
 
 
 _UNKNOWN = ToolCall(id="", name="", arguments="")
@@ -160,7 +198,9 @@ def _ends_of_epochs(conversation: RecordedConversation) -> list[int]:
     return [*sorted(each for each in compactions if each < count), count]
 
 
-def _find_unused_tools(conversation: RecordedConversation, message_sizes: MessageSizes) -> list[UnusedTool]:
+def _find_unused_tools(
+    conversation: RecordedConversation, count_text: Callable[[str], int]
+) -> list[UnusedTool]:
     """The tools that every call sent and none used, the largest first."""
     used = set()
     for message in conversation.messages:
@@ -171,7 +211,7 @@ def _find_unused_tools(conversation: RecordedConversation, message_sizes: Messag
         name = str((tool.get("function") or {}).get("name") or "")
         if not name or name in used:
             continue
-        tokens = message_sizes.counter.count(canonical_json(tool).decode())
+        tokens = count_text(canonical_json(tool).decode())
         unused.append(UnusedTool(name=name, tokens=tokens, carried=tokens * len(conversation.calls)))
     unused.sort(key=lambda tool: (-tool.tokens, tool.name))
     return unused

@@ -201,7 +201,7 @@ def summarise(account: ReplayAccount) -> Headline:
         lost=sum_known(losses, "dollars"),
         lost_calls=len(losses),
         lost_tokens=sum(loss.tokens for loss in losses),
-        reasons=tuple(_advise(loss) for loss in sum_losses(losses)[:MOST_REASONS]),
+        reasons=tuple(advise(loss) for loss in sum_losses(losses)[:MOST_REASONS]),
         **sum_fields(sessions, ["calls"]),
     )
 
@@ -228,7 +228,7 @@ def _sum_policy(sessions: Sequence[SessionCost], policy: str) -> float | None:
     return sum(amounts)
 
 
-def _advise(loss: LossSum) -> LossReason:
+def advise(loss: LossSum) -> LossReason:
     """A reason with what to do about it.
 
     Reasons name models and spans of time, so they are told by their beginnings.

@@ -172,7 +172,12 @@ def replay_trace(trace: Trace, options: ReplayOptions) -> TraceReplay:
         outcomes = tuple(_make_outcomes(conversation, message_sizes, options))
         findings = None
         if options.findings:
-            findings = find_in_session(conversation, message_sizes, under_lamina=reported.under_lamina)
+            findings = find_in_session(
+                conversation,
+                lambda message: message_sizes.measure(message).tokens,
+                message_sizes.counter.count,
+                under_lamina=reported.under_lamina,
+            )
         return TraceReplay(outcomes=outcomes, reported=reported, findings=findings)
     except (LaminaError, RecursionError) as error:
         return TraceReplay(damaged=UnreadableLine(place=trace.place or trace.id, reason=str(error)))

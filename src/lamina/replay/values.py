@@ -174,8 +174,8 @@ class LargeResult(msgspec.Struct, frozen=True, kw_only=True):
 class RepeatedRead(msgspec.Struct, frozen=True, kw_only=True):
     """Something that was read more than once: how often, and the tokens of all its results.
 
-    `carried_again` are the tokens of all results but the first, in all calls that sent them. `call` and
-    `last_call` are the calls that sent the first and the last of them.
+    `carried_again` are the tokens of those results that an earlier one shows already, in all calls that sent
+    them. `call` and `last_call` are the calls that sent the first and the last of them.
     """
 
     name: str
