@@ -29,8 +29,8 @@ BUNDLED = "kaleido"
 """The value of the variable that asks for the browser of the package, whatever else is there."""
 
 NAMES = (
-    "chromium chromium-browser chrome-headless-shell headless_shell google-chrome google-chrome-stable "
-    "microsoft-edge"
+    "chromium chromium-browser chromium-headless-shell chrome-headless-shell headless_shell google-chrome "
+    "google-chrome-stable microsoft-edge"
 ).split()
 SETTLING = 50
 """Milliseconds after which complaints that were under way have arrived."""

@@ -22,6 +22,7 @@ from lamina.errors import BadInput
 from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession
 from lamina.inspector.long_sessions import measure_calls
 from lamina.inspector.pricing import price_calls
+from lamina.inspector.sent_history import SentHistory
 from lamina.inspector.sent_requests import SentConversation, SentRequests
 from lamina.inspector.sent_sessions import list_sent_calls
 from lamina.inspector.sessions import RecordedSession
@@ -34,6 +35,9 @@ _KEPT_SESSIONS = 8
 
 _KEPT_REQUESTS = 6
 """Single requests that are kept in memory."""
+
+_KEPT_HISTORIES = 2
+"""Recorded conversations whose segments are remembered by request."""
 
 KEEP_ALL = 'with keep = "all" in its settings, the gateway stores requests as they were sent'
 """What to do if a store does not have the texts."""
@@ -49,6 +53,7 @@ class SessionBuilder:
         self._lock = threading.RLock()
         self._sessions: OrderedDict[Hashable, BuiltSession] = OrderedDict()
         self._requests: OrderedDict[Hashable, BuiltRequest] = OrderedDict()
+        self._histories: OrderedDict[Hashable, SentHistory] = OrderedDict()
 
     def build(self, session: RecordedSession, settings: BuildSettings) -> BuiltSession:
         key = (session.summary.id, session.version, settings)
@@ -66,6 +71,16 @@ class SessionBuilder:
     def build_in_full(self, built: BuiltSession, number: int) -> BuiltRequest:
         """One request with nothing lowered."""
         return self._keep(built, number, build_in_full, in_full=True)
+
+    def find_history(self, conversation: SentConversation) -> SentHistory:
+        """What is known of the segments of a recorded conversation over time."""
+        key = (conversation.name, conversation.record.count)
+        with self._lock:
+            history = self._histories.get(key)
+            if history is None:
+                history = SentHistory(conversation)
+            _keep_last(self._histories, key, history, _KEPT_HISTORIES)
+        return history
 
     def _keep(
         self,

@@ -35,7 +35,12 @@ class BuiltCall(msgspec.Struct, frozen=True, kw_only=True):
     repeats, and `why` says after which refusal; `recalled`: its answer recalled something, and the next
     request has that. `status` is the HTTP status of its answer, `retries` how often the same bytes were
     sent again because the provider asked to. `is_open`: no answer was recorded.
-    `cut_number`, `cut_before` and `cut_after` are those of the cut that was made for it.
+    `cut_number`, `cut_before` and `cut_after` are those of the cut that was made for it. `first` and `last`
+    are the seconds to the first and to the last byte of the answer, 0 where they are not known. `turn` is 0
+    until somebody looks at the request.
+
+    `lost` are the tokens that the cache should have had and had not, by what was reported of this call and
+    the one before it; `lost_why` says why, `lost_dollars` what that cost.
     """
 
     number: int
@@ -74,6 +79,12 @@ class BuiltCall(msgspec.Struct, frozen=True, kw_only=True):
     cut_number: int = 0
     cut_before: int = 0
     cut_after: int = 0
+    first: float = 0.0
+    last: float = 0.0
+    model: str = ""
+    lost: int = 0
+    lost_why: str = ""
+    lost_dollars: float | None = None
 
 
 class BuiltRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -1,21 +1,54 @@
-"""Two requests side by side, and a session beside what other settings would have made of it."""
+"""Two requests side by side, and a session beside what other settings would have made of it.
+
+What the provider reported is the truth about its cache. The bytes of two requests say where they part; the
+rules of a cache say what should have happened; neither may contradict the amounts that were reported.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import zip_longest
+import difflib
+import re
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from lamina.caches import CacheRules
 from lamina.caches.prefix_path import count_common_items
+from lamina.caches.stream import StreamBlock
 from lamina.diagnose.differences import diff
+from lamina.diagnose.values import CAUSES, Difference
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
-from lamina.fitting.recalls import read_turns
 from lamina.inspector.building import KEEP_ALL, build_session, find_call
-from lamina.inspector.built_values import BuiltSession
+from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession
 from lamina.inspector.settings import LAMINA, BuildSettings
 from lamina.inspector.views import Inspector, Json, find_limits, show_call, sum_calls
+
+MOST_ROWS = 60
+"""Rows of differing blocks that the page gets."""
+
+LONGEST_SIDE = 6_000
+"""Characters of one block on one side."""
+
+AROUND_BYTE = 60
+"""Bytes before and after the first differing one."""
+
+READ_SHARE = 0.9
+"""A request that reads this share of what it could has not lost its cache."""
+
+_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+
+_MARKER_CAUSES = frozenset(
+    (
+        "no breakpoint",
+        "breakpoint removed",
+        "breakpoint moved",
+        "out of look-back",
+        "below the minimum",
+        "unknown",
+    )
+)
+"""Causes that the rules of a cache add, and that only the cache markers of both requests can tell."""
 
 
 def compare_requests(
@@ -24,22 +57,21 @@ def compare_requests(
     """Where and why two requests part, what that costs, and what to do.
 
     The requests are compared as they are sent, under the rules of the cache. If lamina made a cut between
-    them, its own reason is the cause.
+    them, its own reason is the cause. Blocks are compared one by one, and the words inside of those that
+    differ.
     """
     built = inspector.built(session_id, settings)
     calls = [find_call(built, before), find_call(built, after)]
     built_requests = [inspector.builder.build_call(built, number) for number in (before, after)]
-    requests = [built_request.request for built_request in built_requests]
-    for number, request in zip((before, after), requests, strict=True):
-        if not request:
+    for number, built_request in zip((before, after), built_requests, strict=True):
+        if not built_request.request:
             raise BadInput(f"the body of request {number} is not kept", place="request", hint=KEEP_ALL)
     gap = None
     start = calls[0].at
     end = calls[1].at
     if start is not None and end is not None:
         gap = max(end - start, 0.0)
-    dialect = DIALECTS[built.dialect]
-    difference = diff(requests[0], requests[1], rules=built.rules, gap=gap, dialect=dialect)
+    difference = _find_difference(built, calls, built_requests, gap)
     answer: Json = msgspec.to_builtins(difference)
     if any(call.cut for call in built.calls if before < call.number <= after):
         # What lamina did itself, it knows better than the bytes say.
@@ -48,26 +80,162 @@ def compare_requests(
     answer["before"] = before
     answer["after"] = after
     answer["gap"] = gap
-    answer["sides"] = list(_compare_messages(requests[0], requests[1]))
+    answer["reported"] = _show_reported(calls) if _is_next(built, before, after) else None
+    answer |= _compare_blocks(built, built_requests)
     return answer
 
 
-def _compare_messages(before: Json, after: Json) -> Iterator[Json]:
-    """The messages of two requests side by side, from the first that differs on; equal ones are counted."""
-    one = read_turns(before)
-    other = read_turns(after)
-    shared = count_common_items(one, other)
-    yield {"shared": shared}
-    pairs = zip_longest(one[shared : shared + 40], other[shared : shared + 40])
-    for at, (left, right) in enumerate(pairs, start=shared):
-        yield {"at": at, "before": _clip(left), "after": _clip(right)}
+def _is_next(built: BuiltSession, before: int, after: int) -> bool:
+    """Whether no other request was sent between two: only then the cache knows the earlier one best."""
+    return not any(before < call.number < after for call in built.calls)
 
 
-def _clip(message: Json | None) -> Json | None:
-    if message is None:
+def _find_difference(
+    built: BuiltSession, calls: Sequence[BuiltCall], requests: Sequence[BuiltRequest], gap: float | None
+) -> Difference:
+    """The cause by the bytes and the rules, as far as it agrees with what was reported.
+
+    The log of a client has no cache markers, so the rules would say of each of its requests that nothing was
+    marked. And a provider that reports a read has found a marker, whatever we see.
+    """
+    one, other = requests[0].request, requests[1].request
+    dialect = DIALECTS[built.dialect]
+    earlier, later = calls
+    difference = diff(one, other, rules=built.rules, gap=gap, dialect=dialect, tokens=earlier.reported)
+    has_markers = built.is_sent or not built.rules.markers
+    is_contradicted = later.reported is not None and (later.read > 0 or later.written > 0)
+    if difference.cause in _MARKER_CAUSES and (is_contradicted or not has_markers):
+        difference = diff(one, other, dialect=dialect, tokens=earlier.reported)
+    if difference.cause == "none" and _is_expired(built.rules, gap) and _lost_share(earlier, later) > 0:
+        expired = CAUSES["expired"]
+        return msgspec.structs.replace(
+            difference,
+            cause="expired",
+            sentence=expired.sentence,
+            advice=built.rules.advice.get("expired", expired.advice),
+        )
+    return difference
+
+
+def _is_expired(rules: CacheRules, gap: float | None) -> bool:
+    lifetime = rules.lifetimes.get(rules.lifetime, 0.0)
+    return bool(lifetime) and gap is not None and gap > lifetime
+
+
+def _lost_share(earlier: BuiltCall, later: BuiltCall) -> float:
+    """Which share of what it could have read a request did not read, by what was reported of both."""
+    if later.reported is None or earlier.reported is None:
+        return 0.0
+    shared = min(earlier.reported, later.reported)
+    if not shared or later.read >= READ_SHARE * shared:
+        return 0.0
+    return 1 - later.read / shared
+
+
+def _show_reported(calls: Sequence[BuiltCall]) -> Json | None:
+    """What the provider reported of both requests, in one sentence; None if it reported nothing."""
+    earlier, later = calls
+    if later.reported is None or earlier.reported is None or later.simulated:
         return None
-    role = message.get("role") or message.get("type", "")  # items of the Responses API may have no role
-    return {"role": role, "text": msgspec.json.encode(message).decode()[:4_000]}
+    shared = min(earlier.reported, later.reported)
+    is_lost = _lost_share(earlier, later) > 0
+    return {
+        "shared": shared,
+        "read": later.read,
+        "is_lost": is_lost,
+        "lost": max(shared - later.read, 0) if is_lost else 0,
+        "dollars": later.lost_dollars,
+        "why": later.lost_why,
+    }
+
+
+def _compare_blocks(built: BuiltSession, requests: Sequence[BuiltRequest]) -> Json:
+    """The blocks of two requests: how many are the same at the start, which differ, and the first byte."""
+    dialect = DIALECTS[built.dialect]
+    streams = [dialect.stream(each.request).blocks for each in requests]
+    one = [(block.sort, block.role, block.data) for block in streams[0]]
+    other = [(block.sort, block.role, block.data) for block in streams[1]]
+    shared = count_common_items(one, other)
+    rows = list(_list_rows(streams[0][shared:], streams[1][shared:]))
+    return {
+        "shared": shared,
+        "blocks": [len(one), len(other)],
+        "rows": rows[:MOST_ROWS],
+        "more_rows": max(len(rows) - MOST_ROWS, 0),
+        "first_byte": _show_first_byte(streams[0][shared:], streams[1][shared:]),
+    }
+
+
+def _list_rows(before: Sequence[StreamBlock], after: Sequence[StreamBlock]) -> Iterator[Json]:
+    """The blocks after the same ones: each as it was, as it is, or both with their words compared."""
+    keys = [[(block.sort, block.role, block.data) for block in side] for side in (before, after)]
+    matcher = difflib.SequenceMatcher(None, keys[0], keys[1], autojunk=False)
+    for operation, start, end, new_start, new_end in matcher.get_opcodes():
+        if operation == "equal":
+            yield {"operation": "same", "count": end - start}
+            continue
+        pairs = min(end - start, new_end - new_start)
+        for at in range(pairs):
+            yield _show_pair(before[start + at], after[new_start + at])
+        for block in before[start + pairs : end]:
+            yield {"operation": "removed", "before": _show_block(block), "after": None}
+        for block in after[new_start + pairs : new_end]:
+            yield {"operation": "added", "before": None, "after": _show_block(block)}
+
+
+def _show_pair(before: StreamBlock, after: StreamBlock) -> Json:
+    words = list(compare_words(_read_block(before), _read_block(after)))
+    return {
+        "operation": "changed",
+        "before": _show_block(before),
+        "after": _show_block(after),
+        "words": words,
+    }
+
+
+def compare_words(before: str, after: str) -> Iterator[tuple[str, str]]:
+    """Both texts in pieces: " " for what is in both, "-" for what is gone, "+" for what is new."""
+    one = _WORD.findall(before)
+    other = _WORD.findall(after)
+    matcher = difflib.SequenceMatcher(None, one, other, autojunk=len(one) * len(other) > 1_000_000)
+    for operation, start, end, new_start, new_end in matcher.get_opcodes():
+        if operation == "equal":
+            yield " ", "".join(one[start:end])
+            continue
+        if end > start:
+            yield "-", "".join(one[start:end])
+        if new_end > new_start:
+            yield "+", "".join(other[new_start:new_end])
+
+
+def _show_block(block: StreamBlock) -> Json:
+    text = _read_block(block)
+    return {"sort": block.sort, "role": block.role, "place": block.place, "name": block.name, "text": text}
+
+
+def _read_block(block: StreamBlock) -> str:
+    return block.data.decode("utf-8", "replace")[:LONGEST_SIDE]
+
+
+def _show_first_byte(before: Sequence[StreamBlock], after: Sequence[StreamBlock]) -> Json | None:
+    """What stands around the first byte that differs; None if the later request only adds to the earlier."""
+    if not before:
+        return None
+    new = b""
+    place = before[0].place
+    if after:
+        new = after[0].data
+        place = after[0].place
+    old = before[0].data
+    at = count_common_items(old, new)
+    start = max(at - AROUND_BYTE, 0)
+    return {
+        "place": place,
+        "byte": at,
+        "same": old[start:at].decode("utf-8", "replace"),
+        "before": old[at : at + AROUND_BYTE].decode("utf-8", "replace"),
+        "after": new[at : at + AROUND_BYTE].decode("utf-8", "replace"),
+    }
 
 
 def show_what_if(inspector: Inspector, session_id: str, settings: BuildSettings) -> Json:

@@ -23,15 +23,20 @@ from lamina.inspector.views import Inspector, show_session, show_sessions
 MODULES = (
     "dom.js",
     "saved.js",
+    "waiting.js",
     "api.js",
     "address.js",
+    "registry.js",
+    "menu.js",
     "colours.js",
+    "figures.js",
     "strip.js",
     "map.js",
     "segment.js",
     "sessions.js",
     "request.js",
     "questions.js",
+    "views.js",
     "app.js",
 )
 """The scripts of the page, each after those that it imports from."""

@@ -23,9 +23,12 @@ import msgspec
 
 from lamina.errors import BadInput, LaminaError
 from lamina.inspector import page_cookies
+from lamina.inspector.answer_views import show_raw_answer
+from lamina.inspector.body_views import show_body
 from lamina.inspector.comparisons import compare_requests, show_what_if
 from lamina.inspector.exports import export_request, export_session, write_curl
 from lamina.inspector.request_views import show_request
+from lamina.inspector.search import read_filters, search_places
 from lamina.inspector.segment_views import show_segment, show_text
 from lamina.inspector.settings import BuildSettings, read_settings
 from lamina.inspector.views import Inspector, show_session, show_sessions
@@ -54,6 +57,9 @@ _FILE_TYPES = {
 
 LINES_TYPE = "application/x-ndjson"
 """What the page itself asks for: a long answer in lines. Anyone else gets one JSON object."""
+
+JOB_HEADER = "x-lamina-job"
+"""The name of an answer that the page may have to wait for: `/api/progress/NAME` says how far it is."""
 
 LINE_ITEMS = 250
 """Items of a long list in one line."""
@@ -101,7 +107,8 @@ def answer_request(
     words = [unquote(word) for word in address.path.strip("/").split("/")]
     if words[0] == "api":
         in_lines = LINES_TYPE in headers.get("accept", "")
-        return _answer_api(inspector, words[1:] or [""], query, in_lines=in_lines)
+        with inspector.progress.job(headers.get(JOB_HEADER, "")):
+            return _answer_api(inspector, words[1:] or [""], query, in_lines=in_lines)
     return _answer_file(words)
 
 
@@ -155,7 +162,11 @@ View = Callable[[Inspector, list[str], dict[str, str], BuildSettings], Any]
 
 _VIEWS: dict[tuple[str, int], View] = {
     ("sessions", 1): lambda inspector, _, query, __: show_sessions(inspector, query.get("search", "")),
+    ("search", 1): lambda inspector, _, query, __: search_places(
+        inspector, query.get("text", ""), read_filters(query)
+    ),
     ("state", 1): lambda inspector, _, __, ___: {"state": inspector.sessions.state()},
+    ("progress", 2): lambda inspector, words, _, __: _show_progress(inspector, words[1]),
     ("session", 2): lambda inspector, words, _, settings: show_session(inspector, words[1], settings),
     ("request", 3): lambda inspector, words, _, settings: show_request(
         inspector, words[1], _number(words[2]), settings
@@ -165,6 +176,12 @@ _VIEWS: dict[tuple[str, int], View] = {
     ),
     ("text", 4): lambda inspector, words, _, settings: show_text(
         inspector, words[1], _number(words[2]), words[3], settings
+    ),
+    ("body", 3): lambda inspector, words, _, settings: show_body(
+        inspector, words[1], _number(words[2]), settings
+    ),
+    ("answer", 3): lambda inspector, words, _, settings: show_raw_answer(
+        inspector, words[1], _number(words[2]), settings
     ),
     ("compare", 4): lambda inspector, words, _, settings: compare_requests(
         inspector, words[1], _number(words[2]), _number(words[3]), settings
@@ -228,6 +245,11 @@ def encode_json(value: Any) -> bytes:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
         return json.dumps(value).encode()
+
+
+def _show_progress(inspector: Inspector, name: str) -> dict[str, Any]:
+    job = inspector.progress.look(name)
+    return {"what": job.what, "done": job.done, "total": job.total, "seconds_left": job.seconds_left}
 
 
 def _number(word: str) -> int:

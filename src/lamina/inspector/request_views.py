@@ -12,24 +12,25 @@ from lamina.caches import CacheRules
 from lamina.caches.breakpoints import number_positions
 from lamina.caches.marker_plan import plan_markers
 from lamina.caches.stream import StreamBlock
-from lamina.conversations.answer_bodies import read_answer, read_answer_text
-from lamina.conversations.costs import is_refused
-from lamina.conversations.record import RecordedCall
 from lamina.core.entries import pair_calls
+from lamina.core.envelope import Envelope
 from lamina.core.explanation import explain
 from lamina.core.text.subjects import read_subject
 from lamina.core.values import Entry, Form, ToolCall, ToolResult
 from lamina.dialects import DIALECTS
 from lamina.errors import LaminaError
+from lamina.inspector.answer_views import show_answer
 from lamina.inspector.building import find_call
 from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession
 from lamina.inspector.segment_texts import first_part, join_texts, write_preview
 from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, Json, find_limits, show_call
+from lamina.inspector.walk import turn_of
 from lamina.replay.message_sizes import MessageSizes
+from lamina.replay.policies.lamina_policies import sum_layers
 
-LONGEST_ANSWER = 400_000
-"""Characters of an answer that the page gets."""
+_USUAL_SHARE = 0.25
+"""Tokens for each character of a request of which nothing was sent in full."""
 
 RE_READ = 3
 """A file that was read at least so often is listed."""
@@ -74,6 +75,8 @@ def show_request(inspector: Inspector, session_id: str, number: int, settings: B
                 "arrived": built.arrivals.get(entry.ref, number),
             }
         )
+    if built.is_sent:
+        call = _add_entries(call, envelope)
     _mark_cached(rows, call, manifest.tools + built.unrecorded)
     return {
         "call": show_call(call),
@@ -91,12 +94,49 @@ def show_request(inspector: Inspector, session_id: str, number: int, settings: B
     }
 
 
+def _add_entries(call: BuiltCall, envelope: Envelope) -> BuiltCall:
+    """The call with what only its entries tell: how many there are, by layer, and its turn."""
+    entries = envelope.entries
+    sent_entries = [entry for entry in entries if entry.form is not Form.OMITTED]
+    counted = envelope.account.total
+    tokens = call.tokens or counted
+    layers = sum_layers(sent_entries)
+    if counted and counted != tokens:  # lamina's own count may differ from the provider's
+        layers = {name: round(amount * tokens / counted) for name, amount in layers.items()}
+    return msgspec.structs.replace(
+        call,
+        tokens=tokens,
+        layers=layers,
+        entries=len(sent_entries),
+        left_out=len(entries) - len(sent_entries),
+        turn=turn_of(entries, len(entries)),
+    )
+
+
 def _full_sizes(inspector: Inspector, built: BuiltSession, number: int) -> dict[str, int]:
-    """Tokens of each segment in full, by ref."""
-    if built.budget is None and not built.is_sent:
+    """Tokens of each segment in full, by ref.
+
+    Of a session that lamina recorded, what was not sent is not counted: it may be millions of tokens. Its
+    size is estimated, by the tokens for each character of what was sent.
+    """
+    if built.is_sent:
+        return _estimate_full_sizes(inspector.builder.build_call(built, number).envelope.entries)
+    if built.budget is None:
         return {}
     envelope = inspector.builder.build_in_full(built, number).envelope
     return {str(entry.ref): entry.tokens for entry in envelope.entries}
+
+
+def _estimate_full_sizes(entries: Sequence[Entry]) -> dict[str, int]:
+    sent_entries = [entry for entry in entries if entry.form is Form.FULL]
+    characters = sum(len(join_texts(entry.parts)) for entry in sent_entries)
+    tokens = sum(entry.tokens for entry in sent_entries)
+    share = tokens / characters if characters else _USUAL_SHARE
+    sizes: dict[str, int] = {}
+    for entry in entries:
+        if entry.form is not Form.FULL:
+            sizes[str(entry.ref)] = max(round(len(join_texts(entry.segment.parts)) * share), entry.tokens)
+    return sizes
 
 
 def _list_notes(notes: Sequence[str], built_request: BuiltRequest) -> list[str]:
@@ -105,50 +145,6 @@ def _list_notes(notes: Sequence[str], built_request: BuiltRequest) -> list[str]:
     if built_request.note:
         all_notes.append(built_request.note)
     return all_notes
-
-
-def show_answer(built: BuiltSession, number: int) -> Json | None:
-    """What came back for a request that lamina recorded; None if nothing did, or for any other log."""
-    sent = built.session.sent
-    if sent is None or not built.is_sent:
-        return None
-    call = sent.calls[number]
-    answer = call.answer
-    if answer is None:
-        return None
-    text = ""
-    problem = ""
-    body = sent.record.answer_body(call)
-    if body is not None:
-        try:
-            text = _read_text(body, call)
-        except LaminaError as error:
-            problem = str(error)
-    return {
-        "status": answer.status,
-        "error": answer.error,
-        "id": answer.answer_id,
-        "stop": list(answer.stop),
-        "first": answer.first,
-        "last": answer.last,
-        "headers": dict(answer.headers),
-        "size": answer.size,
-        "is_kept": body is not None,
-        "text": text[:LONGEST_ANSWER],
-        "problem": problem,
-    }
-
-
-def _read_text(body: bytes, call: RecordedCall) -> str:
-    """What the model said. An error, or an answer that its dialect cannot read, is shown as it came."""
-    assert call.answer is not None  # noqa: S101 - for the type checker
-    if is_refused(call):
-        return read_answer_text(body, call.answer)
-    try:
-        segments = read_answer(body, call.answer, call.request.dialect).segments
-    except LaminaError:
-        return read_answer_text(body, call.answer)
-    return "\n".join(join_texts(segment.parts) for segment in segments)
 
 
 def _list_markers(built: BuiltSession, call: BuiltCall, built_request: BuiltRequest) -> Iterator[Json]:
@@ -169,12 +165,10 @@ def find_sent_markers(built: BuiltSession, built_request: BuiltRequest) -> Itera
         return
     if not any(block.marker for block in blocks):
         return
-    counted = [
-        msgspec.structs.replace(block, tokens=built.counter.count(block.data.decode("utf-8", "replace")))
-        for block in blocks
-    ]
-    positions = _BlockPositions(counted, built.rules, built_request.envelope.account.total)
-    for at, block in enumerate(counted):
+    # A marker is drawn to the pixel, so bytes are close enough: to count all tokens again takes seconds.
+    sized = [msgspec.structs.replace(block, tokens=len(block.data)) for block in blocks]
+    positions = _BlockPositions(sized, built.rules, built_request.envelope.account.total)
+    for at, block in enumerate(sized):
         if block.marker:
             yield positions.place_marker(at, f"sent with a lifetime of {block.marker}")
 

@@ -15,7 +15,7 @@ from lamina.core.hashing import handle
 from lamina.core.values import Entry, Form, Image, Part, ToolResult
 from lamina.core.wording import describe_segment
 from lamina.errors import BadInput
-from lamina.inspector.built_values import BuiltSession
+from lamina.inspector.built_values import BuiltSession, FormChange
 from lamina.inspector.request_views import find_subjects
 from lamina.inspector.segment_texts import join_texts
 from lamina.inspector.settings import BuildSettings
@@ -48,7 +48,7 @@ def show_segment(
     original = join_texts(entry.segment.parts)
     if entry.segment.is_own:
         original = sent
-    history = built.history.get(entry.ref, ())
+    history = list_changes(inspector, built, number, entry)
     return {
         "ref": str(entry.ref),
         "key": entry.segment.key or handle(entry.content),
@@ -63,7 +63,7 @@ def show_segment(
         "original": original[:LONGEST_TEXT],
         "clipped": max(len(sent), len(original)) > LONGEST_TEXT,
         "difference": list(compare_texts(original, sent)),
-        "arrived": built.arrivals.get(entry.ref, number),
+        "arrived": history[0].call if history else built.arrivals.get(entry.ref, number),
         "history": [msgspec.to_builtins(change) for change in history],
         "explanation": explain_form(entry, history, built),
         "recall": handle(entry.content) if entry.form is not Form.FULL else "",
@@ -71,6 +71,15 @@ def show_segment(
         "images": list(find_images(entry.segment.parts)),
         "path": _path_of(envelope, entry),
     }
+
+
+def list_changes(
+    inspector: Inspector, built: BuiltSession, number: int, entry: Entry
+) -> Sequence[FormChange]:
+    """The forms of a segment over the session, until this request if lamina recorded it."""
+    if not built.is_sent or built.session.sent is None:
+        return built.history.get(entry.ref, ())
+    return inspector.builder.find_history(built.session.sent).list_changes(entry.ref, number)
 
 
 def show_text(inspector: Inspector, session_id: str, number: int, ref: str, settings: BuildSettings) -> Json:

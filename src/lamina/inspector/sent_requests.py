@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -103,22 +104,23 @@ class SentRequestBuild(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     note: str = ""
 
 
+@cache
+def make_counter(model: str) -> Counter:
+    """The counter of a model. One that nobody named is counted as OpenAI's models are."""
+    if not model:
+        return o200k()
+    return counter_for(model)
+
+
 class SentRequests:
     """Reads the requests of a conversation. Each is cheaper if the one before it was read."""
 
     def __init__(self, conversation: SentConversation) -> None:
         self._conversation = conversation
-        self._counters: dict[str, Counter] = {}
         self._memos: dict[RecallMode, RequestMemo] = {}
         self._mode: RecallMode = "off"
         self._parse_memo = ParseMemo()
         self._digests: RequestDigests = NO_DIGESTS
-
-    def counter(self, model: str) -> Counter:
-        """The counter of a model. One that nobody named is counted as OpenAI's models are."""
-        if model not in self._counters:
-            self._counters[model] = counter_for(model) if model else o200k()
-        return self._counters[model]
 
     def read(self, number: int) -> SentRequestBuild:
         """One request, with its entries and their reasons."""
@@ -235,7 +237,7 @@ class SentRequests:
             ledger=ledger,
             policy=Policy(
                 budget=UNLIMITED,
-                counter=self.counter(call.request.model),
+                counter=make_counter(call.request.model),
                 breakpoints="keep",
                 recall=mode,
             ),
@@ -246,7 +248,7 @@ class SentRequests:
         self, call: RecordedCall, came: Mapping[str, Any], sent: Mapping[str, Any], dialect: Dialect
     ) -> Envelope | None:
         """The entries of the body that left, and what the client wrote that is not in it."""
-        counter = self.counter(call.request.model)
+        counter = make_counter(call.request.model)
         try:
             envelope = _list_as_sent(sent, dialect, counter)
         except (LaminaError, RecursionError):

@@ -23,6 +23,7 @@ from lamina.conversations.store import (
 )
 from lamina.errors import BadInput, LaminaError
 from lamina.fitting.recalls import read_turns
+from lamina.inspector.losses import find_losses
 from lamina.inspector.sent_requests import SentConversation
 from lamina.inspector.sessions import (
     RecordedSession,
@@ -32,13 +33,11 @@ from lamina.inspector.sessions import (
     make_id,
 )
 from lamina.replay.model_calls import RecordedConversation, read_conversation
-from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.traces.recorded_conversations import (
     SOURCE,
     find_last_request,
     make_trace,
     read_came,
-    to_recorded_usage,
 )
 from lamina.replay.values import Trace, UnreadableLine
 from lamina.stores.paging import every_conversation
@@ -202,7 +201,7 @@ def summarise_sent(conversation: SentConversation) -> SessionSummary:
         messages=len(read_turns(request)),
         tokens=max(sizes, default=None),
         dollars=sum_calls_cost(calls).amount,
-        lost_caches=_count_lost_caches(conversation),
+        lost_caches=len(find_losses(conversation)),
         began=min(moments, default=None),
         ended=max(moments, default=None),
         cuts=sum(call.request.cut is not None for call in calls),
@@ -229,22 +228,3 @@ def _size_of_call(call: RecordedCall) -> int:
     if call.answer is not None and call.answer.usage is not None:
         return call.answer.usage.input
     return call.request.tokens
-
-
-def _count_lost_caches(conversation: SentConversation) -> int:
-    """How many requests read less than half of what they could, by what was reported."""
-    used = {}
-    for number, call in enumerate(conversation.calls):
-        if call.answer is not None and call.answer.usage is not None:
-            used[number] = to_recorded_usage(
-                call.answer.usage, at=call.request.at or None, model=call.request.model
-            )
-    trace = Trace(
-        id=conversation.name,
-        place=conversation.name,
-        dialect=conversation.dialect,
-        items=[],
-        model=conversation.model,
-        used=used,
-    )
-    return len(sum_recorded_usage(trace).lost)

@@ -18,6 +18,7 @@ from lamina.caches import all_rules
 from lamina.core.values import Layer
 from lamina.inspector.building import SessionBuilder
 from lamina.inspector.built_values import BuiltCall, BuiltSession
+from lamina.inspector.progress import Progress
 from lamina.inspector.sessions import RecordedSession, Sessions, StoredSession
 from lamina.inspector.settings import POLICIES, BuildSettings
 from lamina.inspector.walk import usages_by_call
@@ -36,6 +37,7 @@ class Inspector:
     def __init__(self, sessions: Sessions) -> None:
         self.sessions = sessions
         self.builder = SessionBuilder()
+        self.progress = Progress()
 
     def built(self, session_id: str, settings: BuildSettings) -> BuiltSession:
         return self.builder.build(self.sessions.get(session_id), settings)
@@ -157,6 +159,12 @@ def show_call(call: BuiltCall) -> Json:
         "refusal": call.refusal,
         "retries": call.retries,
         "is_open": call.is_open,
+        "first": call.first,
+        "last": call.last,
+        "model": call.model,
+        "lost": call.lost,
+        "lost_why": call.lost_why,
+        "lost_dollars": call.lost_dollars,
         "cut_number": call.cut_number,
         "cut_before": call.cut_before,
         "cut_after": call.cut_after,

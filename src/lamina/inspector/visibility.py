@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from lamina.core.values import Entry, Form
+from lamina.core.values import Entry, Form, Ref
 from lamina.core.wording import describe_segment
 from lamina.errors import BadInput
 from lamina.inspector.built_values import BuiltCall, BuiltSession
+from lamina.inspector.progress import report_steps
 from lamina.inspector.segment_texts import join_texts
-from lamina.inspector.sent_requests import SentRequests
+from lamina.inspector.sent_history import number_turns
+from lamina.inspector.sent_requests import SentConversation, SentRequests
 from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, Json
 
@@ -23,21 +26,19 @@ _VISIBILITY = ("", "recall", "part", "full")
 def find_visible(inspector: Inspector, session_id: str, text: str, settings: BuildSettings) -> Json:
     """At which requests a text was visible, in which form, and where it would have had to be recalled.
 
-    Between two cuts requests only grow, so one request of each such run is looked at: its last one. Of a
-    session that lamina recorded, every request is looked at, as it was sent.
+    Between two cuts requests only grow, so one request of each such run is looked at: its last one. Whether a
+    request only grows is told by its bytes if lamina recorded it, so that this holds for what was sent.
     """
     if not text.strip():
         raise BadInput("there is nothing to look for", place="text", hint="give a text or a path")
     built = inspector.built(session_id, settings)
     search = _Search(built, text.lower())
+    turns = [call.turn for call in built.calls]
     if built.is_sent and built.session.sent is not None:
-        requests = SentRequests(built.session.sent)
-        for call in built.calls:
-            envelope = requests.read(call.number).envelope
-            if envelope is not None:
-                search.look_at(envelope.entries, call.number, call.number)
+        _look_at_sent(inspector, built.session.sent, search, find_runs(built.calls))
+        turns = number_turns(built.session.sent)
     else:
-        for first, last in find_runs(built.calls):
+        for first, last in report_steps(find_runs(built.calls), "looking into requests"):
             search.look_at(inspector.builder.build_call(built, last).envelope.entries, first, last)
     states_in_order = list(search.states.values())
     return {
@@ -46,8 +47,22 @@ def find_visible(inspector: Inspector, session_id: str, text: str, settings: Bui
         "matches": list(search.matches.values()),
         "visible": states_in_order.count("full") + states_in_order.count("part"),
         "hidden": states_in_order.count("recall"),
-        "turns": _states_of_turns(built.calls, states_in_order),
+        "turns": _states_of_turns(turns, states_in_order),
     }
+
+
+def _look_at_sent(
+    inspector: Inspector, conversation: SentConversation, search: _Search, runs: Sequence[tuple[int, int]]
+) -> None:
+    """Look at the last request of each run, as it was sent."""
+    requests = SentRequests(conversation)
+    history = inspector.builder.find_history(conversation)
+    for first, last in report_steps(runs, "looking into requests"):
+        envelope = requests.read(last).envelope
+        if envelope is None:
+            continue
+        find_arrival = partial(history.find_arrival, first=first, last=last)
+        search.look_at(envelope.entries, first, last, find_arrival)
 
 
 class _Search:
@@ -60,13 +75,21 @@ class _Search:
         self._text = lowered_text
         self._found: dict[int, tuple[Entry, str]] = {}
 
-    def look_at(self, entries: Sequence[Entry], first: int, last: int) -> None:
+    def look_at(
+        self,
+        entries: Sequence[Entry],
+        first: int,
+        last: int,
+        find_arrival: Callable[[Ref], int] | None = None,
+    ) -> None:
         """Look at the entries that the requests from `first` to `last` have, each since it arrived."""
         for entry in entries:
             state = self._find(entry)
             if not state:
                 continue
             arrived = self._arrivals.get(entry.ref, first)
+            if find_arrival is not None:
+                arrived = find_arrival(entry.ref)
             for number in range(max(arrived, first), last + 1):
                 earlier_state = self.states.get(number)
                 if earlier_state is not None and _VISIBILITY.index(state) > _VISIBILITY.index(earlier_state):
@@ -90,11 +113,9 @@ class _Search:
         return state
 
 
-def _states_of_turns(calls: Sequence[BuiltCall], states: Sequence[str]) -> list[Json]:
+def _states_of_turns(turns: Sequence[int], states: Sequence[str]) -> list[Json]:
     """What the last request of each turn showed."""
-    last_states: dict[int, str] = {}
-    for call, state in zip(calls, states, strict=True):
-        last_states[call.turn] = state
+    last_states = dict(zip(turns, states, strict=True))  # of equal turns the last one stays
     return [{"turn": turn, "state": state} for turn, state in last_states.items()]
 
 

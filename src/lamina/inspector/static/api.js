@@ -1,11 +1,14 @@
 // Asks the server for views, or reads them from the page itself if it was saved as one file.
 
 import { makePauses, withQuestionMark } from "./dom.js";
+import { beginWaiting } from "./waiting.js";
 import { findSavedText, findVisibleInSaved, openSavedRequest } from "./saved.js";
 
 const embedded = document.getElementById("lamina-data");
 const saved = embedded ? JSON.parse(embedded.textContent) : null;
 const answers = new Map();
+const pageName = Math.random().toString(36).slice(2, 10); // two pages of one server do not share their jobs
+let jobs = 0;
 
 export const isSaved = saved !== null;
 
@@ -13,8 +16,16 @@ export async function get(path, settings = {}, words = {}) {
   const address = makeAddress(path, { ...settings, ...words });
   if (saved) return readSaved(path, address, words);
   if (answers.has(address)) return answers.get(address);
-  const response = await fetch(address, { headers: { accept: "application/x-ndjson, application/json" } });
-  const value = await readAnswer(response);
+  const job = `${pageName}-${(jobs += 1)}`;
+  const endWaiting = beginWaiting(() => fetch(`api/progress/${job}`).then((response) => response.json()));
+  let response;
+  let value;
+  try {
+    response = await fetch(address, { headers: { accept: "application/x-ndjson, application/json", "x-lamina-job": job } });
+    value = await readAnswer(response);
+  } finally {
+    endWaiting();
+  }
   if (!response.ok) throw new Error(value.error || `the server answered ${response.status}`);
   answers.set(address, value);
   if (answers.size > 60) answers.delete(answers.keys().next().value);

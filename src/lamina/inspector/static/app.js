@@ -1,20 +1,15 @@
 // The page: reads the address, asks for the view, draws it. Every view has an address of its own.
-import { followFiles, get, isSaved, makeAddress } from "./api.js";
+import { followFiles, get, isSaved } from "./api.js";
 import { SETTINGS, go, readAddress, writeAddress } from "./address.js";
-import { button, h, money, number, percent, plural, replace, say, tokens } from "./dom.js";
+import { button, h, number, replace, say } from "./dom.js";
+import { describeFacts, makeFigures, makeSettings } from "./figures.js";
+import { makeEntry, makeMenu } from "./menu.js";
+import { findPage, findView, listActions, listPages, listViews } from "./registry.js";
 import { makeLegend, makeStrip } from "./strip.js";
 import { drawSessions } from "./sessions.js";
-import { drawRequest } from "./request.js";
-import { drawCompare, drawTotals, drawVisible, drawWhatIf } from "./questions.js";
+import { registerViews } from "./views.js";
 
 const main = document.getElementById("main");
-const VIEWS = {
-  request: ["Request", drawRequest],
-  compare: ["Compare", drawCompare],
-  whatif: ["What if", drawWhatIf],
-  visible: ["Was it visible?", drawVisible],
-  totals: ["Totals", drawTotals],
-};
 let page = null; // what is drawn now, for the keys
 let turn = 0; // of two drawings at a time only the later one is shown
 
@@ -24,6 +19,7 @@ async function draw() {
   main.setAttribute("aria-busy", "true");
   try {
     if (address.session) await drawSession(address, () => own === turn);
+    else if (findPage(address.page)) await drawPage(address, () => own === turn);
     else await drawList(address);
   } catch (error) {
     if (own === turn) showProblem(error);
@@ -40,8 +36,16 @@ function showProblem(error) {
 async function drawList(address) {
   const search = await drawSessions(main, address);
   page = { kind: "sessions", search };
-  setCrumbs([]);
+  setCrumbs([], "");
   document.title = "lamina inspector";
+}
+
+async function drawPage(address, isCurrent) {
+  const shown = findPage(address.page);
+  page = { kind: "page" };
+  setCrumbs([], shown.name);
+  document.title = `${shown.title} · lamina inspector`;
+  await shown.draw({ main, address, isCurrent });
 }
 
 async function drawSession(address, isCurrent) {
@@ -49,17 +53,17 @@ async function drawSession(address, isCurrent) {
   if (!isCurrent()) return;
   const selected = chooseRequest(session, address.request);
   const words = session.session.first_words || session.session.name;
-  setCrumbs([[words, writeAddress({ ...address, segment: null })]]);
+  setCrumbs([[words, writeAddress({ ...address, segment: null })]], "");
   document.title = `${words} · lamina inspector`;
   const isSame = page && page.session === session && page.body.isConnected;
   if (!isSame) page = drawFrame(session, address, words, selected);
   page.selected = selected;
   page.strip.select(selected);
   if (address.view !== "visible") page.strip.show(null);
-  const view = address.view in VIEWS ? address.view : "request";
-  const makeTab = ([name, [title]]) => button(title, () => go({ view: name }), { role: "tab", "data-view": name, "aria-selected": String(name === view) });
-  replace(page.tabs, Object.entries(VIEWS).map(makeTab));
-  await VIEWS[view][1]({ body: page.body, session, strip: page.strip, address: { ...address, request: selected } });
+  const view = findView(address.view);
+  const makeTab = ({ name, title }) => button(title, () => go({ view: name }), { role: "tab", "data-view": name, "aria-selected": String(name === view.name) });
+  replace(page.tabs, listViews().map(makeTab));
+  await view.draw({ body: page.body, session, strip: page.strip, address: { ...address, request: selected } });
 }
 
 // The request of the address, else the last one. Of a long session only some requests may be built.
@@ -78,75 +82,30 @@ function drawFrame(session, address, words, selected) {
   });
   const body = h("div", { class: "view" });
   const tabs = h("div", { class: "view-tabs", role: "tablist", "aria-label": "Views of this session" });
+  const shown = { session, address };
+  const entries = listActions("session", shown).map((action) => makeEntry(action, shown));
   replace(
     main,
-    h("section", { class: "session-head" }, h("h1", {}, words), h("p", { class: "faint" }, factsOf(session)), makeControls(session, address)),
-    makeCards(session),
-    h("figure", { class: "figure" }, strip.element, makeLegend(session)),
-    tabs,
+    h(
+      "section",
+      { class: "session-head" },
+      h("div", { class: "title-line" }, h("h1", { title: words }, words), makeMenu("Session", [makeSettings(session, address), entries], { id: "session-menu" })),
+      makeFigures(session),
+      h("p", { class: "faint small" }, describeFacts(session)),
+    ),
+    h("figure", { class: "figure" }, strip.element),
+    h("div", { class: "tab-line" }, tabs, makeLegend(session)),
     body,
   );
   return { kind: "session", strip, body, tabs, session };
 }
 
-function factsOf(session) {
-  const summary = session.session;
-  const facts = [summary.project, summary.source, summary.model || "model not recorded", plural(session.recorded_calls, "request"), `cache rules of ${session.rules}`];
-  if (session.skipped) facts.push(`a long session: ${number(session.calls.length)} of its requests were built`);
-  if (!session.head_recorded) {
-    const size = session.unrecorded ? `, about ${tokens(session.unrecorded)} tokens` : "";
-    facts.push(`system text and tools not recorded${size}`);
-  }
-  return facts.filter(Boolean).join(" · ");
-}
-
-function makeCards(session) {
-  const totals = session.totals;
-  const all = totals.read + totals.written + totals.uncached;
-  const isSimulated = session.calls.some((call) => call.simulated);
-  const largest = totals.largest + session.unrecorded;
-  const values = [
-    ["Cost", money(totals.dollars), isSimulated ? "simulated by the rules" : "as reported"],
-    ["Read from the cache", percent(totals.read, all), `${tokens(totals.read)} of ${tokens(all)}`],
-    ["Largest request", tokens(largest), `window ${tokens(session.window)}${session.unrecorded ? ", estimated" : ""}`],
-    ["Cuts", number(totals.cuts + session.compacted.length), cutsNote(session)],
-    ["Prefix lost", number(totals.broken), totals.broken ? "see ▼ and ✂ in the strip" : "every request continues the last"],
-  ];
-  return h("dl", { class: "cards" }, values.map(([name, value, note]) => h("div", {}, h("dt", {}, name), h("dd", {}, value), h("dd", { class: "note" }, note))));
-}
-
-function cutsNote(session) {
-  if (session.totals.failed) return `${plural(session.totals.failed, "request")} too large`;
-  if (session.compacted.length) return `${session.compacted.length} by the client itself`;
-  return session.limits.room ? "all requests fit" : "nothing was left out";
-}
-
-function makeControls(session, address) {
-  if (isSaved) return h("p", { class: "faint" }, "A saved page: other settings need lamina inspect.");
-  const settings = address.settings;
-  const isLamina = settings.policy === "lamina";
-  const change = (name) => (event) => go({ settings: { ...settings, [name]: event.target.value }, segment: null });
-  const choosePolicy = (policy) => () => go({ settings: { ...settings, policy }, segment: null });
-  const option = (name) => h("option", { value: name, selected: name === settings.rules }, name || "of its model");
-  return h(
-    "form",
-    { class: "controls", onsubmit: (event) => event.preventDefault() },
-    h(
-      "div",
-      { class: "switch", role: "group", "aria-label": "What to show" },
-      button("As recorded", choosePolicy(""), { "aria-pressed": String(!isLamina) }),
-      button("Under lamina", choosePolicy("lamina"), { "aria-pressed": String(isLamina) }),
-    ),
-    isLamina && h("label", {}, "window", h("input", { type: "number", min: "1000", step: "1000", value: settings.window || String(session.window), onchange: change("window") })),
-    h("label", {}, "cache rules", h("select", { onchange: change("rules") }, ["", ...session.all_rules].map(option))),
-    h("a", { class: "button", href: makeAddress(`archive/${address.session}`, settings), download: "", title: "Every request of the session, as JSON" }, "Archive"),
-  );
-}
-
 // The frame.
 
-function setCrumbs(crumbs) {
-  replace(document.getElementById("crumbs"), crumbs.map(([words, address]) => [h("span", { "aria-hidden": "true" }, "›"), h("a", { href: address }, words)]));
+function setCrumbs(crumbs, pageName) {
+  const links = [["Sessions", "#/", pageName === "" && !crumbs.length], ...listPages().map(({ name, title }) => [title, `#/p/${encodeURIComponent(name)}`, name === pageName])];
+  const nav = links.map(([words, address, isHere]) => h("a", { href: address, "aria-current": isHere ? "page" : null }, words));
+  replace(document.getElementById("crumbs"), nav, crumbs.map(([words, address]) => [h("span", { "aria-hidden": "true" }, "›"), h("a", { class: "crumb", href: address, "aria-current": "page" }, words)]));
 }
 
 const KEYS = [
@@ -155,7 +114,7 @@ const KEYS = [
   ["← →", "through the requests, when the strip has the focus"],
   ["↑ ↓", "through the entries, when the list has the focus"],
   ["/", "search"],
-  ["1 … 5", "the views of a session"],
+  ["1 … 9", "the views of a session"],
   ["g", "all sessions"],
   ["Esc", "close the segment"],
   ["?", "this help"],
@@ -175,7 +134,7 @@ function showHelp() {
 
 const ACTIONS = {
   "?": showHelp,
-  g: () => go({ session: null, request: null, segment: null, view: "request", text: "", settings: Object.fromEntries(SETTINGS.map((name) => [name, ""])) }),
+  g: () => go({ page: null, session: null, request: null, segment: null, view: "request", text: "", settings: Object.fromEntries(SETTINGS.map((name) => [name, ""])) }),
   Escape: () => readAddress().segment && go({ segment: null }),
   "/": () => (page && page.search ? page.search.focus() : go({ view: "visible" })),
   j: () => step(1),
@@ -188,13 +147,13 @@ function step(move) {
   const next = calls[calls.findIndex((call) => call.number === page.selected) + move];
   if (!next) return;
   go({ request: next.number, segment: null });
-  say(`Request ${next.number + 1}`);
+  say(`Request ${number(next.number + 1)}`);
 }
 
 document.addEventListener("keydown", (event) => {
   if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
-  const view = Object.keys(VIEWS)[Number(event.key) - 1];
-  const action = view && page && page.kind === "session" ? () => go({ view }) : ACTIONS[event.key];
+  const view = listViews()[Number(event.key) - 1];
+  const action = view && page && page.kind === "session" ? () => go({ view: view.name }) : ACTIONS[event.key];
   if (!action) return;
   if (event.key === "/") event.preventDefault();
   action();
@@ -209,7 +168,10 @@ document.getElementById("theme").addEventListener("click", () => {
   draw();
 });
 window.addEventListener("hashchange", draw);
-followFiles(draw, (isLive) => {
-  document.getElementById("live").hidden = !isLive;
-});
+if (!isSaved) {
+  followFiles(draw, (isLive) => {
+    document.getElementById("live").hidden = !isLive;
+  });
+}
+registerViews();
 draw();

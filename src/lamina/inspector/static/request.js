@@ -1,9 +1,11 @@
 // One request: its map, its entries, and the segment that is selected.
-import { get, isSaved, makeAddress } from "./api.js";
+import { get, isSaved } from "./api.js";
 import { go, readAddress, writeAddress } from "./address.js";
-import { button, copy, date, downloadButton, h, money, number, plural, replace, say, span, tokens } from "./dom.js";
+import { button, date, h, money, number, plural, replace, say, span, tokens } from "./dom.js";
 import { FORMS } from "./colours.js";
 import { makeList, makeMap } from "./map.js";
+import { makeEntry, makeMenu } from "./menu.js";
+import { listActions } from "./registry.js";
 import { makeSegmentPane } from "./segment.js";
 
 let chips = new Set();
@@ -96,9 +98,7 @@ function makeButtons(session, request, address) {
     return button(words, () => go({ request: next.number, segment: null }), { disabled: !next });
   };
   const isBySize = address.sort === "size";
-  const path = (kind) => `${kind}/${address.session}/${call.number}`;
-  const copyCurl = async () => copy((await get(path("curl"), address.settings)).curl);
-  const copyJson = async () => copy(JSON.stringify(await get(path("export"), address.settings), null, 2));
+  const shown = { session, request, address: { ...address, request: call.number } };
   return h(
     "div",
     { class: "buttons" },
@@ -106,10 +106,7 @@ function makeButtons(session, request, address) {
     step(1, "later →"),
     button(isBySize ? "In order" : "Largest first", () => go({ sort: isBySize ? "order" : "size" })),
     call.number > 0 && button("Why this cost", () => go({ view: "compare", segment: null }), { id: "why-cost" }),
-    !isSaved && button("Copy as JSON", copyJson),
-    !isSaved && button("Copy as curl", copyCurl),
-    !isSaved && h("a", { class: "button", href: makeAddress(path("export"), address.settings), download: "" }, "Download request"),
-    downloadButton(`request-${call.number + 1}`, request, "Download figures"),
+    makeMenu("Request", listActions("request", shown).map((action) => makeEntry(action, shown)), { id: "request-menu" }),
   );
 }
 

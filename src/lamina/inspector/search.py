@@ -1,0 +1,313 @@
+"""Search to the place: where a text stands in everything that was said, with the words around it.
+
+    parcel importer            every word occurs, in any order and case
+    "the parcel importer"      exactly these words, in this case
+    parcel -importer           the first word, and not the second
+
+A place is a segment and the first request that has it, or an answer that no later request has. Filters narrow
+the search: the role, the tool, the path, whether the segment was in sight at the end of the session or left
+out, the client, and the time of the session.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import accumulate
+
+import msgspec
+
+from lamina.conversations.answer_bodies import read_answer
+from lamina.core.recall import list_refs
+from lamina.core.text.subjects import read_subject
+from lamina.core.values import Ledger, Ref, Segment, ToolCall, ToolResult
+from lamina.core.wording import describe_segment
+from lamina.dialects import DIALECTS
+from lamina.dialects.memos import ParseMemo
+from lamina.errors import BadInput, LaminaError
+from lamina.inspector.progress import report_steps
+from lamina.inspector.segment_texts import first_part, join_texts
+from lamina.inspector.sent_requests import SentConversation
+from lamina.inspector.sessions import RecordedSession, SessionSummary
+from lamina.inspector.views import Inspector, Json
+from lamina.replay.model_calls import CHAT
+from lamina.replay.traces.recorded_conversations import decode_body, find_last_request
+
+MOST_PLACES = 200
+"""Places that a search lists; it says how many more there are."""
+
+AROUND = 70
+"""Characters before and after the words that were found."""
+
+# `"exact words"`, `-"not these"`, a word, -word
+_TERM = re.compile(r'(-?)(?:"([^"]+)"|(\S+))')
+
+_SECONDS_OF_DAY = 86_400
+
+
+class SearchFilters(msgspec.Struct, frozen=True, kw_only=True):
+    """What a place must be, besides the words. Empty fields ask for nothing.
+
+    `sight` is "in" for what the last request had in full, "out" for what it had not. `since` and `until` are
+    days (2026-11-17), both included.
+    """
+
+    session: str = ""
+    role: str = ""
+    tool: str = ""
+    path: str = ""
+    sight: str = ""
+    client: str = ""
+    since: str = ""
+    until: str = ""
+    whole: bool = False
+
+
+class Term(msgspec.Struct, frozen=True, kw_only=True):
+    """One word or phrase to look for. `is_absent`: the text must not have it."""
+
+    pattern: re.Pattern[str]
+    is_absent: bool = False
+
+
+class _Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment of a session that may have the words.
+
+    `answer` is the number of the request that was answered with it, if no request has it.
+    """
+
+    segment: Segment
+    ref: Ref | None
+    tool: str
+    path: str
+    in_sight: bool
+    answer: int | None = None
+
+
+def read_filters(query: dict[str, str]) -> SearchFilters:
+    """The filters of an address. A day that is none, or a sight that is none, raises BadInput."""
+    filters = SearchFilters(
+        session=query.get("session", ""),
+        role=query.get("role", ""),
+        tool=query.get("tool", ""),
+        path=query.get("path", ""),
+        sight=query.get("sight", ""),
+        client=query.get("client", ""),
+        since=query.get("since", ""),
+        until=query.get("until", ""),
+        whole=query.get("whole", "") not in ("", "0"),
+    )
+    if filters.sight not in ("", "in", "out"):
+        raise BadInput(f"sight is {filters.sight!r}", place="sight", hint='use "in" or "out"')
+    for name in ("since", "until"):
+        _read_day(getattr(filters, name), name)
+    return filters
+
+
+def read_terms(text: str, *, whole: bool = False) -> list[Term]:
+    """The words and phrases of a search. Raises BadInput if there is nothing to look for."""
+    terms: list[Term] = []
+    for match in _TERM.finditer(text):
+        minus, phrase, word = match.groups()
+        if phrase is not None:
+            pattern = re.compile(re.escape(phrase))
+        elif whole:
+            pattern = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE)
+        else:
+            pattern = re.compile(re.escape(word), re.IGNORECASE)
+        terms.append(Term(pattern=pattern, is_absent=bool(minus)))
+    if not any(not term.is_absent for term in terms):
+        raise BadInput("there is nothing to look for", place="text", hint="give a word, a path or a phrase")
+    return terms
+
+
+def search_places(inspector: Inspector, text: str, filters: SearchFilters) -> Json:
+    """The places where a text stands, the newest session first, and how many more there are."""
+    terms = read_terms(text, whole=filters.whole)
+    summaries = [
+        summary for summary in inspector.sessions.summaries() if _is_wanted_session(summary, filters)
+    ]
+    places: list[Json] = []
+    count = 0
+    for summary in report_steps(summaries, "searching sessions"):
+        finder = _SessionPlaces(inspector, inspector.sessions.get(summary.id))
+        for place in finder.list_places():
+            if not _is_wanted_place(place, filters):
+                continue
+            words = join_texts(place.segment.parts)
+            found = find_words(words, terms)
+            if found is None:
+                continue
+            count += 1
+            if len(places) < MOST_PLACES:
+                places.append(_show_place(summary, place, words, found, finder.find_request(place)))
+    return {"text": text, "places": places, "count": count, "sessions": len(summaries)}
+
+
+def find_words(text: str, terms: Sequence[Term]) -> tuple[int, int] | None:
+    """Where the first of the terms stands, if the text has all that it must and none that it must not."""
+    first: tuple[int, int] | None = None
+    for term in terms:
+        match = term.pattern.search(text)
+        if (match is None) != term.is_absent:
+            return None
+        if match is not None and first is None:
+            first = match.span()
+    return first
+
+
+def _show_place(
+    summary: SessionSummary, place: _Place, text: str, found: tuple[int, int], request: int
+) -> Json:
+    start, end = found
+    return {
+        "session": summary.id,
+        "title": summary.first_words or summary.name,
+        "client": summary.source,
+        "at": summary.ended,
+        "request": request,
+        "ref": None if place.ref is None else str(place.ref),
+        "what": describe_segment(place.segment),
+        "role": place.segment.role.value,
+        "kind": place.segment.kind,
+        "tool": place.tool,
+        "path": place.path,
+        "in_sight": place.in_sight,
+        "before": " ".join(text[max(start - AROUND, 0) : start].split()),
+        "words": text[start:end],
+        "after": " ".join(text[end : end + AROUND].split()),
+    }
+
+
+def _is_wanted_session(summary: SessionSummary, filters: SearchFilters) -> bool:
+    if filters.session and summary.id != filters.session:
+        return False
+    if filters.client and filters.client.lower() not in summary.source.lower():
+        return False
+    since = _read_day(filters.since, "since")
+    until = _read_day(filters.until, "until")
+    if since is None and until is None:
+        return True
+    if summary.ended is None:
+        return False
+    began = summary.began or summary.ended
+    return summary.ended >= (since or 0.0) and (until is None or began < until + _SECONDS_OF_DAY)
+
+
+def _read_day(day: str, name: str) -> float | None:
+    """The first second of a day in UTC; None for no day."""
+    if not day:
+        return None
+    try:
+        return datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        raise BadInput(f"{name} is {day!r}", place=name, hint="give a day as 2026-11-17") from None
+
+
+def _is_wanted_place(place: _Place, filters: SearchFilters) -> bool:
+    if filters.role and filters.role not in (place.segment.role.value, place.segment.kind):
+        return False
+    if filters.tool and filters.tool != place.tool:
+        return False
+    if filters.path and filters.path.lower() not in place.path.lower():
+        return False
+    return not filters.sight or (filters.sight == "in") == place.in_sight
+
+
+class _SessionPlaces:
+    """The segments of one session: those of the client's last request, and the answer to it."""
+
+    def __init__(self, inspector: Inspector, session: RecordedSession) -> None:
+        self._inspector = inspector
+        self._session = session
+        self._last = 0
+        self._arrivals: dict[Ref, int] = {}
+
+    def list_places(self) -> Iterator[_Place]:
+        if self._session.sent is not None:
+            yield from self._list_sent(self._session.sent)
+        else:
+            yield from self._list_logged()
+
+    def find_request(self, place: _Place) -> int:
+        """The number of the first request that has a segment, or of the request that was answered with it."""
+        if place.answer is not None:
+            return place.answer
+        if place.ref is None:
+            return 0
+        if self._session.sent is None:
+            return self._arrivals.get(place.ref, 0)
+        history = self._inspector.builder.find_history(self._session.sent)
+        return history.find_arrival(place.ref, first=0, last=self._last)
+
+    def _list_sent(self, conversation: SentConversation) -> Iterator[_Place]:
+        """The client's last request as lamina recorded it. What its ledger lowered is not in sight."""
+        last_call = find_last_request(conversation.record)
+        if last_call is None:
+            return
+        self._last = conversation.calls.index(last_call)
+        request = decode_body(conversation.record.came_body(last_call))
+        dialect = DIALECTS.get(last_call.request.dialect)
+        if request is None or dialect is None:
+            return
+        try:
+            log = dialect.parse(request).log
+        except (LaminaError, RecursionError):
+            return
+        yield from _list_segments(log, conversation.record.ledger(last_call))
+        body = conversation.record.answer_body(last_call)
+        if body is None or last_call.answer is None:
+            return
+        try:
+            segments = read_answer(body, last_call.answer, dialect.name).segments
+        except (LaminaError, RecursionError):
+            return
+        yield from _list_answer(segments, self._last)
+
+    def _list_logged(self) -> Iterator[_Place]:
+        """The messages of a client's log. All of them were sent in full."""
+        conversation = self._session.conversation
+        memo = ParseMemo()
+        try:
+            log = DIALECTS[CHAT].parse({"messages": conversation.messages}, memo=memo).log
+        except (LaminaError, RecursionError):
+            return
+        ends = list(accumulate(len(parsed.segments) for parsed in memo.known))
+        call_ends = [call.end for call in conversation.calls]
+        last = len(call_ends) - 1
+        for at, place in enumerate(_list_segments(log, Ledger())):
+            message = bisect_right(
+                ends, at
+            )  # [1, 3] segments: segment 0 is of message 0, 1 and 2 of message 1
+            number = bisect_right(call_ends, message)  # the first request that ends after this message
+            if number > last:
+                yield msgspec.structs.replace(place, ref=None, answer=last)
+                continue
+            if place.ref is not None:
+                self._arrivals.setdefault(place.ref, number)
+            yield place
+
+
+def _list_answer(segments: Sequence[Segment], number: int) -> Iterator[_Place]:
+    for place in _list_segments(segments, Ledger()):
+        yield msgspec.structs.replace(place, ref=None, answer=number)
+
+
+def _list_segments(log: Sequence[Segment], ledger: Ledger) -> Iterator[_Place]:
+    """Each segment with its tool and path. A result has those of the call with its id."""
+    covered = {ref for fold in ledger.folds for ref in fold.covers}
+    calls: dict[str, tuple[str, str]] = {}
+    for ref, segment in list_refs(log):
+        tool = ""
+        path = ""
+        part = first_part(segment)
+        if isinstance(part, ToolCall):
+            tool = part.name
+            path = str(getattr(read_subject(part), "resource", ""))
+            calls[part.id] = (tool, path)
+        elif isinstance(part, ToolResult):
+            tool, path = calls.get(part.id, (part.name, ""))
+        in_sight = ref not in covered and ref not in ledger.lines
+        yield _Place(segment=segment, ref=ref, tool=tool, path=path, in_sight=in_sight)

@@ -1,0 +1,27 @@
+// The views, pages and actions of the inspector, in the order in which they are offered. A new one is added here, and
+// its module is named in `one_file.MODULES`.
+import { get, isSaved, makeAddress } from "./api.js";
+import { copy, download } from "./dom.js";
+import { addAction, addView } from "./registry.js";
+import { drawRequest } from "./request.js";
+import { drawCompare, drawTotals, drawVisible, drawWhatIf } from "./questions.js";
+
+const isServed = () => !isSaved;
+const requestPath = (kind, { address }) => `${kind}/${address.session}/${address.request}`;
+const saveJson = (name, value) => download(`${name}.json`, JSON.stringify(value, null, 2));
+
+export function registerViews() {
+  addView({ name: "request", title: "Request", draw: drawRequest });
+  addView({ name: "compare", title: "Compare", draw: drawCompare });
+  addView({ name: "whatif", title: "What if", draw: drawWhatIf });
+  addView({ name: "visible", title: "Was it visible?", draw: drawVisible });
+  addView({ name: "totals", title: "Totals", draw: drawTotals });
+
+  addAction({ place: "session", name: "archive", title: "Download every request", hint: "The requests of the session, as one JSON file", isDownload: true, isThere: isServed, href: ({ address }) => makeAddress(`archive/${address.session}`, address.settings) });
+  addAction({ place: "session", name: "figures", title: "Download the figures", hint: "What the strip shows, as JSON", run: ({ session }) => saveJson("session", session) });
+
+  addAction({ place: "request", name: "copy-json", title: "Copy as JSON", isThere: isServed, run: async (shown) => copy(JSON.stringify(await get(requestPath("export", shown), shown.address.settings), null, 2)) });
+  addAction({ place: "request", name: "copy-curl", title: "Copy as curl", isThere: isServed, run: async (shown) => copy((await get(requestPath("curl", shown), shown.address.settings)).curl) });
+  addAction({ place: "request", name: "download-request", title: "Download the request", isDownload: true, isThere: isServed, href: (shown) => makeAddress(requestPath("export", shown), shown.address.settings) });
+  addAction({ place: "request", name: "download-figures", title: "Download the figures", hint: "The entries of this request, as JSON", run: ({ request }) => saveJson(`request-${request.call.number + 1}`, request) });
+}

@@ -1,0 +1,431 @@
+"""What the inspector says of requests that lamina recorded, checked against the bodies themselves."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.conversations.record import Answered, ConversationRecord, RecordWriter, SentRequest
+from lamina.conversations.store import ConversationState
+from lamina.dialects import DIALECTS
+from lamina.dialects.usage import Usage
+from lamina.inspector.answer_views import find_diagnosis, show_raw_answer
+from lamina.inspector.body_views import outline_request, show_body
+from lamina.inspector.comparisons import compare_requests, compare_words
+from lamina.inspector.continuations import Continuations
+from lamina.inspector.request_views import show_request
+from lamina.inspector.sent_history import number_turns
+from lamina.inspector.sent_requests import SentConversation, count_common_turns
+from lamina.inspector.sessions import Sessions
+from lamina.inspector.settings import BuildSettings
+from lamina.inspector.stored_sessions import make_session
+from lamina.inspector.views import Inspector, show_session
+from tests.conversations.recorded_talk import MODELS, WORKSPACE, RecordedTalk, StoreAsker, write_long_talk
+from tests.conversations.truth import open_inspector
+from tests.inspector.recorded import open_inspector as open_logs
+from tests.inspector.recorded import write_agent_log
+
+AS_SENT = BuildSettings()
+
+
+class SavedTalk(NamedTuple):
+    """A long talk, and the inspector of the store that has it."""
+
+    talk: RecordedTalk
+    inspector: Inspector
+
+    @property
+    def session_id(self) -> str:
+        return self.inspector.sessions.summaries()[0].id
+
+
+@pytest.fixture(scope="module")
+def saved_talks(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], SavedTalk]:
+    @cache
+    def write(dialect: str) -> SavedTalk:
+        talk = write_long_talk(dialect)
+        ask = StoreAsker(tmp_path_factory.mktemp("talks") / "store.db")
+        ask(talk.save)
+        return SavedTalk(talk, open_inspector(ask, WORKSPACE))
+
+    return write
+
+
+# Whether a request continues the one before it.
+
+
+def record_bodies(bodies: list[dict[str, Any]], dialect: str) -> ConversationRecord:
+    """A record of these bodies, each in a batch of its own or several together."""
+    writer = RecordWriter()
+    record = ConversationRecord()
+    for number, body in enumerate(bodies):
+        request = SentRequest(id=f"r{number}", at=1.0 + number, dialect=dialect)
+        writer.add_sent(request, body=msgspec.json.encode(body))
+        records = writer.encode()
+        record.read(records)
+        writer.saved()
+    return record
+
+
+_TEXTS = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from(['],"tools":[', '{"role":"user"', "\\", '"', "x" * 300, "]", "messages"]),
+)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> dict[str, Any]:
+    """A request of Anthropic's API whose fields stand in any order, with cache markers anywhere."""
+
+    def block() -> dict[str, Any]:
+        value: dict[str, Any] = {"type": "text", "text": draw(_TEXTS)}
+        if draw(st.booleans()):
+            value["cache_control"] = {"type": "ephemeral"}
+        return value
+
+    turns: list[dict[str, Any]] = []
+    for at in range(draw(st.integers(1, 5))):
+        content: Any = [block() for _ in range(draw(st.integers(1, 3)))]
+        if draw(st.booleans()):
+            content = draw(_TEXTS)
+        turns.append({"role": ("user", "assistant")[at % 2], "content": content})
+    fields = {
+        "model": "claude-sonnet-4-5",
+        "system": [block()],
+        "messages": turns,
+        "tools": [{"name": name, "input_schema": {}} for name in draw(st.sampled_from(["a", "ab", "ba"]))],
+        "max_tokens": draw(st.integers(1, 99)),
+    }
+    order = draw(st.permutations(sorted(fields)))
+    return {name: fields[name] for name in order}
+
+
+@given(requests(), requests(), st.data())
+def test_pieces_tell_what_whole_bodies_tell(
+    first: dict[str, Any], other: dict[str, Any], data: st.DataObject
+) -> None:
+    grown = {**first, "messages": [*first["messages"], *other["messages"]]}
+    moved = json.loads(json.dumps(grown).replace('"cache_control": {"type": "ephemeral"}', '"a": 1'))
+    changed = {**grown, "messages": [*grown["messages"]]}
+    at = data.draw(st.integers(0, len(grown["messages"]) - 1))
+    changed["messages"].insert(at, {"role": "user", "content": "something in between"})
+    bodies = [first, grown, moved, changed, {**first, "tools": other["tools"]}, first, first]
+    record = record_bodies(bodies, "anthropic")
+    continuations = Continuations(record)
+    dialect = DIALECTS["anthropic"]
+    for number in range(1, len(bodies)):
+        expected = count_common_turns(bodies[number - 1], bodies[number], dialect) is not None
+        found = continuations.is_continued(record.calls[number - 1], record.calls[number])
+        assert found == expected, number
+
+
+@pytest.mark.parametrize("dialect", sorted(MODELS))
+def test_a_long_talk_continues_where_its_bodies_do(
+    dialect: str, saved_talks: Callable[[str], SavedTalk]
+) -> None:
+    saved = saved_talks(dialect)
+    shown = show_session(saved.inspector, saved.session_id, AS_SENT)
+    bodies = [json.loads(received.body) for received in saved.talk.received]
+    expected = [True]
+    for before, after in itertools.pairwise(bodies):
+        expected.append(count_common_turns(before, after, DIALECTS[dialect]) is not None)
+    assert [call["continues"] for call in shown["calls"]] == expected
+    assert False in expected
+
+
+def test_growing_requests_are_compared_without_reading_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening a session must not take the square of its length: no body is decoded as a whole."""
+    turns = [{"role": ("user", "assistant")[at % 2], "content": f"{at} " + "word " * 80} for at in range(60)]
+    bodies = [{"model": "m", "messages": turns[:count], "max_tokens": 9} for count in range(3, 60)]
+    record = record_bodies(bodies, "anthropic")
+    monkeypatch.setattr(record, "sent_body", None)
+    continuations = Continuations(record)
+    calls = record.calls
+    assert all(continuations.is_continued(*pair) for pair in itertools.pairwise(calls))
+
+
+@pytest.mark.parametrize("dialect", sorted(MODELS))
+def test_turns_are_those_of_the_entries(dialect: str, saved_talks: Callable[[str], SavedTalk]) -> None:
+    saved = saved_talks(dialect)
+    sent = saved.inspector.sessions.get(saved.session_id).sent
+    assert sent is not None
+    turns = number_turns(sent)
+    shown = [
+        show_request(saved.inspector, saved.session_id, number, AS_SENT)["call"]["turn"]
+        for number in range(len(sent.calls))
+    ]
+    repeated = {number for number, call in enumerate(saved.talk.received) if number in (12, 13)}
+    assert [turn for number, turn in enumerate(turns[:12]) if number not in repeated] == shown[:12]
+
+
+# The body and the answer, in the provider's own form.
+
+
+@pytest.mark.parametrize("dialect", sorted(MODELS))
+def test_the_body_is_shown_byte_for_byte_and_to_read(
+    dialect: str, saved_talks: Callable[[str], SavedTalk]
+) -> None:
+    saved = saved_talks(dialect)
+    for number in (0, 11, len(saved.talk.received) - 1):
+        received = saved.talk.received[number]
+        body = show_body(saved.inspector, saved.session_id, number, AS_SENT)
+        assert body["text"].encode() == received.body
+        assert (body["dialect"], body["size"]) == (dialect, len(received.body))
+        request = json.loads(received.body)
+        turns = request.get("messages") or request.get("input") or request.get("contents")
+        roles = [section["role"] for section in body["sections"] if "[" in section["place"]]
+        assert roles == [turn.get("role") or turn["type"] for turn in turns]
+        texts = "\n".join(block["text"] for section in body["sections"] for block in section["blocks"])
+        assert saved.talk.texts[0].splitlines()[1] in texts
+        assert "You work on the parcels of a post office" in texts
+
+
+def test_blocks_have_the_names_of_their_api() -> None:
+    request = {
+        "model": "m",
+        "system": [{"type": "text", "text": "S", "cache_control": {"type": "ephemeral", "ttl": "1h"}}],
+        "messages": [
+            {"role": "user", "content": "hello"},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "hm", "signature": "x"},
+                    {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "a.py"}},
+                ],
+            },
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "text"}]},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": "c2", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+                ],
+            },
+            {"role": "tool", "tool_call_id": "c2", "content": "done"},
+            {"role": "model", "parts": [{"functionCall": {"name": "find", "args": {"q": 1}}}]},
+        ],
+        "max_tokens": 5,
+    }
+    sections = {section["place"]: section for section in outline_request(request)}
+    blocks = {
+        place: [(block["sort"], block["name"], block["text"]) for block in section["blocks"]]
+        for place, section in sections.items()
+    }
+    assert blocks["messages[0]"] == [("text", "", "hello")]
+    assert blocks["messages[1]"][0] == ("thinking", "thinking", "hm")
+    assert blocks["messages[1]"][1][:2] == ("tool_use", "read")
+    assert blocks["messages[2]"] == [("tool_result", "c1", "text")]
+    assert blocks["messages[3]"] == [("function", "run", "{}")]
+    assert blocks["messages[4]"] == [("tool", "c2", "done")]
+    assert blocks["messages[5]"][0][:2] == ("functionCall", "find")
+    assert sections["system"]["blocks"][0]["marker"] == "1h"
+    assert '"max_tokens": 5' in blocks[""][0][2]
+    assert '"model": "m"' in blocks[""][0][2]
+
+
+def test_an_answer_has_text_thinking_and_calls_and_its_raw_bytes() -> None:
+    message = {
+        "type": "message",
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "It may be lost.", "signature": "s"},
+            {"type": "text", "text": "I look."},
+            {"type": "tool_use", "id": "c1", "name": "find_parcel", "input": {"number": 7}},
+        ],
+        "diagnostics": {"cache_miss_reason": {"type": "tools_changed", "cache_missed_input_tokens": 900}},
+    }
+    inspector, session_id = open_calls([(anthropic_body(1), usage(100), json.dumps(message).encode(), 200)])
+    answer = show_request(inspector, session_id, 0, AS_SENT)["answer"]
+    assert [(part["sort"], part["name"]) for part in answer["parts"]] == [
+        ("thinking", ""),
+        ("text", ""),
+        ("call", "find_parcel"),
+    ]
+    assert json.loads(answer["parts"][2]["text"]) == {"number": 7}
+    assert (answer["status"], answer["first"], answer["last"], answer["retries"]) == (200, 0.25, 1.5, 2)
+    assert answer["headers"] == {"request-id": "req_1"}
+    assert "tools_changed" in answer["diagnosis"]
+    raw = show_raw_answer(inspector, session_id, 0, AS_SENT)
+    assert json.loads(raw["text"]) == message
+
+
+def test_an_error_is_shown_as_it_came() -> None:
+    body = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
+    inspector, session_id = open_calls([(anthropic_body(1), None, body, 529)])
+    shown = show_request(inspector, session_id, 0, AS_SENT)
+    assert shown["answer"]["parts"] == [{"sort": "raw", "name": "", "text": body.decode()}]
+    assert "529" in shown["call"]["refusal"]
+    assert show_session(inspector, session_id, AS_SENT)["totals"]["refused"] == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([{"diagnostics": {"cache_miss_reason": "system_changed"}}], "system_changed"),
+        ([{"type": "message_start", "message": {"diagnostics": {"cache_miss_reason": "x"}}}], "x"),
+        ([{"response": {"prompt_cache_diagnostics": {"cache_miss": {"reason": "tools_changed"}}}}], "tools"),
+        ([{"diagnostics": {"cache_miss_reason": None}}], None),
+        (["a text", {"diagnostics": []}], None),
+    ],
+)
+def test_the_diagnosis_of_a_provider_is_found(values: list[Any], words: str | None) -> None:
+    diagnosis = find_diagnosis(values)
+    if words is None:
+        assert diagnosis is None
+    else:
+        assert words in (diagnosis or "")
+
+
+# The cause of a lost cache never contradicts what was reported.
+
+
+def anthropic_body(turns: int, *, marked: bool = False, system: str = "S") -> dict[str, Any]:
+    roles = ("user", "assistant")
+    messages = [{"role": roles[at % 2], "content": f"{at} " + "some words " * 400} for at in range(turns)]
+    block: dict[str, Any] = {"type": "text", "text": system * 5_000}
+    if marked:
+        block["cache_control"] = {"type": "ephemeral"}
+    return {"model": "claude-sonnet-4-5", "max_tokens": 9, "system": [block], "messages": messages}
+
+
+def usage(tokens: int, *, read: int = 0, written: int = 0) -> Usage:
+    return Usage(input=tokens, cached=read, written=written, output=10)
+
+
+def open_calls(
+    calls: list[tuple[dict[str, Any], Usage | None, bytes, int]], *, gap: float = 10.0
+) -> tuple[Inspector, str]:
+    """An inspector of one recorded conversation: each body, what was reported of it, and its answer."""
+    writer = RecordWriter()
+    for number, (body, reported, answer, status) in enumerate(calls):
+        at = 1_790_000_000.0 + gap * number
+        writer.add_sent(
+            SentRequest(id=f"r{number}", at=at, dialect="anthropic", model="claude-sonnet-4-5", tokens=5_000),
+            body=msgspec.json.encode(body),
+        )
+        writer.add_answer(
+            Answered(
+                id=f"r{number}",
+                at=at + 1.5,
+                status=status,
+                first=0.25,
+                last=1.5,
+                headers={"request-id": "req_1"},
+                content_type="application/json",
+                usage=reported,
+                retries=2,
+            ),
+            body=answer,
+        )
+    record = ConversationRecord()
+    record.read(writer.encode())
+    conversation = SentConversation("talk", ConversationState(dialect="anthropic", keep="all"), record)
+    session = make_session(conversation)
+
+    class OneSession(Sessions):
+        def get(self, _: str) -> Any:
+            return session
+
+        def children(self, _: Any) -> list[Any]:
+            return []
+
+    return Inspector(OneSession()), session.summary.id
+
+
+SAID = b'{"type":"message","role":"assistant","content":[{"type":"text","text":"Yes."}]}'
+
+
+def test_a_read_that_was_reported_is_never_called_unmarked() -> None:
+    """Nothing is marked in these bodies, and the provider read 22,800 tokens all the same."""
+    inspector, session_id = open_calls(
+        [
+            (anthropic_body(1), usage(22_900, written=22_890), SAID, 200),
+            (anthropic_body(3), usage(23_900, read=22_800, written=1_000), SAID, 200),
+        ]
+    )
+    answer = compare_requests(inspector, session_id, 0, 1, AS_SENT)
+    assert answer["cause"] == "none"
+    assert "marked" not in answer["sentence"]
+    assert answer["reported"] == {
+        "shared": 22_900,
+        "read": 22_800,
+        "is_lost": False,
+        "lost": 0,
+        "dollars": None,
+        "why": "",
+    }
+    (first, second) = show_session(inspector, session_id, AS_SENT)["calls"]
+    assert (first["lost"], second["lost"]) == (0, 0)
+
+
+def test_a_loss_that_was_reported_is_told_even_where_the_bytes_continue() -> None:
+    inspector, session_id = open_calls(
+        [
+            (anthropic_body(1, marked=True), usage(22_900, written=22_890), SAID, 200),
+            (anthropic_body(3, marked=True), usage(23_900, written=23_890), SAID, 200),
+        ]
+    )
+    answer = compare_requests(inspector, session_id, 0, 1, AS_SENT)
+    assert answer["reported"]["is_lost"]
+    assert answer["reported"]["lost"] == 22_900
+    assert answer["reported"]["dollars"] == pytest.approx(22_900 * (3.75 - 0.3) / 1e6)
+    second = show_session(inspector, session_id, AS_SENT)["calls"][1]
+    assert (second["lost"], second["lost_why"]) == (22_900, "no call of it read anything")
+
+
+def test_a_pause_is_the_cause_if_it_was_longer_than_the_cache_lives() -> None:
+    inspector, session_id = open_calls(
+        [
+            (anthropic_body(1), usage(22_900, written=22_890), SAID, 200),
+            (anthropic_body(3), usage(23_900, read=22_900, written=1_000), SAID, 200),
+            (anthropic_body(5), usage(24_900, written=24_800), SAID, 200),
+        ],
+        gap=400.0,
+    )
+    answer = compare_requests(inspector, session_id, 1, 2, AS_SENT)
+    assert (answer["cause"], answer["reported"]["is_lost"]) == ("expired", True)
+    assert answer["reported"]["why"].startswith("idle for 7 minutes")
+
+
+def test_the_log_of_a_client_is_not_blamed_for_markers_that_it_does_not_hold(tmp_path: Any) -> None:
+    inspector = open_logs(write_agent_log(tmp_path))
+    parent = next(summary for summary in inspector.sessions.summaries() if not summary.parent)
+    answer = compare_requests(inspector, parent.id, 0, 1, AS_SENT)
+    assert answer["cause"] == "none"
+    assert answer["reported"]["read"] == 18_000
+
+
+# Two requests, block by block and word by word.
+
+
+def test_a_changed_block_is_compared_by_words_with_its_first_byte() -> None:
+    changed = anthropic_body(3)
+    changed["messages"][0]["content"] = changed["messages"][0]["content"].replace("words", "verbs", 1)
+    inspector, session_id = open_calls(
+        [(anthropic_body(3), usage(23_000), SAID, 200), (changed, usage(23_000), SAID, 200)]
+    )
+    answer = compare_requests(inspector, session_id, 0, 1, AS_SENT)
+    assert answer["shared"] == 1  # the system text
+    row = answer["rows"][0]
+    assert row["operation"] == "changed"
+    changes = [piece for piece in row["words"] if piece[0] != " "]
+    assert changes[:2] == [("-", "words"), ("+", "verbs")]
+    first = answer["first_byte"]
+    assert first["same"].endswith("0 some ")
+    assert (first["before"][:5], first["after"][:5]) == ("words", "verbs")
+    assert answer["rows"][-1] == {"operation": "same", "count": 2}
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_compared_words_are_both_texts(before: str, after: str) -> None:
+    pieces = list(compare_words(before, after))
+    assert "".join(text for mark, text in pieces if mark != "+") == before
+    assert "".join(text for mark, text in pieces if mark != "-") == after
