@@ -23,6 +23,7 @@ import msgspec
 
 from lamina.errors import BadInput, LaminaError
 from lamina.inspector import page_cookies
+from lamina.inspector.across_sessions import show_across
 from lamina.inspector.answer_views import show_raw_answer
 from lamina.inspector.body_views import show_body
 from lamina.inspector.comparisons import compare_requests, show_what_if
@@ -196,6 +197,7 @@ _VIEWS: dict[tuple[str, int], View] = {
     ("curl", 3): lambda inspector, words, _, settings: write_curl(
         inspector, words[1], _number(words[2]), settings
     ),
+    ("across", 1): lambda inspector, _, query, __: show_across(inspector, query),
     ("archive", 2): lambda inspector, words, _, settings: export_session(inspector, words[1], settings),
 }
 """Each view under /api: the first word of its path and the number of words."""

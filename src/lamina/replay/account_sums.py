@@ -134,6 +134,7 @@ class CacheLoss(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     why: str
     dollars: float | None = None
+    idle: float | None = None
 
 
 class LossSum(NamedTuple):

@@ -279,57 +279,89 @@ def _find_advice(sessions: Sequence[SessionFigures], account: ReplayAccount) -> 
 def _advise_on_losses(sessions: Sequence[SessionFigures]) -> list[Advice]:
     """One advice for each reason for which caches were lost: what these calls paid beyond reading."""
     advice = []
+    placed_losses = _find_lost(sessions)
     for loss in sum_losses(list_losses(session.reported for session in sessions)):
         reason = advise(loss)
         if not reason.advice:
             continue
-        start = reason.why.split(",")[0].removesuffix(" ")
-        placed = [place for place in _find_lost(sessions) if place.why.startswith(start)]
+        what = reason.advice
+        why = f"{count_noun(reason.times, 'call')} lost the cache: {reason.why}"
+        if reason.why.startswith(_IDLE):
+            what = "Go on before the cache has expired, or begin a new session after a long pause."
+            why += _describe_lifetime(sessions)
+        start = reason.why.split(",")[0]
+        placed = [lost.place for lost in placed_losses if lost.why.startswith(start)]
         advice.append(
             Advice(
-                what=reason.advice,
-                why=f"{count_noun(reason.times, 'call')} lost the cache: {reason.why}",
+                what=what,
+                why=why,
                 basis="reported",
                 dollars=reason.dollars,
                 tokens=reason.tokens,
-                sessions=len({place.place.session for place in placed}),
-                place=placed[0].place if placed else None,
+                sessions=len({place.session for place in placed}),
+                place=placed[0] if placed else None,
             )
         )
     return advice
 
 
-def _advise_on_lifetime(sessions: Sequence[SessionFigures]) -> list[Advice]:
-    """Whether the longer lifetime would have paid: what pauses cost, less what writing would cost more.
+class _Lifetime(msgspec.Struct, frozen=True, kw_only=True):
+    """What the longer lifetime of the cache would have won and cost, if it was bought for everything."""
+
+    won: float = 0.0
+    paid: float = 0.0
+    tokens: int = 0
+    places: tuple[Place, ...] = ()
+
+
+def _weigh_lifetime(sessions: Sequence[SessionFigures]) -> _Lifetime:
+    """What pauses within the longer lifetime cost, and what writing for it would have cost more.
 
     It is bought for everything, so that sessions without a pause pay for it too.
     """
     won = 0.0
     paid = 0.0
     tokens = 0
-    helped: list[SessionFigures] = []
+    places = []
     for session in sessions:
         reported = session.reported
         if reported.longer_lifetime is None or reported.longer_dollars is None:
             continue
         paid += reported.longer_dollars
         for lost in reported.lost:
-            is_idle = lost.why.startswith(_IDLE) and (lost.idle or 0.0) <= reported.longer_lifetime
-            if is_idle and lost.dollars is not None:
+            is_within = (lost.idle or 0.0) <= reported.longer_lifetime
+            if lost.why.startswith(_IDLE) and is_within and lost.dollars is not None:
                 won += lost.dollars
                 tokens += lost.tokens
-                helped.append(session)
-    if won <= paid:
+                places.append(_place(session, lost.call))
+    return _Lifetime(won=won, paid=paid, tokens=tokens, places=tuple(places))
+
+
+def _describe_lifetime(sessions: Sequence[SessionFigures]) -> str:
+    """That the longer lifetime would not have paid; "" if it would have, since that is an advice then."""
+    lifetime = _weigh_lifetime(sessions)
+    if not lifetime.paid or lifetime.won > lifetime.paid:
+        return ""
+    return (
+        f"; the longer lifetime would have saved ${lifetime.won:.2f} of that, "
+        f"and dearer writes would have cost ${lifetime.paid:.2f}"
+    )
+
+
+def _advise_on_lifetime(sessions: Sequence[SessionFigures]) -> list[Advice]:
+    lifetime = _weigh_lifetime(sessions)
+    if lifetime.won <= lifetime.paid:
         return []
     return [
         Advice(
             what="Buy the longer lifetime of the cache for all of these sessions.",
-            why=f"pauses within it cost ${won:.2f}, and dearer writes would have cost ${paid:.2f}",
+            why=f"pauses within it cost ${lifetime.won:.2f}, and dearer writes would have cost "
+            f"${lifetime.paid:.2f}",
             basis="estimated",
-            dollars=won - paid,
-            tokens=tokens,
-            sessions=len({session.id for session in helped}),
-            place=_place(helped[0]),
+            dollars=lifetime.won - lifetime.paid,
+            tokens=lifetime.tokens,
+            sessions=len({place.session for place in lifetime.places}),
+            place=lifetime.places[0],
         )
     ]
 
