@@ -16,6 +16,7 @@ import msgspec
 
 from lamina.errors import LaminaError
 from lamina.inspector.progress import report_steps
+from lamina.inspector.sent_requests import SentConversation
 from lamina.inspector.sessions import RecordedSession, Sessions, SessionSummary
 from lamina.models.counters.openai import o200k
 from lamina.replay.across import SessionFigures
@@ -27,7 +28,7 @@ from lamina.replay.parquet import session_id
 from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.runs import TraceReplay
 from lamina.replay.traces.own_answers import SeenAnswers, digest_answers, select_own
-from lamina.replay.traces.recorded_conversations import to_recorded_usage
+from lamina.replay.traces.recorded_conversations import name_client, to_recorded_usage
 from lamina.replay.values import RecordedUsage, Reported, SessionFindings, Trace
 
 
@@ -105,7 +106,7 @@ def measure_session(session: RecordedSession, copied: frozenset[int] = frozenset
     if session.sent is not None:
         return SessionFigures(
             id=summary.id,
-            reported=_report_sent(session),
+            reported=_report_sent(session, session.sent),
             findings=_find(conversation, under_lamina=True),
             cuts=summary.cuts,
             has_requests=False,
@@ -127,13 +128,12 @@ def measure_session(session: RecordedSession, copied: frozenset[int] = frozenset
     )
 
 
-def _report_sent(session: RecordedSession) -> Reported:
+def _report_sent(session: RecordedSession, sent: SentConversation) -> Reported:
     """What was reported of a conversation that lamina recorded, request by request."""
     summary = session.summary
     trace = session.conversation.trace
     used: dict[int, RecordedUsage] = {}
-    calls = () if session.sent is None else session.sent.calls
-    for number, call in enumerate(calls):
+    for number, call in enumerate(sent.calls):
         if call.answer is not None and call.answer.usage is not None:
             used[number] = to_recorded_usage(
                 call.answer.usage, at=call.request.at or None, model=call.request.model
@@ -148,7 +148,7 @@ def _report_sent(session: RecordedSession) -> Reported:
             model=summary.model,
             used=used,
             under_lamina=True,
-            client=trace.client,
+            client=name_client(sent.name, sent.state),
             user=trace.user,
         )
     )

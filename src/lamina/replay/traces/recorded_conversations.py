@@ -85,14 +85,19 @@ def make_trace(name: str, state: ConversationState, record: ConversationRecord) 
         began=record.calls[0].request.at or None,
         title=state.title,
         user=find_user({}, request),
-        client=_name_client(state),
+        client=name_client(name, state),
     )
 
 
-def _name_client(state: ConversationState) -> str:
-    """The program that ran a conversation, by the id that it sent; else the door that it came through."""
-    kind = state.group.partition(":")[0]
-    return _CLIENTS.get(kind) or state.door or SOURCE
+def name_client(name: str, state: ConversationState) -> str:
+    """The program that ran a conversation, by the id that it sent; else the door that it came through.
+
+    The gateway names a conversation after the kind of this id, too: `claude-code-5f0c1b7a`.
+    """
+    for kind in (state.group.partition(":")[0], name.rpartition("-")[0]):
+        if kind in _CLIENTS:
+            return _CLIENTS[kind]
+    return state.door or SOURCE
 
 
 def find_last_request(record: ConversationRecord) -> RecordedCall | None:
