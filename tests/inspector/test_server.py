@@ -14,6 +14,7 @@ from lamina.errors import BadInput
 from lamina.inspector import page_cookies
 from lamina.inspector.one_file import write_page
 from lamina.inspector.pages import LINE_ITEMS, encode_lines
+from lamina.inspector.redaction import Redaction
 from lamina.inspector.server import Server, make_server
 from lamina.inspector.views import Inspector
 from tests.inspector.recorded import open_inspector, write_session
@@ -173,7 +174,7 @@ def test_a_redacted_page_holds_no_text(inspector: Inspector) -> None:
     answers = [m["content"] for m in conversation.messages if m["role"] == "tool"]
     words = max(answers[0].split("\n"), key=len).strip(" \"'<>&")[:30]
     assert words in write_page(inspector)
-    redacted_page = write_page(inspector, redact=True)
+    redacted_page = write_page(inspector, redaction=Redaction())
     assert words not in redacted_page
     for message in conversation.messages:
         for call in message.get("tool_calls") or ():

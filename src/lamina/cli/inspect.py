@@ -21,6 +21,7 @@ from lamina.cli.stored_sessions import LogSource, open_recorded
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
 from lamina.inspector.one_file import write_page
+from lamina.inspector.redaction import Redaction
 from lamina.inspector.server import LOOPBACK, make_server, wait_until_stopped
 from lamina.inspector.session_figures import FiguresOfSessions
 from lamina.inspector.sessions import Sessions, TraceSource
@@ -75,7 +76,11 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add("--port", metavar="N", type=whole_number, default=0, help="the port; by default, a free one")
     add("--host", metavar="H", default="127.0.0.1", help="the address; one that others can reach has a token")
     add("--html", metavar="FILE", help="write one self-contained page instead of serving it; - is stdout")
-    add("--redact", action="store_true", help="with --html: without the texts, only sizes, names and reasons")
+    add(
+        "--redact",
+        action="store_true",
+        help="with --html: names, sizes, reasons, and a mark for each text",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -162,7 +167,10 @@ class DemoSource:
 
 
 def _write_html(inspector: Inspector, arguments: argparse.Namespace) -> int:
-    page = write_page(inspector, redact=arguments.redact)
+    redaction = None
+    if arguments.redact:
+        redaction = Redaction()
+    page = write_page(inspector, redaction=redaction)
     if arguments.html == "-":
         sys.stdout.write(page)
         return 0
