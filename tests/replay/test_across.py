@@ -76,7 +76,8 @@ def test_a_file_that_was_read_again_is_summed_over_sessions_and_leads_to_the_pla
     # A token of input cost 1 dollar in 100,000 on average: 70,000 tokens that were sent again cost 0.70.
     assert first.dollars == pytest.approx(0.7)
     [advice] = summary.advice
-    assert (advice.basis, advice.dollars, advice.tokens) == ("estimated", pytest.approx(0.7), 70_000)
+    assert (advice.basis, advice.tokens) == ("estimated", 70_000)
+    assert advice.dollars == pytest.approx(0.7)
     assert "src/app.py: 41 times, 39,000 tokens" in advice.why
 
 
@@ -130,7 +131,8 @@ def test_a_session_of_a_folder_has_no_page_and_lamina_is_advised_if_it_was_repla
     assert not summary.dearest[0].place.has_page
     assert summary.dearest[0].place.file == "logs/0.jsonl:1"
     [advice] = summary.advice
-    assert (advice.basis, advice.dollars) == ("simulated", pytest.approx(0.5))
+    assert advice.basis == "simulated"
+    assert advice.dollars == pytest.approx(0.5)
     assert summary.groups["project"][0]["saved"] == pytest.approx(0.25)
 
 

@@ -132,20 +132,21 @@ def test_a_replay_that_is_killed_loses_at_most_its_part(
     written(logs / "d.jsonl", [session(5, id="s4")])
     writes = 0
 
-    def die_at_write(*_: object) -> None:
+    def die_at_write() -> bool:
         nonlocal writes
         writes += 1
         if writes >= broken_write:
             raise Killed
+        return True
 
     parquet: Any = pytest.importorskip("pyarrow.parquet")
     write_table = parquet.write_table
     write_whole = figures_folder.write_whole
     unlink = Path.unlink
     with monkeypatch.context() as patch:
-        patch.setattr(parquet, "write_table", lambda *a, **k: (die_at_write(), write_table(*a, **k)))
-        patch.setattr(figures_folder, "write_whole", lambda *a: (die_at_write(), write_whole(*a)))
-        patch.setattr(Path, "unlink", lambda *a, **k: (die_at_write(), unlink(*a, **k)))
+        patch.setattr(parquet, "write_table", lambda *a, **k: die_at_write() and write_table(*a, **k))
+        patch.setattr(figures_folder, "write_whole", lambda *a: die_at_write() and write_whole(*a))
+        patch.setattr(Path, "unlink", lambda *a, **k: die_at_write() and unlink(*a, **k))
         with pytest.raises(Killed):
             add_files(folder, logs)
     add_files(folder, logs)

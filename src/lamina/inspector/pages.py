@@ -21,6 +21,7 @@ import msgspec
 from lamina.errors import BadInput, LaminaError
 from lamina.inspector import page_cookies
 from lamina.inspector.across_sessions import show_across
+from lamina.inspector.alternatives import show_alternative, show_choices
 from lamina.inspector.answer_views import show_raw_answer
 from lamina.inspector.body_views import show_body
 from lamina.inspector.comparisons import compare_requests, show_what_if
@@ -189,6 +190,8 @@ _VIEWS: dict[tuple[str, int], View] = {
     ("curl", 3): lambda inspector, words, _, settings: write_curl(
         inspector, words[1], _number(words[2]), settings
     ),
+    ("alternatives", 2): lambda inspector, words, _, __: show_choices(inspector, words[1]),
+    ("alternative", 2): lambda inspector, words, query, _: show_alternative(inspector, words[1], query),
     ("across", 1): lambda inspector, _, query, __: show_across(inspector, query),
     ("save", 3): lambda inspector, words, query, settings: save_session(
         inspector, words[1], words[2], query, settings

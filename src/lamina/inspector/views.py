@@ -16,6 +16,7 @@ import msgspec
 
 from lamina.caches import all_rules
 from lamina.core.values import Layer
+from lamina.inspector.alternative_rows import AlternativeRows
 from lamina.inspector.building import SessionBuilder
 from lamina.inspector.built_values import BuiltCall, BuiltSession
 from lamina.inspector.progress import Progress
@@ -40,6 +41,7 @@ class Inspector:
         self.builder = SessionBuilder()
         self.progress = Progress()
         self.figures = figures or FiguresOfSessions()
+        self.alternatives = AlternativeRows()
 
     def built(self, session_id: str, settings: BuildSettings) -> BuiltSession:
         return self.builder.build(self.sessions.get(session_id), settings)

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -28,7 +29,7 @@ from lamina.replay.model_calls import RecordedConversation, read_conversation
 from lamina.replay.needed_names import NeededTerms
 from lamina.replay.outcomes import evaluate_walk
 from lamina.replay.policies import TRIGGER, find_policy
-from lamina.replay.policies.port import ReplayPolicy, Setting
+from lamina.replay.policies.port import Markers, ReplayPolicy, Setting
 from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.values import (
     ReplayAccount,
@@ -69,6 +70,9 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     many tokens more. Clients such as Claude Code record neither their system text nor their tools.
     `pressed`: only sessions and windows in which a policy has something to do. `findings`: also say what each
     session spent its context on.
+
+    `markers` and `lifetime` are what the cache is asked for; "" is the lifetime that its rules have, as is
+    one that they do not know. `called_tools`: only tools that an answer called are sent.
     """
 
     policies: tuple[str, ...]
@@ -80,6 +84,9 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     fill_head: bool = False
     pressed: bool = False
     findings: bool = False
+    markers: Markers = "planned"
+    lifetime: str = ""
+    called_tools: bool = False
 
 
 class TraceReplay(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,6 +176,8 @@ def replay_trace(trace: Trace, options: ReplayOptions) -> TraceReplay:
         if not conversation.calls:
             return TraceReplay(reported=reported)
         message_sizes = _message_sizes(conversation, options)
+        if options.called_tools:
+            conversation = msgspec.structs.replace(conversation, tools=_find_called_tools(conversation))
         outcomes = tuple(_make_outcomes(conversation, message_sizes, options))
         findings = None
         if options.findings:
@@ -197,7 +206,7 @@ def _make_outcomes(
         if options.pressed and largest_request <= sizes.trigger:
             continue
         settings = [
-            _setting(conversation.trace, name, options.model, message_sizes, sizes) for name in options.rules
+            _setting(conversation.trace, name, options, message_sizes, sizes) for name in options.rules
         ]
         for name in options.policies:
             policy = find_policy(name)
@@ -215,9 +224,14 @@ def _message_sizes(conversation: RecordedConversation, options: ReplayOptions) -
     message_sizes = MessageSizes(counter, conversation.tools)
     first = conversation.calls[0]
     if not options.fill_head or not first.sent:
+        if options.called_tools:
+            return MessageSizes(counter, _find_called_tools(conversation))
         return message_sizes
     unrecorded = first.sent - message_sizes.count_tokens(conversation.messages[: first.end])
-    return MessageSizes(counter, conversation.tools, unrecorded=max(unrecorded, 0))
+    tools = conversation.tools
+    if options.called_tools:
+        tools = _find_called_tools(conversation)
+    return MessageSizes(counter, tools, unrecorded=max(unrecorded, 0))
 
 
 def _sizes_of_window(window: int, model: str) -> _Sizes:
@@ -251,20 +265,37 @@ def _outcomes_of_policy(
         yield evaluate_walk(conversation.trace, policy, setting, steps, points=points)
 
 
+def _find_called_tools(conversation: RecordedConversation) -> list[dict[str, Any]]:
+    """The tools that an answer of the conversation called."""
+    called = set()
+    for message in conversation.messages:
+        for call in message.get("tool_calls") or ():
+            called.add(str((call.get("function") or {}).get("name")))
+    return [tool for tool in conversation.tools if str((tool.get("function") or {}).get("name")) in called]
+
+
 def _setting(
-    trace: Trace, rules_name: str, model: str, message_sizes: MessageSizes, sizes: _Sizes
+    trace: Trace, rules_name: str, options: ReplayOptions, message_sizes: MessageSizes, sizes: _Sizes
 ) -> Setting:
     """The rules of this name, with the model whose prices go with them.
 
     With the session's own rules, its own model has the price. Rules of another provider go with a model
     of that provider.
     """
+    model = options.model
     rules = rules_for(model or trace.model, dialect=trace.dialect)
     priced_model = model or trace.model
     if rules_name not in (OWN_RULES, rules.name):
         rules = all_rules()[rules_name]
         priced_model = MODELS.get(rules_name, "")
+    lifetime = ""
+    if options.lifetime in rules.lifetimes:
+        lifetime = options.lifetime
+        if not rules.markers:  # the lifetime of such a cache holds for whole requests
+            rules = msgspec.structs.replace(rules, lifetime=lifetime)
     return Setting(
+        markers=options.markers,
+        lifetime=lifetime,
         message_sizes=message_sizes,
         rules=rules,
         model=priced_model,
