@@ -120,6 +120,34 @@ def test_the_session_of_the_demo_can_be_inspected() -> None:
     parser = parser_for("inspect")
     assert parser.parse_args(["--demo"]).demo == SEED
     seed = parser.parse_args(["--demo", "3", "--open"]).demo
-    [summary] = Sessions([], [DemoSource(seed)]).summaries()
+    source = DemoSource(seed)
+    summaries = Sessions([], [source]).summaries()
+    [summary] = [each for each in summaries if not each.parent]
     assert summary.name == "made up, seed 3"
     assert summary.calls > 100
+    assert source.first_address.startswith(f"#/s/{summary.id}/r/")
+
+
+@pytest.mark.parametrize("seed", [SEED, 3])
+def test_the_demo_has_cuts_a_lost_cache_a_recall_a_sub_agent_and_an_error(seed: int) -> None:
+    source = DemoSource(seed)
+    inspector = Inspector(Sessions([], [source]))
+    parent = next(each for each in inspector.sessions.summaries() if not each.parent)
+    shown = show_session(inspector, parent.id, BuildSettings())
+    calls = shown["calls"]
+    cuts = [call["number"] for call in calls if call["cut"]]
+    assert len(cuts) >= 2
+    (recalled,) = [call["number"] for call in calls if call["recalled"]]
+    assert calls[recalled + 1]["follows"] == recalled
+    assert source.first_address == f"#/s/{parent.id}/r/{recalled + 1}?tour=1"
+    (lost,) = [call["number"] for call in calls if call["lost"] and not call["cut"]]
+    compared = compare_requests(inspector, parent.id, lost - 1, lost, BuildSettings())
+    assert (compared["cause"], compared["reported"]["is_lost"]) == ("system changed", True)
+    (refused,) = [call for call in calls if call["refusal"]]
+    assert (refused["status"], refused["retries"]) == (529, 2)
+    (lane,) = shown["lanes"]
+    assert len(lane["calls"]) > 3
+    for number in (cuts[0], recalled, recalled + 1, lost, len(calls) - 1):
+        request = show_request(inspector, parent.id, number, BuildSettings())
+        assert request["entries"]
+        assert request["notes"] == []  # the reasons of every entry can be told

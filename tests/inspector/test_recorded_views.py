@@ -220,7 +220,7 @@ def test_blocks_have_the_names_of_their_api() -> None:
         for place, section in sections.items()
     }
     assert blocks["messages[0]"] == [("text", "", "hello")]
-    assert blocks["messages[1]"][0] == ("thinking", "thinking", "hm")
+    assert blocks["messages[1]"][0] == ("thinking", "", "hm")
     assert blocks["messages[1]"][1][:2] == ("tool_use", "read")
     assert blocks["messages[2]"] == [("tool_result", "c1", "text")]
     assert blocks["messages[3]"] == [("function", "run", "{}")]

@@ -168,11 +168,6 @@ def _print_next(arguments: argparse.Namespace) -> None:
     print(f"{_NEXT}\nAnd what did the model see of this one?  {command}")
 
 
-def make_demo_trace(seed: int) -> Trace:
-    """The session of `lamina demo` as a recorded one."""
-    return _make_trace(make_recording(seed, turns=TURNS), seed)
-
-
 def _make_trace(request: dict[str, Any], seed: int) -> Trace:
     return Trace(
         id=f"made up, seed {seed}",

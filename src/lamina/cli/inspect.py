@@ -10,9 +10,11 @@ import secrets
 import sys
 import webbrowser
 from collections.abc import Sequence
+from functools import cached_property, partial
 from pathlib import Path
 
-from lamina.cli.demo import SEED, make_demo_trace
+from lamina.cli.demo import SEED
+from lamina.cli.demo_session import DemoConversation, make_demo
 from lamina.cli.files import check_folder, refuse_databases, write_file
 from lamina.cli.output import tell
 from lamina.cli.parser import whole_number
@@ -24,10 +26,10 @@ from lamina.inspector.one_file import write_page
 from lamina.inspector.redaction import Redaction
 from lamina.inspector.server import LOOPBACK, make_server, wait_until_stopped
 from lamina.inspector.session_figures import FiguresOfSessions
-from lamina.inspector.sessions import Sessions, TraceSource
+from lamina.inspector.sessions import Sessions, StoredSession, TraceSource
+from lamina.inspector.stored_sessions import make_line, make_session, summarise_sent
 from lamina.inspector.views import Inspector
 from lamina.replay.figures_folder import is_figures_folder
-from lamina.replay.values import Trace, UnreadableLine
 
 USUAL_PLACES = ("~/.claude/projects", "~/.codex/sessions")
 """Where coding agents keep their sessions: opened if no path is given."""
@@ -107,14 +109,23 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.host not in LOOPBACK:
         token = secrets.token_urlsafe(24)
     server = make_server(inspector, host=arguments.host, port=arguments.port, token=token)
-    print(f"{count_noun(len(sessions), 'session')} at {server.address}  (Ctrl-C ends it)", flush=True)
+    address = server.address + _find_first_address(inspector.sessions)
+    print(f"{count_noun(len(sessions), 'session')} at {address}  (Ctrl-C ends it)", flush=True)
     if arguments.open:
-        webbrowser.open(server.address)
+        webbrowser.open(address)
     try:
         wait_until_stopped(server)
     except KeyboardInterrupt:
         return 0
     return 0
+
+
+def _find_first_address(sessions: Sessions) -> str:
+    """What is opened at first, behind the server's address: the demo begins in the middle of its story."""
+    for source in sessions.sources:
+        if isinstance(source, DemoSource):
+            return source.first_address
+    return ""
 
 
 def _tell_problems(inspector: Inspector) -> None:
@@ -154,7 +165,7 @@ def _find_sessions(arguments: argparse.Namespace, folders: Sequence[str] = ()) -
 
 
 class DemoSource:
-    """The made-up session of `lamina demo`."""
+    """The made-up session of the demo, with that of its sub-agent."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -162,8 +173,20 @@ class DemoSource:
     def state(self) -> int:
         return self._seed
 
-    def read(self) -> list[Trace | UnreadableLine]:
-        return [make_demo_trace(self._seed)]
+    def read(self) -> list[StoredSession]:
+        conversations = [demo.conversation for demo in self._demos]
+        return [make_line(each, partial(make_session, each)) for each in conversations]
+
+    @property
+    def first_address(self) -> str:
+        """Where the story is best begun: in its middle, with the first stop of the tour."""
+        demo = self._demos[0]
+        session_id = summarise_sent(demo.conversation).id
+        return f"#/s/{session_id}/r/{demo.begins_at}?tour=1"
+
+    @cached_property
+    def _demos(self) -> list[DemoConversation]:
+        return make_demo(self._seed)
 
 
 def _write_html(inspector: Inspector, arguments: argparse.Namespace) -> int:

@@ -65,7 +65,7 @@ def outline_request(request: Mapping[str, Any]) -> Iterator[Json]:
         elif field in _SYSTEM_FIELDS:
             yield {"title": field, "role": "system", "place": field, "blocks": list(_outline(value, field))}
         elif field == "tools" and isinstance(value, list):
-            blocks = [_block(_name_of(tool), tool, f"tools[{at}]") for at, tool in enumerate(value)]
+            blocks = [_block(_name_tool(tool), tool, f"tools[{at}]") for at, tool in enumerate(value)]
             yield {"title": "tools", "role": "tools", "place": field, "blocks": blocks}
         else:
             settings[field] = value
@@ -150,9 +150,14 @@ def _name_of(value: Any) -> str:
     function = value.get("function")
     if isinstance(function, dict) and function.get("name"):
         return str(function["name"])
-    return str(
-        value.get("name") or value.get("tool_use_id") or value.get("call_id") or value.get("type") or ""
-    )
+    return str(value.get("name") or value.get("tool_use_id") or value.get("call_id") or "")
+
+
+def _name_tool(tool: Any) -> str:
+    """A tool that the provider runs may have a type and no name."""
+    if isinstance(tool, dict) and not _name_of(tool):
+        return str(tool.get("type", ""))
+    return _name_of(tool)
 
 
 def _write_marker(marker: Any) -> str:

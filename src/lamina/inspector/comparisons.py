@@ -19,6 +19,7 @@ from lamina.diagnose.differences import diff
 from lamina.diagnose.values import CAUSES, Difference
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
+from lamina.fitting.recalls import RECALL
 from lamina.inspector.building import KEEP_ALL, build_session, find_call
 from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession
 from lamina.inspector.settings import LAMINA, BuildSettings
@@ -77,12 +78,25 @@ def compare_requests(
         # What lamina did itself, it knows better than the bytes say.
         own_cause = diff(built_requests[0].envelope, built_requests[1].envelope)
         answer |= {name: getattr(own_cause, name) for name in ("cause", "sentence", "advice", "name")}
+        if own_cause.cause == "tool added" and own_cause.name == RECALL.name:
+            answer |= _explain_own_tool(calls[1])
     answer["before"] = before
     answer["after"] = after
     answer["gap"] = gap
     answer["reported"] = _show_reported(calls) if _is_next(built, before, after) else None
     answer |= _compare_blocks(built, built_requests)
     return answer
+
+
+def _explain_own_tool(call: BuiltCall) -> Json:
+    """With its first cut lamina adds the tool that brings things back: nobody else changed the tools."""
+    words = CAUSES["cut"]
+    reason = f": {call.cut}" if call.cut else ""
+    return {
+        "cause": "cut",
+        "sentence": f"lamina made a cut{reason}, and added its own tool {RECALL.name}",
+        "advice": words.advice,
+    }
 
 
 def _is_next(built: BuiltSession, before: int, after: int) -> bool:

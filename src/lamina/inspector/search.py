@@ -15,7 +15,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import accumulate
+from itertools import accumulate, islice
 
 import msgspec
 
@@ -37,6 +37,9 @@ from lamina.replay.traces.recorded_conversations import decode_body, find_last_r
 
 MOST_PLACES = 200
 """Places that a search lists; it says how many more there are."""
+
+MOST_COUNTED = 50
+"""How often a word is counted in one text, to find the rarest one."""
 
 AROUND = 70
 """Characters before and after the words that were found."""
@@ -147,15 +150,20 @@ def search_places(inspector: Inspector, text: str, filters: SearchFilters) -> Js
 
 
 def find_words(text: str, terms: Sequence[Term]) -> tuple[int, int] | None:
-    """Where the first of the terms stands, if the text has all that it must and none that it must not."""
-    first: tuple[int, int] | None = None
+    """Where the rarest of the terms first stands, if the text has all that it must and none that it must not.
+
+    Of "parcel 801" it is the number that people look for: the word stands everywhere.
+    """
+    rarest: tuple[int, int] | None = None
+    fewest = MOST_COUNTED + 1
     for term in terms:
-        match = term.pattern.search(text)
-        if (match is None) != term.is_absent:
+        matches = list(islice(term.pattern.finditer(text), MOST_COUNTED))
+        if (not matches) != term.is_absent:
             return None
-        if match is not None and first is None:
-            first = match.span()
-    return first
+        if matches and len(matches) < fewest:
+            fewest = len(matches)
+            rarest = matches[0].span()
+    return rarest
 
 
 def _show_place(

@@ -118,7 +118,7 @@ class Sessions:
 
     def __init__(self, paths: Sequence[str] = (), sources: Sequence[TraceSource] = ()) -> None:
         self._paths = tuple(paths)
-        self._sources = tuple(sources)
+        self.sources = tuple(sources)
         self._lock = threading.RLock()
         self._by_file: dict[str, _ReadFile] = {}
         self._sessions: dict[str, RecordedSession | StoredSession] = {}
@@ -165,7 +165,7 @@ class Sessions:
 
     def _look(self) -> tuple[object, ...]:
         """What the sources look like now."""
-        return (_look_at_files(self._paths), *(source.state() for source in self._sources))
+        return (_look_at_files(self._paths), *(source.state() for source in self.sources))
 
     def _refresh(self) -> None:
         """Read again what has changed since the last look. Two sessions with the same id are named apart."""
@@ -177,7 +177,7 @@ class Sessions:
         results: list[RecordedSession | StoredSession | UnreadableLine] = []
         for read_file in self._by_file.values():
             results += read_file.results
-        for source in self._sources:
+        for source in self.sources:
             results += _read_sessions(source.read())
         self._sessions = {}
         self._problems = []

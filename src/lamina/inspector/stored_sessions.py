@@ -120,13 +120,7 @@ class StoredSessions:
         if conversation.state.door == "session" and not conversation.has_bodies:
             # A session keeps its texts in its log, which is shown as a session of its own.
             return UnreadableLine(place=name, reason="its log is shown instead", foreign=True)
-        return StoredSession(
-            summary=summarise_sent(conversation),
-            load=partial(self.load, name),
-            sizes=tuple(
-                (call.request.at or None, _size_of_call(call) or None) for call in conversation.calls
-            ),
-        )
+        return make_line(conversation, partial(self.load, name))
 
     def _read_conversation(self, name: str) -> SentConversation | None:
         """A conversation as it is now; None if nothing of it is recorded."""
@@ -151,6 +145,12 @@ class StoredSessions:
             if not self._only or head.conversation == self._only:
                 counts[head.conversation] = head.count
         return counts
+
+
+def make_line(conversation: SentConversation, load: Callable[[], RecordedSession]) -> StoredSession:
+    """A recorded conversation as a line of the list, which reads the rest when somebody opens it."""
+    sizes = [(call.request.at or None, _size_of_call(call) or None) for call in conversation.calls]
+    return StoredSession(summary=summarise_sent(conversation), load=load, sizes=tuple(sizes))
 
 
 def make_session(conversation: SentConversation) -> RecordedSession:

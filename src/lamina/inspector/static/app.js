@@ -3,10 +3,12 @@ import { followFiles, get, isSaved } from "./api.js";
 import { SETTINGS, go, readAddress, writeAddress } from "./address.js";
 import { button, h, number, replace, say } from "./dom.js";
 import { describeFacts, makeFigures, makeSettings } from "./figures.js";
+import { findNotices, isFollowed, makeMarkField, showLive, showNotices } from "./live.js";
 import { makeEntry, makeMenu } from "./menu.js";
 import { findPage, findView, listActions, listPages, listViews } from "./registry.js";
 import { makeLegend, makeStrip } from "./strip.js";
 import { drawSessions } from "./sessions.js";
+import { showTour } from "./tour.js";
 import { registerViews } from "./views.js";
 
 const main = document.getElementById("main");
@@ -37,6 +39,7 @@ async function drawList(address) {
   const search = await drawSessions(main, address);
   page = { kind: "sessions", search };
   setCrumbs([], "");
+  showTour(null, address);
   document.title = "lamina inspector";
 }
 
@@ -51,19 +54,51 @@ async function drawPage(address, isCurrent) {
 async function drawSession(address, isCurrent) {
   const session = await get(`session/${address.session}`, address.settings);
   if (!isCurrent()) return;
-  const selected = chooseRequest(session, address.request);
   const words = session.session.first_words || session.session.name;
   setCrumbs([[words, writeAddress({ ...address, segment: null })]], "");
   document.title = `${words} · lamina inspector`;
-  const isSame = page && page.session === session && page.body.isConnected;
-  if (!isSame) page = drawFrame(session, address, words, selected);
+  const span = readSpan(session, address);
+  const isSame = page && page.session === session && page.body.isConnected && page.span === JSON.stringify(span);
+  if (!isSame) page = drawFrame(session, address, words, span);
+  const selected = chooseRequest(session, address.request);
   page.selected = selected;
   page.strip.select(selected);
+  showLive(page.live, session, selected, (number) => go({ request: number, segment: null }));
   if (address.view !== "visible") page.strip.show(null);
   const view = findView(address.view);
   const makeTab = ({ name, title }) => button(title, () => go({ view: name }), { role: "tab", "data-view": name, "aria-selected": String(name === view.name) });
   replace(page.tabs, listViews().map(makeTab));
   await view.draw({ body: page.body, session, strip: page.strip, address: { ...address, request: selected } });
+  if (isCurrent()) showTour(session, address);
+}
+
+// New requests came: the strip and the figures show them. What somebody reads stays where it is, unless the page follows.
+async function update() {
+  const address = readAddress();
+  if (!page || page.kind !== "session" || !address.session) {
+    draw();
+    return;
+  }
+  const shown = page;
+  const session = await get(`session/${address.session}`, address.settings);
+  if (page !== shown || session === shown.session || !session.calls.length) return;
+  const last = session.calls[session.calls.length - 1].number;
+  showNotices(findNotices(session, shown.session.calls[shown.session.calls.length - 1].number));
+  if (isFollowed()) {
+    go({ request: last, segment: null });
+    return;
+  }
+  shown.session = session;
+  shown.fillHead(session);
+  shown.strip.select(shown.selected);
+  showLive(shown.live, session, shown.selected, (number) => go({ request: number, segment: null }));
+}
+
+// A span of requests that somebody chose; null for the whole session.
+function readSpan(session, address) {
+  if (address.from === null || address.to === null) return null;
+  const span = { from: Number(address.from), to: Number(address.to) };
+  return session.calls.some((call) => call.number >= span.from && call.number <= span.to) ? span : null;
 }
 
 // The request of the address, else the last one. Of a long session only some requests may be built.
@@ -74,30 +109,39 @@ function chooseRequest(session, wanted) {
   return numbers.find((number) => number >= wanted) ?? last;
 }
 
-function drawFrame(session, address, words, selected) {
-  const strip = makeStrip(session, {
-    selected,
-    onSelect: (at) => go({ request: at, segment: null }),
-    onLane: (id, at) => go({ session: id, request: at, segment: null, view: "request" }),
-  });
+function drawFrame(session, address, words, span) {
   const body = h("div", { class: "view" });
   const tabs = h("div", { class: "view-tabs", role: "tablist", "aria-label": "Views of this session" });
-  const shown = { session, address };
-  const entries = listActions("session", shown).map((action) => makeEntry(action, shown));
-  replace(
-    main,
-    h(
-      "section",
-      { class: "session-head" },
-      h("div", { class: "title-line" }, h("h1", { title: words }, words), makeMenu("Session", [makeSettings(session, address), entries], { id: "session-menu" })),
-      makeFigures(session),
-      h("p", { class: "faint small" }, describeFacts(session)),
-    ),
-    h("figure", { class: "figure" }, strip.element),
-    h("div", { class: "tab-line" }, tabs, makeLegend(session)),
-    body,
-  );
-  return { kind: "session", strip, body, tabs, session };
+  const head = h("section", { class: "session-head" });
+  const figure = h("figure", { class: "figure" });
+  const live = h("div", { class: "live-line" });
+  const frame = { kind: "session", body, tabs, live, session, span: JSON.stringify(span), strip: null };
+  frame.fillHead = (current) => {
+    const shown = { session: current, address };
+    const entries = listActions("session", shown).map((action) => makeEntry(action, shown));
+    replace(
+      head,
+      h("div", { class: "title-line" }, h("h1", { title: words }, words), live, makeMenu("Session", [makeSettings(current, address), entries, isSaved ? null : makeMarkField()], { id: "session-menu" })),
+      makeFigures(current, span),
+      h("p", { class: "faint small facts-line" }, describeFacts(current)),
+    );
+    frame.strip = makeStrip(current, {
+      selected: frame.selected ?? null,
+      chosen: span,
+      onSelect: (at) => go({ request: at, segment: null }),
+      onLane: (id, at) => go({ session: id, request: at, segment: null, view: "request", from: null, to: null }),
+      onSpan: (chosen) => go({ from: chosen ? String(chosen.from) : null, to: chosen ? String(chosen.to) : null }),
+    });
+    replace(figure, frame.strip.element, makeZoom(frame, span));
+  };
+  frame.fillHead(session);
+  replace(main, head, figure, h("div", { class: "tab-line" }, tabs, makeLegend()), body);
+  return frame;
+}
+
+function makeZoom(frame, span) {
+  const zoom = (words, factor, label) => button(words, () => frame.strip.zoom(factor), { class: "quiet", "aria-label": label, title: label });
+  return h("div", { class: "zoom", role: "group", "aria-label": "Zoom" }, zoom("+", 0.5, "Fewer requests"), zoom("−", 2, "More requests"), span ? zoom("whole session", 0, "The whole session") : null);
 }
 
 // The frame.
@@ -113,6 +157,7 @@ const KEYS = [
   ["k", "the request before"],
   ["← →", "through the requests, when the strip has the focus"],
   ["↑ ↓", "through the entries, when the list has the focus"],
+  ["+ − 0", "fewer requests, more, or all of them, when the strip has the focus"],
   ["/", "search"],
   ["1 … 9", "the views of a session"],
   ["g", "all sessions"],
@@ -169,8 +214,8 @@ document.getElementById("theme").addEventListener("click", () => {
 });
 window.addEventListener("hashchange", draw);
 if (!isSaved) {
-  followFiles(draw, (isLive) => {
-    document.getElementById("live").hidden = !isLive;
+  followFiles(update, (isConnected) => {
+    document.getElementById("offline").hidden = isConnected;
   });
 }
 registerViews();

@@ -1,15 +1,17 @@
-// One colour, pattern and letter for each layer, in every drawing. The colours can be told apart by people who
-// do not see red and green alike; the letters and patterns can be told apart by everyone.
+// The colours of every drawing. The strip has four of them: what a cache did with a request, and what the request cost.
+// The map has five more, which say what is in a request; layers that share a colour have different patterns and letters.
+// No colour means two things. They can be told apart by people who do not see red and green alike, and the letters and
+// patterns by everyone.
 
 export const LAYERS = {
   unrecorded: { colour: "#8b95a1", letter: "?", pattern: "cross", words: "not recorded, estimated" },
-  tools: { colour: "#6b7280", letter: "D", pattern: "plain", words: "tool definitions" },
+  tools: { colour: "#0072b2", letter: "D", pattern: "up", words: "tool definitions" },
   system: { colour: "#0072b2", letter: "S", pattern: "plain", words: "system text" },
-  library: { colour: "#56b4e9", letter: "L", pattern: "dots", words: "library of attachments" },
+  library: { colour: "#3f8f9f", letter: "L", pattern: "dots", words: "library of attachments" },
   history: { colour: "#009e73", letter: "H", pattern: "plain", words: "history" },
-  turn: { colour: "#d9c400", letter: "T", pattern: "up", words: "what came with the prompt" },
-  prompt: { colour: "#e69f00", letter: "P", pattern: "plain", words: "the prompt" },
-  steps: { colour: "#cc79a7", letter: "X", pattern: "down", words: "steps of this turn" },
+  turn: { colour: "#3f8f9f", letter: "T", pattern: "up", words: "what came with the prompt" },
+  prompt: { colour: "#b8578b", letter: "P", pattern: "plain", words: "the prompt" },
+  steps: { colour: "#b8578b", letter: "X", pattern: "down", words: "steps of this turn" },
 };
 
 export const FORMS = {
@@ -26,10 +28,12 @@ export const CACHE = {
   uncached: { colour: "#d55e00", glyph: "○", words: "paid in full" },
 };
 
+export const COST = { colour: "#77818c", glyph: "$", words: "cost" };
+
 export const SEEN = {
-  full: { colour: "#009e73", glyph: "■", words: "in full" },
-  part: { colour: "#e69f00", glyph: "▤", words: "in part" },
-  recall: { colour: "#d55e00", glyph: "□", words: "behind a handle" },
+  full: { colour: "#00588c", glyph: "■", words: "in full" },
+  part: { colour: "#00588c", glyph: "▤", words: "in part" },
+  recall: { colour: "#77818c", glyph: "□", words: "behind a handle" },
 };
 
 // The colours of the theme, as the drawings need them.

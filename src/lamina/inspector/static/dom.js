@@ -6,12 +6,17 @@ export function h(tag, attributes = {}, ...children) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "class") element.className = value;
-    else if (name === "style") Object.assign(element.style, value);
+    else if (name === "style") for (const [property, word] of Object.entries(value)) setStyle(element, property, word);
     else if (name in element && typeof value !== "string") element[name] = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
   append(element, children);
   return element;
+}
+
+function setStyle(element, property, word) {
+  if (property.startsWith("--")) element.style.setProperty(property, word);
+  else element.style[property] = word;
 }
 
 export function append(element, children) {
@@ -38,7 +43,7 @@ const isMissing = (value) => value === null || value === undefined;
 export const number = (value) => (isMissing(value) ? "–" : whole.format(Math.round(value)));
 export const tokens = (value) => (isMissing(value) ? "–" : short.format(value));
 export const percent = (part, all) => (all ? `${Math.round((100 * part) / all)} %` : "–");
-export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
+export const plural = (count, word, several = `${word}s`) => `${number(count)} ${count === 1 ? word : several}`;
 
 export function money(dollars) {
   if (isMissing(dollars)) return "no price";

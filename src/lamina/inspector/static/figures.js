@@ -2,26 +2,40 @@
 import { isSaved } from "./api.js";
 import { go } from "./address.js";
 import { button, h, money, number, percent, plural, tokens } from "./dom.js";
+import { isLost } from "./strip.js";
 
-// Each figure is a value and what it is a value of: "$1.20 as reported", "2 cuts".
-export function makeFigures(session) {
-  const totals = session.totals;
-  const all = totals.read + totals.written + totals.uncached;
-  const isSimulated = session.calls.some((call) => call.simulated);
-  const cuts = totals.cuts + session.compacted.length;
+// Each figure is a value and what it is a value of: "$1.20 as reported", "2 cuts". Of a span, the figures are its own.
+export function makeFigures(session, chosen = null) {
+  const calls = chosen ? session.calls.filter((call) => call.number >= chosen.from && call.number <= chosen.to) : session.calls;
+  const sum = (name) => calls.reduce((total, call) => total + (call[name] || 0), 0);
+  const count = (test) => calls.filter(test).length;
+  const all = sum("read") + sum("written") + sum("uncached");
+  const isSimulated = calls.some((call) => call.simulated);
+  const cuts = count((call) => call.cut) + (chosen ? 0 : session.compacted.length);
+  const lost = count(isLost);
+  const errors = count((call) => call.refusal && !call.is_open);
+  const failed = count((call) => call.error);
+  const largest = calls.reduce((most, call) => Math.max(most, call.tokens), 0);
+  const isPriced = calls.every((call) => call.dollars !== null || call.error || call.is_open) && calls.some((call) => call.dollars !== null);
+  const requests = chosen ? calls.length : session.recorded_calls;
   const figures = [
-    [money(totals.dollars), isSimulated ? "simulated by the rules" : "as reported"],
-    [number(session.recorded_calls), session.recorded_calls === 1 ? "request" : "requests"],
-    [percent(totals.read, all), "read from the cache"],
-    [tokens(totals.largest + session.unrecorded), `of ${tokens(session.window)} at most${session.unrecorded ? ", estimated" : ""}`],
-    [number(cuts), `${cuts === 1 ? "cut" : "cuts"}${session.compacted.length ? `, ${session.compacted.length} by the client` : ""}`],
-    [number(totals.broken), totals.broken === 1 ? "lost prefix" : "lost prefixes", totals.broken > 0],
+    [money(isPriced ? sum("dollars") : null), describeSource(session, isSimulated)],
+    [number(requests), `${requests === 1 ? "request" : "requests"}${chosen ? `, from ${chosen.from + 1} to ${chosen.to + 1}` : ""}`],
+    [percent(sum("read"), all), "read from the cache"],
+    [tokens(largest + session.unrecorded), `of ${tokens(session.window)} at most${session.unrecorded ? ", estimated" : ""}`],
+    [number(cuts), `${cuts === 1 ? "cut" : "cuts"}${session.compacted.length && !chosen ? `, ${session.compacted.length} by the client` : ""}`],
+    [number(lost), lost === 1 ? "lost cache" : "lost caches", lost > 0],
   ];
-  if (totals.refused) figures.push([number(totals.refused), totals.refused === 1 ? "error" : "errors", true]);
-  if (totals.failed) figures.push([number(totals.failed), "too large", true]);
+  if (errors) figures.push([number(errors), errors === 1 ? "error" : "errors", true]);
+  if (failed) figures.push([number(failed), "too large", true]);
   if (session.lanes.length) figures.push([number(session.lanes.length), session.lanes.length === 1 ? "sub-agent" : "sub-agents"]);
   const item = ([value, words, isBad]) => h("li", {}, h("strong", { class: isBad ? "bad" : null }, value), ` ${words}`);
   return h("ul", { class: "figure-line", "aria-label": "Figures of this session" }, figures.map(item));
+}
+
+function describeSource(session, isSimulated) {
+  if (session.session.source === "demo") return "in this made-up session";
+  return isSimulated ? "simulated by the rules" : "as reported";
 }
 
 export function describeFacts(session) {

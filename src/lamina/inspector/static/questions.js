@@ -39,19 +39,48 @@ export async function drawCompare({ body, session, address }) {
       ),
     ),
     showVerdict(answer, session),
-    h("p", { class: "faint" }, `${plural(answer.sides[0].shared, "message")} of both are the same. From there on:`),
+    showFirstByte(answer),
+    h("p", { class: "faint" }, `${plural(answer.shared, "block")} at the beginning ${answer.shared === 1 ? "is" : "are"} the same in both. From there on:`),
     h(
       "div",
       { class: "scroll", tabindex: "0", role: "region", "aria-label": "Both requests side by side" },
       h(
         "table",
         { class: "sides" },
-        h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "#"), h("th", { scope: "col" }, `request ${before + 1}`), h("th", { scope: "col" }, `request ${after + 1}`))),
-        h("tbody", {}, answer.sides.slice(1).map((row) => h("tr", {}, h("td", { class: "num" }, row.at + 1), showSide(row.before), showSide(row.after)))),
+        h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "block"), h("th", { scope: "col" }, `request ${before + 1}`), h("th", { scope: "col" }, `request ${after + 1}`))),
+        h("tbody", {}, answer.rows.length ? answer.rows.map(showRow) : h("tr", {}, h("td", { colspan: "3", class: "faint" }, "Nothing: the two are the same."))),
       ),
     ),
+    answer.more_rows ? h("p", { class: "faint" }, `${plural(answer.more_rows, "more block")} differ.`) : null,
   );
 }
+
+// The first byte that differs, in both requests, with what stands before it.
+function showFirstByte(answer) {
+  const first = answer.first_byte;
+  if (!first) return null;
+  const line = (words, text, look) => h("tr", {}, h("th", { scope: "row" }, words), h("td", {}, h("code", {}, h("span", { class: "faint" }, first.same), h("mark", { class: look }, text || "nothing"))));
+  return h(
+    "div",
+    { class: "first-byte", id: "first-byte" },
+    h("h3", {}, `The first byte that differs: ${first.place || "at the end"}, byte ${number(first.byte)} of the block`),
+    h("table", {}, h("tbody", {}, line("before", first.before, "removed"), line("after", first.after, "added"))),
+  );
+}
+
+function showRow(row) {
+  if (row.operation === "same") return h("tr", { class: "same" }, h("td", { colspan: "3", class: "faint" }, `${plural(row.count, "block")} the same`));
+  const block = row.after || row.before;
+  const name = h("td", {}, h("strong", {}, block.sort), h("div", { class: "faint small" }, block.place));
+  if (row.operation === "changed") {
+    const side = (skipped) => row.words.filter(([mark]) => mark !== skipped).map(([mark, text]) => (mark === " " ? text : h("span", { class: mark === "+" ? "added" : "removed" }, text)));
+    return h("tr", { "data-operation": "changed" }, name, showText(side("+")), showText(side("-")));
+  }
+  return h("tr", { "data-operation": row.operation }, name, row.before ? showText(h("span", { class: "removed" }, row.before.text)) : showAbsent(), row.after ? showText(h("span", { class: "added" }, row.after.text)) : showAbsent());
+}
+
+const showText = (content) => h("td", {}, h("pre", { class: "text small", tabindex: "0" }, content));
+const showAbsent = () => h("td", {}, h("span", { class: "faint" }, "not there"));
 
 function showVerdict(answer, session) {
   const find = (number) => session.calls.find((call) => call.number === number);
@@ -63,19 +92,29 @@ function showVerdict(answer, session) {
     ["cause", answer.cause],
     ["place", answer.was || answer.entry || "–"],
     ["first different byte", number(answer.offset)],
-    ["kept", `${number(answer.kept)} tokens`],
-    ["lost", `${number(answer.lost)} tokens`],
+    ["the same", `${number(answer.kept)} tokens`],
+    ["sent anew", `${number(answer.lost)} tokens`],
   ];
-  if (!continues) facts.push(["price of the loss", money(answer.price)]);
+  if (!continues && answer.price !== null) facts.push(["price of the loss by the rules", money(answer.price)]);
   if (answer.gap) facts.push(["time between", span(answer.gap)]);
   return h(
     "div",
     { class: "verdict", id: "verdict" },
     h("p", { class: "sentence" }, sentence),
+    answer.reported ? h("p", { id: "reported", class: answer.reported.is_lost ? "bad" : null }, describeReport(answer)) : null,
     earlier && later ? h("p", { id: "cost-change" }, describeCost(earlier, later)) : null,
     answer.advice ? h("p", {}, answer.advice) : null,
     h("dl", { class: "inline" }, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
   );
+}
+
+// What the provider reported decides whether the cache was lost; the bytes say why.
+function describeReport(answer) {
+  const { shared, read, is_lost: isLost, lost, dollars, why } = answer.reported;
+  if (!isLost) return `The cache was not lost: the provider reported ${number(read)} tokens read, of ${number(shared)} that it could have had.`;
+  const price = dollars === null ? "" : `, which cost ${money(dollars)} more than reading them`;
+  const cause = answer.cause === "none" ? ` The bytes of the request are not the cause: ${why || "the provider did not keep it"}.` : "";
+  return `The cache was lost: the provider reported ${number(read)} tokens read, of ${number(shared)} that it could have had. ${number(lost)} tokens were paid anew${price}.${cause}`;
 }
 
 function describeCost(earlier, later) {
@@ -84,11 +123,6 @@ function describeCost(earlier, later) {
 }
 
 const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1).replace(/\.$/, "");
-
-function showSide(message) {
-  if (!message) return h("td", {}, h("span", { class: "faint" }, "not there"));
-  return h("td", {}, h("strong", {}, message.role), h("pre", { class: "text small", tabindex: "0" }, message.text));
-}
 
 // What if.
 

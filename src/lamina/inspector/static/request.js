@@ -2,11 +2,16 @@
 import { get, isSaved } from "./api.js";
 import { go, readAddress, writeAddress } from "./address.js";
 import { button, date, h, money, number, plural, replace, say, span, tokens } from "./dom.js";
+import { drawAnswer, drawBody, drawRaw, showAnswer } from "./body.js";
 import { FORMS } from "./colours.js";
 import { makeList, makeMap } from "./map.js";
 import { makeEntry, makeMenu } from "./menu.js";
 import { listActions } from "./registry.js";
+import { markWords } from "./search.js";
 import { makeSegmentPane } from "./segment.js";
+import { describeLoss, isLost } from "./strip.js";
+
+const SHOWS = [["entries", "Entries"], ["body", "Body"], ["raw", "Raw JSON"], ["answer", "Answer"]];
 
 let chips = new Set();
 let drawn = null; // the request that is drawn now: selecting a segment of it changes the selection only
@@ -19,12 +24,43 @@ export async function drawRequest({ body, session, address }) {
     replace(body, h("div", { class: "problem" }, h("h2", {}, `Request ${call.number + 1} is not possible`), h("p", {}, call.error)));
     return;
   }
+  const show = SHOWS.some(([name]) => name === address.own.show) ? address.own.show : "entries";
+  if (show !== "entries") {
+    drawn = null;
+    const box = h("div", { class: "body-view" });
+    replace(body, makeHead(session, request, address, show), box);
+    if (show === "body") await drawBody(box, address);
+    else if (show === "raw") await drawRaw(box, address);
+    else await drawAnswer(box, request, address);
+    markWords(box, address.find);
+    return;
+  }
   const isSame = drawn && drawn.request === request && drawn.sort === address.sort && drawn.map.element.isConnected;
   if (!isSame) drawn = drawWhole(body, session, request, address);
   drawn.map.select(address.segment);
   drawn.list.select(address.segment);
   if (address.segment) await drawSegment(drawn.side, address);
   else replace(drawn.side, showLargest(request));
+}
+
+// The line above a request: which one it is, what happened, and the ways to look at it.
+function makeHead(session, request, address, show, ...more) {
+  const choose = (name) => go({ own: name === "entries" ? {} : { show: name }, segment: null });
+  const choices = SHOWS.filter(([name]) => !isSaved || name === "entries" || name === "answer");
+  const switches = choices.map(([name, title]) => button(title, () => choose(name), { "data-show": name, "aria-pressed": String(name === show) }));
+  return h(
+    "div",
+    { class: "request-head" },
+    h(
+      "div",
+      { class: "head-line" },
+      h("h2", {}, `Request ${request.call.number + 1}`, h("span", { class: "faint" }, ` of ${session.recorded_calls} · ${whenSent(request.call)}`)),
+      h("div", { class: "switch", role: "group", "aria-label": "How to look at this request" }, switches),
+      makeButtons(session, request, address, show),
+    ),
+    h("p", {}, describeRequest(request, session)),
+    more,
+  );
 }
 
 function drawWhole(body, session, request, address) {
@@ -49,12 +85,11 @@ function drawWhole(body, session, request, address) {
   const forms = Object.entries(FORMS).filter(([form]) => request.entries.some((entry) => entry.form === form));
   replace(
     body,
-    h(
-      "div",
-      { class: "request-head" },
-      h("h2", {}, `Request ${request.call.number + 1}`, h("span", { class: "faint" }, ` of ${session.recorded_calls} · ${whenSent(request.call)}`)),
-      h("p", {}, describeRequest(request, session)),
-      makeButtons(session, request, address),
+    makeHead(
+      session,
+      request,
+      address,
+      "entries",
       h("div", { class: "chips", role: "group", "aria-label": "Show only" }, kinds.map((kind) => chip(kind, kind.replace("_", " "))), forms.map(([form, look]) => chip(form, `${look.glyph} ${look.words}`))),
     ),
     h("div", { class: "columns" }, h("div", { class: "map-box" }, map.element, describeMarkers(request)), list.element, side),
@@ -64,12 +99,13 @@ function drawWhole(body, session, request, address) {
 
 function whenSent(call) {
   const pause = call.idle > 60 ? ` · after ${span(call.idle)}` : "";
-  return `turn ${call.turn} · ${date(call.at)}${pause}`;
+  const turn = call.turn ? `turn ${call.turn} · ` : "";
+  return `${turn}${date(call.at)}${pause}`;
 }
 
 function describeRequest(request, session) {
   const call = request.call;
-  const sentences = [`${number(call.tokens)} tokens in ${plural(call.entries, "entry").replace("entrys", "entries")}, ${money(call.dollars)}.`];
+  const sentences = [`${number(call.tokens)} tokens in ${plural(call.entries, "entry", "entries")}, ${money(call.dollars)}.`];
   const at = session.calls.findIndex((each) => each.number === call.number);
   const before = at > 0 ? session.calls[at - 1] : null;
   if (before && call.dollars !== null && before.dollars !== null && !before.error) {
@@ -86,11 +122,12 @@ function describeRequest(request, session) {
   if (call.refusal) sentences.push(call.is_open ? `${call.refusal}.` : `It was refused (${call.status || "no answer"}): ${call.refusal}.`);
   if (call.left_out) sentences.push(`${plural(call.left_out, "segment")} left out.`);
   if (call.cut) sentences.push(`Here lamina made a cut (${call.cut}) and lowered ${plural(call.cut_lowered, "segment")}.`);
-  if (!call.continues && !call.cut) sentences.push("It does not continue the request before it, so the cached prefix was lost.");
+  if (isLost(call)) sentences.push(`${capital(describeLoss(call))}.`);
+  else if (!call.continues && !call.cut) sentences.push("It does not continue the request before it.");
   return sentences.join(" ");
 }
 
-function makeButtons(session, request, address) {
+function makeButtons(session, request, address, show) {
   const call = request.call;
   const at = session.calls.findIndex((each) => each.number === call.number);
   const step = (move, words) => {
@@ -104,7 +141,7 @@ function makeButtons(session, request, address) {
     { class: "buttons" },
     step(-1, "← earlier"),
     step(1, "later →"),
-    button(isBySize ? "In order" : "Largest first", () => go({ sort: isBySize ? "order" : "size" })),
+    show === "entries" && button(isBySize ? "In order" : "Largest first", () => go({ sort: isBySize ? "order" : "size" })),
     call.number > 0 && button("Why this cost", () => go({ view: "compare", segment: null }), { id: "why-cost" }),
     makeMenu("Request", listActions("request", shown).map((action) => makeEntry(action, shown)), { id: "request-menu" }),
   );
@@ -132,6 +169,7 @@ function showLargest(request) {
   return h(
     "section",
     { class: "pane" },
+    request.answer ? [h("h3", {}, "What came back"), h("div", { class: "answer-box", id: "answer" }, showAnswer(request, { isShort: true }))] : null,
     h("h3", {}, "What is largest"),
     h("ol", { class: "ranked", id: "largest" }, sent.slice(0, 8).map((entry) => item(entry, entry.tokens))),
     h("h3", {}, "What the model did not see"),
@@ -139,9 +177,10 @@ function showLargest(request) {
       ? h("ol", { class: "ranked", id: "unseen" }, lowered.slice(0, 8).map((entry) => item(entry, entry.full_tokens, FORMS[entry.form].words)))
       : h("p", { class: "empty", id: "unseen" }, "Nothing: everything was sent in full."),
     request.notes.length ? [h("h3", {}, "Notes"), h("ul", {}, request.notes.map((note) => h("li", {}, note)))] : null,
-    request.answer && request.answer.text ? [h("h3", {}, "Answer"), h("pre", {}, request.answer.text)] : null,
   );
 }
+
+const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
 
 function nameOf(entry) {
   const name = entry.what || entry.kind;
@@ -167,6 +206,7 @@ async function drawSegment(side, address) {
     });
     const close = button("✕ close", () => go({ segment: null }), { class: "close quiet" });
     replace(side, close, pane);
+    markWords(pane.querySelector(".pane-body"), address.find);
     say(`${segment.what || segment.kind}, ${FORMS[segment.form].words}`);
   } catch (error) {
     replace(side, h("p", { class: "problem" }, error.message));

@@ -1,7 +1,10 @@
 // The list of all sessions.
 import { get, isSaved } from "./api.js";
 import { go } from "./address.js";
-import { button, date, downloadButton, h, money, number, plural, replace, tokens } from "./dom.js";
+import { button, date, h, money, number, plural, replace, tokens } from "./dom.js";
+import { makeEntry, makeMenu } from "./menu.js";
+import { listActions } from "./registry.js";
+import { findPlaces, makeSearchForm, showPlaces } from "./search.js";
 
 const LIVE = 120; // seconds after its last request in which a session counts as running
 
@@ -17,32 +20,29 @@ const COLUMNS = [
 ];
 
 export async function drawSessions(main, address) {
-  const list = await get("sessions", {}, { search: address.search });
+  const list = await get("sessions");
   if (list.sessions.length === 1 && isSaved && !address.search) {
     go({ session: list.sessions[0].id });
     return null;
   }
-  const search = h("input", {
-    type: "search", id: "search", value: address.search,
-    placeholder: "Search in everything that was said", "aria-label": "Search in all sessions",
-  });
-  const onsubmit = (event) => {
-    event.preventDefault();
-    go({ search: search.value.trim() });
-  };
+  const { form, input } = makeSearchForm(address, { placeholder: "Search in everything that was said", label: "Search in all sessions" });
+  const places = address.search ? await findPlaces(address) : null;
+  const shown = { address, list };
+  const entries = listActions("sessions", shown).map((action) => makeEntry(action, shown));
   replace(
     main,
     h(
       "section",
       { class: "intro" },
-      h("h1", {}, "Sessions"),
+      h("div", { class: "title-line" }, h("h1", {}, "Sessions"), makeMenu("Sessions", entries, { id: "sessions-menu" })),
       h("p", { class: "lead" }, sumUp(list)),
-      h("form", { class: "search", onsubmit }, search, button("Search", onsubmit), downloadButton("sessions", list)),
+      isSaved ? null : form,
     ),
-    list.sessions.length ? makeTable(list.sessions, address) : h("p", { class: "empty" }, noSession(address)),
+    places ? showPlaces(places) : null,
+    places ? null : list.sessions.length ? makeTable(list.sessions, address) : h("p", { class: "empty" }, "There is no session here yet. It will appear as soon as one is recorded."),
     list.problems.length ? showProblems(list.problems) : null,
   );
-  return search;
+  return input;
 }
 
 function sumUp(list) {
@@ -52,11 +52,6 @@ function sumUp(list) {
   const facts = [plural(list.sessions.length, "session"), plural(calls, "request")];
   if (priced.length) facts.push(`${money(cost)} as reported, at prices of ${list.prices_as_of}`);
   return facts.join(" · ");
-}
-
-function noSession(address) {
-  if (address.search) return `Nothing contains “${address.search}”.`;
-  return "There is no session here yet. It will appear as soon as one is recorded.";
 }
 
 function makeTable(sessions, address) {
@@ -72,7 +67,7 @@ function makeTable(sessions, address) {
   );
 }
 
-// Sub-agents stand under their parent, in whichever order the parents are.
+// Sub-agents stand under their parent, and theirs under them, in whichever order the parents are.
 function arrange(sessions, by) {
   const column = COLUMNS.find(([name]) => name === by);
   const names = new Set(sessions.map((session) => session.name));
@@ -87,19 +82,26 @@ function arrange(sessions, by) {
     const value = column[2];
     roots.sort((one, other) => (value(one) < value(other) ? -1 : Number(value(one) > value(other))));
   }
-  return roots.flatMap((session) => [makeRow(session, false), ...(children.get(session.name) || []).map((child) => makeRow(child, true))]);
+  const seen = new Set();
+  const withChildren = (session, depth) => {
+    if (seen.has(session.id)) return [];
+    seen.add(session.id);
+    return [makeRow(session, depth), ...(children.get(session.name) || []).flatMap((child) => withChildren(child, depth + 1))];
+  };
+  const rows = roots.flatMap((session) => withChildren(session, 0));
+  return [...rows, ...sessions.flatMap((session) => withChildren(session, 0))]; // two that name each other have no root
 }
 
-function makeRow(session, isChild) {
+function makeRow(session, depth) {
   const isLive = !isSaved && session.ended !== null && Date.now() / 1000 - session.ended < LIVE;
   return h(
     "tr",
-    { class: isChild ? "child" : null },
+    { class: depth ? "child" : null, style: { "--depth": String(depth) } },
     h(
       "td",
       {},
       isLive ? h("span", { class: "live", title: "It is running" }, "live ") : null,
-      h("a", { href: `#/s/${session.id}` }, isChild ? "↳ " : "", session.first_words || session.name),
+      h("a", { href: `#/s/${session.id}` }, depth ? "↳ " : "", session.first_words || session.name),
       h("div", { class: "faint small" }, [...describeAnswer(session), session.project, session.source, session.name].filter(Boolean).join(" · ")),
     ),
     h("td", {}, session.model || "not recorded"),

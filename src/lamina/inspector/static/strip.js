@@ -1,32 +1,38 @@
-// The session strip: one bar for each request, from left to right, stacked by layer. Sub-agents have lanes below.
-import { date, day, h, money, number, span, tokens } from "./dom.js";
-import { CACHE, LAYERS, SEEN, fill, theme } from "./colours.js";
+// The session strip: one bar for each request, from left to right. Its height is the size of the request, and its
+// colours are what the cache did with it. Below it, on an axis of its own, is what each request cost. Sub-agents have
+// lanes below. A drag, or the keys + and −, choose a span of requests.
+import { date, day, h, money, number, plural, span, tokens } from "./dom.js";
+import { CACHE, COST, SEEN, theme } from "./colours.js";
 
-const TOP = 34;
-const HEIGHT = 190;
-const CACHE_TOP = TOP + HEIGHT + 8;
-const CACHE_HEIGHT = 18;
+const TOP = 20;
+const HEIGHT = 84;
+const COST_TOP = TOP + HEIGHT + 8;
+const COST_HEIGHT = 26;
 const SEEN_HEIGHT = 8;
-const LANE_HEIGHT = 26;
-const LEFT = 52;
+const LANE_HEIGHT = 24;
+const LEFT = 60;
 const RIGHT = 8;
 const GAP = 12;
 const SLICE = 12; // milliseconds of drawing in one frame
 const STEP = 100; // bars between two looks at the clock
 const IDLE = 3600; // seconds after which a pause is drawn
+const FEWEST = 4; // requests of the smallest span
 
-export function makeStrip(session, { selected, onSelect, onLane = null }) {
+export function makeStrip(session, { selected, onSelect, onLane = null, chosen = null, onSpan = null }) {
   const canvas = h("canvas", { class: "strip", role: "img", tabindex: "0", "aria-label": describe(session) });
   const mark = h("div", { class: "strip-mark", hidden: true });
+  const brush = h("div", { class: "strip-brush", hidden: true });
   const tip = h("div", { class: "tip", hidden: true });
-  const box = h("div", { class: "strip-box" }, canvas, mark, tip);
+  const box = h("div", { class: "strip-box" }, canvas, mark, brush, tip);
   const lanes = onLane ? session.lanes || [] : [];
-  const state = { selected, seen: null, layout: null, drawing: 0 };
+  const calls = chosen ? session.calls.filter((call) => call.number >= chosen.from && call.number <= chosen.to) : session.calls;
+  const shown = { ...session, calls };
+  const state = { selected, seen: null, layout: null, drawing: 0, dragStart: null };
 
   function place() {
     const width = Math.max(box.clientWidth, 260);
     const scale = window.devicePixelRatio || 1;
-    const layout = layOut(session, lanes, width, state.seen);
+    const layout = layOut(shown, lanes, width, state.seen);
     state.layout = layout;
     canvas.width = width * scale;
     canvas.height = layout.height * scale;
@@ -35,8 +41,15 @@ export function makeStrip(session, { selected, onSelect, onLane = null }) {
     const pen = canvas.getContext("2d");
     pen.scale(scale, scale);
     state.drawing += 1;
-    drawInSteps(draw(pen, session, layout, state.seen), state.drawing);
+    drawInSteps(draw(pen, shown, layout, seenOf(layout)), state.drawing);
     markSelected();
+  }
+
+  // What is seen is told for every request of the session; a span shows some of them.
+  function seenOf(layout) {
+    if (!state.seen) return null;
+    const places = new Map(session.calls.map((call, at) => [call.number, at]));
+    return layout.bars.map((bar) => state.seen[places.get(bar.call.number)]);
   }
 
   // A long strip is drawn over several frames. A newer drawing ends an older one.
@@ -56,25 +69,65 @@ export function makeStrip(session, { selected, onSelect, onLane = null }) {
     mark.style.left = `${bar.x + bar.width / 2 - width / 2}px`;
     mark.style.width = `${width}px`;
     mark.style.top = `${TOP - 2}px`;
-    mark.style.height = `${CACHE_TOP + CACHE_HEIGHT - TOP + 4}px`;
+    mark.style.height = `${COST_TOP + COST_HEIGHT - TOP + 4}px`;
+  }
+
+  function pointAt(event) {
+    const bounds = canvas.getBoundingClientRect();
+    return { x: event.clientX - bounds.left, y: event.clientY - bounds.top };
   }
 
   function findBar(event) {
-    const bounds = canvas.getBoundingClientRect();
-    const x = event.clientX - bounds.left;
-    const y = event.clientY - bounds.top;
+    const { x, y } = pointAt(event);
     const lane = state.layout.lanes.find((each) => y >= each.y && y < each.y + LANE_HEIGHT);
     if (lane) return { lane, bar: nearest(lane.bars, x) };
     return { lane: null, bar: nearest(state.layout.bars, x) };
   }
 
+  // Half as many requests around the selected one, or twice as many, or all.
+  function zoom(factor) {
+    const count = factor ? Math.max(Math.round(calls.length * factor), FEWEST) : session.calls.length;
+    if (count >= session.calls.length) {
+      onSpan(null);
+      return;
+    }
+    const at = Math.max(session.calls.findIndex((call) => call.number === state.selected), 0);
+    const start = Math.min(Math.max(at - Math.floor(count / 2), 0), session.calls.length - count);
+    onSpan({ from: session.calls[start].number, to: session.calls[start + count - 1].number });
+  }
+
+  function endDrag(event) {
+    const start = state.dragStart;
+    state.dragStart = null;
+    brush.hidden = true;
+    const { x } = pointAt(event);
+    if (start === null || Math.abs(x - start) < 8) return false;
+    const one = nearest(state.layout.bars, Math.min(start, x));
+    const other = nearest(state.layout.bars, Math.max(start, x));
+    if (!one || other.call.number === one.call.number) return false;
+    onSpan({ from: one.call.number, to: other.call.number });
+    return true;
+  }
+
+  canvas.addEventListener("pointerdown", (event) => {
+    if (onSpan && event.button === 0 && event.pointerType !== "touch") state.dragStart = pointAt(event).x;
+  });
   canvas.addEventListener("click", (event) => {
+    if (endDrag(event)) return;
     const { lane, bar } = findBar(event);
     if (!bar) return;
     if (lane) onLane(lane.id, bar.call.number);
     else onSelect(bar.call.number);
   });
   canvas.addEventListener("mousemove", (event) => {
+    const { x } = pointAt(event);
+    if (state.dragStart !== null && event.buttons) {
+      brush.hidden = Math.abs(x - state.dragStart) < 8;
+      brush.style.left = `${Math.min(x, state.dragStart)}px`;
+      brush.style.width = `${Math.abs(x - state.dragStart)}px`;
+      tip.hidden = true;
+      return;
+    }
     const { lane, bar } = findBar(event);
     tip.hidden = !bar;
     if (!bar) return;
@@ -85,18 +138,26 @@ export function makeStrip(session, { selected, onSelect, onLane = null }) {
   });
   canvas.addEventListener("mouseleave", () => {
     tip.hidden = true;
+    brush.hidden = true;
+    state.dragStart = null;
   });
   canvas.addEventListener("keydown", (event) => {
+    if (onSpan && event.key in ZOOM_KEYS) {
+      event.preventDefault();
+      zoom(ZOOM_KEYS[event.key]);
+      return;
+    }
     const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!move) return;
     event.preventDefault();
-    const at = session.calls.findIndex((call) => call.number === state.selected) + move;
-    if (at >= 0 && at < session.calls.length) onSelect(session.calls[at].number);
+    const at = calls.findIndex((call) => call.number === state.selected) + move;
+    if (at >= 0 && at < calls.length) onSelect(calls[at].number);
   });
   // It is drawn in the next frame: a change of size while sizes are observed is a complaint of the browser.
   new ResizeObserver(() => requestAnimationFrame(place)).observe(box);
   return {
     element: box,
+    zoom,
     select(number) {
       state.selected = number;
       markSelected();
@@ -109,6 +170,14 @@ export function makeStrip(session, { selected, onSelect, onLane = null }) {
   };
 }
 
+const ZOOM_KEYS = { "+": 0.5, "=": 0.5, "-": 2, 0: 0 };
+
+// A request that lost its cache, other than by a cut that lamina made.
+export function isLost(call) {
+  if (call.cut) return false;
+  return call.lost > 0 || (call.simulated && !call.continues);
+}
+
 function nearest(bars, x) {
   let best = null;
   for (const bar of bars) if (x >= bar.x - 1) best = bar;
@@ -117,7 +186,8 @@ function nearest(bars, x) {
 
 function describe(session) {
   const totals = session.totals;
-  return `${totals.calls} requests, ${totals.cuts} cuts, ${totals.broken} lost prefixes, ${money(totals.dollars)}. Arrow keys go through them.`;
+  const lost = session.calls.filter(isLost).length;
+  return `${plural(totals.calls, "request")}, ${plural(totals.cuts, "cut")}, ${plural(lost, "lost cache")}, ${money(totals.dollars)}. Arrow keys go through them, + and − choose a span.`;
 }
 
 function barTip(call, session) {
@@ -129,11 +199,19 @@ function barTip(call, session) {
   ];
   if (session.unrecorded) lines.push(h("span", {}, `of them about ${tokens(session.unrecorded)} not recorded`));
   if (call.idle > IDLE) lines.push(h("span", {}, `‖ after a pause of ${span(call.idle)}`));
-  if (call.cut) lines.push(h("span", { class: "bad" }, `✂ cut: ${call.cut}; ${number(call.cut_lowered)} segments`));
+  if (call.cut) lines.push(h("span", {}, `✂ cut: ${call.cut}; ${number(call.cut_lowered)} segments`));
+  if (isLost(call)) lines.push(h("span", { class: "bad" }, `▼ ${describeLoss(call)}`));
+  if (call.follows !== null) lines.push(h("span", {}, `↺ sent by lamina after request ${call.follows + 1}: ${call.why || "a recall"}`));
   if (call.refusal) lines.push(h("span", { class: "bad" }, call.refusal));
-  if (!call.continues) lines.push(h("span", { class: "bad" }, `▼ prefix lost: ${call.miss || "what was sent before has changed"}`));
   if (session.compacted.includes(call.number)) lines.push(h("span", {}, "◇ the client compacted the conversation before it"));
   return lines;
+}
+
+// "the cache was lost: idle for 7 minutes; 22.8K tokens, $0.08"
+export function describeLoss(call) {
+  const why = call.lost_why || call.miss || "what was sent before has changed";
+  const price = call.lost_dollars === null || call.lost_dollars === undefined ? "" : `, ${money(call.lost_dollars)}`;
+  return `the cache was lost: ${why}${call.lost ? `; ${tokens(call.lost)} tokens${price}` : ""}`;
 }
 
 function laneTip(lane, bar) {
@@ -160,16 +238,22 @@ function layOut(session, lanes, width, seen) {
     bars.push({ call, x, width: barWidth, gap: hasGap ? gapWidth : 0 });
     x += Math.min(step, 61);
   }
-  const largest = Math.max(session.totals.largest + session.unrecorded, session.limits.room || 0, 1) * 1.04;
-  let y = CACHE_TOP + CACHE_HEIGHT + (seen ? SEEN_HEIGHT + 6 : 0);
-  const dates = y + 16;
-  y = dates + 8;
+  let largest = 1;
+  let dearest = 0;
+  for (const call of calls) {
+    largest = Math.max(largest, call.tokens + session.unrecorded);
+    dearest = Math.max(dearest, call.dollars || 0);
+  }
+  largest = Math.max(largest, session.limits.room || 0) * 1.04;
+  let y = COST_TOP + COST_HEIGHT + (seen ? SEEN_HEIGHT + 6 : 0);
+  const dates = y + 14;
+  y = dates + 6;
   const placed = [];
   for (const lane of lanes) {
     placed.push({ ...lane, y, bars: placeLane(lane.calls, bars) });
     y += LANE_HEIGHT;
   }
-  return { bars, largest, dates, lanes: placed, height: y, end: x, width };
+  return { bars, largest, dearest, dates, lanes: placed, height: y, end: x, width };
 }
 
 // Bars of a sub-agent stand under the request of its parent that was sent last before them.
@@ -186,6 +270,7 @@ function placeLane(calls, bars) {
   const placed = [];
   for (const [at, group] of byParent) {
     const parent = timed[at] || bars[0];
+    if (!parent) continue;
     const next = timed[at + 1];
     const width = next ? next.x - parent.x : parent.width;
     const step = Math.max(width / group.length, 1.5);
@@ -212,10 +297,10 @@ function* draw(pen, session, layout, seen) {
   const y = (amount) => TOP + HEIGHT - (HEIGHT * amount) / largest;
   pen.clearRect(0, 0, pen.canvas.width, pen.canvas.height);
   pen.font = "11px system-ui, sans-serif";
-  drawGrid(pen, layout, y, colours);
+  drawAxes(pen, layout, y, colours);
   let count = 0;
   for (const bar of thin(bars)) {
-    drawBar(pen, bar, session, y, colours);
+    drawBar(pen, bar, session, layout, y, colours);
     if ((count += 1) % STEP === 0) yield;
   }
   yield;
@@ -224,7 +309,6 @@ function* draw(pen, session, layout, seen) {
   drawEvents(pen, bars, session, colours);
   drawLimits(pen, session.limits, layout, y, colours);
   yield;
-  drawCostLine(pen, bars, colours.ink);
   drawDates(pen, layout, colours.faint);
   for (const lane of layout.lanes) {
     drawLane(pen, lane, layout, colours);
@@ -232,8 +316,7 @@ function* draw(pen, session, layout, seen) {
   }
   pen.fillStyle = colours.faint;
   pen.textAlign = "right";
-  pen.fillText("cache", LEFT - 8, CACHE_TOP + 13);
-  if (seen) pen.fillText("seen", LEFT - 8, CACHE_TOP + CACHE_HEIGHT + SEEN_HEIGHT + 5);
+  if (seen) pen.fillText("seen", LEFT - 8, COST_TOP + COST_HEIGHT + SEEN_HEIGHT + 5);
 }
 
 // Of several bars that share one pixel, the largest is drawn.
@@ -248,11 +331,11 @@ function thin(bars) {
   return [...largest.values()];
 }
 
-function drawGrid(pen, { largest, end }, y, { faint, line }) {
+function drawAxes(pen, { largest, dearest, end }, y, { faint, line }) {
   pen.fillStyle = faint;
   pen.strokeStyle = line;
   pen.textAlign = "right";
-  const step = niceStep(largest / 4);
+  const step = niceStep(largest / 2);
   for (let amount = step; amount <= largest; amount += step) {
     pen.beginPath();
     pen.moveTo(LEFT, y(amount));
@@ -260,6 +343,13 @@ function drawGrid(pen, { largest, end }, y, { faint, line }) {
     pen.stroke();
     pen.fillText(tokens(amount), LEFT - 8, y(amount) + 4);
   }
+  pen.fillText("tokens", LEFT - 8, TOP + HEIGHT);
+  pen.beginPath();
+  pen.moveTo(LEFT, COST_TOP + COST_HEIGHT + 0.5);
+  pen.lineTo(end, COST_TOP + COST_HEIGHT + 0.5);
+  pen.stroke();
+  pen.fillText(dearest ? money(dearest) : "no price", LEFT - 8, COST_TOP + 8);
+  pen.fillText("cost", LEFT - 8, COST_TOP + COST_HEIGHT);
 }
 
 // 1, 2 or 5 times a power of ten: 7,300 is 10,000.
@@ -271,66 +361,84 @@ function niceStep(amount) {
   return share <= 5 ? 5 * size : 10 * size;
 }
 
-function drawBar(pen, { call, x, width }, session, y, { bad }) {
+function drawBar(pen, { call, x, width }, session, { dearest }, y, { bad, faint }) {
   if (call.error) {
     pen.fillStyle = bad;
     pen.fillRect(x, TOP + HEIGHT - 6, width, 6);
     return;
   }
-  const named = Object.values(call.layers).reduce((sum, amount) => sum + amount, 0);
-  const layers = [["unrecorded", session.unrecorded], ["tools", Math.max(call.tokens - named, 0)], ...Object.entries(call.layers)];
+  const size = call.tokens + session.unrecorded;
+  const all = call.read + call.written + call.uncached;
   let bottom = 0;
-  for (const [layer, amount] of layers) {
+  for (const name of ["read", "written", "uncached"]) {
+    const amount = all ? (size * call[name]) / all : 0;
     if (!amount) continue;
-    pen.fillStyle = fill(pen, layer);
+    pen.fillStyle = CACHE[name].colour;
     pen.fillRect(x, y(bottom + amount), width, y(bottom) - y(bottom + amount));
     bottom += amount;
   }
-  const all = Math.max(call.read + call.written + call.uncached, 1);
-  let at = CACHE_TOP + CACHE_HEIGHT;
-  for (const name of ["read", "written", "uncached"]) {
-    const height = (CACHE_HEIGHT * call[name]) / all;
-    pen.fillStyle = CACHE[name].colour;
-    pen.fillRect(x, at - height, width, height);
-    at -= height;
+  if (!all) {
+    pen.strokeStyle = faint; // nothing was reported of it: only its size is known
+    if (width > 3) pen.strokeRect(x + 0.5, y(size) + 0.5, width - 1, Math.max(y(0) - y(size) - 1, 1));
+    else pen.fillRect(x, y(size), width, 1);
   }
+  if (!call.dollars || !dearest) return;
+  const height = Math.max((COST_HEIGHT * call.dollars) / dearest, 1);
+  pen.fillStyle = COST.colour;
+  pen.fillRect(x, COST_TOP + COST_HEIGHT - height, width, height);
 }
 
 function drawSeen(pen, { x, width }, state) {
-  if (!state) return;
-  pen.fillStyle = SEEN[state].colour;
-  pen.fillRect(x, CACHE_TOP + CACHE_HEIGHT + 5, width, SEEN_HEIGHT);
+  const look = SEEN[state];
+  if (!look) return;
+  const top = COST_TOP + COST_HEIGHT + 5;
+  pen.fillStyle = look.colour;
+  pen.strokeStyle = look.colour;
+  if (state === "recall" && width > 3) pen.strokeRect(x + 0.5, top + 0.5, width - 1, SEEN_HEIGHT - 1);
+  else pen.fillRect(x, top + (state === "full" ? 0 : SEEN_HEIGHT / 2), width, state === "full" ? SEEN_HEIGHT : SEEN_HEIGHT / 2);
 }
 
-// Cuts, lost prefixes, pauses and compactions of the client. Signs that would cover each other are left out.
-function drawEvents(pen, bars, session, { bad, faint }) {
+// The sign of a request and what it says: cuts, lost caches, errors, recalls, pauses, compactions of the client.
+function signOf(call, hasPause, compacted) {
+  if (call.refusal && !call.is_open) return ["✕", call.status ? String(call.status) : "error", "bad"];
+  if (call.cut) return ["✂", "cut", "ink"];
+  if (isLost(call)) return ["▼", call.lost ? `lost ${tokens(call.lost)}` : "lost", "bad"];
+  if (call.follows !== null && call.follows !== undefined) return ["↺", call.why ? "again" : "recall", "ink"];
+  if (compacted.has(call.number)) return ["◇", "compacted", "faint"];
+  if (hasPause) return ["‖", span(call.idle), "faint"];
+  return null;
+}
+
+// A sign has its words beside it where there is room. Signs that would cover each other are left out.
+function drawEvents(pen, bars, session, colours) {
   const compacted = new Set(session.compacted);
-  let free = 0;
-  pen.textAlign = "center";
+  const signs = [];
   for (const { call, x, width, gap } of bars) {
     if (gap) {
-      pen.fillStyle = faint;
+      pen.fillStyle = colours.faint;
       pen.fillRect(x - gap / 2 - 0.5, TOP, 1, HEIGHT);
     }
-    let sign = gap ? "‖" : "";
-    if (compacted.has(call.number)) sign = "◇";
-    if (!call.continues) sign = "▼";
-    if (call.cut) sign = "✂";
-    if (!sign) continue;
-    const middle = sign === "‖" ? x - gap / 2 : x + width / 2;
-    pen.fillStyle = sign === "✂" || sign === "▼" ? bad : faint;
-    pen.fillRect(middle - 0.5, TOP - 4, 1, 5);
-    if (middle < free) continue;
-    pen.fillText(sign, middle, TOP - 8);
-    free = middle + 12;
+    const sign = signOf(call, gap > 0, compacted);
+    if (sign) signs.push([x + width / 2, ...sign]);
   }
+  let free = 0;
+  pen.textAlign = "left";
+  signs.forEach(([middle, glyph, words, colour], at) => {
+    pen.fillStyle = colours[colour];
+    pen.fillRect(middle - 0.5, TOP - 4, 1, 5);
+    if (middle - 5 < free) return;
+    const whole = `${glyph} ${words}`;
+    const next = signs[at + 1] ? signs[at + 1][0] - 6 : bars[bars.length - 1].x + 60;
+    const text = middle - 5 + pen.measureText(whole).width < next ? whole : glyph;
+    pen.fillText(text, middle - 5, TOP - 8);
+    free = middle - 5 + pen.measureText(text).width + 3;
+  });
 }
 
 function drawLimits(pen, limits, { bars, end }, y, { ink, faint }) {
   if (!bars.length) return;
   for (const [name, amount, dash] of [["room", limits.room, []], ["trigger", limits.trigger, [6, 3]], ["target", limits.target, [2, 3]]]) {
     if (!amount) continue;
-    const isTrigger = name === "trigger";
     pen.strokeStyle = ink;
     pen.setLineDash(dash);
     pen.beginPath();
@@ -340,25 +448,8 @@ function drawLimits(pen, limits, { bars, end }, y, { ink, faint }) {
     pen.setLineDash([]);
     pen.fillStyle = faint;
     pen.textAlign = "left";
-    pen.fillText(name, LEFT + 4, y(amount) + (isTrigger ? 12 : -3));
+    pen.fillText(name, LEFT + 4, y(amount) + (name === "trigger" ? 12 : -3));
   }
-}
-
-function drawCostLine(pen, bars, ink) {
-  const total = bars.reduce((sum, bar) => sum + (bar.call.dollars || 0), 0);
-  if (!total) return;
-  let spent = 0;
-  pen.strokeStyle = ink;
-  pen.globalAlpha = 0.8;
-  pen.beginPath();
-  bars.forEach((bar, at) => {
-    spent += bar.call.dollars || 0;
-    const height = TOP + HEIGHT - HEIGHT * (spent / total);
-    if (at) pen.lineTo(bar.x + bar.width, height);
-    else pen.moveTo(bar.x, height);
-  });
-  pen.stroke();
-  pen.globalAlpha = 1;
 }
 
 // The time of the first and of the last request, and the day after each pause, where there is room for it.
@@ -394,8 +485,8 @@ function drawLane(pen, lane, { end, width: whole }, { faint, line, ink }) {
   pen.moveTo(LEFT, lane.y + LANE_HEIGHT - 3.5);
   pen.lineTo(end, lane.y + LANE_HEIGHT - 3.5);
   pen.stroke();
-  const largest = Math.max(...lane.calls.map((call) => call.tokens || 0), 1);
-  pen.fillStyle = LAYERS.library.colour;
+  const largest = lane.calls.reduce((most, call) => Math.max(most, call.tokens || 0), 1);
+  pen.fillStyle = COST.colour;
   for (const bar of lane.bars) {
     const height = Math.max(((LANE_HEIGHT - 7) * (bar.call.tokens || largest)) / largest, 2);
     pen.fillRect(bar.x, lane.y + LANE_HEIGHT - 4 - height, bar.width, height);
@@ -414,22 +505,7 @@ function drawLane(pen, lane, { end, width: whole }, { faint, line, ink }) {
   else if (before > LEFT) pen.fillText(words, before, lane.y + LANE_HEIGHT - 8);
 }
 
-export function makeLegend(session) {
-  const used = new Set(session.calls.flatMap((call) => Object.keys(call.layers)));
-  if (session.unrecorded) used.add("unrecorded");
-  if (session.tools.some((tool) => tool.tokens)) used.add("tools");
-  const swatch = (look, sign) => h("li", {}, h("span", { class: "swatch", style: { background: look.colour } }, sign), look.words);
-  const sign = (glyph, words, look = "glyph bad") => h("li", {}, h("span", { class: look }, glyph), words);
-  const layers = Object.entries(LAYERS).filter(([name]) => used.has(name));
-  return h(
-    "ul",
-    { class: "legend" },
-    layers.map(([, look]) => swatch(look, look.letter)),
-    Object.values(CACHE).map((look) => swatch(look, look.glyph)),
-    session.totals.cuts ? sign("✂", "cut") : null,
-    session.totals.broken ? sign("▼", "prefix lost") : null,
-    session.calls.some((call) => call.idle > IDLE) ? sign("‖", "pause", "glyph") : null,
-    session.compacted.length ? sign("◇", "compacted by the client", "glyph") : null,
-    session.totals.dollars ? sign("╱", "cost so far", "glyph") : null,
-  );
+export function makeLegend() {
+  const swatch = (look) => h("li", {}, h("span", { class: "swatch", style: { background: look.colour } }, look.glyph), look.words);
+  return h("ul", { class: "legend" }, Object.values(CACHE).map(swatch), swatch(COST));
 }

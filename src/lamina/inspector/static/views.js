@@ -3,7 +3,9 @@
 import { get, isSaved, makeAddress } from "./api.js";
 import { copy, download } from "./dom.js";
 import { addAction, addView } from "./registry.js";
+import { goToStop, hasTour } from "./tour.js";
 import { drawRequest } from "./request.js";
+import { drawRequests } from "./requests.js";
 import { drawCompare, drawTotals, drawVisible, drawWhatIf } from "./questions.js";
 
 const isServed = () => !isSaved;
@@ -12,13 +14,17 @@ const saveJson = (name, value) => download(`${name}.json`, JSON.stringify(value,
 
 export function registerViews() {
   addView({ name: "request", title: "Request", draw: drawRequest });
+  addView({ name: "requests", title: "Requests", draw: drawRequests });
   addView({ name: "compare", title: "Compare", draw: drawCompare });
   addView({ name: "whatif", title: "What if", draw: drawWhatIf });
   addView({ name: "visible", title: "Was it visible?", draw: drawVisible });
   addView({ name: "totals", title: "Totals", draw: drawTotals });
 
+  addAction({ place: "session", name: "tour", title: "Take the tour", hint: "Six things that happened in this session", isThere: ({ session }) => hasTour(session), run: ({ session }) => goToStop(session, 1) });
   addAction({ place: "session", name: "archive", title: "Download every request", hint: "The requests of the session, as one JSON file", isDownload: true, isThere: isServed, href: ({ address }) => makeAddress(`archive/${address.session}`, address.settings) });
   addAction({ place: "session", name: "figures", title: "Download the figures", hint: "What the strip shows, as JSON", run: ({ session }) => saveJson("session", session) });
+
+  addAction({ place: "sessions", name: "download-sessions", title: "Download the list", hint: "What the list shows, as JSON", run: ({ list }) => saveJson("sessions", list) });
 
   addAction({ place: "request", name: "copy-json", title: "Copy as JSON", isThere: isServed, run: async (shown) => copy(JSON.stringify(await get(requestPath("export", shown), shown.address.settings), null, 2)) });
   addAction({ place: "request", name: "copy-curl", title: "Copy as curl", isThere: isServed, run: async (shown) => copy((await get(requestPath("curl", shown), shown.address.settings)).curl) });
