@@ -114,6 +114,17 @@ def test_requests_of_other_sites_and_other_methods_are_refused(server: Server) -
     assert ask(server, "/api/sessions", method="DELETE")[0] == 405
 
 
+def test_a_link_in_a_message_opens_the_page_and_nothing_else(server: Server) -> None:
+    link = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
+    status, headers, body = ask(server, "/", **link)
+    assert (status, body.startswith(b"<!doctype html>")) == (200, True)
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    for path in ("/api/sessions", "/api/live", "/static/app.js"):
+        assert ask(server, path, **link)[0] == 403
+    for name, value in (("Sec_Fetch_Dest", "iframe"), ("Sec_Fetch_Mode", "no-cors")):
+        assert ask(server, "/", **{**link, name: value})[0] == 403
+
+
 def test_a_public_address_needs_a_token(inspector: Inspector) -> None:
     with pytest.raises(BadInput, match="token"):
         make_server(inspector, host="0.0.0.0")  # noqa: S104 - it is refused
@@ -127,7 +138,7 @@ def test_with_a_token_nothing_is_shown_without_it(inspector: Inspector) -> None:
         status, headers, _ = ask(server, "/?token=secret-token")
         assert status == 303
         assert "HttpOnly" in headers["set-cookie"]
-        assert "SameSite=Strict" in headers["set-cookie"]
+        assert "SameSite=Lax" in headers["set-cookie"]
         assert "token" not in headers["location"]
         cookie = headers["set-cookie"].partition(";")[0]
         assert "secret-token" not in cookie  # other ports of the host get it too

@@ -43,6 +43,9 @@ MODULES = (
     "request.js",
     "requests.js",
     "questions.js",
+    "alternatives.js",
+    "overview.js",
+    "sharing.js",
     "views.js",
     "app.js",
 )

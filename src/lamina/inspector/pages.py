@@ -114,7 +114,8 @@ def refuse_stranger(target: str, headers: Mapping[str, str], access: Access) -> 
     """
     if headers.get("host", "").lower() not in access.hosts:
         return _problem(HTTPStatus.MISDIRECTED_REQUEST, "this server does not answer under that host name")
-    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+    is_of_other_site = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+    if is_of_other_site and not is_followed_link(urlsplit(target).path, headers):
         return _problem(HTTPStatus.FORBIDDEN, "requests from other sites are refused")
     if not access.token:
         return None
@@ -128,6 +129,20 @@ def refuse_stranger(target: str, headers: Mapping[str, str], access: Access) -> 
     if page_cookies.is_valid(cookie, access.cookie_key, token_digest, now=time()):
         return None
     return _problem(HTTPStatus.UNAUTHORIZED, "open the address with ?token=… that `lamina inspect` printed")
+
+
+def is_followed_link(path: str, headers: Mapping[str, str]) -> bool:
+    """Whether somebody followed a link to the page: in a chat message, say.
+
+    Only the page itself is opened so, which holds nothing of any session. It asks for that itself, and then
+    the browser says that the page asks.
+    """
+    is_page = path in ("", "/")
+    return (
+        is_page
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+    )
 
 
 def write_event(state: str, last_state: str) -> bytes:
