@@ -120,6 +120,8 @@ def _select_span(inspector: Inspector, session: dict[str, Any], session_id: str,
     numbers = {call.number for call in calls}
     session["calls"] = [call for call in session["calls"] if call["number"] in numbers]
     session["totals"] = sum_calls(calls)
+    session["recorded_calls"] = len(calls)
+    session["compacted"] = [number for number in session["compacted"] if number in numbers]
     session["lanes"] = []
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from lamina.dialects.usage import count_noun
-from lamina.replay.account_sums import group_by, list_losses, sum_fields, sum_known, sum_losses
+from lamina.replay.account_sums import group_by, list_losses, sum_fields, sum_known
 from lamina.replay.groups import SessionGroup, group_sessions
-from lamina.replay.headline import advise, compare_sessions
+from lamina.replay.headline import compare_sessions, find_advice
 from lamina.replay.runs import TraceReplay, make_account
 from lamina.replay.values import ReplayAccount, Reported, SessionFindings
 
@@ -277,29 +277,29 @@ def _find_advice(sessions: Sequence[SessionFigures], account: ReplayAccount) -> 
 
 
 def _advise_on_losses(sessions: Sequence[SessionFigures]) -> list[Advice]:
-    """One advice for each reason for which caches were lost: what these calls paid beyond reading."""
+    """One advice for each reason for which caches were lost: what these calls paid beyond reading.
+
+    Pauses are one reason, whichever lifetime they were longer than.
+    """
     advice = []
-    placed_losses = _find_lost(sessions)
-    for loss in sum_losses(list_losses(session.reported for session in sessions)):
-        reason = advise(loss)
-        if not reason.advice:
+    placed = group_by(_find_lost(sessions), lambda lost: find_advice(lost.why))
+    for what, losses in placed.items():
+        if not what:
             continue
-        what = reason.advice
-        why = f"{count_noun(reason.times, 'call')} lost the cache: {reason.why}"
-        if reason.why.startswith(_IDLE):
-            what = "Go on before the cache has expired, or begin a new session after a long pause."
+        first = losses[0]
+        why = f"{count_noun(len(losses), 'call')} lost the cache, such as: {first.why}"
+        if first.why.startswith(_IDLE):
+            what = "Go on before the cache has expired, or begin a new session after a long pause."  # noqa: PLW2901
             why += _describe_lifetime(sessions)
-        start = reason.why.split(",")[0]
-        placed = [lost.place for lost in placed_losses if lost.why.startswith(start)]
         advice.append(
             Advice(
                 what=what,
                 why=why,
                 basis="reported",
-                dollars=reason.dollars,
-                tokens=reason.tokens,
-                sessions=len({place.session for place in placed}),
-                place=placed[0] if placed else None,
+                dollars=_add(lost.dollars for lost in losses),
+                tokens=sum(lost.tokens for lost in losses),
+                sessions=len({lost.place.session for lost in losses}),
+                place=first.place,
             )
         )
     return advice

@@ -201,7 +201,7 @@ def summarise(account: ReplayAccount) -> Headline:
         lost=sum_known(losses, "dollars"),
         lost_calls=len(losses),
         lost_tokens=sum(loss.tokens for loss in losses),
-        reasons=tuple(advise(loss) for loss in sum_losses(losses)[:MOST_REASONS]),
+        reasons=tuple(_advise(loss) for loss in sum_losses(losses)[:MOST_REASONS]),
         **sum_fields(sessions, ["calls"]),
     )
 
@@ -228,15 +228,20 @@ def _sum_policy(sessions: Sequence[SessionCost], policy: str) -> float | None:
     return sum(amounts)
 
 
-def advise(loss: LossSum) -> LossReason:
-    """A reason with what to do about it.
+def _advise(loss: LossSum) -> LossReason:
+    """A reason with what to do about it."""
+    return LossReason(**loss._asdict(), advice=find_advice(loss.why))
+
+
+def find_advice(why: str) -> str:
+    """What to do about a reason for a lost cache; "" if nothing is known.
 
     Reasons name models and spans of time, so they are told by their beginnings.
     """
     for start, advice in ADVICE:
-        if loss.why.startswith(start):
-            return LossReason(**loss._asdict(), advice=advice)
-    return LossReason(**loss._asdict(), advice="")
+        if why.startswith(start):
+            return advice
+    return ""
 
 
 def compare_sessions(account: ReplayAccount) -> list[SessionCost]:

@@ -41,7 +41,7 @@ function drawTable(section, choices, address) {
     makeForm(choices, address),
     sides,
   );
-  computeRows(lines, address, { section, bar, words, sides });
+  computeRows(lines, address, { section, bar, words, sides, reported: choices.reported });
 }
 
 function describeTable(choices) {
@@ -105,7 +105,7 @@ function chooseSide(address, key) {
   go({ own: { ...address.own, sides: next.join(";") } });
 }
 
-async function computeRows(lines, address, { section, bar, words, sides }) {
+async function computeRows(lines, address, { section, bar, words, sides, reported }) {
   const computed = new Map();
   let done = 0;
   for (const line of lines) {
@@ -118,10 +118,16 @@ async function computeRows(lines, address, { section, bar, words, sides }) {
     fillLine(line, value, computed.get("policy=none"));
   }
   bar.hidden = true;
-  replace(words, `${plural(lines.length, "row")}, all simulated.`, " ", downloadButton("what-if-rows", [...computed.values()]));
+  replace(words, `${plural(lines.length, "row")}, all simulated. ${describeError(reported, computed.get("policy=none"))} `, downloadButton("what-if-rows", [...computed.values()]));
   say("All rows are computed");
   const chosen = readSides(address).map((key) => lines.find((line) => line.key === key)).filter(Boolean);
   if (chosen.length === 2) await showSides(sides, address.session, chosen);
+}
+
+// How far the simulation is off, where it can be compared with what was reported.
+function describeError(reported, untouched) {
+  if (!reported || !reported.dollars || !untouched || !untouched.dollars || untouched.refused) return "";
+  return `The simulation says ${(untouched.dollars / reported.dollars).toFixed(2)} times what was reported, if everything was sent.`;
 }
 
 async function computeRow(session, setting) {
@@ -193,7 +199,7 @@ async function showSides(box, session, lines) {
   replace(
     box,
     h("h3", {}, "Side by side"),
-    h("p", { class: "faint small" }, "One bar for each request, of the tokens sent; the dark part was read from the cache, and ✂ is a cut. Both have one scale."),
+    h("p", { class: "faint small" }, "One bar for each request, of the tokens sent; the dark part was read from the cache, and a red mark below is a cut. Both have one scale."),
     h("div", { class: "two" }, lines.map((line, at) => showSide(line.name, values[at], most))),
     showDifference(lines, values),
   );
@@ -223,8 +229,14 @@ function shape(tag, attributes) {
 function showDifference(lines, [one, other]) {
   const first = one.points.findIndex((point, at) => !other.points[at] || point.tokens !== other.points[at].tokens);
   const words = first < 0 ? "Both send requests of the same sizes." : `Up to request ${number(first)} both send the same amounts; from request ${number(first + 1)} on they part.`;
-  const cost = one.dollars === null || other.dollars === null ? "" : ` ${lines[1].name} costs ${changeOf(one.dollars || 1e-9, other.dollars)} beside ${lines[0].name}.`;
-  return h("p", { id: "difference" }, words, cost);
+  return h("p", { id: "difference" }, words, describeCost(lines, one.dollars, other.dollars));
+}
+
+function describeCost([first, second], before, after) {
+  if (!before || after === null) return "";
+  const change = Math.round((100 * (after - before)) / before);
+  const words = change === 0 ? "as much as" : `${Math.abs(change)} % ${change > 0 ? "more" : "less"} than`;
+  return ` “${second.name}” costs ${words} “${first.name}”.`;
 }
 
 function share(part) {

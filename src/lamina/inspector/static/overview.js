@@ -51,7 +51,7 @@ function showAll(answer, chosen) {
   return [
     answer.advice.length ? showAdvice(answer.advice) : null,
     answer.groups.day.length > 1 ? showDays(answer.groups.day) : null,
-    h("div", { class: "blocks" }, GROUPS.filter(([name]) => answer.groups[name].length > 1 || chosen[name]).map(([name, title]) => showGroup(name, title, answer.groups[name], chosen))),
+    h("div", { class: "blocks groups" }, GROUPS.filter(([name]) => answer.groups[name].length > 1 || chosen[name]).map(([name, title]) => showGroup(name, title, answer.groups[name], chosen))),
     h(
       "div",
       { class: "blocks" },
