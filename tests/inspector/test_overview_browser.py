@@ -14,7 +14,7 @@ from lamina.inspector.alternatives import show_alternative
 from lamina.inspector.server import Server, make_server
 from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector
-from tests.browser.browser import Browser, SystemBrowser
+from tests.browser.browser import Browser, SystemBrowser, SystemPage
 from tests.browser.browser import browser as start_browser
 from tests.inspector.recorded import make_reading_turns, open_inspector, write_agent_log, write_session
 from tests.inspector.test_browser import AXE, HOSTILE, View, find_problems
@@ -199,14 +199,14 @@ def test_both_pages_are_for_everyone_and_fit_a_phone(
     opened.page.evaluate(f"{AXE}; void 0")
     open_overview(opened)
     assert find_problems(opened) == []
-    assert isinstance(browser, SystemBrowser)
+    assert isinstance(opened.page, SystemPage)
     for width in (390, 1440):
-        opened.page.save_picture(str(tmp_path / "page.png"), width=width)  # type: ignore[attr-defined]
+        opened.page.save_picture(str(tmp_path / "page.png"), width=width)
         assert overflow(opened) <= 0
     open_what_if(opened, session_id, "&sides=policy%3Dnone%3Bpolicy%3Dlamina%26window%3D32000")
     opened.wait("document.querySelectorAll('.side-strip').length === 2")
     assert find_problems(opened) == []
-    opened.page.save_picture(str(tmp_path / "page.png"), width=390)  # type: ignore[attr-defined]
+    opened.page.save_picture(str(tmp_path / "page.png"), width=390)
     assert overflow(opened) <= 0
 
 
@@ -216,18 +216,33 @@ def overflow(opened: View) -> int:
     return int(opened.page.evaluate(f"{element}.scrollWidth - {element}.clientWidth"))
 
 
-def test_everything_on_the_overview_is_reached_by_keys(view: View) -> None:
+def press_until(view: View, selector: str, key: str) -> None:
+    """Tab to the first element that fits, and press a key on it."""
+    assert isinstance(view.page, SystemPage)
+    is_there = f"document.activeElement?.matches({json.dumps(selector)})"
+    for _ in range(120):
+        view.page.press("Tab")
+        if view.page.evaluate(is_there):
+            view.page.press(key)
+            return
+    pytest.fail(f"{selector} is not reached with the Tab key")
+
+
+def test_both_pages_can_be_used_with_keys_alone(view: View, session_id: str) -> None:
     open_overview(view)
-    reachable = view.page.evaluate(
-        "[...document.querySelectorAll('main [onclick], main li, main tr')]"
-        ".filter(each => each.onclick && !each.matches('a, button, input')).length"
-    )
-    assert reachable == 0
-    assert view.page.evaluate("document.querySelectorAll('main a[href], main button').length") > 10
+    press_until(view, "#by-model tbody button", "Enter")
+    view.wait("document.querySelector('[data-filter=model]')")
+    press_until(view, "#results li a", "Enter")
+    view.wait("location.hash.startsWith('#/s/')")
+    open_what_if(view, session_id)
+    press_until(view, "#alternatives input", "Space")
+    view.wait("location.hash.includes('sides=')")
+    view.wait("document.querySelector('#alternatives')")
+    view.wait(COMPUTED)
 
 
 def test_hostile_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> None:
-    rows = []
+    rows: list[dict[str, Any]] = []
     for number, text in enumerate(HOSTILE):
         function = {"name": "read_file", "arguments": json.dumps({"path": text})}
         call = {"id": f"h{number}", "type": "function", "function": function}
