@@ -92,8 +92,11 @@ class SystemBrowser:
         self._browser.close()
         self._playwright.stop()
 
-    def open(self, url: str, *, scheme: str = "light") -> SystemPage:
-        page = self._browser.new_page(color_scheme="dark" if scheme == "dark" else "light")
+    def open(self, url: str, *, scheme: str = "light", width: int = 1280, height: int = 900) -> SystemPage:
+        page = self._browser.new_page(
+            color_scheme="dark" if scheme == "dark" else "light",
+            viewport={"width": width, "height": height},
+        )
         return SystemPage(page, url)
 
 
@@ -115,6 +118,25 @@ class SystemPage:
             return self._page.evaluate(expression)
         except Error as error:
             raise AssertionError(f"{expression}: {error.message}") from None
+
+    def press(self, *keys: str) -> None:
+        """Press keys as a person does, one after the other: "Tab", "Enter", "j"."""
+        for key in keys:
+            self._page.keyboard.press(key)
+
+    def type(self, text: str) -> None:
+        """Type a text into what has the focus."""
+        self._page.keyboard.type(text)
+
+    def drag(self, selector: str, start: float, end: float) -> None:
+        """Drag over an element, from one share of its width to another."""
+        box = self._page.locator(selector).bounding_box()
+        assert box is not None
+        middle = box["y"] + box["height"] / 2
+        self._page.mouse.move(box["x"] + start * box["width"], middle)
+        self._page.mouse.down()
+        self._page.mouse.move(box["x"] + end * box["width"], middle, steps=5)
+        self._page.mouse.up()
 
     def save_picture(self, path: str, *, width: int = 1280) -> None:
         """The whole page as a PNG file, in a window of this width."""

@@ -261,7 +261,7 @@ def test_which_tools_were_never_used(view: View, inspector: Inspector, session_i
 def test_every_view_opens_without_a_complaint_and_nothing_leaves(
     view: View, browser: Browser, session_id: str
 ) -> None:
-    for name in ("request", "compare", "whatif", "visible", "totals"):
+    for name in ("request", "requests", "compare", "whatif", "visible", "totals"):
         view.go(f"#/s/{session_id}")
         view.click(f"[data-view={name}]")
         assert view.text(".view h2")
@@ -359,7 +359,7 @@ def test_nothing_serious_for_people_who_use_other_means(
     opened.click("#unseen .link")
     opened.wait("document.querySelector('.pane-body')")
     problems["segment"] = find_problems(opened)
-    for name in ("compare", "whatif", "totals"):
+    for name in ("requests", "compare", "whatif", "totals"):
         opened.click(f"[data-view={name}]")
         problems[name] = find_problems(opened)
     opened.click("[data-view=visible]")
@@ -397,10 +397,10 @@ def test_a_running_session_appears_and_the_page_outlives_its_server(browser: Bro
         session_id = next(each.id for each in inspector.sessions.summaries() if each.name == "session-7")
         opened.go(f"#/s/{session_id}")
         before = opened.text(".session-head")
-    opened.wait("document.getElementById('live').hidden")
+    opened.wait("!document.getElementById('offline').hidden")
     write_session(tmp_path, turns=1, extra=make_reading_turns(2))
     with restart_server(open_inspector(tmp_path), server.port).running():
-        opened.wait("!document.getElementById('live').hidden")
+        opened.wait("document.getElementById('offline').hidden")
         opened.wait(f"document.querySelector('.session-head').textContent !== {json.dumps(before)}")
         calls = inspector.sessions.get(session_id).summary.calls
         assert f"{calls} requests" in opened.text(".session-head")

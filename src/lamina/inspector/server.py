@@ -125,9 +125,12 @@ class _Connection(BaseHTTPRequestHandler):
         for name, value in answer.headers.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(answer.body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(answer.body)
+        try:
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(answer.body)
+        except ConnectionError:
+            self.close_connection = True  # the reader went on to another view, and did not wait for this one
 
     def _send_events(self) -> None:
         """Tells a live page whenever a file has changed."""

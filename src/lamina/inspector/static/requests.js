@@ -7,15 +7,18 @@ import { describeLoss, isLost } from "./strip.js";
 const ROW = 28;
 const COLUMNS = ["#", "Time", "Status", "What happened", "Tokens", "Cached", "Answer", "First", "Last", "Cost"];
 
-export function drawRequests({ body, session, address }) {
+export async function drawRequests({ body, session, address }) {
   const rows = listRows(session);
   const spacer = h("div", { class: "spacer", role: "presentation", style: { height: `${rows.length * ROW}px` } });
   const list = h("div", { class: "request-rows", role: "listbox", tabindex: "0", "aria-label": plural(rows.length, "request") }, spacer);
   const openRow = (row) => (row.lane ? go({ session: row.lane.id, request: row.call.number, view: "request", segment: null, from: null, to: null }) : go({ view: "request", request: row.call.number, segment: null }));
   let current = Math.max(rows.findIndex((row) => !row.lane && row.call.number === address.request), 0);
+  let drawn = ""; // rows that are there already are left alone: somebody may read or point at one
   function draw() {
     const first = Math.max(Math.floor(list.scrollTop / ROW) - 10, 0);
     const last = Math.min(first + Math.ceil((list.clientHeight || 600) / ROW) + 20, rows.length);
+    if (drawn === `${first} ${last} ${current}`) return;
+    drawn = `${first} ${last} ${current}`;
     spacer.replaceChildren(...rows.slice(first, last).map((row, at) => makeRow(row, first + at, { session, current, count: rows.length, onOpen: openRow })));
   }
   function showCurrent() {
@@ -37,7 +40,8 @@ export function drawRequests({ body, session, address }) {
     h("div", { class: "request-head" }, h("h2", {}, "Requests"), h("p", { class: "faint" }, "Everything that was sent, in its order. Choose one to see what the model saw and what it answered.")),
     h("div", { class: "request-table" }, h("div", { class: "request-row header", "aria-hidden": "true" }, COLUMNS.map((name) => h("span", {}, name))), list),
   );
-  requestAnimationFrame(showCurrent);
+  await new Promise((done) => requestAnimationFrame(done)); // its height is known then
+  showCurrent();
 }
 
 // Sub-agents stand after the request of their parent that was sent last before them.

@@ -39,7 +39,7 @@ export function makeSearchForm(address, { placeholder, label, id = "search" }) {
     }
     go({ search: input.value.trim(), own: { ...readAddress().own, ...Object.fromEntries(FILTERS.map((name) => [name, ""])), ...chosen } });
   };
-  const form = h("form", { class: "search", role: "search", onsubmit }, input, button("Search", onsubmit), filters);
+  const form = h("form", { class: "search", role: "search", onsubmit }, input, h("button", { type: "submit" }, "Search"), filters);
   return { form, input };
 }
 
