@@ -115,10 +115,12 @@ def _group_lines(summary: AcrossSessions) -> list[str]:
     for by, rows in summary.groups.items():
         if len(rows) < 2:
             continue
-        shown = rows[-MOST_LINES:] if by == "day" else rows[:MOST_LINES]
-        lines += ["", f"by {by}", *align_columns(_GROUP_COLUMNS, [_Row(row) for row in shown])]
-        if len(rows) > len(shown):
-            lines.append(f"  and {len(rows) - len(shown):,} more")
+        first_rows = rows[:MOST_LINES]
+        if by == "day":
+            first_rows = rows[-MOST_LINES:]
+        lines += ["", f"by {by}", *align_columns(_GROUP_COLUMNS, [_Row(row) for row in first_rows])]
+        if len(rows) > len(first_rows):
+            lines.append(f"  and {len(rows) - len(first_rows):,} more")
     return lines
 
 
@@ -164,7 +166,7 @@ def _describe_place(place: Place) -> str:
 
 def _shorten(name: str) -> str:
     """A name of bounded length. The end of a path says more than its beginning."""
-    shown = printable(name)
-    if len(shown) <= LONGEST_NAME:
-        return shown
-    return f"…{shown[1 - LONGEST_NAME :]}"
+    line = printable(name)
+    if len(line) <= LONGEST_NAME:
+        return line
+    return f"…{line[1 - LONGEST_NAME :]}"

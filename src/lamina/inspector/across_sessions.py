@@ -54,7 +54,7 @@ def _is_chosen(figures: SessionFigures, query: Mapping[str, str], since: float |
         "user": reported.user,
     }
     for name in FILTERS:
-        wanted = query.get(name, "")
-        if wanted and wanted != (values[name] or NOT_NAMED):
+        word = query.get(name, "")
+        if word and word != (values[name] or NOT_NAMED):
             return False
     return True

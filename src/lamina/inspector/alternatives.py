@@ -15,6 +15,7 @@ from lamina.inspector.alternative_rows import read_alternative
 from lamina.inspector.session_figures import measure_session
 from lamina.inspector.views import Inspector, Json
 from lamina.models.facts import model_or_none, table
+from lamina.replay.account_sums import share_of
 from lamina.replay.policies import POLICIES
 
 WINDOWS = (32_000, 64_000, 128_000)
@@ -26,6 +27,9 @@ def show_alternative(inspector: Inspector, session_id: str, query: Mapping[str, 
     session = inspector.sessions.get(session_id)
     alternative = read_alternative(query)
     outcome = inspector.alternatives.find(session, alternative)
+    dollars = outcome.dollars
+    if dollars is not None:
+        dollars += outcome.recall_dollars
     row: Json = {
         "setting": msgspec.to_builtins(alternative),
         "basis": "simulated",
@@ -33,11 +37,11 @@ def show_alternative(inspector: Inspector, session_id: str, query: Mapping[str, 
         "model": outcome.model,
         "rules": outcome.rules,
         "calls": outcome.calls,
-        "dollars": None if outcome.dollars is None else outcome.dollars + outcome.recall_dollars,
+        "dollars": dollars,
         "recall_dollars": outcome.recall_dollars,
         "sent": outcome.sent,
         "read": outcome.read,
-        "cached": outcome.read / outcome.sent if outcome.sent else None,
+        "cached": share_of(outcome.read, outcome.sent),
         "cuts": outcome.cuts,
         "refused": outcome.over + outcome.invalid + outcome.failed,
         "needed": outcome.needed,
@@ -55,7 +59,6 @@ def show_choices(inspector: Inspector, session_id: str) -> Json:
     trace = session.conversation.trace
     rules = rules_for(trace.model, dialect=trace.dialect)
     figures = measure_session(session)
-    reported = None if figures is None else figures.reported
     answer: Json = {
         "reported": None,
         "model": trace.model,
@@ -68,18 +71,22 @@ def show_choices(inspector: Inspector, session_id: str) -> Json:
         "lifetimes": [word for word in rules.lifetimes if word != rules.lifetime],
         "lifetime": rules.lifetime,
         "has_markers": bool(rules.markers),
-        "unused_tools": 0 if figures is None else len(figures.findings.tools),
+        "unused_tools": 0,
         "under_lamina": session.sent is not None,
         "can_build": bool(session.conversation.calls),
     }
-    if reported is not None and reported.sent:
+    if figures is None:
+        return answer
+    answer["unused_tools"] = len(figures.findings.tools)
+    reported = figures.reported
+    if reported.sent:
         answer["reported"] = {
             "calls": reported.calls,
             "dollars": reported.dollars,
             "sent": reported.sent,
             "read": reported.read,
             "cached": reported.read / reported.sent,
-            "cuts": 0 if figures is None else figures.cuts,
+            "cuts": figures.cuts,
             "refused": 0,
         }
     return answer

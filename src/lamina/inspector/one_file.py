@@ -19,7 +19,7 @@ from lamina.inspector.redaction import Redaction
 from lamina.inspector.request_views import show_request
 from lamina.inspector.segment_views import show_segment
 from lamina.inspector.settings import LAMINA, BuildSettings
-from lamina.inspector.spans import WHOLE, Span
+from lamina.inspector.spans import WHOLE, RequestSpan
 from lamina.inspector.views import Inspector, show_session, show_sessions, sum_calls
 
 MODULES = (
@@ -68,7 +68,7 @@ _EXPORT = re.compile(r"^export ((?:async )?(?:function|const) ([A-Za-z]+))", re.
 
 
 def write_page(
-    inspector: Inspector, *, session: str = "", span: Span = WHOLE, redaction: Redaction | None = None
+    inspector: Inspector, *, session: str = "", span: RequestSpan = WHOLE, redaction: Redaction | None = None
 ) -> str:
     """The whole page as text: of all sessions, or of one session and the requests of a span of it."""
     data = encode_json(_collect(inspector, session, span, redaction)).decode()
@@ -95,7 +95,7 @@ def write_page(
 
 
 def _collect(
-    inspector: Inspector, session_id: str, span: Span, redaction: Redaction | None
+    inspector: Inspector, session_id: str, span: RequestSpan, redaction: Redaction | None
 ) -> dict[str, Any]:
     """Every answer that the page asks for, by its address.
 
@@ -112,7 +112,7 @@ def _collect(
     return answers
 
 
-def _select_span(inspector: Inspector, session: dict[str, Any], session_id: str, span: Span) -> None:
+def _select_span(inspector: Inspector, session: dict[str, Any], session_id: str, span: RequestSpan) -> None:
     """Leave only the requests of a span in the strip, with their sums."""
     if span == WHOLE:
         return
@@ -125,7 +125,7 @@ def _select_span(inspector: Inspector, session: dict[str, Any], session_id: str,
     session["lanes"] = []
 
 
-def _collect_session(inspector: Inspector, session_id: str, span: Span) -> dict[str, Any]:
+def _collect_session(inspector: Inspector, session_id: str, span: RequestSpan) -> dict[str, Any]:
     """Every answer about one session, by its address. The page in the file finds them there.
 
     Requests share most of their entries, so each entry stands once, in a list of rows. The newest

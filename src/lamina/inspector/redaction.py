@@ -50,10 +50,7 @@ class Redaction:
     def redact_view(self, value: Any, field: str = "") -> Any:
         """An answer of the inspector without what was said."""
         if isinstance(value, dict):
-            return {
-                name: _EMPTIED[name] if name in _EMPTIED else self.redact_view(inner, name)
-                for name, inner in value.items()
-            }
+            return {name: self._redact_field(name, inner) for name, inner in value.items()}
         if isinstance(value, list | tuple):
             return [self.redact_view(inner, field) for inner in value]
         if not isinstance(value, str) or field in _NAMES_OF_VIEWS:
@@ -63,6 +60,11 @@ class Redaction:
         if field == "what" and _ONE_NAME.fullmatch(value):
             return value
         return self.mark(value)
+
+    def _redact_field(self, name: str, value: Any) -> Any:
+        if name in _EMPTIED:
+            return _EMPTIED[name]
+        return self.redact_view(value, name)
 
     def redact_body(self, value: Any, field: str = "") -> Any:
         """A request or an answer without what was said. Names of fields stay, unless they are arguments."""

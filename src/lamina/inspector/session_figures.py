@@ -32,7 +32,7 @@ from lamina.replay.traces.recorded_conversations import name_client, to_recorded
 from lamina.replay.values import RecordedUsage, Reported, SessionFindings, Trace
 
 
-class _Known(NamedTuple):
+class _MeasuredSession(NamedTuple):
     """The figures of a session, what it looked like then, and which of its answers were copies."""
 
     summary: SessionSummary
@@ -47,7 +47,7 @@ class FiguresOfSessions:
     def __init__(self, folders: Sequence[str] = ()) -> None:
         self._folders = tuple(folders)
         self._lock = threading.Lock()
-        self._known: dict[str, _Known] = {}
+        self._measured: dict[str, _MeasuredSession] = {}
         self._replayed: list[tuple[TraceReplay, SessionFigures]] | None = None
 
     def replayed(self) -> list[tuple[TraceReplay, SessionFigures]]:
@@ -81,21 +81,21 @@ class FiguresOfSessions:
     def _find(self, sessions: Sessions, summary: SessionSummary, seen: SeenAnswers) -> SessionFigures | None:
         """The figures of one session; None if it cannot be read, or has nothing of its own."""
         with self._lock:
-            known = self._known.get(summary.id)
-        if known is not None and known.summary == summary:
-            copied = seen.add(known.answers)
-            if copied == known.copied:
-                return known.figures
+            measured = self._measured.get(summary.id)
+        if measured is not None and measured.summary == summary:
+            copied = seen.add(measured.answers)
+            if copied == measured.copied:
+                return measured.figures
         try:
             session = sessions.get(summary.id)
         except LaminaError:
             return None
         answers = digest_answers(session.conversation.trace)
-        if known is None or known.summary != summary:
+        if measured is None or measured.summary != summary:
             copied = seen.add(answers)
         figures = measure_session(session, copied)
         with self._lock:
-            self._known[summary.id] = _Known(summary, answers, copied, figures)
+            self._measured[summary.id] = _MeasuredSession(summary, answers, copied, figures)
         return figures
 
 
@@ -117,7 +117,7 @@ def measure_session(session: RecordedSession, copied: frozenset[int] = frozenset
             return None
         conversation = read_conversation(own_part)
     reported = sum_recorded_usage(conversation.trace)
-    if not reported.calls:  # nothing was reported, and so nothing is known but how often a model was asked
+    if not reported.calls:  # nothing was reported, and so nothing is measured but how often a model was asked
         reported = msgspec.structs.replace(reported, calls=len(conversation.calls))
     return SessionFigures(
         id=summary.id,
@@ -157,10 +157,13 @@ def _report_sent(session: RecordedSession, sent: SentConversation) -> Reported:
 
 def _name(reported: Reported, summary: SessionSummary) -> Reported:
     """With the words by which the list of sessions names it."""
+    began = reported.began
+    if began is None:
+        began = summary.began
     return msgspec.structs.replace(
         reported,
         title=summary.first_words or summary.name,
-        began=reported.began if reported.began is not None else summary.began,
+        began=began,
     )
 
 

@@ -9,7 +9,7 @@ from lamina.errors import BadInput
 from lamina.inspector.built_values import BuiltCall
 
 
-class Span(NamedTuple):
+class RequestSpan(NamedTuple):
     """Requests by their numbers from 0, both ends included. None is without a limit."""
 
     first: int | None = None
@@ -30,12 +30,12 @@ class Span(NamedTuple):
         return selected
 
 
-WHOLE = Span()
+WHOLE = RequestSpan()
 
 
-def read_span(query: Mapping[str, str]) -> Span:
+def read_span(query: Mapping[str, str]) -> RequestSpan:
     """The span in the words of an address: `from=3&to=8`. A word that is no number raises BadInput."""
-    return Span(_read_number(query, "from"), _read_number(query, "to"))
+    return RequestSpan(_read_number(query, "from"), _read_number(query, "to"))
 
 
 def _read_number(query: Mapping[str, str], name: str) -> int | None:

@@ -25,7 +25,7 @@ from lamina.inspector.progress import report_steps
 from lamina.inspector.redaction import Redaction
 from lamina.inspector.segment_texts import join_texts
 from lamina.inspector.settings import BuildSettings
-from lamina.inspector.spans import Span, read_span
+from lamina.inspector.spans import RequestSpan, read_span
 from lamina.inspector.views import Inspector, Json, sum_calls
 
 _FENCE = "```"
@@ -40,7 +40,9 @@ def save_session(
     The words `from` and `to` choose requests, and `redact` leaves out what was said.
     """
     span = read_span(query)
-    redaction = Redaction() if query.get("redact") else None
+    redaction = None
+    if query.get("redact"):
+        redaction = Redaction()
     built = inspector.built(session_id, settings)
     calls = span.select(built.calls)
     writers = {
@@ -68,7 +70,7 @@ class _Taken:
         inspector: Inspector,
         built: BuiltSession,
         calls: list[BuiltCall],
-        span: Span,
+        span: RequestSpan,
         redaction: Redaction | None,
     ) -> None:
         self.inspector = inspector
@@ -144,8 +146,12 @@ def _har_entry(taken: _Taken, call: BuiltCall) -> Json:
     """One request in the words of HAR 1.2. Times that are not known are -1, as HAR has it."""
     endpoint = find_endpoint(taken.built)
     text = msgspec.json.encode(taken.body(taken.request(call))).decode()
-    wait = round(call.first * _MILLISECONDS) if call.first else -1
-    receive = max(round((call.last - call.first) * _MILLISECONDS), 0) if call.last else -1
+    wait = -1
+    if call.first:
+        wait = round(call.first * _MILLISECONDS)
+    receive = -1
+    if call.last:
+        receive = max(round((call.last - call.first) * _MILLISECONDS), 0)
     return {
         "startedDateTime": _moment(call.at) or "1970-01-01T00:00:00+00:00",
         "time": max(round(call.last * _MILLISECONDS), 0),
@@ -303,7 +309,9 @@ def _describe_call(call: BuiltCall) -> str:
         facts.append(f"{datetime.fromtimestamp(call.at, UTC):%Y-%m-%d %H:%M:%S} UTC")
     facts.append(f"{call.tokens:,} tokens, {call.read:,} read from the cache")
     if call.dollars is not None:
-        facts.append(f"${call.dollars:.4f}{', simulated' if call.simulated else ''}")
+        facts.append(f"${call.dollars:.4f}")
+        if call.simulated:
+            facts.append("simulated")
     if call.cut:
         facts.append(f"cut: {call.cut}")
     return "".join(f" · {fact}" for fact in facts)

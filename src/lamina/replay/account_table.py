@@ -26,7 +26,7 @@ from lamina.replay.account_sums import (
     sum_paid,
     sum_recorded,
 )
-from lamina.replay.groups import SessionGroup, group_sessions
+from lamina.replay.groups import GroupCost, group_sessions
 from lamina.replay.headline import (
     Headline,
     LossReason,
@@ -183,7 +183,7 @@ def account_json(account: ReplayAccount, *, by: Sequence[str] = ()) -> dict[str,
     }
 
 
-def _row_as_json(columns: Iterable[Column], row: Total | PaidTotal | SessionGroup) -> dict[str, Any]:
+def _row_as_json(columns: Iterable[Column], row: Total | PaidTotal | GroupCost) -> dict[str, Any]:
     """A sum with every figure that a table shows, under the name it has there."""
     figures = {column.name: getattr(row, column.name) for column in columns}
     return {**msgspec.to_builtins(row), **figures}
@@ -395,15 +395,15 @@ def _model_lines(account: ReplayAccount) -> list[str]:
 
 
 def _group_lines(account: ReplayAccount, by: str) -> list[str]:
-    """What the records say by user, say, and what lamina would have saved. Only the dearest are shown."""
+    """What the records say by user, say, and what lamina would have saved. Only the dearest are listed."""
     groups = group_sessions(account, by)
-    shown = groups[:MOST_GROUPS]
+    listed_groups = groups[:MOST_GROUPS]
     if by in ("day", "month"):
-        shown = groups[-MOST_GROUPS:]
+        listed_groups = groups[-MOST_GROUPS:]
     return [
         f"by {by}, as the records say",
-        *align_columns(GROUP_COLUMNS, shown),
-        *_lines_about_more(len(groups) - len(shown), f"{by}s"),
+        *align_columns(GROUP_COLUMNS, listed_groups),
+        *_lines_about_more(len(groups) - len(listed_groups), f"{by}s"),
         "",
     ]
 

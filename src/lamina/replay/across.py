@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from lamina.dialects.usage import count_noun
-from lamina.replay.account_sums import group_by, list_losses, sum_fields, sum_known
-from lamina.replay.groups import SessionGroup, group_sessions
+from lamina.replay.account_sums import group_by, list_losses, share_of, sum_fields, sum_known
+from lamina.replay.groups import GroupCost, group_sessions
 from lamina.replay.headline import compare_sessions, find_advice
 from lamina.replay.runs import TraceReplay, make_account
 from lamina.replay.values import ReplayAccount, Reported, SessionFindings
@@ -157,14 +157,16 @@ def summarise_across(
     sessions = [session for session in sessions if session.reported.calls]
     reports = [session.reported for session in sessions]
     losses = list_losses(reports)
-    account = make_account(replays) if replays else ReplayAccount(reported=tuple(reports))
+    account = ReplayAccount(reported=tuple(reports))
+    if replays:
+        account = make_account(replays)
     moments = [report.began for report in reports if report.began is not None]
     sums = sum_fields(reports, ["calls", "sent", "read", "output"])
     return AcrossSessions(
         sessions=len(sessions),
         priced=sum(report.dollars is not None for report in reports),
         dollars=sum_known(reports, "dollars"),
-        cached=sums["read"] / sums["sent"] if sums["sent"] else None,
+        cached=share_of(sums["read"], sums["sent"]),
         cuts=sum(session.cuts for session in sessions),
         losses=len(losses),
         lost_tokens=sum(loss.tokens for loss in losses),
@@ -183,11 +185,13 @@ def summarise_across(
 
 def _list_groups(account: ReplayAccount, by: str) -> list[dict[str, Any]]:
     groups = group_sessions(account, by)
-    shown = groups[-MOST_IN_GROUP:] if by == "day" else groups[:MOST_IN_GROUP]
-    return [_describe_group(group) for group in shown]
+    first_groups = groups[:MOST_IN_GROUP]
+    if by == "day":
+        first_groups = groups[-MOST_IN_GROUP:]
+    return [_describe_group(group) for group in first_groups]
 
 
-def _describe_group(group: SessionGroup) -> dict[str, Any]:
+def _describe_group(group: GroupCost) -> dict[str, Any]:
     return {**msgspec.to_builtins(group), "cached": group.cached, "saved": group.saved}
 
 
@@ -487,7 +491,7 @@ def _price_of(session: SessionFigures, tokens: int) -> float | None:
 
 def _add(amounts: Iterable[float | None]) -> float | None:
     """The sum of the amounts that are known; None if none is."""
-    known = [amount for amount in amounts if amount is not None]
-    if not known:
+    prices = [amount for amount in amounts if amount is not None]
+    if not prices:
         return None
-    return sum(known)
+    return sum(prices)

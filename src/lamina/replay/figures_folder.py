@@ -48,7 +48,7 @@ STORE = "store:"
 _STATE = "state"
 _SETTINGS = "settings.json"
 _NO_MONTH = "__HIVE_DEFAULT_PARTITION__"
-"""What DuckDB, Spark and pyarrow read as a month that is not known."""
+"""What DuckDB, Spark and pyarrow read as a month that is not read_before."""
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,15 +134,15 @@ class FiguresFolder:
 
     def select_new(self, files: Sequence[TraceFile]) -> list[TraceFile]:
         """The files that are not in the folder yet, or have changed: the rows of these are left out."""
-        known = {file.name: file for file in self._all_files()}
+        read_before = {file.name: file for file in self._all_files()}
         new = []
         changed = set()
         for file in files:
             name = str(file)
             stamp = _look_at(file)
-            if name not in known:
+            if name not in read_before:
                 new.append(file)
-            elif stamp != (known[name].size, known[name].changed):
+            elif stamp != (read_before[name].size, read_before[name].changed):
                 new.append(file)
                 changed.add(name)
         self._leave_out(changed)

@@ -112,7 +112,7 @@ def _read_results(
     ends = [call.end for call in conversation.calls]
     epochs = _ends_of_epochs(conversation)
     calls_by_id: dict[str, ToolCall] = {}
-    shown = _ShownRanges()
+    earlier_reads = _ShownRanges()
     for at, message in enumerate(conversation.messages):
         for call in message.get("tool_calls") or ():
             function = call.get("function") or {}
@@ -125,6 +125,9 @@ def _read_results(
         if first_call == len(ends):
             return  # nothing was sent after it
         last_call = epochs[bisect_right(epochs, first_call)]
+        times_sent = last_call - first_call
+        if under_lamina:
+            times_sent = 1
         tool_call = calls_by_id.get(str(message.get("tool_call_id")), _UNKNOWN)
         subject = read_subject(tool_call)
         is_read = subject is not None and subject.verb in _READING
@@ -135,10 +138,10 @@ def _read_results(
             tool=tool_call.name,
             resource=(resource or tool_call.arguments)[:LONGEST_NAME],
             is_read=is_read,
-            is_known=subject is not None and shown.add(subject),
+            is_known=subject is not None and earlier_reads.add(subject),
             tokens=count_message(message),
             call=first_call + 1,
-            times_sent=1 if under_lamina else last_call - first_call,
+            times_sent=times_sent,
         )
 
 

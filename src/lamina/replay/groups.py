@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.replay.account_sums import group_by, list_losses, select_known, sum_fields, sum_known
+from lamina.replay.account_sums import group_by, list_losses, select_known, share_of, sum_fields, sum_known
 from lamina.replay.headline import SessionCost, compare_sessions
 from lamina.replay.parquet import day_of
 from lamina.replay.values import ReplayAccount, Reported
@@ -16,7 +16,7 @@ GROUPINGS = ("user", "project", "client", "model", "month", "day")
 NOT_NAMED = "(not named)"
 
 
-class SessionGroup(msgspec.Struct, frozen=True, kw_only=True):
+class GroupCost(msgspec.Struct, frozen=True, kw_only=True):
     """All sessions of one user, project, client, model, month or day.
 
     `dollars` is what the records say of the sessions that have prices. `own` is what lamina would have cost
@@ -39,9 +39,7 @@ class SessionGroup(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cached(self) -> float | None:
         """Of the tokens sent, the share that the cache gave."""
-        if not self.sent:
-            return None
-        return self.read / self.sent
+        return share_of(self.read, self.sent)
 
     @property
     def saved(self) -> float | None:
@@ -51,7 +49,7 @@ class SessionGroup(msgspec.Struct, frozen=True, kw_only=True):
         return 1 - self.own / self.own_before
 
 
-def group_sessions(account: ReplayAccount, by: str) -> list[SessionGroup]:
+def group_sessions(account: ReplayAccount, by: str) -> list[GroupCost]:
     """The sessions of an account that have calls, by one of `GROUPINGS`; the dearest first, days in order."""
     reports = [report for report in account.reported if report.calls]
     costs = {cost.trace: cost for cost in compare_sessions(account)}
@@ -77,7 +75,7 @@ def _name_of(report: Reported, by: str) -> str:
     return name
 
 
-def _sum_group(name: str, reports: Sequence[Reported], costs: dict[str, SessionCost]) -> SessionGroup:
+def _sum_group(name: str, reports: Sequence[Reported], costs: dict[str, SessionCost]) -> GroupCost:
     losses = list_losses(reports)
     compared = [costs[report.trace] for report in reports if report.trace in costs]
     compared = [cost for cost in compared if cost.own is not None and cost.before is not None]
@@ -86,7 +84,7 @@ def _sum_group(name: str, reports: Sequence[Reported], costs: dict[str, SessionC
     if compared:
         own = sum(select_known(compared, "own"))
         own_before = sum(select_known(compared, "before"))
-    return SessionGroup(
+    return GroupCost(
         name=name,
         sessions=len(reports),
         dollars=sum_known(reports, "dollars"),

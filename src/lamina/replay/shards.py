@@ -203,10 +203,13 @@ class _Shards:
     def _take_again(self) -> Iterator[_Work]:
         while self._again:
             work = self._again.popleft()
-            if work.here:
-                yield from self._read_here(self._open[work.number], work.copied if work.again else None)
-            else:
+            if not work.here:
                 yield work
+                continue
+            copied = None
+            if work.again:
+                copied = work.copied
+            yield from self._read_here(self._open[work.number], copied)
 
     def _read_here(
         self, open_file: _OpenFile, copied: Mapping[int, frozenset[int]] | None

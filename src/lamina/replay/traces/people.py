@@ -50,8 +50,8 @@ def _read_user_id(user_id: str) -> str:
 
 def name_by_path(trace: Trace, path: str) -> Trace:
     """The trace with the user, the project and the client that its path names, where it has none."""
-    found = dict(_IN_PATHS.findall(path.replace("\\", "/")))
-    missing = {name: value for name, value in found.items() if not getattr(trace, name)}
+    named = dict(_IN_PATHS.findall(path.replace("\\", "/")))
+    missing = {name: value for name, value in named.items() if not getattr(trace, name)}
     if not missing:
         return trace
     return msgspec.structs.replace(trace, **missing)
