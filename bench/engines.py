@@ -1,6 +1,7 @@
 """The same large replay on every engine, with one worker killed on the way: results, memory and time.
 
-    python bench/engines.py [--bytes 2GB] [--engines local,dask,ray] [--jobs 3] [--no-kill] [--json FILE]
+    python bench/engines.py [--bytes 2GB] [--file-bytes 64MB] [--engines local,dask,ray] [--jobs 3]
+                            [--no-kill] [--json FILE]
     python bench/engines.py --quick
 
 It generates logs of so many bytes, and runs `lamina replay` over them: first with one process, then on each
@@ -67,7 +68,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="lamina-engines-", dir=options.folder) as name:
         folder = Path(name)
         turns = 3 if options.quick else 20
-        logs = write_logs(folder / "logs", options.bytes, turns=turns)
+        logs = write_logs(folder / "logs", options.bytes, turns=turns, file_size=options.file_bytes)
         print(
             f"{logs.size / 1e6:,.0f} MB in {len(logs.files)} files, {logs.sessions} sessions, "
             f"{os.cpu_count()} processors",
@@ -138,9 +139,9 @@ def _digest_results(account: Any, tables: Path) -> str:
     digest = hashlib.sha256(json.dumps(_drop_measured(account), sort_keys=True).encode())
     if tables.exists():
         parquet: Any = importlib.import_module("pyarrow.parquet")
-        for path in sorted(tables.glob("*.parquet")):
-            rows = _drop_measured(parquet.read_table(path).to_pylist())
-            digest.update(json.dumps([path.name, rows]).encode())
+        for path in sorted(tables.glob("*/*/*.parquet")):
+            rows = _drop_measured(parquet.ParquetFile(path).read().to_pylist())
+            digest.update(json.dumps([str(path.relative_to(tables)), rows]).encode())
     return digest.hexdigest()
 
 
@@ -163,8 +164,8 @@ def _format_table(runs: list[EngineRun]) -> str:
             "results",
             "wall time",
             "processor time",
-            "of it the reader",
-            "memory of the reader",
+            "of it the first process",
+            "memory of the first process",
             "of the largest worker",
             "of all",
         ],
@@ -210,6 +211,7 @@ def _read_size(text: str) -> int:
 def _read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--bytes", type=_read_size, default="200MB", help="how large the logs are (200MB)")
+    parser.add_argument("--file-bytes", type=_read_size, default="64MB", help="how large each file is (64MB)")
     parser.add_argument("--engines", type=lambda text: text.split(","), default=["local", "dask", "ray"])
     parser.add_argument("--jobs", type=int, default=3, help="workers of each engine (3)")
     parser.add_argument("--no-kill", action="store_true", help="let every worker live")

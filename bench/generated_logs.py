@@ -32,8 +32,10 @@ class GeneratedLogs(NamedTuple):
     size: int
 
 
-def write_logs(folder: Path, size: int, *, seed: int = 0, turns: int = 20) -> GeneratedLogs:
-    """Files of about 64 MB in this folder, at least `size` bytes together.
+def write_logs(
+    folder: Path, size: int, *, seed: int = 0, turns: int = 20, file_size: int = FILE_SIZE
+) -> GeneratedLogs:
+    """Files of about `file_size` bytes in this folder, at least `size` bytes together.
 
     Sessions have from one turn to `turns`, so that some workers have more to do than others.
     """
@@ -45,7 +47,7 @@ def write_logs(folder: Path, size: int, *, seed: int = 0, turns: int = 20) -> Ge
         path = folder / f"{len(files):05}.jsonl"
         files.append(path)
         with path.open("wb") as file:
-            while file.tell() < FILE_SIZE and written + file.tell() < size:
+            while file.tell() < file_size and written + file.tell() < size:
                 for line in _session_lines(seed + sessions, turns=1 + (7 * sessions) % turns):
                     file.write(line)
                 sessions += 1

@@ -71,8 +71,15 @@ class ProcessTree:
         return process
 
 
-def count_bytes_read(process: int, files: list[Path]) -> int:
-    """How far a process is in these files, which it reads one after the other; 0 if none is open."""
+def count_bytes_read(root: int, files: list[Path]) -> int:
+    """How far a process and those below it are in these files, which are begun one after the other.
+
+    It is that of the one that is farthest; 0 if no file is open.
+    """
+    return max(_count_bytes_read(process, files) for process in (root, *_descendants(root)))
+
+
+def _count_bytes_read(process: int, files: list[Path]) -> int:
     with contextlib.suppress(OSError):
         for link in Path(f"/proc/{process}/fd").iterdir():
             target = link.readlink()

@@ -3,8 +3,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 from lamina.cli.recording import make_recording
 from tests.cli.running import run
+from tests.replay.recorded import chat_log, written
 
 USAGE = {"prompt_tokens": 5_000, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 4_000}}
 
@@ -150,3 +153,67 @@ def test_a_terminal_sees_how_far_it_is_and_a_file_does_not(logs: Path) -> None:
     assert shown.endswith("\r\x1b[K")
     assert "\x1b" not in done.stdout
     assert run("replay", logs, *SMALL, "--policy", "lamina").err == ""
+
+
+def test_groups_say_what_each_user_project_and_day_cost(tmp_path: Path) -> None:
+    folder = tmp_path / "user=ada" / "project=parser"
+    folder.mkdir(parents=True)
+    rows = []
+    for number, (model, user, day) in enumerate(
+        [("gpt-5", "", "01"), ("gpt-5", "bob", "01"), ("gpt-5.4", "bob", "02")]
+    ):
+        request = {"model": model, "messages": [{"role": "user", "content": f"Question {number}."}]}
+        answer = {"id": f"r{number}", "choices": [{"message": {"role": "assistant", "content": "So."}}]}
+        when = {"timestamp": f"2026-11-{day}T10:00:00Z"}
+        rows.append(
+            {"request": request | ({"user": user} if user else {}), "response": answer | {"usage": USAGE}}
+            | when
+        )
+    (folder / "log.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    found = told(tmp_path, "--by", "user,project,client,model,day,month")["groups"]
+    assert {row["name"]: row["sessions"] for row in found["user"]} == {"ada": 1, "bob": 2}
+    assert [row["name"] for row in found["project"]] == ["parser"]
+    assert [row["name"] for row in found["client"]] == ["requests"]
+    assert {row["name"]: row["calls"] for row in found["model"]} == {"gpt-5": 2, "gpt-5.4": 1}
+    assert [row["name"] for row in found["day"]] == ["2026-11-01", "2026-11-02"]
+    for rows_of_group in found.values():
+        assert sum(row["dollars"] for row in rows_of_group) == pytest.approx(found["month"][0]["dollars"])
+    shown = run("replay", tmp_path, *SMALL, "--by", "user").out
+    assert "by user, as the records say" in shown
+    assert run("replay", tmp_path, *SMALL, "--by", "team").code == 2
+
+
+def test_a_period_leaves_out_calls_and_files_before_it(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    old = folder / "old.jsonl"
+    for name, day in (("old", "01"), ("new", "05")):
+        rows = chat_log(3, ask=f"About {name}.")
+        for row in rows:
+            row["timestamp"] = row["timestamp"].replace("2026-03-01", f"2026-03-{day}")
+        written(folder / f"{name}.jsonl", rows)
+    moment = datetime(2026, 3, 2, tzinfo=UTC).timestamp()
+    os.utime(old, (moment, moment))
+    assert len(told(folder)["sessions"]) == 2
+    assert [each["title"] for each in told(folder, "--since", "2026-03-04")["sessions"]] == ["About new."]
+    assert [each["title"] for each in told(folder, "--until", "2026-03-04")["sessions"]] == ["About old."]
+    old.write_bytes(b"{damaged\n")
+    os.utime(old, (moment, moment))
+    assert told(folder, "--since", "2026-03-04")["damaged"] == [], "a file that is too old is not opened"
+    nothing = run("replay", folder, *SMALL, "--since", "2027-01-01")
+    assert (nothing.code, "no call of it is in the period" in nothing.err) == (2, True)
+
+
+def test_tables_are_added_to_and_the_account_is_of_all_of_them(logs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="make scale installs it")
+    folder = tmp_path / "logs"
+    shutil.copytree(logs, folder)
+    figures = str(tmp_path / "figures")
+    first = told(folder, "--parquet", figures)
+    written(folder / "more.jsonl", chat_log(3))
+    second = told(folder, "--parquet", figures)
+    assert len(second["sessions"]) == len(first["sessions"]) + 1
+    assert {each["trace"] for each in first["sessions"]} < {each["trace"] for each in second["sessions"]}
+    assert second["totals"][0]["calls"] == told(folder)["totals"][0]["calls"]
+    refused = run("replay", folder, *SMALL, "--parquet", figures, "--limit", "1")
+    assert (refused.code, "--parquet: it does not go with --limit" in refused.err) == (2, True)

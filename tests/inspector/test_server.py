@@ -14,6 +14,7 @@ from lamina.errors import BadInput
 from lamina.inspector import page_cookies
 from lamina.inspector.one_file import write_page
 from lamina.inspector.pages import LINE_ITEMS, encode_lines
+from lamina.inspector.redaction import Redaction
 from lamina.inspector.server import Server, make_server
 from lamina.inspector.views import Inspector
 from tests.inspector.recorded import open_inspector, write_session
@@ -113,6 +114,17 @@ def test_requests_of_other_sites_and_other_methods_are_refused(server: Server) -
     assert ask(server, "/api/sessions", method="DELETE")[0] == 405
 
 
+def test_a_link_in_a_message_opens_the_page_and_nothing_else(server: Server) -> None:
+    link = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
+    status, headers, body = ask(server, "/", **link)
+    assert (status, body.startswith(b"<!doctype html>")) == (200, True)
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    for path in ("/api/sessions", "/api/live", "/static/app.js"):
+        assert ask(server, path, **link)[0] == 403
+    for name, value in (("Sec_Fetch_Dest", "iframe"), ("Sec_Fetch_Mode", "no-cors")):
+        assert ask(server, "/", **{**link, name: value})[0] == 403
+
+
 def test_a_public_address_needs_a_token(inspector: Inspector) -> None:
     with pytest.raises(BadInput, match="token"):
         make_server(inspector, host="0.0.0.0")  # noqa: S104 - it is refused
@@ -126,7 +138,7 @@ def test_with_a_token_nothing_is_shown_without_it(inspector: Inspector) -> None:
         status, headers, _ = ask(server, "/?token=secret-token")
         assert status == 303
         assert "HttpOnly" in headers["set-cookie"]
-        assert "SameSite=Strict" in headers["set-cookie"]
+        assert "SameSite=Lax" in headers["set-cookie"]
         assert "token" not in headers["location"]
         cookie = headers["set-cookie"].partition(";")[0]
         assert "secret-token" not in cookie  # other ports of the host get it too
@@ -173,7 +185,7 @@ def test_a_redacted_page_holds_no_text(inspector: Inspector) -> None:
     answers = [m["content"] for m in conversation.messages if m["role"] == "tool"]
     words = max(answers[0].split("\n"), key=len).strip(" \"'<>&")[:30]
     assert words in write_page(inspector)
-    redacted_page = write_page(inspector, redact=True)
+    redacted_page = write_page(inspector, redaction=Redaction())
     assert words not in redacted_page
     for message in conversation.messages:
         for call in message.get("tool_calls") or ():

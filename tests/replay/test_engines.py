@@ -13,8 +13,7 @@ import pytest
 
 from lamina.errors import BadInput
 from lamina.replay.engines import Engine, open_engine, run_in_order
-from lamina.replay.parquet import open_tables
-from lamina.replay.runs import ReplayOptions, replay, replay_trace
+from lamina.replay.runs import replay
 from tests.replay.doomed import double_unless_doomed
 from tests.replay.talks import session, trace
 
@@ -142,20 +141,3 @@ def test_a_cluster_gives_the_same_outcomes(name: str) -> None:
         account = replay(TRACES, policies=["lamina"], windows=[600], count_as="gpt-5.4", engine=engine)
     alone = replay(TRACES, policies=["lamina"], windows=[600], count_as="gpt-5.4")
     assert [each.equivalents for each in account.outcomes] == [each.equivalents for each in alone.outcomes]
-
-
-def test_tables_hold_every_outcome_and_an_error_leaves_no_file(tmp_path: Path) -> None:
-    pyarrow: Any = pytest.importorskip("pyarrow.parquet", reason="make scale installs it")
-    options = ReplayOptions(policies=("none", "lamina"), windows=(600,), count_as="gpt-5.4")
-    replays = [replay_trace(each, options) for each in TRACES]
-    with open_tables(tmp_path / "tables") as tables:
-        for each in replays:
-            tables.add(each)
-    rows = pyarrow.read_table(tmp_path / "tables/outcomes.parquet").to_pylist()
-    outcomes = [outcome for each in replays for outcome in each.outcomes]
-    assert [(row["trace"], row["policy"], row["equivalents"], row["dollars"]) for row in rows] == [
-        (each.trace, each.policy, each.equivalents, each.dollars) for each in outcomes
-    ]
-    with pytest.raises(KeyError), open_tables(tmp_path / "failed"):
-        raise KeyError
-    assert not list((tmp_path / "failed").iterdir())

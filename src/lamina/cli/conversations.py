@@ -8,15 +8,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio
 import msgspec
 
 from lamina.cli.conversation_files import copy_everything, export_one, import_file
+from lamina.cli.conversation_summary import print_summary
 from lamina.cli.output import emit, progress, tell
-from lamina.cli.parser import add_json, whole_number
+from lamina.cli.parser import add_json, read_moment, whole_number
 from lamina.cli.stored import add_store, no_such_conversation, open_existing, open_named_store
 from lamina.conversations.costs import price_call
 from lamina.conversations.deleting import delete_conversation
@@ -46,13 +47,19 @@ WIDTH = 80
 
 DATE = "%Y-%m-%d %H:%M"
 
+MOST_PATHS = 1_000
+"""Logs that one summary may name."""
+
 _EXAMPLES = """\
-actions: list; show NAME; export NAME; import FILE NAME; copy STORE; delete NAME --yes; prune --yes;
-verify [NAME]; rescue NAME; inspect NAME
+actions: list; summary [PATH ...]; show NAME; export NAME; import FILE NAME; copy STORE; delete NAME --yes;
+prune --yes; verify [NAME]; rescue NAME; inspect NAME
 
 A NAME may be given by its beginning, if no other conversation begins alike. List shows the conversations of
-the gateway, of wrapped clients, of sessions and of the chat. Export writes a page of Markdown, or with
---format json one line for each request: what was sent, what came back, and its usage. Import reads both.
+the gateway, of wrapped clients, of sessions and of the chat. Summary says what all of them cost together, by
+day, client, project and model, what was read again and again, where caches were lost, and what would have
+saved something; with a PATH, it reads logs, or a folder that `lamina replay --parquet` wrote. Export writes
+a page of Markdown, or with --format json one line for each request: what was sent, what came back, and its
+usage. Import reads both.
 Copy puts everything into another store; with --new-key-file that one is sealed. Delete removes a
 conversation everywhere: state, record, log, search index, costs; with --message, one message of it. Prune
 deletes what the doors have recorded and nobody used for --days, and then the oldest until --size is kept;
@@ -61,6 +68,7 @@ changed, moved or taken away. Rescue writes what is whole of a damaged conversat
 
 examples:
   lamina conversations list --since 7d --text "retry"
+  lamina conversations summary --since 7d
   lamina conversations show claude-code-5f
   lamina conversations export claude-code-5f --format json > talk.jsonl
   lamina conversations delete claude-code-5f --message "the password is" --yes
@@ -83,7 +91,12 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add("action", metavar="ACTION", choices=[*_ACTIONS], help=", ".join(_ACTIONS))
     add("names", metavar="NAME", nargs="*", help="a conversation; for import, FILE and NAME; for copy, STORE")
     add_store(parser)
-    add("--since", metavar="DATE", type=_moment, help="for list: used since a date (2026-11-01), or 7d, 12h")
+    add(
+        "--since",
+        metavar="DATE",
+        type=read_moment,
+        help="for list and summary: since a date (2026-11-01), or 7d, 12h",
+    )
     add("--client", metavar="ID", default="", help="for list: a part of the client's own id, or of the name")
     add("--door", metavar="DOOR", default="", help="for list: gateway, wrap, session or chat")
     add(
@@ -118,6 +131,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise BadInput(f"{arguments.action} takes {wanted}", place="conversations", hint=hint)
     if arguments.action == "inspect":
         return _inspect(arguments)
+    if arguments.action == "summary":
+        return print_summary(arguments)
     return anyio.run(_run_action, arguments)
 
 
@@ -590,23 +605,6 @@ def _shorten(line: str) -> str:
     return f"{line[: WIDTH - 1]}…"
 
 
-_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
-
-
-def _moment(text: str) -> float:
-    """`7d` or `2026-11-01` as seconds since 1970."""
-    unit = _UNITS.get(text[-1:])
-    if unit is not None and text[:-1].isdigit():
-        return (datetime.now(UTC) - int(text[:-1]) * unit).timestamp()
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a date nor like 7d") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return moment.timestamp()
-
-
 _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
@@ -620,7 +618,13 @@ def _size(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 2GB") from None
 
 
-_NAME_COUNTS = {"list": (0, 0), "prune": (0, 0), "verify": (0, 1), "import": (2, 2)}
+_NAME_COUNTS = {
+    "list": (0, 0),
+    "summary": (0, MOST_PATHS),
+    "prune": (0, 0),
+    "verify": (0, 1),
+    "import": (2, 2),
+}
 """How many names an action takes, at least and at most; every other takes one."""
 
 _ACTIONS: dict[str, Callable[[Store, str, argparse.Namespace], Awaitable[int]]] = {
@@ -634,4 +638,5 @@ _ACTIONS: dict[str, Callable[[Store, str, argparse.Namespace], Awaitable[int]]] 
     "verify": _verify,
     "rescue": _rescue,
     "inspect": _show,  # `run` has opened the inspector before
+    "summary": _show,  # `run` has printed it before
 }

@@ -9,6 +9,7 @@ import argparse
 import secrets
 import sys
 import webbrowser
+from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -22,10 +23,13 @@ from lamina.cli.stored_sessions import LogSource, open_recorded
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
 from lamina.inspector.one_file import write_page
+from lamina.inspector.redaction import Redaction
 from lamina.inspector.server import LOOPBACK, make_server, wait_until_stopped
+from lamina.inspector.session_figures import FiguresOfSessions
 from lamina.inspector.sessions import Sessions, StoredSession, TraceSource
 from lamina.inspector.stored_sessions import make_line, make_session, summarise_sent
 from lamina.inspector.views import Inspector
+from lamina.replay.figures_folder import is_figures_folder
 
 USUAL_PLACES = ("~/.claude/projects", "~/.codex/sessions")
 """Where coding agents keep their sessions: opened if no path is given."""
@@ -38,7 +42,8 @@ PATH is what `lamina replay` reads: sessions of Claude Code, rollouts of Codex, 
 what `lamina conversations export` wrote. Without a path, the sessions of Claude Code and Codex on this
 machine are opened. With --store, the conversations of a store are: sessions, and what lamina recorded of the
 requests that went through it, as they were sent. Nothing is sent anywhere. --store alone opens your own
-store: that of `lamina chat` and of `lamina run`.
+store: that of `lamina chat` and of `lamina run`. A folder that `lamina replay --parquet` wrote is shown on
+the page across all sessions.
 
 examples:
   lamina inspect --open
@@ -73,7 +78,11 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add("--port", metavar="N", type=whole_number, default=0, help="the port; by default, a free one")
     add("--host", metavar="H", default="127.0.0.1", help="the address; one that others can reach has a token")
     add("--html", metavar="FILE", help="write one self-contained page instead of serving it; - is stdout")
-    add("--redact", action="store_true", help="with --html: without the texts, only sizes, names and reasons")
+    add(
+        "--redact",
+        action="store_true",
+        help="with --html: names, sizes, reasons, and a mark for each text",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -81,7 +90,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise BadInput("only a file can be redacted", place="--redact", hint="give --html FILE, too")
     check_folder(arguments.html)
     refuse_databases(arguments.paths, hint="a store is opened with --store")
-    inspector = Inspector(_find_sessions(arguments))
+    folders = [path for path in arguments.paths if is_figures_folder(path)]
+    arguments.paths = [path for path in arguments.paths if path not in folders]
+    inspector = Inspector(_find_sessions(arguments, folders), figures=FiguresOfSessions(folders))
     sessions = inspector.sessions.summaries()
     _tell_problems(inspector)
     if arguments.html:
@@ -126,8 +137,11 @@ def _tell_problems(inspector: Inspector) -> None:
         tell(f"and {len(problems) - MOST_PROBLEMS} more; the page lists all of them")
 
 
-def _find_sessions(arguments: argparse.Namespace) -> Sessions:
-    """What there is to inspect: a store, a made-up session, the paths that are named, or the usual places."""
+def _find_sessions(arguments: argparse.Namespace, folders: Sequence[str] = ()) -> Sessions:
+    """What there is to inspect: a store, a made-up session, the paths that are named, or the usual places.
+
+    A folder of figures is shown on the page across all sessions, and is none of these.
+    """
     sources: list[TraceSource] = []
     if arguments.store is not None:
         only = getattr(arguments, "conversation", "")
@@ -137,7 +151,7 @@ def _find_sessions(arguments: argparse.Namespace) -> Sessions:
         sources.append(DemoSource(arguments.demo))
     if sources:
         return Sessions(arguments.paths, sources)
-    if arguments.paths:
+    if arguments.paths or folders:
         return Sessions(arguments.paths)
     places = [str(Path(place).expanduser()) for place in USUAL_PLACES]
     existing = [place for place in places if Path(place).exists()]
@@ -176,7 +190,10 @@ class DemoSource:
 
 
 def _write_html(inspector: Inspector, arguments: argparse.Namespace) -> int:
-    page = write_page(inspector, redact=arguments.redact)
+    redaction = None
+    if arguments.redact:
+        redaction = Redaction()
+    page = write_page(inspector, redaction=redaction)
     if arguments.html == "-":
         sys.stdout.write(page)
         return 0

@@ -8,6 +8,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
 WIDTH = 80
@@ -90,6 +91,23 @@ def whole_number(text: str) -> int:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def read_moment(text: str) -> float:
+    """`7d` or `2026-11-01` as seconds since 1970."""
+    unit = _UNITS.get(text[-1:])
+    if unit is not None and text[:-1].isdigit():
+        return (datetime.now(UTC) - int(text[:-1]) * unit).timestamp()
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a date nor like 7d") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return moment.timestamp()
+
+
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
 
 def _wrap_prose(text: str) -> str:

@@ -20,7 +20,7 @@ from lamina.caches import all_rules
 from lamina.cli.files import check_folder, refuse_databases, write_file
 from lamina.cli.judged_replay import run_judged_replay
 from lamina.cli.output import ProgressLine, emit, tell
-from lamina.cli.parser import whole_number
+from lamina.cli.parser import read_moment, whole_number
 from lamina.cli.replay_progress import ReplayedSessions
 from lamina.cli.stored import add_store, ask_store, find_gateway_workspace
 from lamina.cli.stored_sessions import LogSource
@@ -29,13 +29,17 @@ from lamina.errors import BadInput
 from lamina.replay.account_sums import OWN_WINDOW
 from lamina.replay.account_table import account_json, account_text
 from lamina.replay.engines import ENGINES, Engine, open_engine
+from lamina.replay.figures_folder import FiguresFolder, open_figures
+from lamina.replay.groups import GROUPINGS
 from lamina.replay.headline import summarise
 from lamina.replay.lifetimes import compare_lifetimes, lifetimes_text
-from lamina.replay.parquet import open_tables
 from lamina.replay.policies import POLICIES, find_policy
 from lamina.replay.promises import depth_policies, promise_depths
-from lamina.replay.runs import replay
-from lamina.replay.traces import read_traces
+from lamina.replay.runs import ReplayOptions, TraceReplay, make_account, replay_each
+from lamina.replay.shards import replay_files
+from lamina.replay.traces import ALWAYS, Period, TraceFile, find_files, read_traces
+from lamina.replay.traces.files import select_changed
+from lamina.replay.traces.own_answers import select_own
 from lamina.replay.traces.recorded_conversations import list_recorded, read_recorded
 from lamina.replay.values import ReplayAccount, Trace, UnreadableLine
 
@@ -64,6 +68,7 @@ examples:
   lamina replay logs/ --window 32000,64000 --html report.html
   lamina replay logs/ --policy sliding,lamina --window auto,64000 --rules openai
   lamina replay 's3://logs/2026-*/*.zst' --engine dask --parquet out/
+  lamina replay ~/.claude/projects --since 7d --by project,model
   lamina replay logs/ --judge http://127.0.0.1:8000
   lamina replay logs/ --judge http://127.0.0.1:8000 --precision 0.05
   lamina replay logs/ --hide-at-most 0.02 --window 32000
@@ -80,6 +85,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "                     [--model M]\n"
         "                     [--json FILE] [--html FILE] [--parquet FOLDER]\n"
         "                     [--engine E] [--cluster ADDRESS] [--jobs N] [--limit N]\n"
+        "                     [--since DATE] [--until DATE] [--by G,...]\n"
         "                     [--judge JUDGE] [--answers N] [--seconds N] [--precision NATS]\n"
         "                     [--losses FILE] [--plan] [--price DOLLARS] [--hide-at-most SHARE]\n"
         "                     [--lifetimes]"
@@ -121,7 +127,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add(
         "--parquet",
         metavar="FOLDER",
-        help="write every figure as Parquet tables while the replay runs (extra: parquet)",
+        help="write every figure as Parquet tables while the replay runs; the next time, only files that are "
+        "new or have changed are replayed (extra: parquet)",
     )
     add(
         "--engine",
@@ -138,6 +145,14 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help="processes (default: one for each processor)",
     )
     add("--limit", metavar="N", type=whole_number, default=0, help="only the first N sessions")
+    add("--since", metavar="DATE", type=read_moment, help="only calls since a date (2026-11-01), or 7d, 12h")
+    add("--until", metavar="DATE", type=read_moment, help="only calls before a date, or a time of it")
+    add(
+        "--by",
+        metavar="G,...",
+        default="",
+        help=f"also what groups of sessions cost: by {', '.join(GROUPINGS[:-1])} or {GROUPINGS[-1]}",
+    )
     add("--judge", metavar="JUDGE", default="", help="have a model judge what each policy loses; see below")
     add(
         "--answers",
@@ -217,8 +232,10 @@ def run(arguments: argparse.Namespace) -> int:
         policies = depth_policies()
     rules = _chosen("--rules", arguments.rules, [AUTO, *sorted(all_rules())])
     windows = _windows(arguments.window)
-    jobs = arguments.jobs or _processors()
-    _check_paths(arguments)
+    by: list[str] = []
+    if arguments.by:
+        by = _chosen("--by", arguments.by, GROUPINGS)
+    _check_arguments(arguments)
     if arguments.lifetimes:
         return _print_lifetimes(arguments)
     if arguments.judge:
@@ -227,43 +244,39 @@ def run(arguments: argparse.Namespace) -> int:
             return run_judged_replay(arguments, traces, policies=policies, windows=windows, rules=rules)
     if arguments.html:
         page_writer()  # a missing package is reported before the replay
-    with contextlib.ExitStack() as stack:
-        bar = _Bar(stack.enter_context(ProgressLine()))
-        keep_rows = None
-        if arguments.parquet:
-            keep_rows = stack.enter_context(open_tables(arguments.parquet)).add
-        account = replay(
-            _read_chosen(arguments, bar),
-            policies=policies,
-            windows=windows,
-            rules=rules,
-            model=arguments.model,
-            jobs=jobs,
-            engine=_open_chosen_engine(stack, arguments, jobs),
-            points=bool(arguments.html),
-            fill_head=True,
-            pressed=arguments.hide_at_most is not None,
-            progress=ReplayedSessions(keep_rows).add,
-        )
-    places = [*arguments.paths]
-    if arguments.store is not None:
-        places.append(arguments.store or "your store")
+    options = ReplayOptions(
+        policies=tuple(policies),
+        windows=tuple(windows),
+        rules=tuple(rules),
+        model=arguments.model,
+        points=bool(arguments.html),
+        fill_head=True,
+        pressed=arguments.hide_at_most is not None,
+        findings=bool(arguments.parquet),
+    )
+    account = _make_account(arguments, options)
     if arguments.hide_at_most is not None:
         _print_promises(account, arguments)
         return 0
-    _refuse_empty(account, places)
-    print_account(account, json_file=arguments.json, html_file=arguments.html)
+    places = [*arguments.paths]
+    if arguments.store is not None:
+        places.append(arguments.store or "your store")
+    _refuse_empty(account, places, period=_period(arguments))
+    print_account(account, json_file=arguments.json, html_file=arguments.html, by=by)
     if arguments.parquet:
         tell(f"wrote {arguments.parquet}")
     return 0
 
 
-def _check_paths(arguments: argparse.Namespace) -> None:
-    """Raise BadInput before the replay if there is nothing to read, or no folder to write into."""
+def _check_arguments(arguments: argparse.Namespace) -> None:
+    """Raise BadInput for what cannot be replayed or written, before the work and not after it."""
     refuse_databases(arguments.paths, hint="a store is read with --store")
     if not arguments.paths and arguments.store is None:
         hint = "name files or folders with recorded sessions, or a store with --store"
         raise BadInput("there is nothing to replay", place="PATH", hint=hint)
+    if arguments.parquet and arguments.limit:
+        hint = "leave one of them out: tables are added to, file by file"
+        raise BadInput("it does not go with --limit", place="--parquet", hint=hint)
     for path in (arguments.json, arguments.html):
         check_folder(path)
 
@@ -282,6 +295,94 @@ def _print_lifetimes(arguments: argparse.Namespace) -> int:
         write_file(arguments.json, json.dumps(msgspec.to_builtins(rows), allow_nan=False) + "\n")
         tell(f"wrote {arguments.json}")
     return 0
+
+
+def _make_account(arguments: argparse.Namespace, options: ReplayOptions) -> ReplayAccount:
+    """Replay what the command names, on the engine that it names, into the folder that it names."""
+    jobs = arguments.jobs or _processors()
+    with contextlib.ExitStack() as stack:
+        bar = _Bar(stack.enter_context(ProgressLine()))
+        figures = None
+        if arguments.parquet:
+            figures = stack.enter_context(
+                open_figures(arguments.parquet, options=options, period=_period(arguments))
+            )
+        engine = _open_chosen_engine(stack, arguments, jobs)
+        chosen = _ChosenReplay(arguments, options, bar, figures=figures, engine=engine, jobs=jobs)
+        return make_account(chosen.run())
+
+
+class _ChosenReplay:
+    """The replay of everything that a command names: files, a store, and what a folder of figures has."""
+
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        options: ReplayOptions,
+        bar: _Bar,
+        *,
+        figures: FiguresFolder | None,
+        engine: Engine | None,
+        jobs: int,
+    ) -> None:
+        self._arguments = arguments
+        self._options = options
+        self._bar = bar
+        self._figures = figures
+        self._engine = engine
+        self._jobs = jobs
+        self._sessions = ReplayedSessions(bar.count_one)
+
+    def run(self) -> Iterator[TraceReplay]:
+        """Every session. What a folder of figures has already comes first."""
+        arguments = self._arguments
+        if arguments.limit:
+            traces = _read_chosen(arguments, self._bar)
+            for trace_replay in self._replay(traces):
+                self._sessions.add(trace_replay)
+                yield trace_replay
+            return
+        files = select_changed(find_files(arguments.paths), arguments.since)
+        if self._figures is not None:
+            files = self._figures.select_new(files)
+            yield from self._figures.read()
+        yield from self._replay_files(files)
+        if arguments.store is not None:
+            yield from self._replay_store()
+
+    def _replay_files(self, files: Sequence[TraceFile]) -> Iterator[TraceReplay]:
+        seen = None
+        if self._figures is not None:
+            seen = self._figures.seen()
+        for file_replay in replay_files(
+            files,
+            self._options,
+            jobs=self._jobs,
+            engine=self._engine,
+            period=_period(self._arguments),
+            seen=seen,
+            progress=self._bar.read,
+            count=self._sessions.add,
+        ):
+            if self._figures is not None:
+                self._figures.add(file_replay)
+            yield from file_replay.replays
+
+    def _replay_store(self) -> Iterator[TraceReplay]:
+        replays = []
+        for trace_replay in self._replay(read_stored_traces(self._arguments)):
+            self._sessions.add(trace_replay)
+            replays.append(trace_replay)
+        if self._figures is not None:
+            self._figures.add_stored(self._arguments.store, replays)
+        yield from replays
+
+    def _replay(self, traces: Iterable[Trace | UnreadableLine]) -> Iterator[TraceReplay]:
+        return replay_each(traces, self._options, engine=self._engine, jobs=self._jobs)
+
+
+def _period(arguments: argparse.Namespace) -> Period:
+    return Period(arguments.since, arguments.until)
 
 
 def _print_promises(account: ReplayAccount, arguments: argparse.Namespace) -> None:
@@ -307,21 +408,35 @@ def _read_chosen(arguments: argparse.Namespace, bar: _Bar) -> Iterator[Trace | U
     """The sessions of the paths and of the store, up to the limit, drawn on the bar as they are read."""
     traces: list[Iterable[Trace | UnreadableLine]] = []
     if arguments.paths:
-        traces.append(read_traces(arguments.paths, progress=bar.read))
+        traces.append(read_traces(arguments.paths, progress=bar.read, period=_period(arguments)))
     if arguments.store is not None:
         traces.append(read_stored_traces(arguments))
-    return bar.count(_limit_traces(chain.from_iterable(traces), arguments.limit))
+    return _limit_traces(chain.from_iterable(traces), arguments.limit)
 
 
 def read_stored_traces(arguments: argparse.Namespace) -> Iterator[Trace | UnreadableLine]:
-    """What lamina recorded in a store, and the sessions in it, one after the other.
+    """What lamina recorded in a store, and the sessions in it, one after the other, with what counts of each.
 
     The store is opened for each, so that whoever writes to it does not wait for the replay.
     """
     workspace = find_gateway_workspace(arguments)
+    period = _period(arguments)
     for name in ask_store(arguments, partial(list_recorded, workspace=workspace)):
-        yield ask_store(arguments, partial(read_recorded, workspace=workspace, name=name))
-    yield from LogSource(arguments).read()
+        stored = ask_store(arguments, partial(read_recorded, workspace=workspace, name=name))
+        yield from _select_period([stored], period)
+    yield from _select_period(LogSource(arguments).read(), period)
+
+
+def _select_period(
+    traces: Iterable[Trace | UnreadableLine], period: Period
+) -> Iterator[Trace | UnreadableLine]:
+    for trace in traces:
+        if isinstance(trace, UnreadableLine) or period == ALWAYS:
+            yield trace
+            continue
+        own_part = select_own(trace, frozenset(), period)
+        if own_part is not None:
+            yield own_part
 
 
 def _open_chosen_engine(
@@ -333,7 +448,9 @@ def _open_chosen_engine(
     return stack.enter_context(open_engine(arguments.engine, jobs=jobs, cluster=arguments.cluster))
 
 
-def print_account(account: ReplayAccount, *, json_file: str | None, html_file: str | None) -> None:
+def print_account(
+    account: ReplayAccount, *, json_file: str | None, html_file: str | None, by: Sequence[str] = ()
+) -> None:
     """Print an account, and write it to the files that are named.
 
     With `-` as the JSON file, JSON is all that is printed.
@@ -341,11 +458,11 @@ def print_account(account: ReplayAccount, *, json_file: str | None, html_file: s
     if html_file:
         write_file(html_file, page_writer()(account))
     if json_file == "-":
-        emit(account_json(account))
+        emit(account_json(account, by=by))
         return
-    print(account_text(account))
+    print(account_text(account, by=by))
     if json_file:
-        write_file(json_file, json.dumps(account_json(account), allow_nan=False) + "\n")
+        write_file(json_file, json.dumps(account_json(account, by=by), allow_nan=False) + "\n")
     for path in filter(None, (json_file, html_file)):
         tell(f"wrote {path}")
 
@@ -413,11 +530,14 @@ def _limit_traces(traces: Iterable[Trace | UnreadableLine], limit: int) -> Itera
             return
 
 
-def _refuse_empty(account: ReplayAccount, paths: Sequence[str]) -> None:
+def _refuse_empty(account: ReplayAccount, paths: Sequence[str], *, period: Period) -> None:
     """Raise BadInput if there is nothing to compare, with what was found instead of sessions."""
     place = ", ".join(paths)
     if summarise(account).calls:
         return
+    if period != ALWAYS and not account.damaged:
+        hint = "give other days with --since and --until"
+        raise BadInput("no call of it is in the period", place=place, hint=hint)
     if account.outcomes or account.reported:
         hint = "lamina explain and lamina inspect show what a request holds"
         raise BadInput("no model has answered in it, so there is no cost to compare", place=place, hint=hint)
@@ -453,13 +573,10 @@ class _Bar:
             self._share = done / total
         self._draw()
 
-    def count(self, traces: Iterable[Trace | UnreadableLine]) -> Iterator[Trace | UnreadableLine]:
-        """The same traces, each counted as it passes."""
-        for trace in traces:
-            if isinstance(trace, Trace):
-                self._sessions += 1
-            self._draw()
-            yield trace
+    def count_one(self, trace_replay: TraceReplay) -> None:
+        """One more session was replayed."""
+        self._sessions += trace_replay.reported is not None
+        self._draw()
 
     def _draw(self) -> None:
         """Draw the bar over the last one."""

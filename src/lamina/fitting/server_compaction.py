@@ -17,7 +17,7 @@ lamina's own costs none. `price_compaction` says how much that is. Nothing is se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -154,8 +154,8 @@ def _find_boundary(history: Sequence[Any], dialect: str) -> int:
 
     Every call before that place has its result before it, too.
     """
-    begins_step = _begins_item_step
-    begins_turn = _is_user_item
+    begins_step: Callable[[Sequence[Any], int], bool] = _begins_item_step
+    begins_turn: Callable[[Any], bool] = _is_user_item
     if dialect == "anthropic":
         begins_step = _begins_message_step
         begins_turn = _begins_message_turn

@@ -32,6 +32,7 @@ from lamina.gateway.security import (
 )
 from lamina.inspector.asgi import make_app
 from lamina.inspector.page_cookies import is_valid, read_cookie
+from lamina.inspector.pages import is_followed_link
 from lamina.inspector.sessions import Sessions, TraceSource
 from lamina.inspector.stored_sessions import StoredSessions
 from lamina.inspector.views import Inspector
@@ -62,6 +63,10 @@ class InspectorPages:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Headers = scope["headers"]
+        named = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+        if is_followed_link(scope["path"].removeprefix(INSPECTOR), named):
+            # A link in a chat message opens the page. The check of every other request would refuse it.
+            headers = [(name, value) for name, value in headers if name != b"sec-fetch-site"]
         page_token = _read_page_token(scope["query_string"])
         try:
             visitor = self._admit(headers, page_token)

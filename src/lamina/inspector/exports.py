@@ -10,6 +10,7 @@ import msgspec
 
 from lamina.errors import BadInput
 from lamina.inspector.building import KEEP_ALL, find_call
+from lamina.inspector.built_values import BuiltSession
 from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, Json
 from lamina.replay.model_calls import CHAT
@@ -56,14 +57,19 @@ def write_curl(inspector: Inspector, session_id: str, number: int, settings: Bui
     request = export_request(inspector, session_id, number, settings)
     built = inspector.built(session_id, settings)
     endpoint = _ENDPOINTS.get(built.dialect, _ENDPOINTS[CHAT])
-    model = quote(built.session.summary.model, safe="")
     lines = [
-        f"curl {endpoint.url.format(model=model)}",
+        f"curl {find_endpoint(built)}",
         "-H 'Content-Type: application/json'",
         *(f'-H "{header}"' for header in endpoint.headers),
         f"-d {shlex.quote(msgspec.json.encode(request).decode())}",
     ]
     return {"curl": " \\\n  ".join(lines)}
+
+
+def find_endpoint(built: BuiltSession) -> str:
+    """The address that requests of a session go to, at their provider."""
+    endpoint = _ENDPOINTS.get(built.dialect, _ENDPOINTS[CHAT])
+    return endpoint.url.format(model=quote(built.session.summary.model, safe=""))
 
 
 def export_session(inspector: Inspector, session_id: str, settings: BuildSettings) -> Json:

@@ -14,11 +14,13 @@ from typing import Any
 
 from lamina.errors import BadInput
 from lamina.inspector.comparisons import compare_requests, show_what_if
-from lamina.inspector.pages import encode_json, read_static
+from lamina.inspector.page_files import encode_json, read_static
+from lamina.inspector.redaction import Redaction
 from lamina.inspector.request_views import show_request
 from lamina.inspector.segment_views import show_segment
 from lamina.inspector.settings import LAMINA, BuildSettings
-from lamina.inspector.views import Inspector, show_session, show_sessions, show_tools
+from lamina.inspector.spans import WHOLE, RequestSpan
+from lamina.inspector.views import Inspector, show_session, show_sessions, show_tools, sum_calls
 
 MODULES = (
     "dom.js",
@@ -41,6 +43,9 @@ MODULES = (
     "request.js",
     "requests.js",
     "questions.js",
+    "alternatives.js",
+    "overview.js",
+    "sharing.js",
     "views.js",
     "app.js",
 )
@@ -61,12 +66,12 @@ _IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./([a-z]+)\.js\";$", re.MULTI
 # `export function h(`, `export async function get(`, `export const isSaved =`
 _EXPORT = re.compile(r"^export ((?:async )?(?:function|const) ([A-Za-z]+))", re.MULTILINE)
 
-_REDACTED = "[redacted]"
 
-
-def write_page(inspector: Inspector, *, redact: bool = False) -> str:
-    """The whole page as text."""
-    data = encode_json(_collect(inspector, redact=redact)).decode()
+def write_page(
+    inspector: Inspector, *, session: str = "", span: RequestSpan = WHOLE, redaction: Redaction | None = None
+) -> str:
+    """The whole page as text: of all sessions, or of one session and the requests of a span of it."""
+    data = encode_json(_collect(inspector, session, span, redaction)).decode()
     # "</script>" in a text must not end the element that holds the data.
     data = data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     script = _join_scripts()
@@ -89,20 +94,38 @@ def write_page(inspector: Inspector, *, redact: bool = False) -> str:
     return page.replace("  </head>", head, 1).replace("  </body>", foot, 1)
 
 
-def _collect(inspector: Inspector, *, redact: bool) -> dict[str, Any]:
+def _collect(
+    inspector: Inspector, session_id: str, span: RequestSpan, redaction: Redaction | None
+) -> dict[str, Any]:
     """Every answer that the page asks for, by its address.
 
     The page in the file asks the same addresses as one on a server.
     """
-    answers: dict[str, Any] = {"/api/sessions": show_sessions(inspector)}
-    for summary in inspector.sessions.summaries():
-        answers |= _collect_session(inspector, summary.id)
-    if redact:
-        return {address: _redact(answer) for address, answer in answers.items()}
+    listed = show_sessions(inspector)
+    if session_id:
+        listed["sessions"] = [each for each in listed["sessions"] if each["id"] == session_id]
+    answers: dict[str, Any] = {"/api/sessions": listed}
+    for summary in listed["sessions"]:
+        answers |= _collect_session(inspector, summary["id"], span)
+    if redaction is not None:
+        return {address: redaction.redact_view(answer) for address, answer in answers.items()}
     return answers
 
 
-def _collect_session(inspector: Inspector, session_id: str) -> dict[str, Any]:
+def _select_span(inspector: Inspector, session: dict[str, Any], session_id: str, span: RequestSpan) -> None:
+    """Leave only the requests of a span in the strip, with their sums."""
+    if span == WHOLE:
+        return
+    calls = span.select(inspector.built(session_id, BuildSettings()).calls)
+    numbers = {call.number for call in calls}
+    session["calls"] = [call for call in session["calls"] if call["number"] in numbers]
+    session["totals"] = sum_calls(calls)
+    session["recorded_calls"] = len(calls)
+    session["compacted"] = [number for number in session["compacted"] if number in numbers]
+    session["lanes"] = []
+
+
+def _collect_session(inspector: Inspector, session_id: str, span: RequestSpan) -> dict[str, Any]:
     """Every answer about one session, by its address. The page in the file finds them there.
 
     Requests share most of their entries, so each entry stands once, in a list of rows. The newest
@@ -110,6 +133,7 @@ def _collect_session(inspector: Inspector, session_id: str) -> dict[str, Any]:
     """
     settings = BuildSettings()
     session = show_session(inspector, session_id, settings)
+    _select_span(inspector, session, session_id, span)
     answers: dict[str, Any] = {
         f"/api/session/{session_id}": session,
         f"/api/tools/{session_id}": show_tools(inspector, session_id, settings),
@@ -156,33 +180,6 @@ def _share_entry(entry: dict[str, Any], rows: list[dict[str, Any]], places: dict
         places[ref] = len(rows)
         rows.append(entry)
     return [places[ref], entry["layer"], entry["form"], entry["tokens"], entry["cache"]]
-
-
-_TEXT_FIELDS = frozenset(
-    "sent original text first_words what preview sentence name place path was entry advice key".split()
-)
-_EMPTIED_FIELDS: dict[str, Any] = {"difference": [], "images": [], "path": {}, "read_again": {}}
-"""Fields that quote the session in lists, or as names of values."""
-
-
-def _redact(value: Any) -> Any:
-    """The value without what was said: sizes, tools and reasons stay.
-
-    Texts are told by the names of their fields, at any depth.
-    """
-    if isinstance(value, dict):
-        clean: dict[str, Any] = {}
-        for name, inner in value.items():
-            if name in _TEXT_FIELDS and isinstance(inner, str):
-                clean[name] = _REDACTED
-            elif name in _EMPTIED_FIELDS:
-                clean[name] = _EMPTIED_FIELDS[name]
-            else:
-                clean[name] = _redact(inner)
-        return clean
-    if isinstance(value, list | tuple):
-        return [_redact(inner) for inner in value]
-    return value
 
 
 def _join_scripts() -> str:

@@ -53,8 +53,13 @@ def read_cookie(header: str) -> str:
 
 
 def write_header(value: str, *, path: str) -> str:
-    """Return the `Set-Cookie` header. The browser sends the cookie to addresses below `path` only."""
-    return f"{NAME}={value}; HttpOnly; SameSite=Strict; Path={path}; Max-Age={LIFETIME}"
+    """Return the `Set-Cookie` header. The browser sends the cookie to addresses below `path` only.
+
+    It is Lax, so that a link in a chat message opens its place. Strict would leave it out there, and the
+    reader would need the token again. Other sites gain nothing: what they can make a browser ask for besides
+    the page itself is refused.
+    """
+    return f"{NAME}={value}; HttpOnly; SameSite=Lax; Path={path}; Max-Age={LIFETIME}"
 
 
 def _sign(key: bytes, token_digest: str, content: str) -> str:

@@ -10,11 +10,8 @@ it never run, and requests from other sites or under another host name are refus
 from __future__ import annotations
 
 import hmac
-import json
 from collections.abc import Callable, Mapping
-from functools import cache
 from http import HTTPStatus
-from importlib.resources import files
 from time import time
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -23,14 +20,18 @@ import msgspec
 
 from lamina.errors import BadInput, LaminaError
 from lamina.inspector import page_cookies
+from lamina.inspector.across_sessions import show_across
+from lamina.inspector.alternatives import show_alternative, show_choices
 from lamina.inspector.answer_views import show_raw_answer
 from lamina.inspector.body_views import show_body
 from lamina.inspector.comparisons import compare_requests, show_what_if
 from lamina.inspector.exports import export_request, export_session, write_curl
+from lamina.inspector.page_files import FILE_TYPES, Download, encode_json, read_static
 from lamina.inspector.request_views import show_request
 from lamina.inspector.search import read_filters, search_places
 from lamina.inspector.segment_views import show_segment, show_text
 from lamina.inspector.settings import BuildSettings, read_settings
+from lamina.inspector.take_along import save_session
 from lamina.inspector.views import Inspector, show_session, show_sessions, show_tools
 from lamina.inspector.visibility import find_visible
 
@@ -46,13 +47,6 @@ SAFETY_HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-}
-
-_FILE_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".svg": "image/svg+xml",
 }
 
 LINES_TYPE = "application/x-ndjson"
@@ -120,7 +114,8 @@ def refuse_stranger(target: str, headers: Mapping[str, str], access: Access) -> 
     """
     if headers.get("host", "").lower() not in access.hosts:
         return _problem(HTTPStatus.MISDIRECTED_REQUEST, "this server does not answer under that host name")
-    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+    is_of_other_site = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+    if is_of_other_site and not is_followed_link(urlsplit(target).path, headers):
         return _problem(HTTPStatus.FORBIDDEN, "requests from other sites are refused")
     if not access.token:
         return None
@@ -134,6 +129,20 @@ def refuse_stranger(target: str, headers: Mapping[str, str], access: Access) -> 
     if page_cookies.is_valid(cookie, access.cookie_key, token_digest, now=time()):
         return None
     return _problem(HTTPStatus.UNAUTHORIZED, "open the address with ?token=… that `lamina inspect` printed")
+
+
+def is_followed_link(path: str, headers: Mapping[str, str]) -> bool:
+    """Whether somebody followed a link to the page: in a chat message, say.
+
+    Only the page itself is opened so, which holds nothing of any session. It asks for that itself, and then
+    the browser says that the page asks.
+    """
+    is_page = path in ("", "/")
+    return (
+        is_page
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+    )
 
 
 def write_event(state: str, last_state: str) -> bytes:
@@ -197,6 +206,12 @@ _VIEWS: dict[tuple[str, int], View] = {
     ("curl", 3): lambda inspector, words, _, settings: write_curl(
         inspector, words[1], _number(words[2]), settings
     ),
+    ("alternatives", 2): lambda inspector, words, _, __: show_choices(inspector, words[1]),
+    ("alternative", 2): lambda inspector, words, query, _: show_alternative(inspector, words[1], query),
+    ("across", 1): lambda inspector, _, query, __: show_across(inspector, query),
+    ("save", 3): lambda inspector, words, query, settings: save_session(
+        inspector, words[1], words[2], query, settings
+    ),
     ("archive", 2): lambda inspector, words, _, settings: export_session(inspector, words[1], settings),
 }
 """Each view under /api: the first word of its path and the number of words."""
@@ -215,6 +230,10 @@ def _answer_api(
         return _problem(HTTPStatus.BAD_REQUEST, str(error))
     except LaminaError as error:
         return _problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error))
+    if isinstance(value, Download):
+        disposition = f'attachment; filename="{value.name}"'
+        headers = {**SAFETY_HEADERS, "Content-Type": value.media_type, "Content-Disposition": disposition}
+        return PageAnswer(headers=headers, body=value.body)
     headers = {**SAFETY_HEADERS, "Content-Type": "application/json; charset=utf-8"}
     if words[0] in ("export", "archive"):
         headers["Content-Disposition"] = f'attachment; filename="{words[0]}-{words[1][:40]}.json"'
@@ -240,14 +259,6 @@ def encode_lines(value: dict[str, Any]) -> bytes:
     return b"\n".join(lines)
 
 
-def encode_json(value: Any) -> bytes:
-    """JSON that any browser reads. A lone surrogate, which UTF-8 cannot hold, is written as an escape."""
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return json.dumps(value).encode()
-
-
 def _show_progress(inspector: Inspector, name: str) -> dict[str, Any]:
     job = inspector.progress.look(name)
     return {"what": job.what, "done": job.done, "total": job.total, "seconds_left": job.seconds_left}
@@ -271,16 +282,7 @@ def _answer_file(words: list[str]) -> PageAnswer:
     if body is None or words[0] not in ("", "static"):
         return _problem(HTTPStatus.NOT_FOUND, "there is no such file")
     suffix = f".{name.rpartition('.')[2]}"
-    return PageAnswer(headers={**SAFETY_HEADERS, "Content-Type": _FILE_TYPES[suffix]}, body=body)
-
-
-@cache
-def read_static(name: str) -> bytes | None:
-    """A file of the page. Only names of files that are there can be asked for."""
-    for file in (files(__package__) / "static").iterdir():
-        if file.name == name and f".{name.rpartition('.')[2]}" in _FILE_TYPES:
-            return file.read_bytes()
-    return None
+    return PageAnswer(headers={**SAFETY_HEADERS, "Content-Type": FILE_TYPES[suffix]}, body=body)
 
 
 def _problem(status: int, message: str) -> PageAnswer:

@@ -16,9 +16,11 @@ import msgspec
 
 from lamina.caches import all_rules
 from lamina.core.values import Layer
+from lamina.inspector.alternative_rows import AlternativeRows
 from lamina.inspector.building import SessionBuilder
 from lamina.inspector.built_values import BuiltCall, BuiltSession
 from lamina.inspector.progress import AnswerProgress
+from lamina.inspector.session_figures import FiguresOfSessions
 from lamina.inspector.sessions import RecordedSession, Sessions, StoredSession
 from lamina.inspector.settings import POLICIES, BuildSettings
 from lamina.inspector.walk import usages_by_call
@@ -34,10 +36,12 @@ MOST_LANES = 40
 class Inspector:
     """Answers what the page asks. It holds the sessions and what was built of them."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, *, figures: FiguresOfSessions | None = None) -> None:
         self.sessions = sessions
         self.builder = SessionBuilder()
         self.progress = AnswerProgress()
+        self.figures = figures or FiguresOfSessions()
+        self.alternatives = AlternativeRows()
 
     def built(self, session_id: str, settings: BuildSettings) -> BuiltSession:
         return self.builder.build(self.sessions.get(session_id), settings)

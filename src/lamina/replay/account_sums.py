@@ -67,17 +67,17 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cached(self) -> float | None:
         """Of the tokens sent, the share that the cache gave."""
-        return _share(self.read, self.sent)
+        return share_of(self.read, self.sent)
 
     @property
     def recall(self) -> float | None:
         """Of what the answers needed, the share that stood in the request."""
-        return _share(self.visible, self.needed)
+        return share_of(self.visible, self.needed)
 
     @property
     def within_reach(self) -> float | None:
         """Of what the answers needed, the share that stood in the request or could be had back."""
-        return _share(self.recallable, self.needed)
+        return share_of(self.recallable, self.needed)
 
     @property
     def price(self) -> float | None:
@@ -96,7 +96,7 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def pace(self) -> float | None:
         """Seconds for each call."""
-        return _share(self.seconds, self.calls)
+        return share_of(self.seconds, self.calls)
 
     @property
     def refused(self) -> int:
@@ -123,7 +123,7 @@ class PaidTotal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cached(self) -> float | None:
-        return _share(self.read, self.sent)
+        return share_of(self.read, self.sent)
 
 
 class CacheLoss(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +134,7 @@ class CacheLoss(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     why: str
     dollars: float | None = None
+    idle: float | None = None
 
 
 class LossSum(NamedTuple):
@@ -309,7 +310,7 @@ def _rank_cost(loss: CacheLoss | LossSum) -> tuple[float, int]:
     return -(loss.dollars or 0.0), -loss.tokens
 
 
-def _share(part: float, whole: float) -> float | None:
+def share_of(part: float, whole: float) -> float | None:
     """The part of the whole that something is; None of nothing."""
     if not whole:
         return None

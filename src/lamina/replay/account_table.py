@@ -26,6 +26,7 @@ from lamina.replay.account_sums import (
     sum_paid,
     sum_recorded,
 )
+from lamina.replay.groups import GroupCost, group_sessions
 from lamina.replay.headline import (
     Headline,
     LossReason,
@@ -34,7 +35,11 @@ from lamina.replay.headline import (
     compare_sessions,
     summarise,
 )
+from lamina.replay.traces.own_answers import WITHOUT_TIMES
 from lamina.replay.values import ReplayAccount, UnreadableLine
+
+MOST_GROUPS = 40
+"""Rows of a table of groups in a terminal."""
 
 MOST_LISTED = 8
 """Dearer sessions and damaged lines that the terminal shows; the JSON file has all."""
@@ -143,10 +148,20 @@ PAID_COLUMNS = (
 )
 
 
-def account_json(account: ReplayAccount) -> dict[str, Any]:
+GROUP_COLUMNS = (
+    Column("name", "", "", str),
+    *(column for column in PAID_COLUMNS if column.name in ("sessions", "calls", "sent", "cached", "output")),
+    Column("dollars", "USD", "at list prices, where they are known", format_money),
+    *(column for column in PAID_COLUMNS if column.name == "losses"),
+    Column("lost_dollars", "USD of misses", "what those calls cost beyond reading the cache", format_money),
+    Column("saved", "lamina saves", "of the cost, where it can be compared", format_percent),
+)
+
+
+def account_json(account: ReplayAccount, *, by: Sequence[str] = ()) -> dict[str, Any]:
     """Everything as plain JSON: the figures that are shown, and what they are sums of.
 
-    The terminal and the page show the same figures, under the same names.
+    The terminal and the page show the same figures, under the same names. `by` names groups of sessions.
     """
     recorded = [_row_as_json(POLICY_COLUMNS, total) for total in sum_recorded(account.reported)]
     return {
@@ -159,21 +174,26 @@ def account_json(account: ReplayAccount) -> dict[str, Any]:
         "sessions": msgspec.to_builtins(compare_sessions(account)),
         "reported": msgspec.to_builtins(account.reported),
         "outcomes": msgspec.to_builtins(account.outcomes),
+        "groups": {
+            name: [_row_as_json(GROUP_COLUMNS, group) for group in group_sessions(account, name)]
+            for name in by
+        },
         "damaged": msgspec.to_builtins(account.damaged),
         "foreign": msgspec.to_builtins(account.foreign),
     }
 
 
-def _row_as_json(columns: Iterable[Column], row: Total | PaidTotal) -> dict[str, Any]:
+def _row_as_json(columns: Iterable[Column], row: Total | PaidTotal | GroupCost) -> dict[str, Any]:
     """A sum with every figure that a table shows, under the name it has there."""
     figures = {column.name: getattr(row, column.name) for column in columns}
     return {**msgspec.to_builtins(row), **figures}
 
 
-def account_text(account: ReplayAccount, *, recorded: bool = True) -> str:
+def account_text(account: ReplayAccount, *, recorded: bool = True, by: Sequence[str] = ()) -> str:
     """The account for a terminal; without what was `recorded`, only what each policy would cost.
 
-    First the answer, then a table of policies, then dearer sessions, models and what was skipped.
+    First the answer, then a table of policies, then dearer sessions, models, the groups that `by` names, and
+    what was skipped.
     """
     lines: list[str] = []
     if recorded:
@@ -181,10 +201,12 @@ def account_text(account: ReplayAccount, *, recorded: bool = True) -> str:
     lines += _policy_lines(account, recorded=recorded)
     if recorded:
         lines += _dearer_lines(compare_sessions(account))
-        lines += _model_lines(account)
+        if "model" not in by:
+            lines += _model_lines(account)
+        for name in by:
+            lines += _group_lines(account, name)
     lines += _damaged_lines(account.damaged)
-    if account.foreign:
-        lines.append(f"passed over, since they hold no session: {count_noun(len(account.foreign), 'file')}")
+    lines += _foreign_lines(account.foreign)
     return "\n".join(lines).rstrip("\n")
 
 
@@ -370,6 +392,32 @@ def _model_lines(account: ReplayAccount) -> list[str]:
     if len(rows) < 2:
         return []
     return ["by model, as the records say", *align_columns(PAID_COLUMNS, rows), ""]
+
+
+def _group_lines(account: ReplayAccount, by: str) -> list[str]:
+    """What the records say by user, say, and what lamina would have saved. Only the dearest are listed."""
+    groups = group_sessions(account, by)
+    listed_groups = groups[:MOST_GROUPS]
+    if by in ("day", "month"):
+        listed_groups = groups[-MOST_GROUPS:]
+    return [
+        f"by {by}, as the records say",
+        *align_columns(GROUP_COLUMNS, listed_groups),
+        *_lines_about_more(len(groups) - len(listed_groups), f"{by}s"),
+        "",
+    ]
+
+
+def _foreign_lines(foreign: Sequence[UnreadableLine]) -> list[str]:
+    """What was passed over though it is in order."""
+    untimed = sum(line.reason == WITHOUT_TIMES for line in foreign)
+    lines = []
+    if len(foreign) > untimed:
+        count = count_noun(len(foreign) - untimed, "file")
+        lines.append(f"passed over, since they hold no session: {count}")
+    if untimed:
+        lines.append(f"left out, since they have no times: {count_noun(untimed, 'session')}")
+    return lines
 
 
 def _damaged_lines(damaged: Sequence[UnreadableLine]) -> list[str]:

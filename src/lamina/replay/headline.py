@@ -229,14 +229,19 @@ def _sum_policy(sessions: Sequence[SessionCost], policy: str) -> float | None:
 
 
 def _advise(loss: LossSum) -> LossReason:
-    """A reason with what to do about it.
+    """A reason with what to do about it."""
+    return LossReason(**loss._asdict(), advice=find_advice(loss.why))
+
+
+def find_advice(why: str) -> str:
+    """What to do about a reason for a lost cache; "" if nothing is known.
 
     Reasons name models and spans of time, so they are told by their beginnings.
     """
     for start, advice in ADVICE:
-        if loss.why.startswith(start):
-            return LossReason(**loss._asdict(), advice=advice)
-    return LossReason(**loss._asdict(), advice="")
+        if why.startswith(start):
+            return advice
+    return ""
 
 
 def compare_sessions(account: ReplayAccount) -> list[SessionCost]:

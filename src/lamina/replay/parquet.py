@@ -1,113 +1,132 @@
-"""An account as Parquet tables, written while the replay runs: for DuckDB, polars, pandas or Spark.
+"""Rows of Parquet tables: what a replay found of each session, for DuckDB, polars, pandas or Spark.
 
-    with open_tables("figures/") as tables:
-        replay(traces, policies=["lamina"], windows=[64_000], progress=tables.add)
+    outcomes        a session under one policy, window and cache
+    reported        what the records say of a session
+    lost_caches     a call that read less than half of what it could
+    large_results   a large result of a tool
+    repeated_reads  a file that was read more than once in a session
+    unused_tools    a tool that a session sent and never called
+    unreadable      a line or a file that was skipped
 
-A table has the fields of its struct as columns, without those that are lists. Rows are in the order of the
-traces, and leave memory a thousand at a time. A file gets its name when it is whole.
+A table has the fields of its struct as columns, without those that are lists. Before them stand the file, the
+id of the session, its name, and the day on which it began. `figures_folder` says where the files are.
 """
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import importlib
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 import msgspec
 
 from lamina.errors import BadInput
 from lamina.replay.runs import TraceReplay
-from lamina.replay.values import LostCache, ReplayOutcome, Reported, UnreadableLine
-
-ROWS_AT_ONCE = 1_000
+from lamina.replay.values import (
+    LargeResult,
+    LostCache,
+    RepeatedRead,
+    ReplayOutcome,
+    Reported,
+    SessionFindings,
+    UnreadableLine,
+    UnusedTool,
+)
 
 TABLES: dict[str, type[msgspec.Struct]] = {
     "outcomes": ReplayOutcome,
     "reported": Reported,
     "lost_caches": LostCache,
+    "large_results": LargeResult,
+    "repeated_reads": RepeatedRead,
+    "unused_tools": UnusedTool,
     "unreadable": UnreadableLine,
 }
 
+UNKNOWN_DAY = ""
 
-@contextlib.contextmanager
-def open_tables(folder: str | Path) -> Iterator[ParquetTables]:
-    """Tables in this folder, which is made if it is not there. After an error there are no new files."""
-    tables = ParquetTables(_import_pyarrow(), Path(folder))
-    try:
-        yield tables
-    except BaseException:
-        tables.discard()
-        raise
-    tables.finish()
+Row = dict[str, Any]
+Tables = dict[str, list[Row]]
+
+_KEYS = ("file", "session", "trace", "day")
+
+T = TypeVar("T")
 
 
-class ParquetTables:
-    """State: one file for each table, and the rows that are not in it yet."""
-
-    def __init__(self, pyarrow: Any, folder: Path) -> None:
-        self.paths = {name: folder / f"{name}.parquet" for name in TABLES}
-        self._pyarrow = pyarrow
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._writers = {name: self._open(name) for name in TABLES}
-        except OSError as error:
-            hint = "check folder and rights"
-            raise BadInput(f"it cannot be written: {error.strerror}", place=str(folder), hint=hint) from None
-        self._rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
-
-    def add(self, trace_replay: TraceReplay) -> None:
-        """The rows of one trace.
-
-        A row leaves memory when its table has a thousand of them.
-        """
-        self._rows["outcomes"] += map(msgspec.structs.asdict, trace_replay.outcomes)
-        reported = trace_replay.reported
-        if reported is not None:
-            self._rows["reported"].append(msgspec.structs.asdict(reported))
-            for lost_cache in reported.lost:
-                self._rows["lost_caches"].append(
-                    {"trace": reported.trace, **msgspec.structs.asdict(lost_cache)}
-                )
-        if trace_replay.damaged is not None:
-            self._rows["unreadable"].append(msgspec.structs.asdict(trace_replay.damaged))
-        for name, rows in self._rows.items():
-            if len(rows) >= ROWS_AT_ONCE:
-                self._write(name)
-
-    def finish(self) -> None:
-        for name, writer in self._writers.items():
-            self._write(name)
-            writer.close()
-            self._unfinished(name).replace(self.paths[name])
-
-    def discard(self) -> None:
-        for name, writer in self._writers.items():
-            writer.close()
-            self._unfinished(name).unlink(missing_ok=True)
-
-    def _open(self, name: str) -> Any:
-        schema = self._pyarrow.schema(list(_columns(self._pyarrow, name)))
-        return self._pyarrow.parquet.ParquetWriter(self._unfinished(name), schema, compression="zstd")
-
-    def _write(self, name: str) -> None:
-        """Write the rows of a table that wait in memory. Fields that are lists have no column."""
-        writer = self._writers[name]
-        rows = [{column: row[column] for column in writer.schema.names} for row in self._rows[name]]
-        if rows:
-            writer.write_table(self._pyarrow.Table.from_pylist(rows, schema=writer.schema))
-        self._rows[name].clear()
-
-    def _unfinished(self, name: str) -> Path:
-        return self.paths[name].with_suffix(".parquet.part")
+def session_id(source: str, place: str, trace: str) -> str:
+    """An id for a session that can stand in an address. The inspector has the same."""
+    words = f"{source}\0{place}\0{trace}"
+    return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
-def _columns(pyarrow: Any, name: str) -> Iterator[Any]:
-    """The columns of a table: each field of its struct that holds one value.
+def write_rows(trace_replay: TraceReplay, file: str) -> Iterator[tuple[str, Row]]:
+    """The rows of one session, each with the name of its table."""
+    keys: Row = dict.fromkeys(_KEYS, "")
+    keys["file"] = file
+    if trace_replay.damaged is not None:
+        yield "unreadable", keys | msgspec.structs.asdict(trace_replay.damaged)
+    reported = trace_replay.reported
+    if reported is None:
+        return
+    keys["session"] = session_id(reported.source, reported.place, reported.trace)
+    keys["trace"] = reported.trace
+    keys["day"] = day_of(reported.began)
+    yield "reported", keys | msgspec.structs.asdict(reported)
+    for outcome in trace_replay.outcomes:
+        yield "outcomes", keys | msgspec.structs.asdict(outcome)
+    findings = trace_replay.findings or SessionFindings()
+    for table, values in (
+        ("lost_caches", reported.lost),
+        ("large_results", findings.results),
+        ("repeated_reads", findings.reads),
+        ("unused_tools", findings.tools),
+    ):
+        for value in values:
+            yield table, keys | msgspec.structs.asdict(value)
 
-    A lost cache has no field for its trace, so its table gets one.
-    """
+
+def read_rows(tables: Tables) -> Iterator[TraceReplay]:
+    """The sessions that rows were written of, without their calls one by one."""
+    by_session = {name: _group_rows(rows) for name, rows in tables.items()}
+    for row in tables.get("reported", ()):
+        session = row["session"]
+
+        def read(table: str, kind: type[T], session: str = session) -> tuple[T, ...]:
+            rows = by_session.get(table, {}).get(session, ())
+            return tuple(msgspec.convert(each, kind, strict=False) for each in rows)
+
+        reported = msgspec.convert(row, Reported, strict=False)
+        yield TraceReplay(
+            reported=msgspec.structs.replace(reported, lost=read("lost_caches", LostCache)),
+            outcomes=read("outcomes", ReplayOutcome),
+            findings=SessionFindings(
+                results=read("large_results", LargeResult),
+                reads=read("repeated_reads", RepeatedRead),
+                tools=read("unused_tools", UnusedTool),
+            ),
+        )
+    for row in tables.get("unreadable", ()):
+        yield TraceReplay(damaged=msgspec.convert(row, UnreadableLine))
+
+
+def _group_rows(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["session"], []).append(row)
+    return groups
+
+
+def day_of(moment: float | None) -> str:
+    """The day of a moment in UTC, such as 2026-11-01; "" if it is not known."""
+    if moment is None:
+        return UNKNOWN_DAY
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d}"
+
+
+def make_schema(pyarrow: Any, name: str) -> Any:
+    """The columns of a table: the keys, and each field of its struct that holds one value."""
     types = {
         "str": pyarrow.string(),
         "int": pyarrow.int64(),
@@ -115,18 +134,22 @@ def _columns(pyarrow: Any, name: str) -> Iterator[Any]:
         "float": pyarrow.float64(),
         "float | None": pyarrow.float64(),
     }
-    if name == "lost_caches":
-        yield pyarrow.field("trace", types["str"], nullable=False)
+    columns = {key: pyarrow.field(key, types["str"], nullable=False) for key in _KEYS}
     for field in msgspec.structs.fields(TABLES[name]):
         annotation = TABLES[name].__annotations__[field.name]
         if annotation in types:
-            yield pyarrow.field(field.encode_name, types[annotation], nullable="None" in annotation)
+            nullable = "None" in annotation
+            columns[field.encode_name] = pyarrow.field(
+                field.encode_name, types[annotation], nullable=nullable
+            )
+    return pyarrow.schema(list(columns.values()))
 
 
-def _import_pyarrow() -> Any:
+def import_pyarrow(place: str) -> Any:
+    """The package, with what reads and writes files."""
     try:
         importlib.import_module("pyarrow.parquet")
     except ImportError:
         hint = "install it: pip install 'lamina-context[parquet]'"
-        raise BadInput("the package pyarrow is missing", place="--parquet", hint=hint) from None
+        raise BadInput("the package pyarrow is missing", place=place, hint=hint) from None
     return importlib.import_module("pyarrow")

@@ -52,6 +52,9 @@ def sum_recorded_usage(trace: Trace) -> Reported:
     return Reported(
         trace=trace.id,
         source=trace.source,
+        place=trace.place,
+        client=trace.client or trace.source,
+        user=trace.user,
         model=trace.model,
         calls=len(calls),
         written=sum(usage.written + usage.written_long for usage in usages),
@@ -60,6 +63,9 @@ def sum_recorded_usage(trace: Trace) -> Reported:
             for call in calls
         ),
         dollars=_sum_dollars(trace, calls),
+        input_dollars=_sum_dollars(trace, calls, with_output=False),
+        longer_lifetime=_longer_lifetime(calls),
+        longer_dollars=_sum_longer_dollars(calls),
         lost=tuple(_find_losses(trace, calls)),
         compactions=len(trace.compacted),
         under_lamina=ran_under_lamina(trace),
@@ -110,7 +116,7 @@ def _order_of_report(report: tuple[int, RecordedUsage]) -> tuple[int, float]:
     return place, usage.at or 0.0
 
 
-def _sum_dollars(trace: Trace, calls: Sequence[_ReportedCall]) -> float | None:
+def _sum_dollars(trace: Trace, calls: Sequence[_ReportedCall], *, with_output: bool = True) -> float | None:
     """At the prices of the time; None where no call was reported, or the price of one of them is not known.
 
     A sum without some of its calls would look like a cheap session.
@@ -119,10 +125,39 @@ def _sum_dollars(trace: Trace, calls: Sequence[_ReportedCall]) -> float | None:
         return None
     total = 0.0
     for call in calls:
-        dollars = _price(_tally(call.usage), call, output=call.usage.output)
+        output = call.usage.output if with_output else 0
+        dollars = _price(_tally(call.usage), call, output=output)
         if dollars is None:
             return None
         total += dollars
+    return total
+
+
+def _longer_lifetime(calls: Sequence[_ReportedCall]) -> float | None:
+    """The seconds of the longest lifetime, if every call could have bought one that is longer than usual."""
+    longest = []
+    for call in calls:
+        lifetime = max(call.rules.lifetimes.values(), default=0.0)
+        if lifetime <= call.rules.seconds(""):
+            return None
+        longest.append(lifetime)
+    return min(longest, default=None)
+
+
+def _sum_longer_dollars(calls: Sequence[_ReportedCall]) -> float | None:
+    """What it would have cost more to write everything for the longest lifetime that the provider sells.
+
+    None if there is one lifetime only, or no price.
+    """
+    if _longer_lifetime(calls) is None:
+        return None
+    total = 0.0
+    for call in calls:
+        short = _price(Tally(written=call.usage.written), call)
+        long = _price(Tally(written_long=call.usage.written), call)
+        if short is None or long is None:
+            return None
+        total += long - short
     return total
 
 
@@ -153,6 +188,7 @@ def _find_losses(trace: Trace, calls: Sequence[_ReportedCall]) -> Iterator[LostC
                 tokens=tokens,
                 why=_explain_loss(trace, calls, last, call),
                 dollars=_price_of_loss(call, tokens),
+                idle=_idle_before(last, call),
             )
 
 
@@ -185,9 +221,7 @@ def _explain_loss(  # noqa: PLR0911 - one return for each reason
         return f"the model changed from {last.model} to {call.model}"
     if any(last.place < compaction <= call.place for compaction in trace.compacted):
         return "the client compacted its history"
-    idle = 0.0
-    if last.usage.at is not None and call.usage.at is not None:
-        idle = call.usage.at - last.usage.at
+    idle = _idle_before(last, call) or 0.0
     lifetime = _longest_lifetime(calls, call)
     if idle > lifetime:
         return f"idle for {_describe_span(idle)}, past the lifetime of {_describe_span(lifetime)}"
@@ -200,6 +234,13 @@ def _explain_loss(  # noqa: PLR0911 - one return for each reason
     if call.usage.read <= calls[0].usage.total:
         return "only the head was read, and no later message"
     return "only a part of the messages was read"
+
+
+def _idle_before(last: _ReportedCall, call: _ReportedCall) -> float | None:
+    """Seconds between two answers; None if a time was not recorded."""
+    if last.usage.at is None or call.usage.at is None:
+        return None
+    return call.usage.at - last.usage.at
 
 
 def _longest_lifetime(calls: Sequence[_ReportedCall], call: _ReportedCall) -> float:

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -22,14 +23,22 @@ from lamina.models.facts import AS_OF
 from lamina.models.facts import model as facts_of
 from lamina.replay.account_sums import OWN_RULES, OWN_WINDOW
 from lamina.replay.engines import Engine, open_engine, run_in_order
+from lamina.replay.findings import find_in_session
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import RecordedConversation, read_conversation
 from lamina.replay.needed_names import NeededTerms
 from lamina.replay.outcomes import evaluate_walk
 from lamina.replay.policies import TRIGGER, find_policy
-from lamina.replay.policies.port import ReplayPolicy, Setting
+from lamina.replay.policies.port import Markers, ReplayPolicy, Setting
 from lamina.replay.recorded_usage import sum_recorded_usage
-from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported, Trace, UnreadableLine
+from lamina.replay.values import (
+    ReplayAccount,
+    ReplayOutcome,
+    Reported,
+    SessionFindings,
+    Trace,
+    UnreadableLine,
+)
 from lamina.replay.walk import WalkStep, walk
 
 RESERVE, TARGET = 8, 0.5
@@ -59,7 +68,11 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     window of `OWN_WINDOW` and the rules `OWN_RULES` are those of each session's model.
     `fill_head`: if the first request was larger than what is recorded of it, every request is sent with so
     many tokens more. Clients such as Claude Code record neither their system text nor their tools.
-    `pressed`: only sessions and windows in which a policy has something to do.
+    `pressed`: only sessions and windows in which a policy has something to do. `findings`: also say what each
+    session spent its context on.
+
+    `markers` and `lifetime` are what the cache is asked for; "" is the lifetime that its rules have, as is
+    one that they do not know. `called_tools`: only tools that an answer called are sent.
     """
 
     policies: tuple[str, ...]
@@ -70,6 +83,10 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     points: bool = False
     fill_head: bool = False
     pressed: bool = False
+    findings: bool = False
+    markers: Markers = "planned"
+    lifetime: str = ""
+    called_tools: bool = False
 
 
 class TraceReplay(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +94,7 @@ class TraceReplay(msgspec.Struct, frozen=True, kw_only=True):
 
     outcomes: tuple[ReplayOutcome, ...] = ()
     reported: Reported | None = None
+    findings: SessionFindings | None = None
     damaged: UnreadableLine | None = None
 
 
@@ -120,10 +138,17 @@ def replay(
         fill_head=fill_head,
         pressed=pressed,
     )
+    return make_account(replay_each(traces, options, engine=engine, jobs=jobs), progress=progress)
+
+
+def make_account(
+    replays: Iterable[TraceReplay], *, progress: Callable[[TraceReplay], None] | None = None
+) -> ReplayAccount:
+    """All replays as one account. `progress` gets each of them as it comes."""
     outcomes: list[ReplayOutcome] = []
     reported: list[Reported] = []
     skipped: list[UnreadableLine] = []
-    for trace_replay in _replay_all(traces, options, engine, jobs):
+    for trace_replay in replays:
         outcomes += trace_replay.outcomes
         if trace_replay.reported is not None:
             reported.append(trace_replay.reported)
@@ -147,20 +172,33 @@ def replay_trace(trace: Trace, options: ReplayOptions) -> TraceReplay:
     """
     try:
         conversation = read_conversation(trace)
-        outcomes = tuple(_make_outcomes(conversation, options))
-        return TraceReplay(outcomes=outcomes, reported=sum_recorded_usage(trace))
+        reported = sum_recorded_usage(trace)
+        if not conversation.calls:
+            return TraceReplay(reported=reported)
+        message_sizes = _message_sizes(conversation, options)
+        if options.called_tools:
+            conversation = msgspec.structs.replace(conversation, tools=_find_called_tools(conversation))
+        outcomes = tuple(_make_outcomes(conversation, message_sizes, options))
+        findings = None
+        if options.findings:
+            findings = find_in_session(
+                conversation,
+                lambda message: message_sizes.measure(message).tokens,
+                message_sizes.counter.count,
+                under_lamina=reported.under_lamina,
+            )
+        return TraceReplay(outcomes=outcomes, reported=reported, findings=findings)
     except (LaminaError, RecursionError) as error:
         return TraceReplay(damaged=UnreadableLine(place=trace.place or trace.id, reason=str(error)))
 
 
-def _make_outcomes(conversation: RecordedConversation, options: ReplayOptions) -> Iterator[ReplayOutcome]:
-    """Every policy under every window and cache. A session without calls gives none.
+def _make_outcomes(
+    conversation: RecordedConversation, message_sizes: MessageSizes, options: ReplayOptions
+) -> Iterator[ReplayOutcome]:
+    """Every policy under every window and cache.
 
     With `pressed`, a window that the session never fills is passed over.
     """
-    if not conversation.calls:
-        return
-    message_sizes = _message_sizes(conversation, options)
     needs = NeededTerms(conversation, message_sizes)
     largest_request = message_sizes.count_tokens(conversation.messages[: conversation.calls[-1].end])
     for window in options.windows:
@@ -168,7 +206,7 @@ def _make_outcomes(conversation: RecordedConversation, options: ReplayOptions) -
         if options.pressed and largest_request <= sizes.trigger:
             continue
         settings = [
-            _setting(conversation.trace, name, options.model, message_sizes, sizes) for name in options.rules
+            _setting(conversation.trace, name, options, message_sizes, sizes) for name in options.rules
         ]
         for name in options.policies:
             policy = find_policy(name)
@@ -186,9 +224,14 @@ def _message_sizes(conversation: RecordedConversation, options: ReplayOptions) -
     message_sizes = MessageSizes(counter, conversation.tools)
     first = conversation.calls[0]
     if not options.fill_head or not first.sent:
+        if options.called_tools:
+            return MessageSizes(counter, _find_called_tools(conversation))
         return message_sizes
     unrecorded = first.sent - message_sizes.count_tokens(conversation.messages[: first.end])
-    return MessageSizes(counter, conversation.tools, unrecorded=max(unrecorded, 0))
+    tools = conversation.tools
+    if options.called_tools:
+        tools = _find_called_tools(conversation)
+    return MessageSizes(counter, tools, unrecorded=max(unrecorded, 0))
 
 
 def _sizes_of_window(window: int, model: str) -> _Sizes:
@@ -222,20 +265,37 @@ def _outcomes_of_policy(
         yield evaluate_walk(conversation.trace, policy, setting, steps, points=points)
 
 
+def _find_called_tools(conversation: RecordedConversation) -> list[dict[str, Any]]:
+    """The tools that an answer of the conversation called."""
+    called = set()
+    for message in conversation.messages:
+        for call in message.get("tool_calls") or ():
+            called.add(str((call.get("function") or {}).get("name")))
+    return [tool for tool in conversation.tools if str((tool.get("function") or {}).get("name")) in called]
+
+
 def _setting(
-    trace: Trace, rules_name: str, model: str, message_sizes: MessageSizes, sizes: _Sizes
+    trace: Trace, rules_name: str, options: ReplayOptions, message_sizes: MessageSizes, sizes: _Sizes
 ) -> Setting:
     """The rules of this name, with the model whose prices go with them.
 
     With the session's own rules, its own model has the price. Rules of another provider go with a model
     of that provider.
     """
+    model = options.model
     rules = rules_for(model or trace.model, dialect=trace.dialect)
     priced_model = model or trace.model
     if rules_name not in (OWN_RULES, rules.name):
         rules = all_rules()[rules_name]
         priced_model = MODELS.get(rules_name, "")
+    lifetime = ""
+    if options.lifetime in rules.lifetimes:
+        lifetime = options.lifetime
+        if not rules.markers:  # the lifetime of such a cache holds for whole requests
+            rules = msgspec.structs.replace(rules, lifetime=lifetime)
     return Setting(
+        markers=options.markers,
+        lifetime=lifetime,
         message_sizes=message_sizes,
         rules=rules,
         model=priced_model,
@@ -248,17 +308,18 @@ def _setting(
     )
 
 
-def _replay_all(
+def replay_each(
     traces: Iterable[Trace | UnreadableLine],
     options: ReplayOptions,
-    engine: Engine | Executor | None,
-    jobs: int,
+    *,
+    engine: Engine | Executor | None = None,
+    jobs: int = 1,
 ) -> Iterator[TraceReplay]:
     """Replay each trace, in this process, on several processors, or on an engine of the caller's.
 
     The results come in the order of the traces, wherever each was replayed.
     """
-    replay_one = partial(_replay_record, options=options)
+    replay_one = partial(replay_record, options=options)
     if engine is None and jobs == 1:
         yield from map(replay_one, traces)
         return
@@ -267,32 +328,40 @@ def _replay_all(
             engine = stack.enter_context(open_engine("local", jobs=jobs))
         elif isinstance(engine, Executor):
             engine = Engine(engine, jobs)
-        yield from _end_if_all_die(run_in_order(engine, replay_one, traces, _give_up))
+        lost = LostSessions()
+        for trace_replay in run_in_order(engine, replay_one, traces, give_up):
+            lost.look_at(trace_replay)
+            yield trace_replay
 
 
-def _end_if_all_die(replays: Iterable[TraceReplay]) -> Iterator[TraceReplay]:
-    """All replays. If workers die with one session after another, they do not die of the sessions."""
-    lost_in_a_row = 0
-    for trace_replay in replays:
+class LostSessions:
+    """State: in how many sessions in a row every worker died. They do not die of the sessions then."""
+
+    def __init__(self) -> None:
+        self._in_a_row = 0
+
+    def look_at(self, trace_replay: TraceReplay) -> None:
+        """Count a replay. Raises BadInput if it is the last of too many that were lost."""
         damaged = trace_replay.damaged
         if damaged is None or damaged.reason != _WORKERS_DIED:
-            lost_in_a_row = 0
-        else:
-            lost_in_a_row += 1
-        if damaged is not None and lost_in_a_row == MOST_LOST:
+            self._in_a_row = 0
+            return
+        self._in_a_row += 1
+        if self._in_a_row == MOST_LOST:
             raise BadInput(
                 f"the workers died with each of {MOST_LOST} sessions in a row, of which this is the last",
                 place=damaged.place,
                 hint="replay it with --jobs 1 to see why, or give the workers more memory",
             )
-        yield trace_replay
 
 
-def _replay_record(record: Trace | UnreadableLine, options: ReplayOptions) -> TraceReplay:
+def replay_record(record: Trace | UnreadableLine, options: ReplayOptions) -> TraceReplay:
+    """One result of a reader: a trace is replayed, and what cannot be read is told as it is."""
     if isinstance(record, UnreadableLine):
         return TraceReplay(damaged=record)
     return replay_trace(record, options)
 
 
-def _give_up(record: Trace | UnreadableLine) -> TraceReplay:
+def give_up(record: Trace | UnreadableLine) -> TraceReplay:
+    """What is told of a session that kills every worker."""
     return TraceReplay(damaged=UnreadableLine(place=record.place, reason=_WORKERS_DIED))

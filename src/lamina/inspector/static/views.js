@@ -2,11 +2,14 @@
 // its module is named in `one_file.MODULES`.
 import { get, isSaved, makeAddress } from "./api.js";
 import { copy, download } from "./dom.js";
-import { addAction, addView } from "./registry.js";
+import { addAction, addPage, addView } from "./registry.js";
 import { goToStop, hasTour } from "./tour.js";
 import { drawRequest } from "./request.js";
 import { drawRequests } from "./requests.js";
-import { drawCompare, drawTotals, drawVisible, drawWhatIf } from "./questions.js";
+import { drawCompare, drawTotals, drawVisible } from "./questions.js";
+import { drawAlternatives } from "./alternatives.js";
+import { drawOverview } from "./overview.js";
+import { addSharing } from "./sharing.js";
 
 const isServed = () => !isSaved;
 const requestPath = (kind, { address }) => `${kind}/${address.session}/${address.request}`;
@@ -16,13 +19,16 @@ export function registerViews() {
   addView({ name: "request", title: "Request", draw: drawRequest });
   addView({ name: "requests", title: "Requests", draw: drawRequests });
   addView({ name: "compare", title: "Compare", draw: drawCompare });
-  addView({ name: "whatif", title: "What if", draw: drawWhatIf });
+  addView({ name: "whatif", title: "What if", draw: drawAlternatives });
   addView({ name: "visible", title: "Was it visible?", draw: drawVisible });
   addView({ name: "totals", title: "Totals", draw: drawTotals });
 
+  addPage({ name: "overview", title: "Overview", draw: drawOverview });
+
   addAction({ place: "session", name: "tour", title: "Take the tour", hint: "Six things that happened in this session", isThere: ({ session }) => hasTour(session), run: ({ session }) => goToStop(session, 1) });
-  addAction({ place: "session", name: "archive", title: "Download every request", hint: "The requests of the session, as one JSON file", isDownload: true, isThere: isServed, href: ({ address }) => makeAddress(`archive/${address.session}`, address.settings) });
   addAction({ place: "session", name: "figures", title: "Download the figures", hint: "What the strip shows, as JSON", run: ({ session }) => saveJson("session", session) });
+
+  addSharing();
 
   addAction({ place: "sessions", name: "download-sessions", title: "Download the list", hint: "What the list shows, as JSON", run: ({ list }) => saveJson("sessions", list) });
 

@@ -15,23 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
-
-import msgspec
 
 from lamina.errors import BadInput
 from lamina.replay.traces.claude_code import ClaudeCode, is_claude_code
 from lamina.replay.traces.codex import Codex, is_codex
 from lamina.replay.traces.files import Paths, TraceFile, file_size, find_files
 from lamina.replay.traces.growing_requests import GrowingConversations
-from lamina.replay.traces.json_fields import as_list, text_field
 from lamina.replay.traces.lamina_exports import Exported, is_export, read_page
 from lamina.replay.traces.lines import TraceRow, read_rows, read_text
+from lamina.replay.traces.own_answers import ALWAYS, Period, SeenAnswers, digest_answers, select_own
 from lamina.replay.traces.packed import Tell
+from lamina.replay.traces.people import name_by_path
 from lamina.replay.traces.requests import is_record, is_session, read_call, read_session
 from lamina.replay.values import Trace, UnreadableLine
 
-__all__ = ["Progress", "find_files", "read_traces"]
+__all__ = ["ALWAYS", "Period", "Progress", "TraceFile", "file_size", "find_files", "read_file", "read_traces"]
 
 Progress = Callable[[int, int], None]
 """Called with the bytes that are behind and those of all files, as they lie on the disk."""
@@ -39,89 +37,48 @@ Progress = Callable[[int, int], None]
 MOST_REPORTED = 20
 """Damaged records of one file that are reported one by one; of the rest, only their number."""
 
-LONGEST_TITLE = 60
-"""Characters of the first words of a session."""
-
-_BY_CLIENTS = ("<", "Caveat:", "# AGENTS.md")
 _NO_RECORD = "it is no record of a conversation that is known here"
 
 
-def read_traces(paths: Paths, *, progress: Progress | None = None) -> Iterator[Trace | UnreadableLine]:
+def read_traces(
+    paths: Paths, *, progress: Progress | None = None, period: Period = ALWAYS
+) -> Iterator[Trace | UnreadableLine]:
     """Every trace in these files, folders, globs and URLs, in an order that is always the same.
 
-    A path that does not exist raises `BadInput` at once; what a file holds never raises.
+    A path that does not exist raises `BadInput` at once; what a file holds never raises. Of each trace, only
+    the answers in the period count.
     """
-    return _count_once(_read_files(find_files(paths), progress))
+    return _count_once(_read_files(find_files(paths), progress), period)
 
 
-def _count_once(results: Iterable[Trace | UnreadableLine]) -> Iterator[Trace | UnreadableLine]:
-    """All results. Answers that an earlier trace has are marked, and a trace of nothing else is left out.
-
-    A resumed session begins with a copy of the one before it. Its copied answers were paid for once.
-    """
-    seen: set[str] = set()
+def _count_once(
+    results: Iterable[Trace | UnreadableLine], period: Period
+) -> Iterator[Trace | UnreadableLine]:
+    """All results, with what counts of each trace. A trace of which nothing counts is left out."""
+    seen = SeenAnswers()
     for result in results:
         if isinstance(result, UnreadableLine):
             yield result
             continue
-        names = {place: _name_of_call(result, place) for place in result.call_ids}
-        copied = frozenset(place for place, name in names.items() if name in seen)
-        seen.update(names.values())
-        if copied and copied.issuperset([*names, *result.used]):
-            continue
-        yield _describe(result, copied)
+        own_part = select_own(result, seen.add(digest_answers(result)), period)
+        if own_part is not None:
+            yield own_part
 
 
-def _name_of_call(trace: Trace, place: int) -> str:
-    """The ids of an answer with its usage, since some servers give every answer the same id."""
-    name = trace.call_ids[place]
-    usage = trace.used.get(place)
-    if usage is None:
-        return name
-    return f"{name} {usage.uncached} {usage.read} {usage.written} {usage.written_long} {usage.output}"
+def read_file(path: TraceFile, *, tell: Tell | None = None) -> Iterator[Trace | UnreadableLine]:
+    """Every trace of one file, with all of its answers: nothing is known of other files here.
 
-
-def _describe(trace: Trace, copied: frozenset[int]) -> Trace:
-    """The trace with what a reader tells it by, and with the usage of its own answers only.
-
-    A session that began with copied answers began when its first own answer came.
+    `tell` gets the bytes of the file that are behind.
     """
-    used = {place: usage for place, usage in trace.used.items() if place not in copied}
-    began = trace.began
-    if began is None or copied:
-        moments = [usage.at for usage in used.values() if usage.at is not None]
-        began = min(moments, default=began)
-    return msgspec.structs.replace(
-        trace, used=used, copied=copied, began=began, title=trace.title or _first_words(trace.items)
-    )
+    for result in _bound_damage(_read_file(path, tell or _tell_nobody), str(path)):
+        if isinstance(result, Trace):
+            yield name_by_path(result, str(path))
+        else:
+            yield result
 
 
-def _first_words(items: Iterable[dict[str, Any]]) -> str:
-    """The beginning of what the user wrote first. What a client put there itself begins with a tag.
-
-    `<environment_context>…` is passed over, and `Fix the tests` is a title.
-    """
-    for item in items:
-        if item.get("role") != "user":
-            continue
-        words = " ".join(_user_text(item.get("content")).split())
-        if words and not words.startswith(_BY_CLIENTS):
-            return words if len(words) <= LONGEST_TITLE else f"{words[: LONGEST_TITLE - 1]}…"
-    return ""
-
-
-def _user_text(content: Any) -> str:
-    """The user's words in a message: its last text that no client put there.
-
-    Attachments and reminders come before the words, each in a block of its own.
-    """
-    if isinstance(content, str):
-        return content
-    for block in reversed(as_list(content)):
-        text = text_field(block, "text")
-        if text and not text.startswith(_BY_CLIENTS):
-            return text
-    return ""
+def _tell_nobody(_behind: int) -> None:
+    """Progress that nobody asked for."""
 
 
 def _read_files(paths: list[TraceFile], progress: Progress | None) -> Iterator[Trace | UnreadableLine]:
@@ -134,7 +91,7 @@ def _read_files(paths: list[TraceFile], progress: Progress | None) -> Iterator[T
     done = 0
     for path, size in zip(paths, sizes, strict=True):
         tell = partial(_tell_progress, progress, done, size, total)
-        yield from _bound_damage(_read_file(path, tell), str(path))
+        yield from read_file(path, tell=tell)
         tell(size)
         done += size
 

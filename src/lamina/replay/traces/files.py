@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from lamina.errors import BadInput
@@ -40,6 +40,24 @@ def find_files(paths: Paths) -> list[TraceFile]:
         for file in _files_at(Path(path).expanduser()):
             files.setdefault(os.path.realpath(file), file)
     return list(files.values())
+
+
+def select_changed(files: Sequence[TraceFile], since: float | None) -> list[TraceFile]:
+    """The files that were changed at this moment or later; a file whose time nobody knows counts as changed.
+
+    Nothing that was recorded later can be in a file that was last changed before.
+    """
+    if since is None:
+        return list(files)
+    changed = []
+    for file in files:
+        try:
+            changed_at = file.stat().st_mtime_ns / 1e9
+        except OSError:
+            changed_at = 0.0
+        if not changed_at or changed_at >= since:
+            changed.append(file)
+    return changed
 
 
 def file_size(path: TraceFile) -> int:

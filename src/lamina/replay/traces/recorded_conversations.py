@@ -28,12 +28,16 @@ from lamina.dialects.usage import Usage
 from lamina.errors import LaminaError
 from lamina.fitting.recalls import TURN_FIELDS, read_turns, render_turns
 from lamina.replay.traces.growing_requests import find_answer_starts, is_answer
+from lamina.replay.traces.people import find_user
 from lamina.replay.values import RecordedUsage, Trace, UnreadableLine
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Store
 
 SOURCE = "lamina"
 """The source of these traces, as an account names it."""
+
+_CLIENTS = {"claude-code": "claude-code", "thread": "codex", "session": "opencode"}
+"""The client that sends each kind of id, as the gateway names it."""
 
 _HEAD_LEFT_OUT = frozenset((*TURN_FIELDS, "model"))
 
@@ -81,7 +85,20 @@ def make_trace(name: str, state: ConversationState, record: ConversationRecord) 
         under_lamina=True,
         began=record.calls[0].request.at or None,
         title=state.title,
+        user=find_user({}, request),
+        client=name_client(name, state),
     )
+
+
+def name_client(name: str, state: ConversationState) -> str:
+    """The program that ran a conversation, by the id that it sent; else the door that it came through.
+
+    The gateway names a conversation after the kind of this id, too: `claude-code-5f0c1b7a`.
+    """
+    for kind in (state.group.partition(":")[0], name.rpartition("-")[0]):
+        if kind in _CLIENTS:
+            return _CLIENTS[kind]
+    return state.door or SOURCE
 
 
 def find_last_request(record: ConversationRecord) -> RecordedCall | None:

@@ -18,7 +18,7 @@ from lamina.errors import BadInput
 
 
 class RemoteStat(NamedTuple):
-    """What is known of a file behind a URL. Not every protocol says when it changed, so the time is 0."""
+    """What is known of a file behind a URL. The time is 0 if its protocol does not say when it changed."""
 
     st_size: int
     st_mtime_ns: int = 0
@@ -42,7 +42,14 @@ class RemoteFile:
         return PurePosixPath(self._path).suffixes
 
     def stat(self) -> RemoteStat:
-        return RemoteStat(int(self._file_system.size(self._path) or 0))
+        return RemoteStat(int(self._file_system.size(self._path) or 0), self._find_time())
+
+    def _find_time(self) -> int:
+        """When the file changed, in nanoseconds; 0 if nobody knows."""
+        try:
+            return int(self._file_system.modified(self._path).timestamp() * 1e9)
+        except (NotImplementedError, AttributeError, KeyError, TypeError, OSError):
+            return 0
 
     @contextlib.contextmanager
     def open(self, mode: str, *, buffering: int) -> Iterator[io.RawIOBase]:

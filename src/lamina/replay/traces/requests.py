@@ -26,6 +26,7 @@ from lamina.replay.traces.json_fields import (
     text_field,
 )
 from lamina.replay.traces.lines import TraceRow, decode_json, describe_type
+from lamina.replay.traces.people import find_user
 from lamina.replay.values import RecordedUsage, Trace
 
 FIELDS = {"openai_chat": "messages", "anthropic": "messages", "openai_responses": "input"}
@@ -254,6 +255,8 @@ def _read_trace(row: TraceRow, request: dict[str, Any]) -> Trace:
         head=head,
         source=text_field(row.value, "source", "agent") or "requests",
         model=model,
+        user=find_user(row.value, request),
+        project=text_field(row.value, "project"),
     )
 
 

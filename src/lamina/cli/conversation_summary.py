@@ -1,0 +1,172 @@
+"""`lamina conversations summary`: all conversations together, as the first page of the inspector has them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from lamina.cli.files import refuse_databases
+from lamina.cli.output import emit, progress
+from lamina.cli.stored_sessions import LogSource, open_recorded
+from lamina.dialects.usage import count_noun
+from lamina.errors import BadInput
+from lamina.inspector.session_figures import FiguresOfSessions
+from lamina.inspector.sessions import Sessions
+from lamina.replay.account_table import (
+    Column,
+    align_columns,
+    format_date,
+    format_money,
+    format_percent,
+    format_whole,
+    printable,
+)
+from lamina.replay.across import AcrossSessions, Advice, Place, ReadSum, summarise_across
+from lamina.replay.figures_folder import is_figures_folder
+
+MOST_LINES = 8
+"""Rows of each list that are printed; --json has more."""
+
+LONGEST_NAME = 60
+
+_GROUP_COLUMNS = (
+    Column("name", "", "", str),
+    Column("sessions", "sessions", "", format_whole),
+    Column("calls", "calls", "", format_whole),
+    Column("sent", "tokens sent", "", format_whole),
+    Column("cached", "cached", "", format_percent),
+    Column("dollars", "USD", "", format_money),
+    Column("losses", "misses", "", format_whole),
+)
+
+
+class _Row:
+    """A row of a group, with its figures as attributes."""
+
+    def __init__(self, figures: dict[str, Any]) -> None:
+        self.__dict__.update(figures)
+
+
+def print_summary(arguments: argparse.Namespace) -> int:
+    """Print what all conversations cost, where it went, and what would have saved something."""
+    paths = arguments.names
+    refuse_databases(paths, hint="a store is read with --store")
+    folders = [path for path in paths if is_figures_folder(path)]
+    sessions = _open_sessions(arguments, [path for path in paths if path not in folders])
+    figures = FiguresOfSessions(folders)
+    with progress("reading the conversations"):
+        collected = figures.collect(sessions)
+    if arguments.since is not None:
+        collected = [each for each in collected if (each.reported.began or 0.0) >= arguments.since]
+    ids = {each.id for each in collected}
+    replays = [replay for replay, its_figures in figures.replayed() if its_figures.id in ids]
+    summary = summarise_across(collected, replays=replays)
+    if arguments.json:
+        emit(msgspec.to_builtins(summary))
+        return 0
+    if not summary.sessions:
+        hint = "name logs, a folder of figures, or a store with --store"
+        raise BadInput("there is no conversation with a recorded call", place="summary", hint=hint)
+    print("\n".join(_write_lines(summary)).rstrip())
+    return 0
+
+
+def _open_sessions(arguments: argparse.Namespace, paths: Sequence[str]) -> Sessions:
+    """The logs that are named, or the conversations of the store."""
+    if arguments.names:
+        return Sessions(paths)
+    return Sessions((), [LogSource(arguments), open_recorded(arguments)])
+
+
+def _write_lines(summary: AcrossSessions) -> list[str]:
+    advice = [line for each in summary.advice[:MOST_LINES] for line in _describe_advice(each)]
+    reads = [_describe_read(read) for read in summary.reads[:MOST_LINES]]
+    results = []
+    for result in summary.results[:MOST_LINES]:
+        results.append(f"  {result.tokens:,} tokens  {result.tool} {_shorten(result.name)}")
+        results.append(f"      {_describe_place(result.place)}")
+    losses = []
+    for lost in summary.lost[:MOST_LINES]:
+        losses.append(f"  ${format_money(lost.dollars)}  {printable(lost.why)}")
+        losses.append(f"      {_describe_place(lost.place)}")
+    return [
+        *_headline(summary),
+        *_titled("what would have saved something", advice),
+        *_group_lines(summary),
+        *_titled("read again and again", reads),
+        *_titled("largest results", results),
+        *_titled("dearest lost caches", losses),
+    ]
+
+
+def _titled(title: str, lines: Sequence[str]) -> list[str]:
+    """Lines with a title; nothing if there are none."""
+    if not lines:
+        return []
+    return ["", title, *lines]
+
+
+def _group_lines(summary: AcrossSessions) -> list[str]:
+    """A table for each way to group the sessions. A single group says nothing."""
+    lines: list[str] = []
+    for by, rows in summary.groups.items():
+        if len(rows) < 2:
+            continue
+        first_rows = rows[:MOST_LINES]
+        if by == "day":
+            first_rows = rows[-MOST_LINES:]
+        lines += ["", f"by {by}", *align_columns(_GROUP_COLUMNS, [_Row(row) for row in first_rows])]
+        if len(rows) > len(first_rows):
+            lines.append(f"  and {len(rows) - len(first_rows):,} more")
+    return lines
+
+
+def _describe_read(read: ReadSum) -> str:
+    sessions = count_noun(read.sessions, "session")
+    return f"  {_shorten(read.name)} was read {read.times:,} times in {sessions}: {read.tokens:,} tokens"
+
+
+def _headline(summary: AcrossSessions) -> list[str]:
+    days = dict.fromkeys([format_date(summary.began), format_date(summary.ended)])
+    counts = f"{count_noun(summary.sessions, 'session')}, {count_noun(summary.calls, 'call')}"
+    if summary.began is not None:
+        counts += f", {' to '.join(days)}"
+    unpriced = ""
+    if summary.priced < summary.sessions:
+        unpriced = f" in {summary.priced:,} of them; the others have no price"
+    return [
+        counts,
+        f"they cost      ${format_money(summary.dollars)}{unpriced}",
+        f"cached         {format_percent(summary.cached)} of {summary.sent:,} tokens sent",
+        f"lost caches    {summary.losses:,}, for ${format_money(summary.lost_dollars)}",
+        f"cuts           {summary.cuts:,}",
+    ]
+
+
+def _describe_advice(advice: Advice) -> list[str]:
+    amount = f"{advice.tokens:,} tokens"
+    if advice.dollars is not None:
+        amount = f"${format_money(advice.dollars)}"
+    lines = [f"  {amount}, {advice.basis}: {printable(advice.what)}", f"      {printable(advice.why)}"]
+    if advice.place is not None:
+        lines.append(f"      such as {_describe_place(advice.place)}")
+    return lines
+
+
+def _describe_place(place: Place) -> str:
+    """The title of a session, the request, and the file or conversation."""
+    words = printable(place.title)[:LONGEST_NAME]
+    if place.request is not None:
+        words += f", request {place.request + 1:,}"
+    return f"{words} ({printable(place.file)})"
+
+
+def _shorten(name: str) -> str:
+    """A name of bounded length. The end of a path says more than its beginning."""
+    line = printable(name)
+    if len(line) <= LONGEST_NAME:
+        return line
+    return f"…{line[1 - LONGEST_NAME :]}"

@@ -1,0 +1,125 @@
+"""One session under another policy, window, model, cache or list of tools, as `lamina replay` has it."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import get_args
+
+import msgspec
+
+from lamina.caches import all_rules
+from lamina.errors import BadInput
+from lamina.inspector.sessions import RecordedSession
+from lamina.models.facts import model_or_none
+from lamina.replay.account_sums import OWN_RULES, OWN_WINDOW
+from lamina.replay.policies import POLICIES, find_policy
+from lamina.replay.policies.port import Markers
+from lamina.replay.runs import ReplayOptions, replay_trace
+from lamina.replay.values import ReplayOutcome
+
+UNTOUCHED = "none"
+
+_KEPT_ROWS = 400
+"""Rows that stay in memory, of all sessions together."""
+
+_TOOLS = ("all", "called")
+
+_KEEP_ALL = 'a store with keep = "all" has them'
+
+
+class Alternative(msgspec.Struct, frozen=True, kw_only=True):
+    """The setting of one row. Window 0, and "" for the rest, are those of the session itself."""
+
+    policy: str = UNTOUCHED
+    window: int = 0
+    model: str = ""
+    rules: str = ""
+    markers: str = ""
+    lifetime: str = ""
+    tools: str = ""
+
+
+class AlternativeRows:
+    """State: rows that were computed. One that was asked for again is not computed again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rows: OrderedDict[tuple[str, int, Alternative], ReplayOutcome] = OrderedDict()
+
+    def find(self, session: RecordedSession, alternative: Alternative) -> ReplayOutcome:
+        key = (session.summary.id, session.version, alternative)
+        with self._lock:
+            outcome = self._rows.get(key)
+        if outcome is None:
+            outcome = evaluate(session, alternative)
+        with self._lock:
+            self._rows[key] = outcome
+            self._rows.move_to_end(key)
+            while len(self._rows) > _KEPT_ROWS:
+                self._rows.popitem(last=False)
+        return outcome
+
+
+def read_alternative(query: Mapping[str, str]) -> Alternative:
+    """A setting from the words of an address. Raises BadInput for a word that nobody knows."""
+    policy = query.get("policy") or UNTOUCHED
+    if ":" in policy:  # a name with a colon would import a module that the address chose
+        raise BadInput(repr(policy), place="policy", hint=f"use one of {', '.join(POLICIES)}")
+    find_policy(policy)
+    window = query.get("window", "")
+    if window and not (window.isascii() and window.isdigit()):
+        raise BadInput(f"window is {window!r}", place="window", hint="give a whole number of tokens")
+    _check_word(query, "rules", tuple(sorted(all_rules())))
+    _check_word(query, "markers", get_args(Markers))
+    _check_word(query, "tools", _TOOLS)
+    model = query.get("model", "")
+    if model and model_or_none(model) is None:
+        raise BadInput(f"there is no model {model!r}", place="model", hint="see lamina's table of models")
+    return Alternative(
+        policy=policy,
+        window=int(window or 0),
+        model=model,
+        rules=query.get("rules", ""),
+        markers=query.get("markers", ""),
+        lifetime=query.get("lifetime", ""),
+        tools=query.get("tools", ""),
+    )
+
+
+def _check_word(query: Mapping[str, str], name: str, choices: tuple[str, ...]) -> None:
+    word = query.get(name, "")
+    if word and word not in choices:
+        raise BadInput(f"{name} is {word!r}", place=name, hint=f"use one of {', '.join(choices)}")
+
+
+def evaluate(session: RecordedSession, alternative: Alternative) -> ReplayOutcome:
+    """One row: the session sent again under a setting, to a simulated cache."""
+    conversation = session.conversation
+    if not conversation.calls:
+        raise BadInput(
+            "the texts of this session are not kept, so it cannot be sent again under other settings",
+            place="session",
+            hint=_KEEP_ALL,
+        )
+    markers: Markers = "planned"
+    if alternative.markers == "last":
+        markers = "last"
+    elif alternative.markers == "none":
+        markers = "none"
+    options = ReplayOptions(
+        policies=(alternative.policy,),
+        windows=(alternative.window or OWN_WINDOW,),
+        rules=(alternative.rules or OWN_RULES,),
+        model=alternative.model,
+        points=True,
+        fill_head=True,
+        markers=markers,
+        lifetime=alternative.lifetime,
+        called_tools=alternative.tools == "called",
+    )
+    replayed = replay_trace(conversation.trace, options)
+    if replayed.damaged is not None:
+        raise BadInput(replayed.damaged.reason, place="session", hint="it cannot be sent again")
+    return replayed.outcomes[0]

@@ -1,0 +1,84 @@
+"""What is sent on without what was said: names stay, and each text becomes a mark with its length.
+
+Equal texts have equal marks, so that a reader still sees what was repeated. The marks are made with a key
+that is thrown away: nobody can try out which text a mark stands for. Only fields that are known to hold names
+are left as they are. A field that nobody thought of is a text.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from hashlib import blake2b
+from typing import Any
+
+_NAMES_OF_VIEWS = frozenset(
+    (
+        "advice all_rules cache cause columns content_type cut dialect entries form hint id kind lamina layer"
+        " layers list lost_why miss model name operation order parent policy prices_as_of project recorded"
+        " ref role rules settings sort source state states status stop tools why"
+    ).split()
+)
+"""Fields of the inspector's own views that hold names, and sentences that lamina wrote itself."""
+
+_NAMES_OF_BODIES = frozenset("model name object role status stop_reason finish_reason type".split())
+"""Fields of requests and answers of any API that hold names."""
+
+_EMPTIED: dict[str, Any] = {"difference": [], "images": [], "path": {}, "read_again": {}, "headers": {}}
+"""Fields that quote the session in lists, or as names of values."""
+
+# `messages[66].tool_calls[0]`: a place in a request
+_STRUCTURE = re.compile(r"[a-z_]+(\[\d+\](\.[a-z_]+)?)*")
+
+# `read_file`, `mcp__files__read`: what an entry is, if that is one name
+_ONE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,60}")
+
+
+class Redaction:
+    """Marks for texts. Those of one redaction are made with one key."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+
+    def mark(self, text: str) -> str:
+        """`[text 4f1c09ae, 812 characters]` for a text; "" stays empty."""
+        if not text.strip():
+            return text
+        digest = blake2b(text.encode("utf-8", "surrogatepass"), key=self._key, digest_size=4).hexdigest()
+        return f"[text {digest}, {len(text):,} characters]"
+
+    def redact_view(self, value: Any, field: str = "") -> Any:
+        """An answer of the inspector without what was said."""
+        if isinstance(value, dict):
+            return {name: self._redact_field(name, inner) for name, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.redact_view(inner, field) for inner in value]
+        if not isinstance(value, str) or field in _NAMES_OF_VIEWS:
+            return value
+        if field in ("place", "entry", "was") and _STRUCTURE.fullmatch(value):
+            return value
+        if field == "what" and _ONE_NAME.fullmatch(value):
+            return value
+        return self.mark(value)
+
+    def _redact_field(self, name: str, value: Any) -> Any:
+        if name in _EMPTIED:
+            return _EMPTIED[name]
+        return self.redact_view(value, name)
+
+    def redact_body(self, value: Any, field: str = "") -> Any:
+        """A request or an answer without what was said. Names of fields stay, unless they are arguments."""
+        if isinstance(value, dict):
+            if field in ("arguments", "input", "args") and not _looks_like_item(value):
+                return {self.mark(name): self.redact_body(inner) for name, inner in value.items()}
+            return {name: self.redact_body(inner, name) for name, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.redact_body(inner, field) for inner in value]
+        if isinstance(value, str) and field not in _NAMES_OF_BODIES:
+            return self.mark(value)
+        return value
+
+
+def _looks_like_item(value: dict[str, Any]) -> bool:
+    """Whether a value is an item of a request, and not the arguments of a call."""
+    return "role" in value or "type" in value

@@ -1,0 +1,188 @@
+"""What each session cost and what it spent its context on, for the page across all sessions.
+
+A session that has not changed is not looked at again. Tokens of single results are counted with OpenAI's
+tokenizer whatever the model is, since that of Claude is a hundred times slower. They say what is large, and
+amounts of money that follow from them are estimates.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from lamina.errors import LaminaError
+from lamina.inspector.progress import report_steps
+from lamina.inspector.sent_requests import SentConversation
+from lamina.inspector.sessions import RecordedSession, Sessions, SessionSummary
+from lamina.models.counters.openai import o200k
+from lamina.replay.across import SessionFigures
+from lamina.replay.figures_folder import read_figures
+from lamina.replay.findings import find_in_session
+from lamina.replay.message_sizes import FRAMING
+from lamina.replay.model_calls import RecordedConversation, message_text, read_conversation
+from lamina.replay.parquet import session_id
+from lamina.replay.recorded_usage import sum_recorded_usage
+from lamina.replay.runs import TraceReplay
+from lamina.replay.traces.own_answers import SeenAnswers, digest_answers, select_own
+from lamina.replay.traces.recorded_conversations import name_client, to_recorded_usage
+from lamina.replay.values import RecordedUsage, Reported, SessionFindings, Trace
+
+
+class _MeasuredSession(NamedTuple):
+    """The figures of a session, what it looked like then, and which of its answers were copies."""
+
+    summary: SessionSummary
+    answers: dict[int, bytes]
+    copied: frozenset[int]
+    figures: SessionFigures | None
+
+
+class FiguresOfSessions:
+    """State: the figures of each session as it was when it was last looked at, and of folders of figures."""
+
+    def __init__(self, folders: Sequence[str] = ()) -> None:
+        self._folders = tuple(folders)
+        self._lock = threading.Lock()
+        self._measured: dict[str, _MeasuredSession] = {}
+        self._replayed: list[tuple[TraceReplay, SessionFigures]] | None = None
+
+    def replayed(self) -> list[tuple[TraceReplay, SessionFigures]]:
+        """Every session of the folders of figures. They are read once."""
+        with self._lock:
+            if self._replayed is None:
+                self._replayed = []
+                for folder in self._folders:
+                    for replay in read_figures(Path(folder)):
+                        if replay.reported is not None:
+                            figures = _figures_of_replay(replay, replay.reported)
+                            self._replayed.append((replay, figures))
+            return self._replayed
+
+    def collect(self, sessions: Sessions) -> list[SessionFigures]:
+        """The figures of all sessions, the oldest first, so that a copied answer counts where it came first.
+
+        A session that is in a folder of figures, too, is told from its own log.
+        """
+        summaries = sorted(sessions.summaries(), key=lambda summary: (summary.began or 0.0, summary.id))
+        collected: dict[str, SessionFigures] = {}
+        seen = SeenAnswers()
+        for summary in report_steps(summaries, "reading sessions"):
+            figures = self._find(sessions, summary, seen)
+            if figures is not None:
+                collected[summary.id] = figures
+        for _, replayed_figures in self.replayed():
+            collected.setdefault(replayed_figures.id, replayed_figures)
+        return list(collected.values())
+
+    def _find(self, sessions: Sessions, summary: SessionSummary, seen: SeenAnswers) -> SessionFigures | None:
+        """The figures of one session; None if it cannot be read, or has nothing of its own."""
+        with self._lock:
+            measured = self._measured.get(summary.id)
+        if measured is not None and measured.summary == summary:
+            copied = seen.add(measured.answers)
+            if copied == measured.copied:
+                return measured.figures
+        try:
+            session = sessions.get(summary.id)
+        except LaminaError:
+            return None
+        answers = digest_answers(session.conversation.trace)
+        if measured is None or measured.summary != summary:
+            copied = seen.add(answers)
+        figures = measure_session(session, copied)
+        with self._lock:
+            self._measured[summary.id] = _MeasuredSession(summary, answers, copied, figures)
+        return figures
+
+
+def measure_session(session: RecordedSession, copied: frozenset[int] = frozenset()) -> SessionFigures | None:
+    """The figures of one session, without answers that are copies; None if it has no others."""
+    summary = session.summary
+    conversation = session.conversation
+    if session.sent is not None:
+        return SessionFigures(
+            id=summary.id,
+            reported=_report_sent(session, session.sent),
+            findings=_find(conversation, under_lamina=True),
+            cuts=summary.cuts,
+            has_requests=False,
+        )
+    if copied:
+        own_part = select_own(conversation.trace, copied)
+        if not isinstance(own_part, Trace):
+            return None
+        conversation = read_conversation(own_part)
+    reported = sum_recorded_usage(conversation.trace)
+    if not reported.calls:  # nothing was reported, and so nothing is measured but how often a model was asked
+        reported = msgspec.structs.replace(reported, calls=len(conversation.calls))
+    return SessionFigures(
+        id=summary.id,
+        reported=_name(reported, summary),
+        findings=_find(conversation, under_lamina=reported.under_lamina),
+        cuts=summary.cuts,
+        has_requests=not copied,
+    )
+
+
+def _report_sent(session: RecordedSession, sent: SentConversation) -> Reported:
+    """What was reported of a conversation that lamina recorded, request by request."""
+    summary = session.summary
+    trace = session.conversation.trace
+    used: dict[int, RecordedUsage] = {}
+    for number, call in enumerate(sent.calls):
+        if call.answer is not None and call.answer.usage is not None:
+            used[number] = to_recorded_usage(
+                call.answer.usage, at=call.request.at or None, model=call.request.model
+            )
+    reported = sum_recorded_usage(
+        Trace(
+            id=summary.name,
+            place=summary.place,
+            dialect=summary.dialect,
+            items=[],
+            source=summary.source,
+            model=summary.model,
+            used=used,
+            under_lamina=True,
+            client=name_client(sent.name, sent.state),
+            user=trace.user,
+        )
+    )
+    return _name(msgspec.structs.replace(reported, dollars=summary.dollars), summary)
+
+
+def _name(reported: Reported, summary: SessionSummary) -> Reported:
+    """With the words by which the list of sessions names it."""
+    began = reported.began
+    if began is None:
+        began = summary.began
+    return msgspec.structs.replace(
+        reported,
+        title=summary.first_words or summary.name,
+        began=began,
+    )
+
+
+def _find(conversation: RecordedConversation, *, under_lamina: bool) -> SessionFindings:
+    if not conversation.calls:
+        return SessionFindings()
+    return find_in_session(conversation, _count_message, o200k().count, under_lamina=under_lamina)
+
+
+def _count_message(message: dict[str, Any]) -> int:
+    return FRAMING + o200k().count(message_text(message))
+
+
+def _figures_of_replay(replay: TraceReplay, reported: Reported) -> SessionFigures:
+    """A session of a folder of figures. Its log may be on another machine, so it has no page here."""
+    return SessionFigures(
+        id=session_id(reported.source, reported.place, reported.trace),
+        reported=reported,
+        findings=replay.findings or SessionFindings(),
+        cuts=reported.compactions,
+        has_page=False,
+    )

@@ -1,0 +1,96 @@
+"""What sessions cost, by user, project, client, model, month or day: as the records say, and under lamina."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from lamina.replay.account_sums import group_by, list_losses, select_known, share_of, sum_fields, sum_known
+from lamina.replay.headline import SessionCost, compare_sessions
+from lamina.replay.parquet import day_of
+from lamina.replay.values import ReplayAccount, Reported
+
+GROUPINGS = ("user", "project", "client", "model", "month", "day")
+
+NOT_NAMED = "(not named)"
+
+
+class GroupCost(msgspec.Struct, frozen=True, kw_only=True):
+    """All sessions of one user, project, client, model, month or day.
+
+    `dollars` is what the records say of the sessions that have prices. `own` is what lamina would have cost
+    in those of them that can be compared, which cost `own_before`; both are None without a replay.
+    """
+
+    name: str
+    sessions: int
+    calls: int
+    sent: int
+    read: int
+    output: int
+    dollars: float | None
+    losses: int
+    lost_dollars: float | None
+    compactions: int
+    own: float | None = None
+    own_before: float | None = None
+
+    @property
+    def cached(self) -> float | None:
+        """Of the tokens sent, the share that the cache gave."""
+        return share_of(self.read, self.sent)
+
+    @property
+    def saved(self) -> float | None:
+        """The share of the cost that lamina would have saved; below 0 if it would have cost more."""
+        if self.own is None or not self.own_before:
+            return None
+        return 1 - self.own / self.own_before
+
+
+def group_sessions(account: ReplayAccount, by: str) -> list[GroupCost]:
+    """The sessions of an account that have calls, by one of `GROUPINGS`; the dearest first, days in order."""
+    reports = [report for report in account.reported if report.calls]
+    costs = {cost.trace: cost for cost in compare_sessions(account)}
+    groups = [
+        _sum_group(name or NOT_NAMED, group, costs)
+        for name, group in group_by(reports, lambda report: _name_of(report, by)).items()
+    ]
+    if by in ("day", "month"):
+        return sorted(groups, key=lambda group: group.name)
+    return sorted(groups, key=lambda group: (-(group.dollars or 0.0), -group.sent, group.name))
+
+
+def _name_of(report: Reported, by: str) -> str:
+    """What a session is grouped by; "" if its records do not say."""
+    match by:
+        case "day":
+            return day_of(report.began)
+        case "month":
+            return day_of(report.began)[:7]
+        case "client":
+            return report.client or report.source
+    name: str = getattr(report, by)
+    return name
+
+
+def _sum_group(name: str, reports: Sequence[Reported], costs: dict[str, SessionCost]) -> GroupCost:
+    losses = list_losses(reports)
+    compared = [costs[report.trace] for report in reports if report.trace in costs]
+    compared = [cost for cost in compared if cost.own is not None and cost.before is not None]
+    own = None
+    own_before = None
+    if compared:
+        own = sum(select_known(compared, "own"))
+        own_before = sum(select_known(compared, "before"))
+    return GroupCost(
+        name=name,
+        sessions=len(reports),
+        dollars=sum_known(reports, "dollars"),
+        losses=len(losses),
+        lost_dollars=sum_known(losses, "dollars"),
+        own=own,
+        own_before=own_before,
+        **sum_fields(reports, ["calls", "sent", "read", "output", "compactions"]),
+    )

@@ -1,0 +1,342 @@
+"""Files that are read and replayed by many workers at once, with the same figures as one reader would give.
+
+A worker gets a file, reads it and replays all of its sessions. It does not know of other files, so it takes
+every answer for the session's own. One place then counts the answers, in the order of the files, and finds
+those that an earlier file has. Few sessions have any: only these are replayed a second time, without them.
+
+One process reads a file and gives its sessions to the workers one by one, if
+
+- it has a large part of all bytes, so that one worker would be busy with it when all others have ended,
+- a worker does not have it, or has another one of the same name: it is on this machine only,
+- every worker that got it died: then only the session that kills them is lost.
+
+Nothing here writes a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from lamina.replay.engines import Engine, open_engine, run_in_order
+from lamina.replay.runs import LostSessions, ReplayOptions, TraceReplay, give_up, replay_record
+from lamina.replay.traces import Period, Progress, TraceFile, file_size, read_file
+from lamina.replay.traces.own_answers import ALWAYS, SeenAnswers, digest_answers, select_own
+from lamina.replay.values import Trace, UnreadableLine
+
+FED_BY_ONE = 4
+"""Workers that one reader keeps busy: reading is about a quarter of the work."""
+
+FILES_PER_WORKER = 2
+"""With fewer files, some workers would have ended long before the others."""
+
+
+class FileReplay(msgspec.Struct, frozen=True, kw_only=True):
+    """One file: all its sessions in order, and the digests of its answers."""
+
+    file: TraceFile
+    size: int
+    replays: tuple[TraceReplay, ...] = ()
+    answers: tuple[bytes, ...] = ()
+
+
+class _Work(NamedTuple):
+    """What a worker gets: a file, or one record of a file that is read `here`, by this process.
+
+    `copied` has the answers that do not count, by the order of the sessions in their file. With `again`, only
+    these sessions are replayed.
+    """
+
+    number: int
+    file: TraceFile
+    size: int
+    order: int = 0
+    record: Trace | UnreadableLine | None = None
+    here: bool = False
+    is_last: bool = False
+    again: bool = False
+    copied: Mapping[int, frozenset[int]] = {}
+
+
+class _Replayed(NamedTuple):
+    """One session of a file. `replay` is None if nothing of it counts."""
+
+    order: int
+    replay: TraceReplay | None
+    answers: Mapping[int, bytes]
+
+
+class _Done(NamedTuple):
+    """What a worker returns. It is not `read` if the file is not there, or if every worker died with it."""
+
+    work: _Work
+    sessions: list[_Replayed]
+    read: bool = True
+
+
+def replay_files(
+    files: Sequence[TraceFile],
+    options: ReplayOptions,
+    *,
+    jobs: int = 1,
+    engine: Engine | None = None,
+    period: Period = ALWAYS,
+    seen: SeenAnswers | None = None,
+    progress: Progress | None = None,
+    count: Callable[[TraceReplay], None] | None = None,
+) -> Iterator[FileReplay]:
+    """Every file, in order. Figures do not depend on `jobs` and `engine`.
+
+    `seen` are answers that count already. `progress` gets the bytes that are done and all bytes, and `count`
+    each session as soon as it is replayed.
+    """
+    sizes = [file_size(file) for file in files]
+    shards = _Shards(files, sizes, period, seen or SeenAnswers(), progress)
+    if engine is None and jobs == 1:
+        yield from shards.replay_here(options, count)
+        return
+    with contextlib.ExitStack() as stack:
+        if engine is None:
+            engine = stack.enter_context(open_engine("local", jobs=jobs))
+        yield from shards.replay_on(engine, options, count)
+
+
+class _OpenFile:
+    """State: a file of which something is still missing."""
+
+    def __init__(self, number: int, file: TraceFile, size: int) -> None:
+        self.number = number
+        self.file = file
+        self.size = size
+        self.sessions: dict[int, _Replayed] = {}
+        self.is_read = False
+        self.is_counted = False
+        self.missing = 0
+
+    @property
+    def is_done(self) -> bool:
+        return self.is_counted and not self.missing
+
+    def finish(self) -> FileReplay:
+        sessions = [self.sessions[index] for index in sorted(self.sessions)]
+        answers: dict[bytes, None] = {}
+        for session in sessions:
+            answers.update(dict.fromkeys(session.answers.values()))
+        return FileReplay(
+            file=self.file,
+            size=self.size,
+            replays=tuple(session.replay for session in sessions if session.replay is not None),
+            answers=tuple(answers),
+        )
+
+
+class _Shards:
+    """State: the files under way, in order, and what has to be given to a worker again."""
+
+    def __init__(
+        self,
+        files: Sequence[TraceFile],
+        sizes: Sequence[int],
+        period: Period,
+        seen: SeenAnswers,
+        progress: Progress | None,
+    ) -> None:
+        self._files = files
+        self._sizes = sizes
+        self._total = sum(sizes)
+        self._period = period
+        self._seen = seen
+        self._progress = progress
+        self._done_bytes = 0
+        self._open: dict[int, _OpenFile] = {}
+        self._again: deque[_Work] = deque()
+        self._lost = LostSessions()
+
+    def replay_here(
+        self, options: ReplayOptions, count: Callable[[TraceReplay], None] | None
+    ) -> Iterator[FileReplay]:
+        """Every file, by this process alone: each session is counted before it is replayed."""
+        for number, (file, size) in enumerate(zip(self._files, self._sizes, strict=True)):
+            open_file = _OpenFile(number, file, size)
+            for index, record in enumerate(read_file(file, tell=self._tell)):
+                answers: dict[int, bytes] = {}
+                if isinstance(record, Trace):
+                    answers = digest_answers(record)
+                replay = _replay_own(record, self._seen.add(answers), self._period, options)
+                open_file.sessions[index] = _Replayed(index, replay, answers)
+                if replay is not None and count is not None:
+                    count(replay)
+            self._end_file(size)
+            yield open_file.finish()
+
+    def replay_on(
+        self, engine: Engine, options: ReplayOptions, count: Callable[[TraceReplay], None] | None
+    ) -> Iterator[FileReplay]:
+        """Every file, by the workers of an engine."""
+        run_one = partial(_run_work, options=options, period=self._period)
+        work = self._make_work(engine.jobs)
+        while True:
+            for done in run_in_order(engine, run_one, work, _give_up_work):
+                self._take(done, count)
+                yield from self._finish_files()
+            yield from self._finish_files()
+            if not self._again:
+                return
+            work = self._take_again()
+
+    def _make_work(self, jobs: int) -> Iterator[_Work]:
+        """What the workers have to do, with what is to be done again before the next file."""
+        has_many = len(self._files) >= FILES_PER_WORKER * jobs or jobs > FED_BY_ONE
+        for number, (file, size) in enumerate(zip(self._files, self._sizes, strict=True)):
+            yield from self._take_again()
+            self._open[number] = _OpenFile(number, file, size)
+            if has_many and size * FED_BY_ONE <= self._total:
+                yield _Work(number, file, size)
+            else:
+                yield from self._read_here(self._open[number], None)
+
+    def _take_again(self) -> Iterator[_Work]:
+        while self._again:
+            work = self._again.popleft()
+            if not work.here:
+                yield work
+                continue
+            copied = None
+            if work.again:
+                copied = work.copied
+            yield from self._read_here(self._open[work.number], copied)
+
+    def _read_here(
+        self, open_file: _OpenFile, copied: Mapping[int, frozenset[int]] | None
+    ) -> Iterator[_Work]:
+        """The sessions of a file one by one; with `copied`, only those in it, once more."""
+        last: _Work | None = None
+        for index, record in enumerate(read_file(open_file.file, tell=self._tell)):
+            work = _Work(
+                open_file.number, open_file.file, open_file.size, order=index, record=record, here=True
+            )
+            if copied is not None:
+                if index in copied:
+                    yield work._replace(again=True, copied={index: copied[index]})
+                continue
+            if last is not None:
+                yield last
+            last = work
+        if last is not None:
+            yield last._replace(is_last=True)
+        elif copied is None:
+            open_file.is_read = True
+
+    def _take(self, done: _Done, count: Callable[[TraceReplay], None] | None) -> None:
+        """Put what a worker returned into its file."""
+        open_file = self._open[done.work.number]
+        if not done.read:
+            self._again.append(done.work._replace(here=True))
+            return
+        for session in done.sessions:
+            if session.replay is not None:
+                self._lost.look_at(session.replay)
+            if done.work.again:
+                open_file.missing -= 1
+                session = session._replace(answers=open_file.sessions[session.order].answers)  # noqa: PLW2901
+            elif session.replay is not None and count is not None:
+                count(session.replay)
+            open_file.sessions[session.order] = session
+        if not done.work.again:
+            open_file.is_read = done.work.is_last or not done.work.here
+
+    def _finish_files(self) -> Iterator[FileReplay]:
+        """Count the answers of all files up to the first that was not read, and give those that are done."""
+        for open_file in self._open.values():
+            if not open_file.is_read:
+                break
+            if not open_file.is_counted:
+                self._count_answers(open_file)
+        for number in list(self._open):
+            if not self._open[number].is_done:
+                return
+            open_file = self._open.pop(number)
+            self._end_file(open_file.size)
+            yield open_file.finish()
+
+    def _count_answers(self, open_file: _OpenFile) -> None:
+        """Find the answers that an earlier file has. Sessions that have some are replayed without them."""
+        copied: dict[int, frozenset[int]] = {}
+        for index in sorted(open_file.sessions):
+            places = self._seen.add(open_file.sessions[index].answers)
+            if places:
+                copied[index] = places
+        open_file.is_counted = True
+        open_file.missing = len(copied)
+        if copied:
+            self._again.append(
+                _Work(open_file.number, open_file.file, open_file.size, again=True, copied=copied)
+            )
+
+    def _end_file(self, size: int) -> None:
+        self._done_bytes += size
+        self._tell(0)
+
+    def _tell(self, behind: int) -> None:
+        """Say how many bytes are done. Of the file that is read here, those that were read count."""
+        if self._progress is not None:
+            self._progress(min(self._done_bytes + behind, self._total), self._total)
+
+
+def _run_work(work: _Work, options: ReplayOptions, period: Period) -> _Done:
+    """The part of one worker."""
+    if work.record is not None:
+        sessions = _replay_records([(work.order, work.record)], work, options, period)
+        return _Done(work._replace(record=None), list(sessions))  # the record need not travel back
+    if not _is_there(work.file, work.size):
+        return _Done(work, [], read=False)
+    records: Iterable[tuple[int, Trace | UnreadableLine]] = enumerate(read_file(work.file))
+    if work.again:
+        records = ((index, record) for index, record in records if index in work.copied)
+    return _Done(work, list(_replay_records(records, work, options, period)))
+
+
+def _is_there(file: TraceFile, size: int) -> bool:
+    """Whether a worker has the file that is meant. Another machine may have another one of the same name."""
+    try:
+        return file.stat().st_size == size
+    except (OSError, LookupError):
+        return False
+
+
+def _replay_records(
+    records: Iterable[tuple[int, Trace | UnreadableLine]],
+    work: _Work,
+    options: ReplayOptions,
+    period: Period,
+) -> Iterator[_Replayed]:
+    for index, record in records:
+        answers: dict[int, bytes] = {}
+        if isinstance(record, Trace) and not work.again:
+            answers = digest_answers(record)
+        replay = _replay_own(record, work.copied.get(index, frozenset()), period, options)
+        yield _Replayed(index, replay, answers)
+
+
+def _replay_own(
+    record: Trace | UnreadableLine, copied: frozenset[int], period: Period, options: ReplayOptions
+) -> TraceReplay | None:
+    """A record without what does not count of it; None if nothing is left."""
+    if isinstance(record, Trace):
+        own_part = select_own(record, copied, period)
+        if own_part is None:
+            return None
+        record = own_part
+    return replay_record(record, options)
+
+
+def _give_up_work(work: _Work) -> _Done:
+    """A file with which every worker died is read by one process; a session is lost."""
+    if work.record is None:
+        return _Done(work, [], read=False)
+    return _Done(work._replace(record=None), [_Replayed(work.order, give_up(work.record), {})])

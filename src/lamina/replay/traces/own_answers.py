@@ -1,0 +1,166 @@
+"""Which answers of a trace count: no copies from other traces, and none outside of a period.
+
+A resumed session begins with a copy of the one before it, and its copied answers were paid for once. Answers
+are told by the ids that their provider gave them. `SeenAnswers` remembers a digest of each, so that several
+processes can read files at once and one place decides which answer came first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import msgspec
+
+from lamina.replay.traces.growing_requests import find_answer_starts
+from lamina.replay.traces.json_fields import as_list, text_field
+from lamina.replay.values import RecordedUsage, Trace, UnreadableLine
+
+DIGEST_SIZE = 16
+"""Bytes by which an answer is told from all others."""
+
+LONGEST_TITLE = 60
+"""Characters of the first words of a session."""
+
+WITHOUT_TIMES = "it has no times, so nobody can tell whether it is of the period"
+
+_BY_CLIENTS = ("<", "Caveat:", "# AGENTS.md")
+
+
+class Period(NamedTuple):
+    """From a moment up to another, in seconds since 1970. None is without a limit."""
+
+    since: float | None = None
+    until: float | None = None
+
+    def contains(self, at: float) -> bool:
+        """Whether a moment is in the period. The last one is not."""
+        if self.since is not None and at < self.since:
+            return False
+        return self.until is None or at < self.until
+
+
+ALWAYS = Period()
+
+
+class SeenAnswers:
+    """State: the digests of all answers that were counted so far."""
+
+    def __init__(self, digests: Iterable[bytes] = ()) -> None:
+        self._digests = set(digests)
+
+    def add(self, answers: Mapping[int, bytes]) -> frozenset[int]:
+        """Remember the answers of the next trace, and return the places of those that were there before."""
+        copied = frozenset(place for place, digest in answers.items() if digest in self._digests)
+        self._digests.update(answers.values())
+        return copied
+
+
+def digest_answers(trace: Trace) -> dict[int, bytes]:
+    """The digest of each answer that has an id, by its place.
+
+    The usage is part of it, since some servers give every answer the same id.
+    """
+    digests: dict[int, bytes] = {}
+    for place, call_id in trace.call_ids.items():
+        name = call_id
+        usage = trace.used.get(place)
+        if usage is not None:
+            name += f" {usage.uncached} {usage.read} {usage.written} {usage.written_long} {usage.output}"
+        digests[place] = blake2b(name.encode("utf-8", "replace"), digest_size=DIGEST_SIZE).digest()
+    return digests
+
+
+def select_own(
+    trace: Trace, copied: frozenset[int], period: Period = ALWAYS
+) -> Trace | UnreadableLine | None:
+    """The trace with its own answers in the period; None if it has none.
+
+    The history stays whole, since requests of the period sent it. A trace without times is not in any period,
+    and says so.
+    """
+    if copied and copied.issuperset([*trace.call_ids, *trace.used]):
+        return None
+    if period != ALWAYS:
+        moments = _moments_of_answers(trace)
+        if not moments:
+            return UnreadableLine(place=trace.place, reason=WITHOUT_TIMES, foreign=True)
+        inside = {place for place, at in moments.items() if period.contains(at)}
+        if inside <= copied:
+            return None
+        trace = _leave_out_others(trace, inside, period)
+        copied |= moments.keys() - inside
+    return _describe(trace, copied)
+
+
+def _moments_of_answers(trace: Trace) -> dict[int, float]:
+    """When each answer came. One without a time came with the one before it, or when the session began."""
+    moments: dict[int, float] = {}
+    latest = trace.began
+    for place in sorted({*find_answer_starts(trace.items), *trace.used}):
+        usage = trace.used.get(place)
+        if usage is not None and usage.at is not None:
+            latest = usage.at
+        if latest is not None:
+            moments[place] = latest
+    return moments
+
+
+def _leave_out_others(trace: Trace, inside: set[int], period: Period) -> Trace:
+    """The trace without compactions and repeated requests that are outside of the period."""
+    first = min(inside)
+    last = max(inside)
+    repeated = [report for report in trace.repeated if _is_inside(report[1], period)]
+    return msgspec.structs.replace(
+        trace,
+        repeated=tuple(repeated),
+        compacted=tuple(place for place in trace.compacted if first <= place <= last),
+    )
+
+
+def _is_inside(usage: RecordedUsage, period: Period) -> bool:
+    return usage.at is not None and period.contains(usage.at)
+
+
+def _describe(trace: Trace, left_out: frozenset[int]) -> Trace:
+    """The trace with what a reader tells it by, and with the usage of its own answers only.
+
+    A session that began with answers which do not count began when its first own answer came.
+    """
+    used = {place: usage for place, usage in trace.used.items() if place not in left_out}
+    began = trace.began
+    if began is None or left_out:
+        moments = [usage.at for usage in used.values() if usage.at is not None]
+        began = min(moments, default=began)
+    return msgspec.structs.replace(
+        trace, used=used, copied=left_out, began=began, title=trace.title or _first_words(trace.items)
+    )
+
+
+def _first_words(items: Iterable[dict[str, Any]]) -> str:
+    """The beginning of what the user wrote first. What a client put there itself begins with a tag.
+
+    `<environment_context>…` is passed over, and `Fix the tests` is a title.
+    """
+    for item in items:
+        if item.get("role") != "user":
+            continue
+        words = " ".join(_user_text(item.get("content")).split())
+        if words and not words.startswith(_BY_CLIENTS):
+            return words if len(words) <= LONGEST_TITLE else f"{words[: LONGEST_TITLE - 1]}…"
+    return ""
+
+
+def _user_text(content: Any) -> str:
+    """The user's words in a message: its last text that no client put there.
+
+    Attachments and reminders come before the words, each in a block of its own.
+    """
+    if isinstance(content, str):
+        return content
+    for block in reversed(as_list(content)):
+        text = text_field(block, "text")
+        if text and not text.startswith(_BY_CLIENTS):
+            return text
+    return ""

@@ -1,0 +1,140 @@
+"""The page across all sessions: its figures are those of the sessions, and each leads to its place."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamina.errors import BadInput
+from lamina.inspector.across_sessions import show_across
+from lamina.inspector.pages import Access, answer_request
+from lamina.inspector.request_views import show_request
+from lamina.inspector.session_figures import FiguresOfSessions
+from lamina.inspector.sessions import Sessions
+from lamina.inspector.settings import BuildSettings
+from lamina.inspector.views import Inspector, show_sessions
+from lamina.replay.figures_folder import open_figures
+from lamina.replay.runs import ReplayOptions
+from lamina.replay.shards import replay_files
+from lamina.replay.traces import find_files
+from tests.inspector.recorded import make_reading_turns, open_inspector, write_agent_log, write_session
+from tests.replay.recorded import claude_code, line, piece, said, written
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sessions")
+    write_session(folder, seed=7, turns=2, extra=[*make_reading_turns(2), *make_reading_turns(2)])
+    write_session(folder, seed=8, turns=2)
+    write_agent_log(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def inspector(folder: Path) -> Inspector:
+    return open_inspector(folder)
+
+
+def test_sums_are_those_of_the_list_of_sessions(inspector: Inspector) -> None:
+    across = show_across(inspector, {})
+    listed = show_sessions(inspector)["sessions"]
+    assert across["sessions"] == across["of"] == len(listed)
+    priced = [session["dollars"] for session in listed if session["dollars"] is not None]
+    assert across["dollars"] == pytest.approx(sum(priced))
+    assert across["losses"] == sum(session["lost_caches"] for session in listed)
+    assert {place["place"]["session"] for place in across["dearest"]} == {each["id"] for each in listed}
+    for rows in across["groups"].values():
+        assert sum(row["sessions"] for row in rows) == across["sessions"]
+
+
+def test_a_large_result_leads_to_the_request_that_sent_it_first(inspector: Inspector) -> None:
+    across = show_across(inspector, {})
+    result = across["results"][0]
+    place = result["place"]
+    request = show_request(inspector, place["session"], place["request"], BuildSettings())
+    before = show_request(inspector, place["session"], place["request"] - 1, BuildSettings())
+    named = [entry for entry in request["entries"] if result["name"] in json.dumps(entry)]
+    assert result["name"].startswith("src/part_")
+    assert len(named) > len([entry for entry in before["entries"] if result["name"] in json.dumps(entry)])
+
+
+def test_files_that_were_read_again_are_told_with_their_place(inspector: Inspector) -> None:
+    reads = {read["name"]: read for read in show_across(inspector, {})["reads"]}
+    assert reads["src/part_0.py"]["times"] == 2
+    assert reads["src/part_0.py"]["place"]["has_page"]
+    assert any("Read a file once" in advice["what"] for advice in show_across(inspector, {})["advice"])
+
+
+@pytest.mark.parametrize("name", ["client", "project", "model", "user"])
+def test_each_row_of_a_group_is_a_filter(name: str, inspector: Inspector) -> None:
+    across = show_across(inspector, {})
+    for row in across["groups"][name]:
+        chosen = show_across(inspector, {name: row["name"]})
+        assert (chosen["sessions"], chosen["of"]) == (row["sessions"], across["sessions"])
+        assert chosen["dollars"] == (None if row["dollars"] is None else pytest.approx(row["dollars"]))
+
+
+def test_the_last_days_are_those_before_now(tmp_path: Path) -> None:
+    now = time.time()
+    for number, age in enumerate((1, 40)):
+        rows = [dict(row) for row in claude_code()]
+        for row in rows:
+            row["timestamp"] = now - age * 86_400
+            row["sessionId"] = f"S{number}"
+            if "message" in row and "id" in row["message"]:
+                row["message"] = {**row["message"], "id": f"{row['message']['id']}{number}"}
+        written(tmp_path / f"{number}.jsonl", rows)
+    inspector = open_inspector(tmp_path)
+    every = show_across(inspector, {})["sessions"]
+    assert show_across(inspector, {"days": "7"})["sessions"] == every // 2 > 0
+    with pytest.raises(BadInput, match="whole number of days"):
+        show_across(inspector, {"days": "week"})
+
+
+def test_a_copied_answer_counts_in_the_session_that_had_it_first(tmp_path: Path) -> None:
+    written(tmp_path / "a.jsonl", claude_code())
+    rows = [{**row, "sessionId": "T"} for row in claude_code() if "sessionId" in row]
+    answer = piece("D", {"type": "text", "text": "More."})
+    later = [line("11", "10", "user", said("More?")), line("12", "11", "assistant", answer)]
+    written(tmp_path / "b.jsonl", [*rows, *({**row, "sessionId": "T"} for row in later)])
+    across = show_across(open_inspector(tmp_path), {})
+    alone = show_across(open_inspector(tmp_path / "a.jsonl"), {})
+    assert across["calls"] == alone["calls"] + 1
+
+
+def test_what_has_not_changed_is_not_looked_at_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inspector = open_inspector(folder)
+    first = show_across(inspector, {})
+    opened: list[str] = []
+    monkeypatch.setattr(Sessions, "get", lambda _, name: opened.append(name))
+    assert show_across(inspector, {}) == first
+    assert opened == []
+
+
+def test_the_page_is_json_like_every_other_view(inspector: Inspector) -> None:
+    access = Access(hosts=frozenset(["127.0.0.1:1"]))
+    answer = answer_request(inspector, "GET", "/api/across?client=requests", {"host": "127.0.0.1:1"}, access)
+    value: dict[str, Any] = json.loads(answer.body)
+    assert (answer.status, value["sessions"]) == (200, 2)
+
+
+def test_a_folder_of_figures_is_shown_without_its_logs(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="make scale installs it")
+    options = ReplayOptions(policies=("none", "lamina"), windows=(0,), fill_head=True, findings=True)
+    figures = tmp_path / "figures"
+    with open_figures(figures, options=options) as opened:
+        for file_replay in replay_files(find_files(folder), options):
+            opened.add(file_replay)
+    from_logs = show_across(open_inspector(folder), {})
+    inspector = Inspector(Sessions(), figures=FiguresOfSessions([str(figures)]))
+    across = show_across(inspector, {})
+    for name in ("sessions", "calls", "dollars", "sent", "losses", "lost_dollars"):
+        assert across[name] == pytest.approx(from_logs[name])
+    assert not any(each["place"]["has_page"] for each in across["dearest"])
+    both = show_across(Inspector(Sessions([str(folder)]), figures=FiguresOfSessions([str(figures)])), {})
+    assert both["sessions"] == across["sessions"]
+    assert all(each["place"]["has_page"] for each in both["dearest"])
