@@ -59,6 +59,10 @@ SHINGLE, READABLE = 4, 0.6
 TELLING = re.compile(
     r"\b(?:prefer\w*|chose\w*|decid\w*|rather|always|never|like|love|enjoy|aim|want|considering|trying)\b"
 )
+WISHES = ("instruction", "preference")
+WITHOUT_ANSWER = ("adversarial", "abstention")
+"""Categories of questions: those about a wish of the user, and those that the talk does not answer."""
+
 BEFORE, AFTER = 3, 14
 """Of an instruction or a preference, so many words around the first telling one are sought."""
 
@@ -339,15 +343,19 @@ def read_memory(path: Path) -> Iterator[Talk]:
         messages.append({"role": "user", "content": LAST_QUESTION})
         sought = []
         for question in row["questions"]:
-            sort = str(question["category"]).partition("_")[0]
+            category = str(question["category"]).partition("_")[0]
+            if category in WITHOUT_ANSWER:
+                continue
             for evidence in dict.fromkeys(question.get("evidence") or ()):
                 turn = by_id.get(evidence)
-                if turn is None or turn["speaker"] not in users:
+                if turn is None or not turn["text"]:
                     continue
-                text = turn["text"]
-                if sort in ("instruction", "preference"):
-                    text = find_core(text)
-                sought.append(Sought(sort=sort, spellings=(text,), runs=True))
+                is_users = turn["speaker"] in users
+                if category not in WISHES:
+                    voice = "user" if is_users else "assistant"
+                    sought.append(Sought(sort=f"evidence, {voice}", spellings=(turn["text"],), runs=True))
+                elif is_users:
+                    sought.append(Sought(sort=category, spellings=(find_core(turn["text"]),), runs=True))
         yield Talk(name=str(row["conversation_id"]), messages=messages, sought=sought)
 
 

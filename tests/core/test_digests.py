@@ -15,7 +15,7 @@ from lamina.core.digests import NOTES_TITLE, DigestText, RunText, write_digest, 
 from lamina.core.folds import FOLD_VERSION, lay_folds
 from lamina.core.kinds import KINDS, Kind, Kinds
 from lamina.core.laws import Case, no_authority_is_gained
-from lamina.core.text.gist import LONGEST_MESSAGE, SMALLEST_DIGEST, WORDS_TITLE
+from lamina.core.text.gist import LONGEST_MESSAGE, REPLIES_TITLE, SMALLEST_DIGEST, WORDS_TITLE
 from lamina.core.values import (
     Document,
     Fold,
@@ -131,9 +131,9 @@ def test_every_line_of_a_digest_is_inert(segments: list[Segment], limit: int) ->
     texts = in_two_voices(segments, words_limit=limit, notes_limit=limit)
     for voice in (texts.words, texts.notes):
         header, *lines = voice.split("\n")
-        assert header.startswith(("Earlier conversation, ", NOTES_TITLE)) or not voice
+        assert header.startswith(("Earlier conversation, ", REPLIES_TITLE, NOTES_TITLE)) or not voice
         own = [line for line in lines if line and not line.startswith("  ")]
-        assert all(line.startswith(("Turn ", "(and ", WORDS_TITLE)) for line in own)
+        assert all(line.startswith(("Turn ", "(and ", WORDS_TITLE, NOTES_TITLE)) for line in own)
         assert [line for line in own if line.startswith("(and ")] in ([], own[-1:])
         text = "".join(lines)
         assert {unicodedata.category(character) for character in text}.isdisjoint({"Cc", "Cs", "Zl", "Zp"})
@@ -148,6 +148,8 @@ def test_a_digest_keeps_what_matters_in_the_order_it_happened() -> None:
         "  2: Thanks. What does it return now?",
     ]
     assert digest_text.notes.split("\n") == [
+        "The assistant said, by turn:",
+        "  2: It returns an empty list.",
         "What was done in it:",
         "Turn 1",
         "  said: Let me look. I'll read the importer first.",
@@ -156,8 +158,6 @@ def test_a_digest_keeps_what_matters_in_the_order_it_happened() -> None:
         "  error: ValueError: empty file",
         "  noted: Root cause: the header is read before the size is checked.",
         "  paths: src/importer.py, tests/test_importer.py, lib/size.py",
-        "Turn 2",
-        "  said: It returns an empty list.",
     ]
 
 
@@ -191,7 +191,7 @@ def test_decisions_have_the_first_claim_then_what_was_done_then_errors() -> None
 def test_what_does_not_fit_is_counted() -> None:
     digest_text = in_two_voices(SESSION, words_limit=125, notes_limit=170)
     assert digest_text.words.endswith("\n(and 1 more message)")
-    assert digest_text.notes.endswith("\n(and 2 more answers, 2 more calls, 1 more error, 3 more paths)")
+    assert digest_text.notes.endswith("\n(and 1 more answer, 2 more calls, 1 more error, 3 more paths)")
 
 
 def test_a_limit_below_the_least_gives_one_line() -> None:
@@ -267,7 +267,41 @@ def test_an_equal_reply_stands_once_with_its_number() -> None:
     turns = [segment for number in range(5) for segment in (user(f"fact {number}"), assistant("Noted."))]
     digest_text = digest([*turns, user("more"), assistant("Good.")], limit=2_000)
     assert digest_text.count("Noted.") == 1
-    assert "  said: Noted., 5 times\n" in digest_text
+    assert "  1, 5 times: Noted.\n" in digest_text
+
+
+def test_a_short_reply_may_stand_as_a_whole_where_nothing_was_called() -> None:
+    told = "My sister moved to Lisbon in 2019 and opened a bakery there. She sells 40 kinds of bread."
+    talk = [user("How is your family?"), assistant(told), user("Nice. Look at a.py."), assistant("I look.")]
+    work = [call("read_file", path="a.py"), result("x = 1"), assistant(told.replace("2019", "2020"))]
+    texts = in_two_voices([*talk, *work], words_limit=600, notes_limit=300)
+    assert texts.replies.split("\n") == ["The assistant said, by turn:", f"  1: {told}"]
+    assert "  said: My sister moved to Lisbon in 2020" in texts.notes
+    assert "Lisbon" not in texts.words
+
+
+def test_a_short_message_stays_as_a_whole_or_not_at_all() -> None:
+    names = [
+        f"{first}{last}" for first in ("An", "Ber", "Cla", "Do", "El", "Fi") for last in ("na", "ra", "la")
+    ]
+    told = [
+        f"I was out again. We met {name} at 1{at}:30 there. It was nice." for at, name in enumerate(names)
+    ]
+    turns = [segment for text in told for segment in (user(text), assistant("How nice for you both."))]
+    texts = in_two_voices(turns, words_limit=700, notes_limit=0)
+    quoted = [line.partition(": ")[2] for line in texts.words.split("\n") if line.startswith("  ")]
+    assert len(quoted) > 5
+    assert set(quoted) <= set(told)
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8), st.integers(SMALLEST_DIGEST, 2_000))
+def test_replies_take_nothing_from_words_that_must_stand(talk: list[tuple[str, str]], limit: int) -> None:
+    """Whatever the assistant said, all words of the user stand if there is room for them and both titles."""
+    turns = [segment for asked, told in talk for segment in (user(asked), assistant(told))]
+    alone = write_digest(RunText([user(asked) for asked, _ in talk]), words_limit=limit - 60, notes_limit=0)
+    texts = write_digest(RunText(turns), words_limit=limit, notes_limit=0, verbatim=True)
+    assert texts.whole or not alone.whole
+    assert texts.said <= limit
 
 
 def test_a_reused_id_answers_the_earliest_open_call() -> None:

@@ -17,7 +17,7 @@ from lamina.core.text.standing_rules import (
     split_clauses,
     weigh_sentence,
 )
-from lamina.core.text.user_words import UserMessage, UserMessages, quote_messages
+from lamina.core.text.user_words import SpokenMessage, SpokenMessages, quote_messages
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Ledger, Segment
 from lamina.core.wording import text_of
@@ -132,7 +132,8 @@ def test_many_requests_that_are_alike_are_one_line() -> None:
         ledger = envelope.ledger
     digests = "\n".join(text_of(entry.parts) for entry in envelope.sent if is_digest(entry))
     assert " times like this: Now step " in digests
-    assert len(re.findall(r"^  [0-9]+[:,]", digests, re.MULTILINE)) <= 4
+    assert " times like this: Part " in digests
+    assert len(re.findall(r"^  [0-9]+[:,]", digests, re.MULTILINE)) <= 6
 
 
 def test_what_the_user_accepted_is_kept_as_agreed() -> None:
@@ -157,10 +158,10 @@ def test_what_a_long_sentence_tells_at_its_end_can_be_read() -> None:
         "though I may have to move the old toaster oven to some other place of the kitchen first, "
         "since the counter that I measured yesterday is only 37 inches wide"
     )
-    talk = [UserMessage(1, "asked", "Hello, I have a question.")]
-    talk += [UserMessage(number, "asked", f"{told.replace('37', str(number))}.") for number in range(2, 30)]
-    talk += [UserMessage(30, "asked", f"{told}, as I said.")]
-    users = UserMessages(talk)
+    talk = [SpokenMessage(1, "asked", "Hello, I have a question.")]
+    talk += [SpokenMessage(number, "asked", f"{told.replace('37', str(number))}.") for number in range(2, 30)]
+    talk += [SpokenMessage(30, "asked", f"{told}, as I said.")]
+    users = SpokenMessages(talk)
     room = sum(len(message.text) for message in talk) // 3
     quoted = quote_messages(users, room)
     assert "only 37 inches wide" in quoted[len(talk) - 1].text

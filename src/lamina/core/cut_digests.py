@@ -81,7 +81,7 @@ def _write_digest(
     """A digest that keeps its size in tokens: names and dense scripts take more tokens than prose.
 
     `most_tokens` bounds it as it is sent, with its tags. Each try is shorter by as much as the last one was
-    too long, and longer if there is room for more of the user's words. A digest of one line cannot be
+    too long, and longer if there is room for more of what was said. A digest of one line cannot be
     shorter.
     """
     context = progress.context
@@ -96,7 +96,7 @@ def _write_digest(
     best: Fold | None = None
     best_tokens = 0
     for _ in range(_TRIES):
-        fold = make_fold(
+        fold, complete = make_fold(
             run, run_text, size=size, cut=progress.number, later_rules=later_rules, verbatim=verbatim
         )
         tokens = _measure(fold, run, progress, as_sent=most_tokens is not None)
@@ -110,7 +110,8 @@ def _write_digest(
         if best is None or _is_better(tokens, best_tokens, limit):
             best = fold
             best_tokens = tokens
-        next_size = _resize(size, fold, tokens, limit, may_grow=most_tokens is not None)
+        may_grow = most_tokens is not None and not complete
+        next_size = _resize(size, fold, tokens, limit, may_grow=may_grow)
         if next_size is None or next_size == size:
             break
         size = next_size
@@ -146,7 +147,7 @@ def _resize(size: DigestSize, fold: Fold, tokens: int, limit: int, *, may_grow: 
         around = min(_AROUND_WORDS, limit // 2)
         return size.scale(max(limit - around, 1), tokens - around)
     missing = limit - tokens
-    if fold.whole or not may_grow or missing * 16 < limit:
+    if not may_grow or missing * 16 < limit:
         return None
     characters = len(fold.text) + len(fold.notes)
     return size._replace(words=size.words + missing * characters // max(tokens, 1))

@@ -286,13 +286,19 @@ def find_statements(text: str) -> Iterator[Statement]:
 
     `Always use tabs. Is that clear?` has a rule and a sentence without weight.
     """
+    for sentence in split_sentences(text):
+        yield sentence._replace(weight=weigh_sentence(sentence.text))
+
+
+def split_sentences(text: str) -> Iterator[Statement]:
+    """The sentences of a text, none of them weighed."""
     text = with_newlines(text)
     start = 0
     ends = [match.span() for match in _SENTENCE.finditer(text)]
     for end, next_start in [*ends, (len(text), len(text))]:
         sentence = text[start:end].strip(WHITE_SPACE)
         if sentence:
-            yield Statement(start, end, sentence, weigh_sentence(sentence))
+            yield Statement(start, end, sentence, "")
         start = next_start
 
 

@@ -1,10 +1,14 @@
-"""The user's own words in less room: whole while they fit, and then what nobody could know to ask for.
+"""The words of a talk in less room: whole while they fit, and then what nobody could know to ask for.
 
 A model can recall a file whose name it sees. It cannot recall a rule, a wish or a fact that it does not know
-of. So where words must go, whole sentences stay in this order: standing rules; wishes, corrections and
-decisions; facts, the densest first; then the rest. Requests that say nearly the same become one line with
-their number. Every sentence that stays is the user's own, in its order, and `…` stands where something is
-missing.
+of. So where the user's words must go, they stay in this order: standing rules; wishes, corrections and
+decisions; facts, the densest first; then the rest. A short message stays as a whole or not at all, since a
+sentence of it says little without the one before. Of a long one sentences stay. Requests that say nearly the
+same become one line with their number. Everything that stays is in the speaker's own words, in its order, and
+`…` stands where something is missing.
+
+Short replies of the assistant are facts of the talk too, and are chosen beside the user's facts by the same
+measure. They are told apart by their label, and never stand in the user's voice.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from lamina.core.text.standing_rules import (
     find_statements,
     quote_statement,
     split_clauses,
+    split_sentences,
 )
 
 GAP = "…"
@@ -40,6 +45,12 @@ AROUND_MESSAGE = 9
 
 QUESTION_LABEL = "asked"
 """The label of what a user said, unlike what a user marked elsewhere. It needs no remark."""
+
+REPLY_LABEL = "replied"
+"""The label of a short reply of the assistant."""
+
+SHORT_MESSAGE = LONGEST_STATEMENT
+"""Characters of a message that stays as a whole or not at all: no more than one rule may have."""
 
 RULES_PART, TASK_PART, WISHES_PART = 2, 2, 5
 """Rules and the first message may take half of the room, and wishes a fifth, before facts have theirs."""
@@ -74,21 +85,25 @@ _RARE_LENGTH = 6  # letters of a word that may be worth something because it is 
 _IDEOGRAPH = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 
 
-class UserMessage:
-    """A message of the user: its turn, what it is called, its text and its sentences.
+class SpokenMessage:
+    """A message of the user or a reply: its turn, what it is called, its text and its sentences.
 
     A long sentence is there clause by clause. What the sentences are worth is asked only if there is no room
-    for all of them, and found once.
+    for all of them, and found once. A reply has no rules and wishes, since nobody has to follow them.
     """
 
-    def __init__(self, turn: int, label: str, text: str) -> None:
+    def __init__(self, turn: int, label: str, text: str, *, times: int = 1) -> None:
         self.turn = turn
         self.label = label
         self.text = text
+        self.times = times
+        self.is_reply = label == REPLY_LABEL
+        find_sentences = split_sentences if self.is_reply else find_statements
         self.statements: list[Statement] = []
-        for statement in find_statements(text):
+        for statement in find_sentences(text):
             self.statements += split_clauses(statement)
         self.has_rule = any(statement.weight == "rule" for statement in self.statements)
+        self.has_wish = any(statement.weight == "wish" for statement in self.statements)
 
     @cached_property
     def words(self) -> list[list[_Word]]:
@@ -101,10 +116,10 @@ class UserMessage:
         return tuple(word for word in split_words(fold_case(self.text)) if not _DIGIT.search(word))
 
 
-class UserMessages:
+class SpokenMessages:
     """The messages of a run of turns, and what their sentences are worth beside each other."""
 
-    def __init__(self, messages: Iterable[UserMessage]) -> None:
+    def __init__(self, messages: Iterable[SpokenMessage]) -> None:
         self.messages = list(messages)
         self.clean_texts = [clean_text(message.text) for message in self.messages]
         self.clipped_texts = [
@@ -120,7 +135,17 @@ class UserMessages:
     @cached_property
     def alike(self) -> dict[int, _Alike]:
         """Messages that say nearly the same, by the index of the newest of them."""
-        return _find_alike(self.messages)
+        return _find_alike(self.messages, task=self.first)
+
+    @cached_property
+    def users(self) -> list[int]:
+        """The indices of the messages that are no replies."""
+        return [index for index, message in enumerate(self.messages) if not message.is_reply]
+
+    @property
+    def first(self) -> int:
+        """The index of the first message of the user, which is the task; -1 if there is none."""
+        return self.users[0] if self.users else -1
 
 
 class LaterRule(NamedTuple):
@@ -142,8 +167,12 @@ class QuotedMessage(NamedTuple):
     times: int = 1
 
 
-class _Sentence(NamedTuple):
-    """One sentence that may stay: its message, its place, its words, and what it is worth."""
+WHOLE = -1
+"""The place of a message that stays as a whole."""
+
+
+class _Passage(NamedTuple):
+    """A sentence or a whole message that may stay: where it stands, its words, and what it is worth."""
 
     message: int
     start: int
@@ -153,33 +182,40 @@ class _Sentence(NamedTuple):
     @property
     def cost(self) -> int:
         """Characters that it takes, with the space or gap beside it."""
-        return len(self.text) + _AROUND_SENTENCE
+        return len(self.text) + 4 * self.text.count("\n") + _AROUND_SENTENCE
 
 
 def quote_messages(
-    users: UserMessages, room: int, *, later_rules: Sequence[LaterRule] = ()
+    talk: SpokenMessages, room: int, *, later_rules: Sequence[LaterRule] = (), verbatim: bool = False
 ) -> dict[int, QuotedMessage]:
     """What stays of these messages in so many characters, by their index; a message may leave nothing.
 
     `later_rules` are rules that the user gave after these messages: one that they replace is marked.
+    `verbatim` asks for every message of the user, if there is room for them; replies have what is left.
     """
-    replaced = _find_replaced_rules(users.messages, later_rules)
-    remarks = [_choose_remark(message, replaced) for message in users.messages]
-    if sum(map(_measure, users.clipped_texts)) + sum(map(len, remarks)) <= room:
-        quoted_whole: dict[int, QuotedMessage] = {}
-        for index, text in enumerate(users.clipped_texts):
-            if text:
-                quoted_whole[index] = QuotedMessage(remarks[index], text, text == users.clean_texts[index])
-        return quoted_whole
-    chosen = _choose_sentences(users, room, replaced)
+    replaced = _find_replaced_rules(talk.messages, later_rules)
+    remarks = [_choose_remark(message, replaced) for message in talk.messages]
+    sizes = [_measure(text) + len(remark) for text, remark in zip(talk.clipped_texts, remarks, strict=True)]
+    whole: set[int] = set()
+    if sum(sizes) <= room:
+        whole.update(range(len(sizes)))
+    elif verbatim:
+        size = sum(sizes[index] for index in talk.users)
+        if size <= room:
+            whole.update(talk.users)
+            room -= size
+    chosen: dict[int, dict[int, str]] = {index: {WHOLE: talk.clipped_texts[index]} for index in whole}
+    if len(whole) < len(sizes):
+        chosen |= _choose_passages(talk, room, replaced, chosen)
     quoted: dict[int, QuotedMessage] = {}
-    for index, sentences in sorted(chosen.items()):
-        text = _join_statements(users.messages[index].statements, sentences, users.clipped_texts[index])
+    for index, passages in sorted(chosen.items()):
+        text = _join_passages(talk.messages[index].statements, passages, talk.clipped_texts[index])
         if not text:
             continue
-        group = users.alike.get(index)
+        group = talk.alike.get(index) if index not in whole else None
         if group is None:
-            quoted[index] = QuotedMessage(remarks[index], text, text == users.clean_texts[index])
+            is_whole = text == talk.clean_texts[index]
+            quoted[index] = QuotedMessage(remarks[index], text, is_whole, talk.messages[index].times)
         else:
             remark = f"{remarks[index]}, {group.times:,} times like this"
             quoted[index] = QuotedMessage(remark, f"{text}{group.others}", times=group.times)
@@ -217,7 +253,9 @@ def _measure(text: str) -> int:
     return len(text) + 4 * text.count("\n") + AROUND_MESSAGE
 
 
-def _find_replaced_rules(messages: Sequence[UserMessage], later_rules: Sequence[LaterRule]) -> dict[str, int]:
+def _find_replaced_rules(
+    messages: Sequence[SpokenMessage], later_rules: Sequence[LaterRule]
+) -> dict[str, int]:
     """Each rule that a later one replaces, with the turn of that one."""
     rules: list[LaterRule] = []
     for message in messages:
@@ -229,11 +267,14 @@ def _find_replaced_rules(messages: Sequence[UserMessage], later_rules: Sequence[
     return {rule: turn_of[later] for rule, later in replaced.items()}
 
 
-def _choose_remark(message: UserMessage, replaced: Mapping[str, int]) -> str:
+def _choose_remark(message: SpokenMessage, replaced: Mapping[str, int]) -> str:
     """What is said of a message besides its words: that it is a rule, if that is most of it, or a quotation.
 
-    If a later rule replaces those of the message, the remark says so.
+    If a later rule replaces those of the message, the remark says so. Replies need none, since they stand
+    apart, but one that was given several times stands once.
     """
+    if message.is_reply:
+        return f", {message.times:,} times" if message.times > 1 else ""
     remark = "" if message.label == QUESTION_LABEL else f", {message.label}"
     if not message.has_rule:
         return remark
@@ -255,16 +296,16 @@ class _Alike(NamedTuple):
     left_out: frozenset[int]
 
 
-def _find_alike(messages: Sequence[UserMessage]) -> dict[int, _Alike]:
+def _find_alike(messages: Sequence[SpokenMessage], *, task: int) -> dict[int, _Alike]:
     """Messages that say nearly the same, by the index of the newest of them, which is quoted for all.
 
     `Now step 3: write function 3` and `Now step 4: write function 4` are alike. What is said again and again
     with other numbers is no standing rule, even if it has a word of one.
     """
-    groups: dict[tuple[str, ...], list[int]] = {}
+    groups: dict[tuple[bool, tuple[str, ...]], list[int]] = {}
     for index, message in enumerate(messages):
-        if index:  # the first message is the task
-            groups.setdefault(message.shape, []).append(index)
+        if index != task:
+            groups.setdefault((message.is_reply, message.shape), []).append(index)
     alike: dict[int, _Alike] = {}
     for indices in groups.values():
         if len(indices) < FEWEST_ALIKE:
@@ -279,83 +320,106 @@ def _find_alike(messages: Sequence[UserMessage]) -> dict[int, _Alike]:
         listed = ""
         if others:
             listed = f" (others: {clip(', '.join(others), _LISTED, unit='characters')})"
-        alike[newest] = _Alike(len(indices), listed, frozenset(indices[:-1]))
+        times = sum(messages[index].times for index in indices)
+        alike[newest] = _Alike(times, listed, frozenset(indices[:-1]))
     return alike
 
 
-def _choose_sentences(
-    users: UserMessages, room: int, replaced: Mapping[str, int]
+def _choose_passages(
+    talk: SpokenMessages, room: int, replaced: Mapping[str, int], taken: Mapping[int, dict[int, str]]
 ) -> dict[int, dict[int, str]]:
-    """The sentences that stay, by message and by place. Rules go first, then the first message."""
-    left_out = frozenset(index for each in users.alike.values() for index in each.left_out)
-    sentences: dict[str, list[_Sentence]] = {"rule": [], "wish": [], "": []}
-    share = room // max(len(users.messages), 1) - AROUND_MESSAGE - len(" ...") - _AROUND_SENTENCE
+    """What stays of the messages that are not `taken` yet, by message and by place.
+
+    Rules go first, then the first message, then wishes. Facts of the user and replies follow, side by side.
+    """
+    left_out = frozenset(index for each in talk.alike.values() for index in each.left_out)
+    passages: dict[str, list[_Passage]] = {"rule": [], "wish": [], "": []}
+    share = room // max(len(talk.messages), 1) - AROUND_MESSAGE - len(" ...") - _AROUND_SENTENCE
     width = max(SHORTEST_SENTENCE, min(LONGEST_STATEMENT, share))
-    for index, message in enumerate(users.messages):
-        if index in left_out:
+    for index, message in enumerate(talk.messages):
+        if index in left_out or index in taken:
             continue
-        for statement, value in zip(message.statements, users.values[index], strict=True):
+        is_short = len(message.text) <= SHORT_MESSAGE
+        for statement, value in zip(message.statements, talk.values[index], strict=True):
+            if is_short and statement.weight != "rule":
+                continue
             if statement.weight == "wish":
                 text = quote_statement(statement.text, longest=LONGEST_WISH)
             elif statement.weight == "rule":
                 text = quote_statement(statement.text)
             else:
                 text = shorten(statement.text, width)
-            sentences[statement.weight].append(_Sentence(index, statement.start, clean_text(text), value))
+            passages[statement.weight].append(_Passage(index, statement.start, clean_text(text), value))
+        if is_short:
+            weight = "wish" if message.has_wish else ""
+            whole = _Passage(index, WHOLE, talk.clipped_texts[index], sum(talk.values[index]))
+            passages[weight].append(whole)
     choice = _Choice(room)
     quoted_replaced = {clean_text(quote_statement(rule)) for rule in replaced}
-    newest_first = sorted(sentences["rule"], key=lambda one: (one.text in quoted_replaced, -one.message))
+    newest_first = sorted(passages["rule"], key=lambda one: (one.text in quoted_replaced, -one.message))
     choice.take(newest_first, room // RULES_PART)
-    every_sentence = [*sentences["rule"], *sentences["wish"], *sentences[""]]
-    first_message = [one for one in every_sentence if one.message == 0]
+    every_passage = [*passages["rule"], *passages["wish"], *passages[""]]
+    first_message = [one for one in every_passage if one.message == talk.first]
     choice.take(sorted(first_message, key=lambda one: one.start), room // TASK_PART)
-    choice.take(sorted(sentences["wish"], key=_by_density), room // WISHES_PART)
-    choice.take(sorted(every_sentence, key=_by_density), room)
-    if 0 not in choice.taken and first_message:
+    choice.take(sorted(passages["wish"], key=_by_density), room // WISHES_PART)
+    choice.take(sorted(every_passage, key=_by_density), room)
+    if talk.first not in choice.taken and first_message:
         choice.squeeze(min(first_message, key=lambda one: one.start))
     return choice.taken
 
 
-def _by_density(one: _Sentence) -> tuple[int, int]:
+def _by_density(one: _Passage) -> tuple[int, int]:
     """The most value for its length first; of equals the newest."""
     return -(one.value * 1_000 // (one.cost + 8)), -one.message
 
 
 class _Choice:
-    """Sentences that were taken so far, and the characters that are left."""
+    """Passages that were taken so far, and the characters that are left."""
 
     def __init__(self, room: int) -> None:
         self.room = room
         self.taken: dict[int, dict[int, str]] = {}
+        self.costs: dict[int, int] = {}
 
-    def take(self, sentences: Sequence[_Sentence], most: int) -> None:
-        """Takes sentences in this order, while they fit into the room and into `most` characters."""
-        for one in sentences:
+    def take(self, passages: Sequence[_Passage], most: int) -> None:
+        """Takes passages in this order, while they fit into the room and into `most` characters.
+
+        A whole message takes the place of the sentences of it that were taken before.
+        """
+        for one in passages:
             taken = self.taken.get(one.message, {})
-            if not one.text or one.start in taken:
+            if not one.text or one.start in taken or WHOLE in taken:
                 continue
             cost = one.cost
             if not taken:
                 cost += AROUND_MESSAGE
+            if one.start == WHOLE:
+                cost -= min(self.costs.get(one.message, 0), cost)
             if cost > min(self.room, most):
                 continue
             most -= cost
             self._keep(one, one.text, cost)
 
-    def squeeze(self, one: _Sentence) -> None:
-        """Takes the start of a sentence that does not fit as a whole, if there is room for a few words."""
+    def squeeze(self, one: _Passage) -> None:
+        """Takes the start of a passage that does not fit as a whole, if there is room for a few words."""
         width = self.room - AROUND_MESSAGE - len(" ...")
         if width >= _FEWEST_CHARACTERS and one.text:
             text = shorten(one.text, width)
             self._keep(one, text, len(text) + AROUND_MESSAGE)
 
-    def _keep(self, one: _Sentence, text: str, cost: int) -> None:
+    def _keep(self, one: _Passage, text: str, cost: int) -> None:
         self.room -= cost
-        self.taken.setdefault(one.message, {})[one.start] = text
+        self.costs[one.message] = self.costs.get(one.message, 0) + cost
+        if one.start == WHOLE:
+            self.taken[one.message] = {WHOLE: text}
+        else:
+            self.taken.setdefault(one.message, {})[one.start] = text
 
 
-def _join_statements(statements: Sequence[Statement], taken: Mapping[int, str], whole: str) -> str:
+def _join_passages(statements: Sequence[Statement], taken: Mapping[int, str], whole: str) -> str:
     """What stays of a message: all of it as it was, or sentences in their order with gaps between."""
+    if WHOLE in taken:
+        return taken[WHOLE]
     if len(taken) == len(statements) and all(each.text == taken[each.start] for each in statements):
         return whole
     pieces: list[str] = []
