@@ -2,10 +2,10 @@
 
 A model can recall a file whose name it sees. It cannot recall a rule, a wish or a fact that it does not know
 of. So where the user's words must go, they stay in this order: standing rules; wishes, corrections and
-decisions; facts, the densest first; then the rest. A short message stays as a whole or not at all, since a
-sentence of it says little without the one before. Of a long one sentences stay. Requests that say nearly the
-same become one line with their number. Everything that stays is in the speaker's own words, in its order, and
-`…` stands where something is missing.
+decisions; facts, the densest first; then the rest. Of a long message sentences stay. A short one had better
+stay as a whole, since a sentence of it says little without the one before. Requests that say nearly the same
+become one line with their number. Everything that stays is in the speaker's own words, in its order, and `…`
+stands where something is missing.
 
 Short replies of the assistant are facts of the talk too, and are chosen beside the user's facts by the same
 measure. They are told apart by their label, and never stand in the user's voice.
@@ -50,10 +50,14 @@ REPLY_LABEL = "replied"
 """The label of a short reply of the assistant."""
 
 SHORT_MESSAGE = LONGEST_STATEMENT
-"""Characters of a message that stays as a whole or not at all: no more than one rule may have."""
+"""Characters of a message that had better stay as a whole: no more than one rule may have."""
 
 RULES_PART, TASK_PART, WISHES_PART = 2, 2, 5
 """Rules and the first message may take half of the room, and wishes a fifth, before facts have theirs."""
+
+SENTENCES_PART = 3
+"""Of the room that is left then, a third is for the densest sentences out of any message. Whole messages have
+the rest: docs/planner.md has what other parts would show."""
 
 SHORTEST_SENTENCE = 200
 """Characters to which a long sentence without a rule or wish in it may be shortened."""
@@ -103,7 +107,6 @@ class SpokenMessage:
         for statement in find_sentences(text):
             self.statements += split_clauses(statement)
         self.has_rule = any(statement.weight == "rule" for statement in self.statements)
-        self.has_wish = any(statement.weight == "wish" for statement in self.statements)
 
     @cached_property
     def words(self) -> list[list[_Word]]:
@@ -330,42 +333,61 @@ def _choose_passages(
 ) -> dict[int, dict[int, str]]:
     """What stays of the messages that are not `taken` yet, by message and by place.
 
-    Rules go first, then the first message, then wishes. Facts of the user and replies follow, side by side.
+    Rules go first, then the first message, then wishes, then the densest sentences wherever they stand. Most
+    of the room is for short messages as a whole, beside sentences of long ones.
     """
+    listed = _list_passages(talk, room, taken)
+    choice = _Choice(room)
+    quoted_replaced = {clean_text(quote_statement(rule)) for rule in replaced}
+    newest_first = sorted(listed.rules, key=lambda one: (one.text in quoted_replaced, -one.message))
+    choice.take(newest_first, room // RULES_PART)
+    sentences = sorted([*listed.rules, *listed.wishes, *listed.others], key=_by_density)
+    first_message = [one for one in [*listed.whole, *sentences] if one.message == talk.first]
+    choice.take(sorted(first_message, key=lambda one: one.start), room // TASK_PART)
+    choice.take(sorted(listed.wishes, key=_by_density), room // WISHES_PART)
+    choice.take(sentences, choice.room // SENTENCES_PART)
+    short_messages = frozenset(one.message for one in listed.whole)
+    of_long_messages = [one for one in sentences if one.message not in short_messages]
+    choice.take(sorted([*listed.whole, *of_long_messages], key=_by_density), room)
+    choice.take(sentences, room)
+    if talk.first not in choice.taken and first_message:
+        choice.squeeze(min(first_message, key=lambda one: one.start))
+    return choice.taken
+
+
+class _Passages(NamedTuple):
+    """What may stay of a talk: sentences by their weight, and `whole` short messages of several sentences."""
+
+    rules: list[_Passage]
+    wishes: list[_Passage]
+    others: list[_Passage]
+    whole: list[_Passage]
+
+
+def _list_passages(talk: SpokenMessages, room: int, taken: Mapping[int, dict[int, str]]) -> _Passages:
+    """The passages of all messages but those that are taken, and those for which a newer one stands."""
     left_out = frozenset(index for each in talk.alike.values() for index in each.left_out)
-    passages: dict[str, list[_Passage]] = {"rule": [], "wish": [], "": []}
+    listed = _Passages([], [], [], [])
     share = room // max(len(talk.messages), 1) - AROUND_MESSAGE - len(" ...") - _AROUND_SENTENCE
     width = max(SHORTEST_SENTENCE, min(LONGEST_STATEMENT, share))
     for index, message in enumerate(talk.messages):
         if index in left_out or index in taken:
             continue
-        is_short = len(message.text) <= SHORT_MESSAGE
         for statement, value in zip(message.statements, talk.values[index], strict=True):
-            if is_short and statement.weight != "rule":
-                continue
-            if statement.weight == "wish":
-                text = quote_statement(statement.text, longest=LONGEST_WISH)
-            elif statement.weight == "rule":
+            if statement.weight == "rule":
+                sentences = listed.rules
                 text = quote_statement(statement.text)
+            elif statement.weight == "wish":
+                sentences = listed.wishes
+                text = quote_statement(statement.text, longest=LONGEST_WISH)
             else:
+                sentences = listed.others
                 text = shorten(statement.text, width)
-            passages[statement.weight].append(_Passage(index, statement.start, clean_text(text), value))
-        if is_short:
-            weight = "wish" if message.has_wish else ""
-            whole = _Passage(index, WHOLE, talk.clipped_texts[index], sum(talk.values[index]))
-            passages[weight].append(whole)
-    choice = _Choice(room)
-    quoted_replaced = {clean_text(quote_statement(rule)) for rule in replaced}
-    newest_first = sorted(passages["rule"], key=lambda one: (one.text in quoted_replaced, -one.message))
-    choice.take(newest_first, room // RULES_PART)
-    every_passage = [*passages["rule"], *passages["wish"], *passages[""]]
-    first_message = [one for one in every_passage if one.message == talk.first]
-    choice.take(sorted(first_message, key=lambda one: one.start), room // TASK_PART)
-    choice.take(sorted(passages["wish"], key=_by_density), room // WISHES_PART)
-    choice.take(sorted(every_passage, key=_by_density), room)
-    if talk.first not in choice.taken and first_message:
-        choice.squeeze(min(first_message, key=lambda one: one.start))
-    return choice.taken
+            sentences.append(_Passage(index, statement.start, clean_text(text), value))
+        if len(message.statements) > 1 and len(message.text) <= SHORT_MESSAGE:
+            text = talk.clipped_texts[index]
+            listed.whole.append(_Passage(index, WHOLE, text, sum(talk.values[index])))
+    return listed
 
 
 def _by_density(one: _Passage) -> tuple[int, int]:
