@@ -280,21 +280,20 @@ def test_a_short_reply_may_stand_as_a_whole_where_nothing_was_called() -> None:
     assert "Lisbon" not in texts.words
 
 
-def test_most_of_the_room_is_for_short_messages_as_a_whole() -> None:
-    """All sentences with a name say as much: a third of the room has some of them, the rest whole messages."""
+def test_short_messages_stay_as_a_whole_beside_the_densest_sentences() -> None:
     names = [
         f"{first}{last}" for first in ("An", "Ber", "Cla", "Do", "El", "Fi") for last in ("na", "ra", "la")
     ]
     told = [
         f"I was out again. We met {name} at 1{at}:30 there. It was nice." for at, name in enumerate(names)
     ]
+    around = "there is so much to say about it that one does not know where to begin at all. " * 2
+    told[7] = f"Well, {around}The PIN of Maria Weber is 48213. Yes, {around}"
     turns = [segment for text in told for segment in (user(text), assistant("How nice for you both."))]
     texts = in_two_voices(turns, words_limit=700, notes_limit=0)
     quoted = [line.partition(": ")[2] for line in texts.words.split("\n") if line.startswith("  ")]
-    whole = [text for text in quoted if text in told]
-    parts = [text for text in quoted if text not in told]
-    assert sum(map(len, whole)) > sum(map(len, parts)) > 0
-    assert any(text.startswith("… We met ") for text in parts)
+    assert "… The PIN of Maria Weber is 48213. …" in quoted
+    assert len(set(quoted) & set(told)) == len(quoted) - 1 > 5
 
 
 @given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8), st.integers(SMALLEST_DIGEST, 2_000))

@@ -349,7 +349,7 @@ def _choose_passages(
     short_messages = frozenset(one.message for one in listed.whole)
     of_long_messages = [one for one in sentences if one.message not in short_messages]
     choice.take(sorted([*listed.whole, *of_long_messages], key=_by_density), room)
-    choice.take(sentences, room)
+    choice.take([one for one in sentences if one.value], room)
     if talk.first not in choice.taken and first_message:
         choice.squeeze(min(first_message, key=lambda one: one.start))
     return choice.taken
