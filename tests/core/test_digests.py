@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lamina.core.build import build
 from lamina.core.digests import NOTES_TITLE, DigestText, RunText, write_digest, write_title
-from lamina.core.folds import FOLD_VERSION, lay_folds
+from lamina.core.folds import FOLD_VERSION, DigestSize, lay_folds, make_fold, read_run
 from lamina.core.kinds import KINDS, Kind, Kinds
 from lamina.core.laws import Case, no_authority_is_gained
 from lamina.core.text.gist import LONGEST_MESSAGE, REPLIES_TITLE, SMALLEST_DIGEST, WORDS_TITLE
@@ -304,6 +304,41 @@ def test_replies_take_nothing_from_words_that_must_stand(talk: list[tuple[str, s
     texts = write_digest(RunText(turns), words_limit=limit, notes_limit=0, verbatim=True)
     assert texts.whole or not alone.whole
     assert texts.said <= limit
+
+
+def read_steps(texts: Sequence[str]) -> list[Segment]:
+    steps = [user("Read every page.")]
+    for number, text in enumerate(texts):
+        steps += [call("read_file", f"c{number}", path=f"page{number}.txt"), result(text, f"c{number}")]
+    return steps
+
+
+def fold_run(segments: Sequence[Segment], *, size: DigestSize) -> Fold:
+    entries = build([*segments, assistant("Done."), user("And now?")]).entries[: len(segments)]
+    return make_fold(entries, read_run(entries, kinds=KINDS), size=size, cut=1).fold
+
+
+def test_facts_that_were_read_stand_where_names_leave_room() -> None:
+    around = "Somebody painted the old fence again, as they do it in every year. " * 6
+    pages = [
+        f"{around}The pump of house {number} delivers {number * 37} litres. {around}" for number in range(8)
+    ]
+    fold = fold_run(read_steps(pages), size=DigestSize(words=600, notes=600, names=600))
+    (line,) = [line for line in fold.notes.split("\n") if line.startswith("  read: ")]
+    assert all(f"The pump of house {number} delivers {number * 37} litres." in line for number in range(8))
+    assert len(line) <= 600 + len("  read: ")
+    assert "pump" not in fold.text
+
+
+def test_names_come_before_facts_and_code_has_none() -> None:
+    size = DigestSize(words=600, notes=600, names=600)
+    code = "\n".join(f"limit_{number} = {number}  # of part {number}" for number in range(200))
+    fold = fold_run(read_steps([code, "The pump of house 7 delivers 259 litres."]), size=size)
+    assert "  names: limit_0, " in fold.notes
+    assert "  read: " not in fold.notes
+    few_names = fold_run(read_steps(["limit_1 = 1\n" * 20]), size=size)
+    assert "  names: limit_1" in few_names.notes
+    assert "  read: " not in few_names.notes
 
 
 def test_a_reused_id_answers_the_earliest_open_call() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ from lamina.core.text.gist import (
     print_talk,
 )
 from lamina.core.text.names import count_names
+from lamina.core.text.read_facts import ReadFacts
 from lamina.core.text.standing_rules import is_agreement
 from lamina.core.text.user_words import (
     QUESTION_LABEL,
@@ -100,6 +102,14 @@ class RunText:
                 self.notes.append(piece)
         self.talk = SpokenMessages(messages)
         self.names = reader.count_names(segments)
+        self._reader = reader
+
+    @cached_property
+    def read_facts(self) -> list[ReadFacts]:
+        """The facts in the results of calls. They are looked for only if there is room for them."""
+        parts = chain.from_iterable(segment.parts for segment in self.segments)
+        results = [part for part in parts if isinstance(part, ToolResult)]
+        return [self._reader.read_result(_show_parts(result.content)) for result in results]
 
     def with_rules_alone(self) -> SpokenMessages:
         """The user's messages with a rule in them, of which nothing but the rules is left."""
@@ -120,6 +130,7 @@ class Reader:
     def __init__(self) -> None:
         self._messages: dict[GistPiece, SpokenMessage] = {}
         self._names: dict[str, Tally[str]] = {}
+        self._results: dict[str, ReadFacts] = {}
 
     def read_message(self, piece: GistPiece) -> SpokenMessage:
         """The message of the user, or the reply, that this piece is."""
@@ -128,6 +139,14 @@ class Reader:
             message = SpokenMessage(piece.turn, piece.label, piece.text, times=piece.times)
             self._messages[piece] = message
         return message
+
+    def read_result(self, text: str) -> ReadFacts:
+        """The facts in the result of a call."""
+        facts = self._results.get(text)
+        if facts is None:
+            facts = ReadFacts(text)
+            self._results[text] = facts
+        return facts
 
     def count_names(self, segments: Iterable[Segment]) -> Tally[str]:
         """How often each name stands in these segments."""

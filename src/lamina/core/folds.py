@@ -22,6 +22,7 @@ from lamina.core.orders import CHARACTERS_PER_TOKEN
 from lamina.core.repair import find_side
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.names import list_counted_names
+from lamina.core.text.read_facts import choose_facts
 from lamina.core.text.tags import wrap_in_tag
 from lamina.core.text.user_words import LaterRule
 from lamina.core.tokens import Scale
@@ -226,11 +227,19 @@ def _count_characters(run_text: RunText, indices: Iterable[int]) -> int:
 def _add_names(texts: DigestText, run_text: RunText, *, limit: int) -> str:
     """What was done, and a line with names that occur in the segments and not in the digest so far.
 
-    By a name such as `parse_config` the model sees what it could recall.
+    By a name such as `parse_config` the model sees what it could recall. What names leave of their room is
+    for facts that were read.
     """
     listed = list_counted_names(run_text.names, limit=limit, shown=f"{texts.words}\n{texts.notes}")
-    names_line = f"  names: {listed}" if listed else ""
-    return "\n".join(filter(None, (texts.done, names_line)))
+    lines = [texts.done] if texts.done else []
+    if listed:
+        lines.append(f"  names: {listed}")
+    left = limit - len(listed)
+    if left >= LEAST // 2:
+        facts = choose_facts(run_text.read_facts, left)
+        if facts:
+            lines.append(f"  read: {facts}")
+    return "\n".join(lines)
 
 
 def measure_fold(fold: Fold, run: Sequence[Entry], scale: Scale, wording: Wording) -> int:

@@ -13,15 +13,14 @@ measure. They are told apart by their label, and never stand in the user's voice
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from lamina.core.text.characters import WHITE_SPACE, fold_case, split_words
+from lamina.core.text.characters import fold_case, split_words
 from lamina.core.text.clipping import clip, shorten
 from lamina.core.text.excerpts import clean_text
+from lamina.core.text.fact_values import DIGIT, FactWord, list_words, value_sentences
 from lamina.core.text.standing_rules import (
     LONGEST_STATEMENT,
     LONGEST_WISH,
@@ -68,25 +67,6 @@ FEWEST_ALIKE = 3
 _AROUND_SENTENCE = 3  # a space, and now and then a gap
 _FEWEST_CHARACTERS = 24  # of a message for which there is hardly room
 _LISTED = 160  # characters of what differs between messages that are alike
-_NUMBER_WORDS = frozenset(
-    "two three four five six seven eight nine ten eleven twelve thirteen fifteen twenty thirty forty fifty "
-    "sixty seventy eighty ninety hundred thousand million billion half dozen".split()
-)
-_TOKEN = re.compile(f'[^{WHITE_SPACE},;:!?()\\[\\]{{}}"“”«»<>…]+')
-_CAPITAL = re.compile("[A-Z\u00c0-\u00d6\u00d8-\u00de\u0391-\u03a9\u0410-\u042f\u0401]")
-_PLAIN_WORD = re.compile("[A-Za-z]+")
-_DIGIT = re.compile("[0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef]")
-_CODE = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9]_|[./@#\\][A-Za-z0-9]|::|\(\)")
-_QUOTED = re.compile("[“\u2018«\"'`]([^“”\u2018’«»\"'`\n]{2,60})[”’»\"'`]")
-_ENDS = ".'’-–—*"
-
-_NAME_VALUE, _NUMBER_VALUE, _RARE_VALUE, _SEEN_PART = 4, 5, 1, 4
-"""What a name, a number and a rare word of a sentence are worth, and one part in so many if it was seen
-before."""
-
-_RARE = 2  # messages that a rare word stands in, at most
-_RARE_LENGTH = 6  # letters of a word that may be worth something because it is rare
-_IDEOGRAPH = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 
 
 class SpokenMessage:
@@ -109,14 +89,14 @@ class SpokenMessage:
         self.has_rule = any(statement.weight == "rule" for statement in self.statements)
 
     @cached_property
-    def words(self) -> list[list[_Word]]:
+    def words(self) -> list[list[FactWord]]:
         """The words of each sentence."""
-        return [_list_words(statement.text) for statement in self.statements]
+        return [list_words(statement.text) for statement in self.statements]
 
     @cached_property
     def shape(self) -> tuple[str, ...]:
         """The words without those that have a digit: equal for messages that say nearly the same."""
-        return tuple(word for word in split_words(fold_case(self.text)) if not _DIGIT.search(word))
+        return tuple(word for word in split_words(fold_case(self.text)) if not DIGIT.search(word))
 
 
 class SpokenMessages:
@@ -133,7 +113,7 @@ class SpokenMessages:
     @cached_property
     def values(self) -> list[list[int]]:
         """What each sentence of each message is worth."""
-        return _value_statements([message.words for message in self.messages])
+        return value_sentences([message.words for message in self.messages])
 
     @cached_property
     def alike(self) -> dict[int, _Alike]:
@@ -318,7 +298,7 @@ def _find_alike(messages: Sequence[SpokenMessage], *, task: int) -> dict[int, _A
         others: dict[str, None] = {}
         for index in indices[:-1]:
             for word in split_words(messages[index].text):
-                if _DIGIT.search(word) and word not in newest_words:
+                if DIGIT.search(word) and word not in newest_words:
                     others[word.strip(".,:;!?")] = None
         listed = ""
         if others:
@@ -458,66 +438,3 @@ def _join_passages(statements: Sequence[Statement], taken: Mapping[int, str], wh
     if has_gap:
         pieces.append(GAP)
     return " ".join(pieces)
-
-
-def _value_statements(words_of: Sequence[Sequence[Sequence[_Word]]]) -> list[list[int]]:
-    """What each statement is worth: its names, numbers and rare words, each where it first stands."""
-    frequency: Counter[str] = Counter()
-    for message_words in words_of:
-        frequency.update({word.text for words in message_words for word in words})
-    seen: set[str] = set()
-    values: list[list[int]] = []
-    for message_words in words_of:
-        message_values: list[int] = []
-        for words in message_words:
-            value = 0
-            for word in dict.fromkeys(words):
-                worth = word.worth
-                if not worth and word.is_long and frequency[word.text] <= _RARE:
-                    worth = _RARE_VALUE
-                if word.text in seen:
-                    worth = worth // _SEEN_PART
-                value += worth
-            seen.update(word.text for word in words)
-            message_values.append(value)
-        values.append(message_values)
-    return values
-
-
-class _Word(NamedTuple):
-    """A word, and what it is worth by its shape alone. A long one is worth something if it is rare."""
-
-    text: str
-    worth: int
-    is_long: bool
-
-
-def _list_words(sentence: str) -> list[_Word]:
-    """The words of a sentence. In Chinese and Japanese these are runs of four letters."""
-    words: list[_Word] = []
-    folded_tokens = _TOKEN.findall(fold_case(sentence))
-    for at, (token, folded) in enumerate(zip(_TOKEN.findall(sentence), folded_tokens, strict=True)):
-        word = token.strip(_ENDS)
-        folded_word = folded.strip(_ENDS)
-        if not word:
-            continue
-        if not word.isascii() and _IDEOGRAPH.search(word):
-            words += [_Word(word[place : place + 4], 0, is_long=True) for place in range(0, len(word), 4)]
-            continue
-        worth = 0
-        is_plain = word == folded_word and _PLAIN_WORD.fullmatch(word) is not None
-        if folded_word in _NUMBER_WORDS or (not is_plain and _DIGIT.search(word)):
-            worth = _NUMBER_VALUE
-        elif not is_plain and _is_name(word, at):
-            worth = _NAME_VALUE
-        words.append(_Word(folded_word, worth, is_long=len(word) >= _RARE_LENGTH))
-    for match in _QUOTED.finditer(sentence):
-        words.append(_Word(fold_case(match[1]), _NAME_VALUE, is_long=False))
-    return words
-
-
-def _is_name(word: str, at: int) -> bool:
-    """Whether a word is a name: it looks like code, or has a capital in the middle of a sentence."""
-    if _CODE.search(word):
-        return True
-    return at > 0 and word != "I" and not word.startswith(("I'", "I’")) and _CAPITAL.match(word) is not None
