@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from random import Random
 
+import msgspec
 import pytest
 
-from bench.standing_rules import LANGUAGES, RuleTalk, rule_talks
+from bench.standing_rules import LANGUAGES, Language, RuleTalk, make_talk, rule_talks
+from lamina.core import digests
 from lamina.core.build import Memo, build
 from lamina.core.envelope import Envelope
 from lamina.core.folds import is_digest
+from lamina.core.laws import Case, what_the_user_said_is_not_lost_in_silence
 from lamina.core.text.standing_rules import (
     find_replaced,
     find_rules,
@@ -130,10 +135,10 @@ def test_many_requests_that_are_alike_are_one_line() -> None:
         ]
         envelope = build(log, budget=budget, counter=CHARS4, ledger=ledger, memo=memo)
         ledger = envelope.ledger
-    digests = "\n".join(text_of(entry.parts) for entry in envelope.sent if is_digest(entry))
-    assert " times like this: Now step " in digests
-    assert " times like this: Part " in digests
-    assert len(re.findall(r"^  [0-9]+[:,]", digests, re.MULTILINE)) <= 6
+    text = "\n".join(text_of(entry.parts) for entry in envelope.sent if is_digest(entry))
+    assert " times like this: Now step " in text
+    assert " times like this: Part " in text
+    assert len(re.findall(r"^  [0-9]+[:,]", text, re.MULTILINE)) <= 6
 
 
 def test_what_the_user_accepted_is_kept_as_agreed() -> None:
@@ -148,7 +153,46 @@ def test_what_the_user_accepted_is_kept_as_agreed() -> None:
         log += [assistant("Done, and here is what I did. " * 20), user(f"And then part {number}?")]
     envelope = build(log, budget=Budget(window=3_000, reserve=0), counter=CHARS4)
     notes = "\n".join(text_of(entry.parts) for entry in envelope.sent if is_digest(entry))
-    assert "  agreed: Shall we take that?" in notes
+    assert (
+        "  agreed: There are two ways. I suggest PostgreSQL with one row for each order. Shall we take that?"
+        in notes
+    )
+
+
+def agree_early(language: Language, *, window: int) -> Envelope:
+    """The last request of a talk in which the user accepts a proposal in the second turn."""
+    talk = make_talk(language, Random(1), name="", window=window, turns=40)  # noqa: S311 - the same each time
+    proposed = {"role": "assistant", "content": f"{talk.messages[1]['content']}\n{language.proposal}"}
+    agreed = {"role": "user", "content": language.yes}
+    messages = [talk.messages[0], proposed, agreed, *talk.messages[3:]]
+    return follow(msgspec.structs.replace(talk, messages=messages), window=window)
+
+
+@pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
+def test_what_the_user_accepted_is_readable_after_many_cuts(language: Language) -> None:
+    envelope = agree_early(language, window=4_000)
+    assert len(envelope.ledger.cuts) >= 3
+    (line,) = [line for line in sent_text(envelope).split("\n") if line.startswith("  agreed: ")]
+    assert line.endswith(language.proposal)
+
+
+def test_the_law_finds_a_digest_that_forgets_what_was_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    ways = f"There are {', '.join(['one way and another'] * 30)}."
+    log = [user("How do we store orders?"), assistant(f"{ways} One row each?"), user("Yes.")]
+    for number in range(12):
+        log += [assistant("Here is what I did. " * 1_000), user(f"And then part {number}?")]
+    budget = Budget(window=30_000, reserve=0)
+    assert list(check_what_was_said(log, budget)) == []
+    monkeypatch.setattr(digests, "_find_agreed", lambda _segments: set())
+    problems = list(check_what_was_said(log, budget))
+    assert problems
+    assert "accepts, 'One row each?', cannot be read" in problems[0]
+
+
+def check_what_was_said(log: list[Segment], budget: Budget) -> Iterator[str]:
+    envelope = build(log, budget=budget, counter=CHARS4)
+    case = Case(log=tuple(log), envelope=envelope, counter=CHARS4)
+    return what_the_user_said_is_not_lost_in_silence(case)
 
 
 def test_what_a_long_sentence_tells_at_its_end_can_be_read() -> None:

@@ -46,6 +46,7 @@ __all__ = (
     "find_decisions",
     "find_error_lines",
     "find_paths",
+    "find_proposal",
     "gather_call",
     "gather_errors",
     "gather_message",
@@ -411,16 +412,34 @@ def gather_reply(text: str, turn: int, *, agreed: bool = False, talks: bool = Fa
         claim = "agreed" if agreed else "noted"
         noted.append(GistPiece(claim, turn, claim, decision))
         repeats_decision = repeats_decision or decision in beginning
-    if agreed and not noted:
-        # What the user accepted is most often the question or proposal with which the reply ends.
-        proposals = [statement.text for statement in split_sentences(text)][-1:]
-        noted += [GistPiece("agreed", turn, "agreed", to_one_line(proposal, LINE)) for proposal in proposals]
+    if agreed:
+        proposal = find_proposal(text)
+        noted = [piece for piece in noted if piece.text not in proposal]
+        noted.append(GistPiece("agreed", turn, "agreed", proposal))
+        is_told = is_told and len(message) > LINE
+        repeats_decision = repeats_decision or len(message) <= LINE
     if is_told and message:
         yield GistPiece("told", turn, REPLY_LABEL, message)
     elif beginning and not repeats_decision:
         yield GistPiece("said", turn, "said", beginning)
     yield from noted
     yield from _make_path_pieces(find_paths(text), turn)
+
+
+def find_proposal(text: str) -> str:
+    """What somebody accepts who answers a reply with a yes: the sentences at its end that fit on one line.
+
+    `We could wait. I suggest one row for each order. Shall we do that?` is accepted with its last question,
+    and that says nothing without the sentence before.
+    """
+    message = clean_text(text)
+    starts = [sentence.start for sentence in split_sentences(message)]
+    proposal = ""
+    for start in reversed(starts):
+        if proposal and len(message) - start > LINE - 4:
+            break
+        proposal = to_one_line(message[start:], LINE)
+    return proposal
 
 
 def _make_path_pieces(paths: Iterable[str], turn: int) -> Iterator[GistPiece]:
