@@ -265,3 +265,60 @@ def test_what_is_demanded_is_a_rule(sentence: str) -> None:
 def test_what_is_only_told_is_no_rule(sentence: str) -> None:
     """A false rule would stand whole in every later digest, in the place of what the user told."""
     assert weigh_sentence(sentence) == ""
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Siempre he vivido en Madrid.",
+        "Yo nunca como carne.",
+        "Ella siempre llega tarde, pero es buena.",
+        "J'ai toujours aimé la mer.",
+        "Il n'était jamais content.",
+        "Nous allons toujours au même café.",
+        "Eu sempre morei em Lisboa.",
+        "Nunca fui ao Brasil.",
+        "Ich gehe nie vor Mitternacht schlafen.",
+        "Das war schon immer mein Traum.",
+        "Saya selalu bangun pagi.",
+        "Я всегда встаю рано.",
+        "Это никогда не было просто.",
+        "मैं हमेशा सुबह दौड़ता हूँ।",
+        "वह कभी भी देर से नहीं आती।",
+        "আমি সবসময় ভোরে উঠি।",
+        "أنا دائما أستيقظ مبكرا.",
+        "كانت جدتي دائما تطبخ لنا.",
+        "میں ہمیشہ صبح اٹھتا ہوں۔",
+        "我一直住在北京。",
+        "他们每次都迟到。",
+        "私はいつも早く寝ます。",
+    ],
+)
+def test_what_is_only_told_is_no_rule_in_other_languages_either(sentence: str) -> None:
+    assert weigh_sentence(sentence) != "rule"
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Usa siempre comillas simples.",
+        "Cuando yo pregunte algo, responde siempre con un ejemplo.",
+        "Quiero que siempre me respondas en inglés.",
+        "Utilise toujours des tabulations.",
+        "Je veux que tu répondes toujours en anglais.",
+        "Nunca apague os registros.",
+        "Schreib die Tests immer zuerst.",
+        "Ich möchte, dass du immer Deutsch sprichst.",
+        "Selalu panggil saya Budi.",
+        "Всегда отвечай мне на русском.",
+        "मुझे हमेशा हिंदी में जवाब दें।",
+        "আমাকে সবসময় বাংলায় লিখবেন।",
+        "اكتب دائما بالعربية.",
+        "ہمیشہ اردو میں بات کریں۔",
+        "以后每次都要先告诉我结论。",
+        "请一直用中文跟我说话。",
+        "必ず日本語で答えてください。",
+    ],
+)
+def test_what_is_demanded_in_other_languages_is_a_rule(sentence: str) -> None:
+    assert weigh_sentence(sentence) == "rule"
