@@ -22,6 +22,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -221,19 +222,36 @@ def _find_all(sought: Iterable[Sought], messages: Sequence[Message]) -> dict[str
 def is_in_sight(sought: Sought, text: str) -> bool:
     """Whether it can be read in this text, of which only the plain words are left."""
     for spelling in sought.spellings:
-        words = plain_words(spelling)
+        words = _plain_words_once(spelling)
         if f" {words} " in f" {text} ":
             return True
-        if sought.runs and _share_of_runs(words, text) >= READABLE:
+        if sought.runs and _has_enough_runs(_list_runs(words), text):
             return True
     return False
 
 
-def _share_of_runs(words: str, text: str) -> float:
-    """The share of the runs of four words that stand in the text. A shorter message is one run."""
+def _has_enough_runs(runs: Sequence[str], text: str) -> bool:
+    """Whether enough of the runs stand in the text. It stops when too many are missing."""
+    may_miss = len(runs) - READABLE * len(runs)
+    missing = 0
+    for run in runs:
+        missing += run not in text
+        if missing > may_miss + 1e-9:
+            return False
+    return True
+
+
+@cache
+def _list_runs(words: str) -> tuple[str, ...]:
+    """The runs of four words. A shorter message is one run."""
     each = words.split()
-    runs = [" ".join(each[at : at + SHINGLE]) for at in range(max(len(each) - SHINGLE + 1, 1))]
-    return sum(run in text for run in runs) / len(runs)
+    return tuple(" ".join(each[at : at + SHINGLE]) for at in range(max(len(each) - SHINGLE + 1, 1)))
+
+
+@cache
+def _plain_words_once(text: str) -> str:
+    """The plain words of what is sought: it is looked for again and again."""
+    return plain_words(text)
 
 
 def plain_words(text: str) -> str:

@@ -293,7 +293,7 @@ def test_short_messages_stay_as_a_whole_beside_the_densest_sentences() -> None:
     texts = in_two_voices(turns, words_limit=700, notes_limit=0)
     quoted = [line.partition(": ")[2] for line in texts.words.split("\n") if line.startswith("  ")]
     assert "… The PIN of Maria Weber is 48213. …" in quoted
-    assert len(set(quoted) & set(told)) == len(quoted) - 1 > 5
+    assert len(set(quoted) & set(told)) > len(quoted) * 2 // 3
 
 
 @given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8), st.integers(SMALLEST_DIGEST, 2_000))
@@ -328,6 +328,21 @@ def test_facts_that_were_read_stand_where_names_leave_room() -> None:
     assert all(f"The pump of house {number} delivers {number * 37} litres." in line for number in range(8))
     assert len(line) <= 600 + len("  read: ")
     assert "pump" not in fold.text
+
+
+def test_in_a_talk_the_users_words_come_before_how_long_answers_began() -> None:
+    """Of a long answer, headings look like decisions. They have only what the user's words leave."""
+    advice = "## Summary\n\nIn short, one should think about it.\n" + "And there is more to say of it. " * 20
+    told = [f"My aunt Zoe{number} lives in house {number * 13} near the old mill." for number in range(12)]
+    talk = [segment for text in told for segment in (user(text), assistant(advice))]
+    fold = fold_run(talk, size=DigestSize(words=300, notes=300, names=300))
+    assert all(text in fold.text for text in told)
+    small = fold_run(
+        [*talk, user("Shall I go?"), assistant(f"{advice} Let us go by train."), user("Yes.")],
+        size=DigestSize(words=200, notes=300, names=0),
+    )
+    assert "  agreed: " in small.notes
+    assert "noted: " not in small.notes
 
 
 def test_names_come_before_facts_and_code_has_none() -> None:

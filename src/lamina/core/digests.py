@@ -101,6 +101,7 @@ class RunText:
             else:
                 self.notes.append(piece)
         self.talk = SpokenMessages(messages)
+        self.has_calls = any(map(_has_calls, segments))
         self.names = reader.count_names(segments)
         self._reader = reader
 
@@ -184,6 +185,18 @@ def write_digest(
     if notes and notes_limit >= SMALLEST_DIGEST:
         done = print_gist(NOTES_TITLE, notes, notes_limit)
     return DigestText(printed.words, printed.replies, done, printed.whole, printed.complete)
+
+
+def measure_firm_notes(run: RunText, limit: int) -> int:
+    """Characters of notes that come before the user's words in a talk, and `limit` at most.
+
+    These are agreements, errors and what was attached. How a long answer began can be guessed from the
+    question, and what looks like a decision in it is most often a heading of some advice.
+    """
+    firm = [piece for piece in run.notes if piece.claim not in ("said", "noted", "path")]
+    if not firm:
+        return 0
+    return len(print_gist(NOTES_TITLE, firm, limit))
 
 
 def write_rules(run: RunText, *, limit: int, later_rules: Sequence[LaterRule] = ()) -> str:

@@ -15,7 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lamina.core import hashing
-from lamina.core.digests import DigestText, Reader, RunText, write_digest, write_rules
+from lamina.core.digests import (
+    DigestText,
+    Reader,
+    RunText,
+    measure_firm_notes,
+    write_digest,
+    write_rules,
+)
 from lamina.core.entries import find_sent, is_message, is_users_text, make_closing_line, make_own_entry, omit
 from lamina.core.kinds import Kinds
 from lamina.core.orders import CHARACTERS_PER_TOKEN
@@ -177,26 +184,34 @@ def make_fold(
 def _write_within(
     run_text: RunText, size: DigestSize, *, later_rules: Sequence[LaterRule], verbatim: bool
 ) -> DigestText:
-    """Both voices of a digest in this size. What notes and names leave belongs to what was said."""
+    """Both voices of a digest in this size. What notes and names leave belongs to what was said.
+
+    Where nothing was called, what was said has the first claim on all of it.
+    """
+    names_limit = size.names
+    if not run_text.has_calls:
+        notes = measure_firm_notes(run_text, size.notes)
+        size = DigestSize(words=size.total - notes, notes=notes, names=0)
     needed = TITLE_ROOM + _count_characters(run_text, range(len(run_text.talk.messages)))
     least = 0
     if verbatim:
         least = TITLE_ROOM + _count_characters(run_text, run_text.talk.users)
-    words_limit = max(least, min(needed, TITLE_ROOM + size.words))
     texts = write_digest(
         run_text,
-        words_limit=words_limit,
+        words_limit=max(least, min(needed, TITLE_ROOM + size.words)),
         notes_limit=size.notes,
         later_rules=later_rules,
         verbatim=verbatim,
     )
-    done = _add_names(texts, run_text, limit=size.names)
+    if not run_text.has_calls:
+        names_limit = min(names_limit, size.total + TITLE_ROOM - texts.said - len(texts.done))
+    done = _add_names(texts, run_text, limit=names_limit)
     left = size.total + TITLE_ROOM - texts.said - len(done)
     if not texts.complete and left > LEAST:
         # Few notes or names leave room, and what was said has the first claim on it.
         texts = write_digest(
             run_text,
-            words_limit=min(needed, texts.said + left),
+            words_limit=max(least, min(needed, texts.said + left)),
             notes_limit=0,
             later_rules=later_rules,
             verbatim=verbatim,

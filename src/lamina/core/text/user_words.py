@@ -94,6 +94,19 @@ class SpokenMessage:
         return [list_words(statement.text) for statement in self.statements]
 
     @cached_property
+    def quotations(self) -> list[str]:
+        """Each sentence as it would be quoted. A rule or wish is so long at most as that needs."""
+        quotations: list[str] = []
+        for statement in self.statements:
+            text = statement.text
+            if statement.weight == "rule":
+                text = quote_statement(text)
+            elif statement.weight == "wish":
+                text = quote_statement(text, longest=LONGEST_WISH)
+            quotations.append(clean_text(text))
+        return quotations
+
+    @cached_property
     def shape(self) -> tuple[str, ...]:
         """The words without those that have a digit: equal for messages that say nearly the same."""
         return tuple(word for word in split_words(fold_case(self.text)) if not DIGIT.search(word))
@@ -109,6 +122,18 @@ class SpokenMessages:
             _clip_message(text, message.statements)
             for text, message in zip(self.clean_texts, self.messages, strict=True)
         ]
+        self._passages: dict[tuple[int, frozenset[int]], _Passages] = {}
+
+    def list_passages(self, width: int, taken: frozenset[int]) -> _Passages:
+        """What may stay of the messages that are not taken, with long sentences shortened to a width.
+
+        A digest is written several times until it has its size, so this is kept.
+        """
+        passages = self._passages.get((width, taken))
+        if passages is None:
+            passages = _list_passages(self, width, taken)
+            self._passages[width, taken] = passages
+        return passages
 
     @cached_property
     def values(self) -> list[list[int]]:
@@ -155,17 +180,40 @@ WHOLE = -1
 
 
 class _Passage(NamedTuple):
-    """A sentence or a whole message that may stay: where it stands, its words, and what it is worth."""
+    """A sentence or a whole message that may stay: where it stands, its words, and what it is worth.
+
+    `cost` are the characters that it takes, with the space or gap beside it. Passages are taken by `rank`,
+    the lowest first: those with the most value for their length, and of equals the newest.
+    """
 
     message: int
     start: int
     text: str
-    value: int
+    cost: int
+    rank: tuple[int, int]
 
-    @property
-    def cost(self) -> int:
-        """Characters that it takes, with the space or gap beside it."""
-        return len(self.text) + 4 * self.text.count("\n") + _AROUND_SENTENCE
+
+def _make_passage(message: int, start: int, text: str, value: int) -> _Passage:
+    cost = len(text) + 4 * text.count("\n") + _AROUND_SENTENCE
+    return _Passage(message, start, text, cost, (-(value * 1_000 // (cost + 8)), -message))
+
+
+def _rank(one: _Passage) -> tuple[int, int]:
+    return one.rank
+
+
+class _Passages(NamedTuple):
+    """What may stay of a talk, each list in the order in which it is taken.
+
+    `sentences` are those of all messages; `whole` are short messages of several sentences, beside the
+    sentences of the others.
+    """
+
+    rules: list[_Passage]
+    first: list[_Passage]
+    wishes: list[_Passage]
+    sentences: list[_Passage]
+    whole: list[_Passage]
 
 
 def quote_messages(
@@ -189,7 +237,7 @@ def quote_messages(
             room -= size
     chosen: dict[int, dict[int, str]] = {index: {WHOLE: talk.clipped_texts[index]} for index in whole}
     if len(whole) < len(sizes):
-        chosen |= _choose_passages(talk, room, replaced, chosen)
+        chosen |= _choose_passages(talk, room, replaced, frozenset(whole))
     quoted: dict[int, QuotedMessage] = {}
     for index, passages in sorted(chosen.items()):
         text = _join_passages(talk.messages[index].statements, passages, talk.clipped_texts[index])
@@ -309,70 +357,73 @@ def _find_alike(messages: Sequence[SpokenMessage], *, task: int) -> dict[int, _A
 
 
 def _choose_passages(
-    talk: SpokenMessages, room: int, replaced: Mapping[str, int], taken: Mapping[int, dict[int, str]]
+    talk: SpokenMessages, room: int, replaced: Mapping[str, int], taken: frozenset[int]
 ) -> dict[int, dict[int, str]]:
     """What stays of the messages that are not `taken` yet, by message and by place.
 
     Rules go first, then the first message, then wishes, then the densest sentences wherever they stand. Most
     of the room is for short messages as a whole, beside sentences of long ones.
     """
-    listed = _list_passages(talk, room, taken)
+    share = room // max(len(talk.messages), 1) - AROUND_MESSAGE - len(" ...") - _AROUND_SENTENCE
+    width = max(SHORTEST_SENTENCE, min(LONGEST_STATEMENT, share))
+    passages = talk.list_passages(width, taken)
     choice = _Choice(room)
     quoted_replaced = {clean_text(quote_statement(rule)) for rule in replaced}
-    newest_first = sorted(listed.rules, key=lambda one: (one.text in quoted_replaced, -one.message))
+    newest_first = sorted(passages.rules, key=lambda one: (one.text in quoted_replaced, -one.message))
     choice.take(newest_first, room // RULES_PART)
-    sentences = sorted([*listed.rules, *listed.wishes, *listed.others], key=_by_density)
-    first_message = [one for one in [*listed.whole, *sentences] if one.message == talk.first]
-    choice.take(sorted(first_message, key=lambda one: one.start), room // TASK_PART)
-    choice.take(sorted(listed.wishes, key=_by_density), room // WISHES_PART)
-    choice.take(sentences, choice.room // SENTENCES_PART)
-    short_messages = frozenset(one.message for one in listed.whole)
-    of_long_messages = [one for one in sentences if one.message not in short_messages]
-    choice.take(sorted([*listed.whole, *of_long_messages], key=_by_density), room)
-    choice.take([one for one in sentences if one.value], room)
-    if talk.first not in choice.taken and first_message:
-        choice.squeeze(min(first_message, key=lambda one: one.start))
+    choice.take(passages.first, room // TASK_PART)
+    choice.take(passages.wishes, room // WISHES_PART)
+    choice.take(passages.sentences, choice.room // SENTENCES_PART)
+    choice.take(passages.whole, room)
+    choice.take(passages.sentences, room)
+    if talk.first not in choice.taken and passages.first:
+        choice.squeeze(passages.first[0])
     return choice.taken
 
 
-class _Passages(NamedTuple):
-    """What may stay of a talk: sentences by their weight, and `whole` short messages of several sentences."""
-
-    rules: list[_Passage]
-    wishes: list[_Passage]
-    others: list[_Passage]
-    whole: list[_Passage]
-
-
-def _list_passages(talk: SpokenMessages, room: int, taken: Mapping[int, dict[int, str]]) -> _Passages:
+def _list_passages(talk: SpokenMessages, width: int, taken: frozenset[int]) -> _Passages:
     """The passages of all messages but those that are taken, and those for which a newer one stands."""
     left_out = frozenset(index for each in talk.alike.values() for index in each.left_out)
-    listed = _Passages([], [], [], [])
-    share = room // max(len(talk.messages), 1) - AROUND_MESSAGE - len(" ...") - _AROUND_SENTENCE
-    width = max(SHORTEST_SENTENCE, min(LONGEST_STATEMENT, share))
-    for index, message in enumerate(talk.messages):
-        if index in left_out or index in taken:
-            continue
-        for statement, value in zip(message.statements, talk.values[index], strict=True):
-            if statement.weight == "rule":
-                sentences = listed.rules
-                text = quote_statement(statement.text)
-            elif statement.weight == "wish":
-                sentences = listed.wishes
-                text = quote_statement(statement.text, longest=LONGEST_WISH)
-            else:
-                sentences = listed.others
-                text = shorten(statement.text, width)
-            sentences.append(_Passage(index, statement.start, clean_text(text), value))
-        if len(message.statements) > 1 and len(message.text) <= SHORT_MESSAGE:
-            text = talk.clipped_texts[index]
-            listed.whole.append(_Passage(index, WHOLE, text, sum(talk.values[index])))
-    return listed
+    passages = _Passages([], [], [], [], [])
+    for index in range(len(talk.messages)):
+        if index not in left_out and index not in taken:
+            _add_passages(passages, talk, index, width)
+    for ranked in (passages.wishes, passages.sentences, passages.whole):
+        ranked.sort(key=_rank)
+    return passages
 
 
-def _by_density(one: _Passage) -> tuple[int, int]:
-    """The most value for its length first; of equals the newest."""
-    return -(one.value * 1_000 // (one.cost + 8)), -one.message
+def _add_passages(passages: _Passages, talk: SpokenMessages, index: int, width: int) -> None:
+    """Adds the sentences of one message, and the message itself if it is short.
+
+    A sentence that says nothing is passed over, unless it is a rule, a wish or in the first message.
+    """
+    message = talk.messages[index]
+    values = talk.values[index]
+    sentences: list[_Passage] = []
+    telling: list[_Passage] = []
+    for at, statement in enumerate(message.statements):
+        text = message.quotations[at]
+        if not statement.weight:
+            text = shorten(text, width)
+        sentence = _make_passage(index, statement.start, text, values[at])
+        sentences.append(sentence)
+        if values[at] or statement.weight:
+            telling.append(sentence)
+        if statement.weight == "rule":
+            passages.rules.append(sentence)
+        elif statement.weight == "wish":
+            passages.wishes.append(sentence)
+    passages.sentences.extend(telling)
+    is_short = len(message.statements) > 1 and len(message.text) <= SHORT_MESSAGE
+    if is_short:
+        whole = _make_passage(index, WHOLE, talk.clipped_texts[index], sum(values))
+        passages.whole.append(whole)
+        sentences.insert(0, whole)
+    else:
+        passages.whole.extend(telling)
+    if index == talk.first:
+        passages.first.extend(sentences)
 
 
 class _Choice:
