@@ -26,8 +26,9 @@ from lamina.core.values import Entry, Fold, Ref
 _SHARES = (1, 4)
 """A digest may have its whole size, or else one part in this many of it."""
 
-_TRIES = 3
-"""How often a digest is written shorter or longer until its size in tokens is right too."""
+_TRIES, _MOST_TRIES = 3, 6
+"""How often a digest is written shorter or longer until its size in tokens is right too; more often while it
+is too long."""
 
 _LEAST_PART = 3
 """A new digest has at least one part in so many of what all digests may have. If that is too much, they
@@ -95,7 +96,7 @@ def _write_digest(
     characters = size.total
     best: Fold | None = None
     best_tokens = 0
-    for _ in range(_TRIES):
+    for attempt in range(1, _MOST_TRIES + 1):
         fold, complete = make_fold(
             run, run_text, size=size, cut=progress.number, later_rules=later_rules, verbatim=verbatim
         )
@@ -112,7 +113,8 @@ def _write_digest(
             best_tokens = tokens
         may_grow = most_tokens is not None and not complete
         next_size = _resize(size, fold, tokens, limit, may_grow=may_grow)
-        if next_size is None or next_size == size:
+        has_its_size = attempt >= _TRIES and best_tokens <= limit
+        if next_size is None or next_size == size or has_its_size:
             break
         size = next_size
     progress.written[name] = best or fold
