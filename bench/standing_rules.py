@@ -17,10 +17,15 @@ SEED = 20_261_116
 
 
 class Language(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said in one language. Of two rules in `changes`, the second replaces the first."""
+    """What is said in one language. Of two rules in `changes`, the second replaces the first.
+
+    `proposal` is something that the assistant suggests, and `yes` accepts it.
+    """
 
     name: str
     task: str
+    proposal: str
+    yes: str
     rules: tuple[str, ...]
     changes: tuple[tuple[str, str], ...]
     request: str
@@ -31,6 +36,8 @@ LANGUAGES = (
     Language(
         name="English",
         task="Let us build the importer for the shop.",
+        proposal="I suggest one table with a row for each order. Shall we do it so?",
+        yes="Yes, let's do that.",
         rules=(
             "Never touch anything under vendor/, and always run the linter before you say that you are done.",
             "From now on, keep every function below forty lines.",
@@ -43,6 +50,8 @@ LANGUAGES = (
     Language(
         name="Chinese",
         task="我们来写商店的导入程序。",
+        proposal="我建议用一张表，每个订单一行。这样可以吗？",
+        yes="好的，就这样。",
         rules=(
             "从现在起，所有注释都必须用中文写。",
             "绝对不要修改 vendor 目录里的任何文件。",
@@ -55,6 +64,8 @@ LANGUAGES = (
     Language(
         name="Hindi",
         task="चलो दुकान के लिए इम्पोर्टर बनाते हैं।",
+        proposal="मेरा सुझाव है कि एक तालिका हो, हर ऑर्डर की एक पंक्ति। क्या ऐसा करें?",
+        yes="हाँ, ऐसा ही करो।",
         rules=("अब से हमेशा छोटे वाक्यों में जवाब दें।", "vendor फ़ोल्डर की किसी भी फ़ाइल को कभी मत बदलना।"),
         changes=(("हमेशा हिंदी में जवाब दें।", "अब से हिंदी के बजाय अंग्रेज़ी में जवाब दें।"),),
         request="अब भाग {n}: कॉलम {n} का फ़ंक्शन लिखो और समझाओ।",
@@ -63,6 +74,8 @@ LANGUAGES = (
     Language(
         name="Spanish",
         task="Vamos a construir el importador de la tienda.",
+        proposal="Propongo una sola tabla con una fila por pedido. ¿Lo hacemos así?",
+        yes="Sí, de acuerdo.",
         rules=(
             "A partir de ahora usa siempre nombres en español para las variables.",
             "No toques nunca los archivos de vendor/.",
@@ -74,6 +87,8 @@ LANGUAGES = (
     Language(
         name="French",
         task="Construisons l'importateur de la boutique.",
+        proposal="Je propose une seule table avec une ligne par commande. On fait ainsi ?",
+        yes="Oui, d'accord.",
         rules=(
             "Désormais, vouvoie toujours le lecteur dans la documentation.",
             "Ne modifie jamais les fichiers de vendor/.",
@@ -85,6 +100,8 @@ LANGUAGES = (
     Language(
         name="Arabic",
         task="لنكتب برنامج الاستيراد للمتجر.",
+        proposal="أقترح جدولا واحدا بصف لكل طلب. هل نفعل ذلك؟",
+        yes="نعم، لنفعل ذلك.",
         rules=("من الآن فصاعدا اكتب دائما تعليقات قصيرة.", "لا تلمس أبدا الملفات في مجلد vendor."),
         changes=(("أجب دائما بالعربية الفصحى.", "من الآن أجب بالإنجليزية بدلا من العربية الفصحى."),),
         request="الآن الجزء {n}: اكتب دالة العمود {n} واشرحها.",
@@ -93,6 +110,8 @@ LANGUAGES = (
     Language(
         name="Bengali",
         task="চলুন দোকানের জন্য ইমপোর্টার বানাই।",
+        proposal="আমি একটি টেবিল প্রস্তাব করি, প্রতি অর্ডারে একটি সারি। তাই করব?",
+        yes="হ্যাঁ, তাই করুন।",
         rules=("এখন থেকে সবসময় ছোট বাক্যে উত্তর দেবেন।", "vendor ফোল্ডারের কোনো ফাইল কখনোই বদলাবেন না।"),
         changes=(("সবসময় বাংলায় উত্তর দেবেন।", "এখন থেকে বাংলার বদলে ইংরেজিতে উত্তর দেবেন।"),),
         request="এবার অংশ {n}: কলাম {n}-এর ফাংশন লিখুন এবং বুঝিয়ে দিন।",
@@ -101,6 +120,8 @@ LANGUAGES = (
     Language(
         name="Portuguese",
         task="Vamos construir o importador da loja.",
+        proposal="Proponho uma só tabela com uma linha por pedido. Fazemos assim?",
+        yes="Sim, pode ser.",
         rules=(
             "De agora em diante, escreva sempre os testes antes do código.",
             "Nunca altere os arquivos de vendor/.",
@@ -114,6 +135,8 @@ LANGUAGES = (
     Language(
         name="Russian",
         task="Давай напишем импорт для магазина.",
+        proposal="Предлагаю одну таблицу со строкой на каждый заказ. Сделаем так?",
+        yes="Да, давай.",
         rules=("Отныне всегда пиши тесты перед кодом.", "Никогда не меняй файлы в папке vendor."),
         changes=(
             (
@@ -127,6 +150,8 @@ LANGUAGES = (
     Language(
         name="Urdu",
         task="آئیے دکان کے لیے امپورٹر بناتے ہیں۔",
+        proposal="میری تجویز ہے کہ ایک جدول ہو، ہر آرڈر کی ایک سطر۔ کیا ایسا کریں؟",
+        yes="جی ہاں، ایسا ہی کریں۔",
         rules=("اب سے ہمیشہ مختصر جملوں میں جواب دیں۔", "vendor فولڈر کی کسی فائل کو کبھی مت بدلنا۔"),
         changes=(("ہمیشہ اردو میں جواب دیں۔", "اب سے اردو کے بجائے انگریزی میں جواب دیں۔"),),
         request="اب حصہ {n}: کالم {n} کا فنکشن لکھیں اور سمجھائیں۔",

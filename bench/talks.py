@@ -22,6 +22,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,10 @@ SHINGLE, READABLE = 4, 0.6
 TELLING = re.compile(
     r"\b(?:prefer\w*|chose\w*|decid\w*|rather|always|never|like|love|enjoy|aim|want|considering|trying)\b"
 )
+WISHES = ("instruction", "preference")
+WITHOUT_ANSWER = ("adversarial", "abstention")
+"""Categories of questions: those about a wish of the user, and those that the talk does not answer."""
+
 BEFORE, AFTER = 3, 14
 """Of an instruction or a preference, so many words around the first telling one are sought."""
 
@@ -217,19 +222,36 @@ def _find_all(sought: Iterable[Sought], messages: Sequence[Message]) -> dict[str
 def is_in_sight(sought: Sought, text: str) -> bool:
     """Whether it can be read in this text, of which only the plain words are left."""
     for spelling in sought.spellings:
-        words = plain_words(spelling)
+        words = _plain_words_once(spelling)
         if f" {words} " in f" {text} ":
             return True
-        if sought.runs and _share_of_runs(words, text) >= READABLE:
+        if sought.runs and _has_enough_runs(_list_runs(words), text):
             return True
     return False
 
 
-def _share_of_runs(words: str, text: str) -> float:
-    """The share of the runs of four words that stand in the text. A shorter message is one run."""
+def _has_enough_runs(runs: Sequence[str], text: str) -> bool:
+    """Whether enough of the runs stand in the text. It stops when too many are missing."""
+    may_miss = len(runs) - READABLE * len(runs)
+    missing = 0
+    for run in runs:
+        missing += run not in text
+        if missing > may_miss + 1e-9:
+            return False
+    return True
+
+
+@cache
+def _list_runs(words: str) -> tuple[str, ...]:
+    """The runs of four words. A shorter message is one run."""
     each = words.split()
-    runs = [" ".join(each[at : at + SHINGLE]) for at in range(max(len(each) - SHINGLE + 1, 1))]
-    return sum(run in text for run in runs) / len(runs)
+    return tuple(" ".join(each[at : at + SHINGLE]) for at in range(max(len(each) - SHINGLE + 1, 1)))
+
+
+@cache
+def _plain_words_once(text: str) -> str:
+    """The plain words of what is sought: it is looked for again and again."""
+    return plain_words(text)
 
 
 def plain_words(text: str) -> str:
@@ -339,15 +361,19 @@ def read_memory(path: Path) -> Iterator[Talk]:
         messages.append({"role": "user", "content": LAST_QUESTION})
         sought = []
         for question in row["questions"]:
-            sort = str(question["category"]).partition("_")[0]
+            category = str(question["category"]).partition("_")[0]
+            if category in WITHOUT_ANSWER:
+                continue
             for evidence in dict.fromkeys(question.get("evidence") or ()):
                 turn = by_id.get(evidence)
-                if turn is None or turn["speaker"] not in users:
+                if turn is None or not turn["text"]:
                     continue
-                text = turn["text"]
-                if sort in ("instruction", "preference"):
-                    text = find_core(text)
-                sought.append(Sought(sort=sort, spellings=(text,), runs=True))
+                is_users = turn["speaker"] in users
+                if category not in WISHES:
+                    voice = "user" if is_users else "assistant"
+                    sought.append(Sought(sort=f"evidence, {voice}", spellings=(turn["text"],), runs=True))
+                elif is_users:
+                    sought.append(Sought(sort=category, spellings=(find_core(turn["text"]),), runs=True))
         yield Talk(name=str(row["conversation_id"]), messages=messages, sought=sought)
 
 

@@ -16,7 +16,7 @@ from lamina.core.laws import LAWS
 from lamina.core.ledger import Applied
 from lamina.core.lowering import lower_entry, make_line
 from lamina.core.text import gist
-from lamina.core.text.user_words import QuotedMessage, UserMessages
+from lamina.core.text.user_words import QuotedMessage, SpokenMessages
 from lamina.core.values import Entry, Form, Ledger, Role, Text
 from lamina.testing.laws import holds, repeats
 from lamina.testing.strategies import Story, stories
@@ -112,7 +112,7 @@ def a_tag_without_guard(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_digest_that_keeps_the_first_words(patch: pytest.MonkeyPatch) -> None:
-    def first(users: UserMessages, _room: int, **_rest: Any) -> dict[int, QuotedMessage]:
+    def first(users: SpokenMessages, _room: int, **_rest: Any) -> dict[int, QuotedMessage]:
         return {at: QuotedMessage("asked", text) for at, text in enumerate(users.clean_texts[:1])}
 
     patch.setattr(gist, "quote_messages", first)

@@ -494,7 +494,7 @@ def causes_of_cuts(session: Any, *, turns: int) -> list[str]:
 
 def test_19_the_report_calls_every_cut_a_cut() -> None:
     with talking(budget=Budget(window=2_000, reserve=0)) as session:
-        assert causes_of_cuts(session, turns=21) == ["cut", "cut", "cut", "cut"]
+        assert causes_of_cuts(session, turns=21) == ["cut", "cut", "cut"]
 
 
 def test_19_the_report_classifies_attachments_cuts_and_edits() -> None:

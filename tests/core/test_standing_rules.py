@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from random import Random
 
+import msgspec
 import pytest
 
-from bench.standing_rules import LANGUAGES, RuleTalk, rule_talks
+from bench.standing_rules import LANGUAGES, Language, RuleTalk, make_talk, rule_talks
+from lamina.core import digests
 from lamina.core.build import Memo, build
 from lamina.core.envelope import Envelope
 from lamina.core.folds import is_digest
+from lamina.core.laws import Case, what_the_user_said_is_not_lost_in_silence
 from lamina.core.text.standing_rules import (
     find_replaced,
     find_rules,
@@ -17,7 +22,7 @@ from lamina.core.text.standing_rules import (
     split_clauses,
     weigh_sentence,
 )
-from lamina.core.text.user_words import UserMessage, UserMessages, quote_messages
+from lamina.core.text.user_words import SpokenMessage, SpokenMessages, quote_messages
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Ledger, Segment
 from lamina.core.wording import text_of
@@ -130,9 +135,10 @@ def test_many_requests_that_are_alike_are_one_line() -> None:
         ]
         envelope = build(log, budget=budget, counter=CHARS4, ledger=ledger, memo=memo)
         ledger = envelope.ledger
-    digests = "\n".join(text_of(entry.parts) for entry in envelope.sent if is_digest(entry))
-    assert " times like this: Now step " in digests
-    assert len(re.findall(r"^  [0-9]+[:,]", digests, re.MULTILINE)) <= 4
+    text = "\n".join(text_of(entry.parts) for entry in envelope.sent if is_digest(entry))
+    assert " times like this: Now step " in text
+    assert " times like this: Part " in text
+    assert len(re.findall(r"^  [0-9]+[:,]", text, re.MULTILINE)) <= 6
 
 
 def test_what_the_user_accepted_is_kept_as_agreed() -> None:
@@ -147,7 +153,46 @@ def test_what_the_user_accepted_is_kept_as_agreed() -> None:
         log += [assistant("Done, and here is what I did. " * 20), user(f"And then part {number}?")]
     envelope = build(log, budget=Budget(window=3_000, reserve=0), counter=CHARS4)
     notes = "\n".join(text_of(entry.parts) for entry in envelope.sent if is_digest(entry))
-    assert "  agreed: Shall we take that?" in notes
+    assert (
+        "  agreed: There are two ways. I suggest PostgreSQL with one row for each order. Shall we take that?"
+        in notes
+    )
+
+
+def agree_early(language: Language, *, window: int) -> Envelope:
+    """The last request of a talk in which the user accepts a proposal in the second turn."""
+    talk = make_talk(language, Random(1), name="", window=window, turns=40)  # noqa: S311 - the same each time
+    proposed = {"role": "assistant", "content": f"{talk.messages[1]['content']}\n{language.proposal}"}
+    agreed = {"role": "user", "content": language.yes}
+    messages = [talk.messages[0], proposed, agreed, *talk.messages[3:]]
+    return follow(msgspec.structs.replace(talk, messages=messages), window=window)
+
+
+@pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
+def test_what_the_user_accepted_is_readable_after_many_cuts(language: Language) -> None:
+    envelope = agree_early(language, window=4_000)
+    assert len(envelope.ledger.cuts) >= 3
+    (line,) = [line for line in sent_text(envelope).split("\n") if line.startswith("  agreed: ")]
+    assert line.endswith(language.proposal)
+
+
+def test_the_law_finds_a_digest_that_forgets_what_was_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    ways = f"There are {', '.join(['one way and another'] * 30)}."
+    log = [user("How do we store orders?"), assistant(f"{ways} One row each?"), user("Yes.")]
+    for number in range(12):
+        log += [assistant("Here is what I did. " * 1_000), user(f"And then part {number}?")]
+    budget = Budget(window=30_000, reserve=0)
+    assert list(check_what_was_said(log, budget)) == []
+    monkeypatch.setattr(digests, "_find_agreed", lambda _segments: set())
+    problems = list(check_what_was_said(log, budget))
+    assert problems
+    assert "accepts, 'One row each?', cannot be read" in problems[0]
+
+
+def check_what_was_said(log: list[Segment], budget: Budget) -> Iterator[str]:
+    envelope = build(log, budget=budget, counter=CHARS4)
+    case = Case(log=tuple(log), envelope=envelope, counter=CHARS4)
+    return what_the_user_said_is_not_lost_in_silence(case)
 
 
 def test_what_a_long_sentence_tells_at_its_end_can_be_read() -> None:
@@ -157,10 +202,10 @@ def test_what_a_long_sentence_tells_at_its_end_can_be_read() -> None:
         "though I may have to move the old toaster oven to some other place of the kitchen first, "
         "since the counter that I measured yesterday is only 37 inches wide"
     )
-    talk = [UserMessage(1, "asked", "Hello, I have a question.")]
-    talk += [UserMessage(number, "asked", f"{told.replace('37', str(number))}.") for number in range(2, 30)]
-    talk += [UserMessage(30, "asked", f"{told}, as I said.")]
-    users = UserMessages(talk)
+    talk = [SpokenMessage(1, "asked", "Hello, I have a question.")]
+    talk += [SpokenMessage(number, "asked", f"{told.replace('37', str(number))}.") for number in range(2, 30)]
+    talk += [SpokenMessage(30, "asked", f"{told}, as I said.")]
+    users = SpokenMessages(talk)
     room = sum(len(message.text) for message in talk) // 3
     quoted = quote_messages(users, room)
     assert "only 37 inches wide" in quoted[len(talk) - 1].text
@@ -220,3 +265,60 @@ def test_what_is_demanded_is_a_rule(sentence: str) -> None:
 def test_what_is_only_told_is_no_rule(sentence: str) -> None:
     """A false rule would stand whole in every later digest, in the place of what the user told."""
     assert weigh_sentence(sentence) == ""
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Siempre he vivido en Madrid.",
+        "Yo nunca como carne.",
+        "Ella siempre llega tarde, pero es buena.",
+        "J'ai toujours aimé la mer.",
+        "Il n'était jamais content.",
+        "Nous allons toujours au même café.",
+        "Eu sempre morei em Lisboa.",
+        "Nunca fui ao Brasil.",
+        "Ich gehe nie vor Mitternacht schlafen.",
+        "Das war schon immer mein Traum.",
+        "Saya selalu bangun pagi.",
+        "Я всегда встаю рано.",
+        "Это никогда не было просто.",
+        "मैं हमेशा सुबह दौड़ता हूँ।",
+        "वह कभी भी देर से नहीं आती।",
+        "আমি সবসময় ভোরে উঠি।",
+        "أنا دائما أستيقظ مبكرا.",
+        "كانت جدتي دائما تطبخ لنا.",
+        "میں ہمیشہ صبح اٹھتا ہوں۔",
+        "我一直住在北京。",
+        "他们每次都迟到。",
+        "私はいつも早く寝ます。",
+    ],
+)
+def test_what_is_only_told_is_no_rule_in_other_languages_either(sentence: str) -> None:
+    assert weigh_sentence(sentence) != "rule"
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Usa siempre comillas simples.",
+        "Cuando yo pregunte algo, responde siempre con un ejemplo.",
+        "Quiero que siempre me respondas en inglés.",
+        "Utilise toujours des tabulations.",
+        "Je veux que tu répondes toujours en anglais.",
+        "Nunca apague os registros.",
+        "Schreib die Tests immer zuerst.",
+        "Ich möchte, dass du immer Deutsch sprichst.",
+        "Selalu panggil saya Budi.",
+        "Всегда отвечай мне на русском.",
+        "मुझे हमेशा हिंदी में जवाब दें।",
+        "আমাকে সবসময় বাংলায় লিখবেন।",
+        "اكتب دائما بالعربية.",
+        "ہمیشہ اردو میں بات کریں۔",
+        "以后每次都要先告诉我结论。",
+        "请一直用中文跟我说话。",
+        "必ず日本語で答えてください。",
+    ],
+)
+def test_what_is_demanded_in_other_languages_is_a_rule(sentence: str) -> None:
+    assert weigh_sentence(sentence) == "rule"

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lamina.core import build, folds, good_moments, ladder, wishes
-from lamina.core.values import Entry, Fold, Ref, Role, Wish
+from lamina.core.values import Entry, Ref, Role, Wish
 from lamina.fitting import context_tool
 from tests.core import test_good_moments, test_wishes
 
@@ -48,9 +48,10 @@ def a_call_of_anybody(patch: pytest.MonkeyPatch) -> None:
 def a_note_in_the_users_voice(patch: pytest.MonkeyPatch) -> None:
     write = folds.make_fold
 
-    def with_note(*arguments: Any, noted: Sequence[str] = (), **more: Any) -> Fold:
-        fold = write(*arguments, **more)
-        return msgspec.structs.replace(fold, text="\n".join((fold.text, *noted)), speaks=True)
+    def with_note(*arguments: Any, noted: Sequence[str] = (), **more: Any) -> folds.WrittenFold:
+        fold, complete = write(*arguments, **more)
+        spoken = msgspec.structs.replace(fold, text="\n".join((fold.text, *noted)), speaks=True)
+        return folds.WrittenFold(spoken, complete)
 
     patch.setattr("lamina.core.cut_digests.make_fold", with_note)
 

@@ -27,8 +27,9 @@ from lamina.core.wishes import list_notes
 _SHARES = (1, 4)
 """A digest may have its whole size, or else one part in this many of it."""
 
-_TRIES = 3
-"""How often a digest is written shorter or longer until its size in tokens is right too."""
+_TRIES, _MOST_TRIES = 3, 6
+"""How often a digest is written shorter or longer until its size in tokens is right too; more often while it
+is too long."""
 
 _LEAST_PART = 3
 """A new digest has at least one part in so many of what all digests may have. If that is too much, they
@@ -82,7 +83,7 @@ def _write_digest(
     """A digest that keeps its size in tokens: names and dense scripts take more tokens than prose.
 
     `most_tokens` bounds it as it is sent, with its tags. Each try is shorter by as much as the last one was
-    too long, and longer if there is room for more of the user's words. A digest of one line cannot be
+    too long, and longer if there is room for more of what was said. A digest of one line cannot be
     shorter.
     """
     context = progress.context
@@ -96,8 +97,8 @@ def _write_digest(
     characters = size.total
     best: Fold | None = None
     best_tokens = 0
-    for _ in range(_TRIES):
-        fold = make_fold(
+    for attempt in range(1, _MOST_TRIES + 1):
+        fold, complete = make_fold(
             run,
             run_text,
             size=size,
@@ -117,8 +118,10 @@ def _write_digest(
         if best is None or _is_better(tokens, best_tokens, limit):
             best = fold
             best_tokens = tokens
-        next_size = _resize(size, fold, tokens, limit, may_grow=most_tokens is not None)
-        if next_size is None or next_size == size:
+        may_grow = most_tokens is not None and not complete
+        next_size = _resize(size, fold, tokens, limit, may_grow=may_grow)
+        has_its_size = attempt >= _TRIES and best_tokens <= limit
+        if next_size is None or next_size == size or has_its_size:
             break
         size = next_size
     progress.written[name] = best or fold
@@ -153,7 +156,7 @@ def _resize(size: DigestSize, fold: Fold, tokens: int, limit: int, *, may_grow: 
         around = min(_AROUND_WORDS, limit // 2)
         return size.scale(max(limit - around, 1), tokens - around)
     missing = limit - tokens
-    if fold.whole or not may_grow or missing * 16 < limit:
+    if not may_grow or missing * 16 < limit:
         return None
     characters = len(fold.text) + len(fold.notes)
     return size._replace(words=size.words + missing * characters // max(tokens, 1))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
@@ -30,11 +31,18 @@ from lamina.core.text.gist import (
     gather_reply,
     merge_equal_pieces,
     print_gist,
-    print_words,
+    print_talk,
 )
 from lamina.core.text.names import count_names
+from lamina.core.text.read_facts import ReadFacts
 from lamina.core.text.standing_rules import is_agreement
-from lamina.core.text.user_words import QUESTION_LABEL, LaterRule, UserMessage, UserMessages
+from lamina.core.text.user_words import (
+    QUESTION_LABEL,
+    REPLY_LABEL,
+    LaterRule,
+    SpokenMessage,
+    SpokenMessages,
+)
 from lamina.core.values import Document, Image, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import pick_name, text_of
 
@@ -43,6 +51,7 @@ NOTES_TITLE = "What was done in it:"
 QUOTATION_LABEL, SUMMARY_LABEL = "quoted", "earlier"
 """Labels of what a user marked elsewhere, and of what an earlier summary says."""
 
+_SPOKEN_LABELS = (QUESTION_LABEL, QUOTATION_LABEL, REPLY_LABEL)
 _RESULTS = frozenset(("skill_result", "subagent_result"))
 _SUMMARIES = frozenset(("digest", "progress_summary"))
 
@@ -50,12 +59,25 @@ _SUMMARIES = frozenset(("digest", "progress_summary"))
 class DigestText(NamedTuple):
     """A digest in two voices: the `words` of the user, and `notes` on what the model and the tools said.
 
-    `whole`: every message of the user stands in it as it was.
+    The notes are `replies` that are quoted, and what was `done`.
+    `whole`: every message of the user stands in it as it was. `complete`: so does every short reply.
     """
 
     words: str
-    notes: str
+    replies: str = ""
+    done: str = ""
     whole: bool = True
+    complete: bool = True
+
+    @property
+    def notes(self) -> str:
+        """What is sent in the model's voice."""
+        return "\n".join(filter(None, (self.replies, self.done)))
+
+    @property
+    def said(self) -> int:
+        """Characters of what the user and the assistant said."""
+        return len(self.words) + len(self.replies)
 
 
 class RunText:
@@ -72,24 +94,33 @@ class RunText:
         self.segments = segments
         self.title = write_title(segments)
         reader = reader or Reader()
-        messages: list[UserMessage] = []
+        messages: list[SpokenMessage] = []
         self.notes: list[GistPiece] = []
         for piece in merge_equal_pieces(_find_pieces(segments, kinds, first_turn)):
-            if piece.label in (QUESTION_LABEL, QUOTATION_LABEL):
+            if piece.label in _SPOKEN_LABELS:
                 messages.append(reader.read_message(piece))
             else:
                 self.notes.append(piece)
-        self.users = UserMessages(messages)
+        self.talk = SpokenMessages(messages)
+        self.has_calls = any(map(_has_calls, segments))
         self.names = reader.count_names(segments)
+        self._reader = reader
 
-    def with_rules_alone(self) -> UserMessages:
+    @cached_property
+    def read_facts(self) -> list[ReadFacts]:
+        """The facts in the results of calls. They are looked for only if there is room for them."""
+        parts = chain.from_iterable(segment.parts for segment in self.segments)
+        results = [part for part in parts if isinstance(part, ToolResult)]
+        return [self._reader.read_result(_show_parts(result.content)) for result in results]
+
+    def with_rules_alone(self) -> SpokenMessages:
         """The user's messages with a rule in them, of which nothing but the rules is left."""
-        messages: list[UserMessage] = []
-        for message in self.users.messages:
+        messages: list[SpokenMessage] = []
+        for message in self.talk.messages:
             rules = [each.text for each in message.statements if each.weight == "rule"]
             if rules and message.label == QUESTION_LABEL:
-                messages.append(UserMessage(message.turn, message.label, "\n".join(rules)))
-        return UserMessages(messages)
+                messages.append(SpokenMessage(message.turn, message.label, "\n".join(rules)))
+        return SpokenMessages(messages)
 
 
 class Reader:
@@ -99,17 +130,25 @@ class Reader:
     """
 
     def __init__(self) -> None:
-        self._messages: dict[tuple[int, str, str], UserMessage] = {}
+        self._messages: dict[GistPiece, SpokenMessage] = {}
         self._names: dict[str, Tally[str]] = {}
+        self._results: dict[str, ReadFacts] = {}
 
-    def read_message(self, piece: GistPiece) -> UserMessage:
-        """The message of the user that this piece is."""
-        name = (piece.turn, piece.label, piece.text)
-        message = self._messages.get(name)
+    def read_message(self, piece: GistPiece) -> SpokenMessage:
+        """The message of the user, or the reply, that this piece is."""
+        message = self._messages.get(piece)
         if message is None:
-            message = UserMessage(*name)
-            self._messages[name] = message
+            message = SpokenMessage(piece.turn, piece.label, piece.text, times=piece.times)
+            self._messages[piece] = message
         return message
+
+    def read_result(self, text: str) -> ReadFacts:
+        """The facts in the result of a call."""
+        facts = self._results.get(text)
+        if facts is None:
+            facts = ReadFacts(text)
+            self._results[text] = facts
+        return facts
 
     def count_names(self, segments: Iterable[Segment]) -> Tally[str]:
         """How often each name stands in these segments."""
@@ -133,18 +172,40 @@ def _text_for_names(segment: Segment) -> str:
 
 
 def write_digest(
-    run: RunText, *, words_limit: int, notes_limit: int, later_rules: Sequence[LaterRule] = ()
+    run: RunText,
+    *,
+    words_limit: int,
+    notes_limit: int,
+    later_rules: Sequence[LaterRule] = (),
+    verbatim: bool = False,
 ) -> DigestText:
-    """What a run of turns said. Each voice has its limit in characters; notes may use what the words leave.
+    """What a run of turns said, in so many characters for what was said and for notes on what was done.
 
-    If there is no room for more, the words are one line and the notes are empty. `later_rules` are rules that
-    the user gave after the run: a rule in it that they replace is marked.
+    Notes may use what the words leave. If there is no room for more, the words are one line and the notes are
+    empty. `later_rules` are rules that the user gave after the run: a rule in it that they replace is marked.
+    `verbatim` asks for every word of the user, if the limit allows it. Replies stand among the notes, since
+    they are in the model's voice.
     """
-    words, whole = print_words(run.title, run.users, words_limit, later_rules=later_rules)
-    notes_limit += max(words_limit - len(words), 0)
-    if not run.notes or notes_limit < SMALLEST_DIGEST:
-        return DigestText(words, "", whole)
-    return DigestText(words, print_gist(NOTES_TITLE, run.notes, notes_limit), whole)
+    printed = print_talk(run.title, run.talk, words_limit, later_rules=later_rules, verbatim=verbatim)
+    notes_limit += max(words_limit - printed.size - 1, 0)
+    done = ""
+    # A decision that can be read in a reply is not noted again.
+    notes = [piece for piece in run.notes if piece.claim != "noted" or piece.text not in printed.replies]
+    if notes and notes_limit >= SMALLEST_DIGEST:
+        done = print_gist(NOTES_TITLE, notes, notes_limit)
+    return DigestText(printed.words, printed.replies, done, printed.whole, printed.complete)
+
+
+def measure_firm_notes(run: RunText, limit: int) -> int:
+    """Characters of notes that come before the user's words in a talk, and `limit` at most.
+
+    These are agreements, errors and what was attached. How a long answer began can be guessed from the
+    question, and what looks like a decision in it is most often a heading of some advice.
+    """
+    firm = [piece for piece in run.notes if piece.claim not in ("said", "noted", "path")]
+    if not firm:
+        return 0
+    return len(print_gist(NOTES_TITLE, firm, limit))
 
 
 def write_rules(run: RunText, *, limit: int, later_rules: Sequence[LaterRule] = ()) -> str:
@@ -155,8 +216,7 @@ def write_rules(run: RunText, *, limit: int, later_rules: Sequence[LaterRule] = 
     rules = run.with_rules_alone()
     if not rules.messages:
         return run.title
-    words, _ = print_words(run.title, rules, limit, later_rules=later_rules)
-    return words
+    return print_talk(run.title, rules, limit, later_rules=later_rules).words
 
 
 def write_title(segments: Sequence[Segment]) -> str:
@@ -176,9 +236,12 @@ def _find_pieces(segments: Sequence[Segment], kinds: Kinds, first_turn: int) -> 
     spoken = [segment for segment in segments if segment.role is not Role.SYSTEM]
     results = _find_results(list(chain.from_iterable(segment.parts for segment in spoken)))
     agreed = _find_agreed(spoken)
+    numbered = list(_number_turns(spoken, first_turn))
+    working_turns = {turn for turn, segment in numbered if _has_calls(segment)}
     seen: set[tuple[str, str]] = set()
-    for at, (turn, segment) in enumerate(_number_turns(spoken, first_turn)):
-        for piece in _read_segment(segment, turn, results, kinds, agreed=at in agreed):
+    for at, (turn, segment) in enumerate(numbered):
+        talks = turn not in working_turns
+        for piece in _read_segment(segment, turn, results, kinds, agreed=at in agreed, talks=talks):
             name = (piece.claim, piece.text)
             if name in seen:
                 continue
@@ -237,16 +300,28 @@ def _is_from_user(segment: Segment) -> bool:
     """
     if segment.role is not Role.USER or segment.kind in _RESULTS:
         return False
-    return not any(isinstance(part, ToolCall | ToolResult) for part in segment.parts)
+    return not _has_calls(segment)
+
+
+def _has_calls(segment: Segment) -> bool:
+    """Whether a segment has a call or the result of one."""
+    return any(isinstance(part, ToolCall | ToolResult) for part in segment.parts)
 
 
 def _read_segment(
-    segment: Segment, turn: int, results: Iterator[ToolResult | None], kinds: Kinds, *, agreed: bool
+    segment: Segment,
+    turn: int,
+    results: Iterator[ToolResult | None],
+    kinds: Kinds,
+    *,
+    agreed: bool,
+    talks: bool,
 ) -> Iterator[GistPiece]:
     """What one segment says that is worth keeping. `results` has the result of each call in turn.
 
     Of a call, what it asked and how large its answer was; of an answer, its errors; of a reply, how it begins
-    and its decisions. Of a provider's own blocks, the calls that its server made. Thinking says nothing here.
+    and its decisions, or all of a short one in a turn without calls, in which the assistant only `talks`. Of
+    a provider's own blocks, the calls that its server made. Thinking says nothing here.
     """
     if _is_from_user(segment):
         yield from _read_user_segment(segment, turn, kinds)
@@ -263,7 +338,7 @@ def _read_segment(
             case ToolResult():
                 yield from gather_errors(_show_parts(part.content), turn, failed=part.error)
             case Text(text=text) if segment.role is Role.ASSISTANT:
-                yield from gather_reply(text, turn, agreed=agreed)
+                yield from gather_reply(text, turn, agreed=agreed, talks=talks)
             case Text(text=text) if segment.role is Role.USER and segment.kind not in _RESULTS:
                 yield from gather_message(text, turn)
             case Text(text=text):

@@ -15,13 +15,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lamina.core import hashing
-from lamina.core.digests import DigestText, Reader, RunText, write_digest, write_rules
+from lamina.core.digests import (
+    DigestText,
+    Reader,
+    RunText,
+    measure_firm_notes,
+    write_digest,
+    write_rules,
+)
 from lamina.core.entries import find_sent, is_message, is_users_text, make_closing_line, make_own_entry, omit
 from lamina.core.kinds import Kinds
 from lamina.core.orders import CHARACTERS_PER_TOKEN
 from lamina.core.repair import find_side
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.names import list_counted_names
+from lamina.core.text.read_facts import choose_facts
 from lamina.core.text.tags import wrap_in_tag
 from lamina.core.text.user_words import LaterRule
 from lamina.core.tokens import Scale
@@ -104,6 +112,13 @@ def bound_digest(characters: int, room: int) -> DigestSize:
     return DigestSize(words=_characters_for(room, RULES_SHARE), notes=0, names=0, rules=True)
 
 
+class WrittenFold(NamedTuple):
+    """A fold as it was written, and whether all that was said stands in it, of the assistant too."""
+
+    fold: Fold
+    complete: bool
+
+
 NO_DIGEST = DigestSize(words=0, notes=0, names=0)
 """One line, with the number of messages."""
 
@@ -141,54 +156,79 @@ def make_fold(
     later_rules: Sequence[LaterRule] = (),
     verbatim: bool = False,
     noted: Sequence[str] = (),
-) -> Fold:
+) -> WrittenFold:
     """A digest of these entries in at most this size. If it is nothing, one line is left.
 
-    Where there is no room for all words of the user, `text.user_words` says which of them stay. `verbatim`
-    asks for all of them, however much room they take. `noted` are lines of the model's own, which come first
+    Where there is no room for all that was said, `text.user_words` says what stays of it. `verbatim` asks for
+    all words of the user, however much room they take. `noted` are lines of the model's own, which come first
     in its voice. Everything can be recalled by the key of the digest.
     """
     covers = tuple(entry.ref for entry in run)
-    words = run_text.title
-    notes = ""
-    whole = False
+    texts = DigestText(run_text.title, whole=False, complete=False)
     if size.rules:
         words = write_rules(run_text, limit=TITLE_ROOM + size.words, later_rules=later_rules)
+        texts = texts._replace(words=words)
     elif size.total:
-        needed = TITLE_ROOM + _count_words(run_text)
-        words_limit = needed
-        if not verbatim:
-            words_limit = min(needed, TITLE_ROOM + size.words)
-        texts = write_digest(
-            run_text, words_limit=words_limit, notes_limit=size.notes, later_rules=later_rules
-        )
-        notes = _add_names(texts, run_text, limit=size.names)
-        left = size.total + TITLE_ROOM - len(texts.words) - len(notes)
-        if not texts.whole and left > LEAST:
-            # Few notes or names leave room, and the user's words have the first claim on it.
-            words_limit = min(needed, len(texts.words) + left)
-            texts = write_digest(run_text, words_limit=words_limit, notes_limit=0, later_rules=later_rules)
-        words = texts.words
-        whole = texts.whole
+        texts = _write_within(run_text, size, later_rules=later_rules, verbatim=verbatim)
+    notes = texts.notes
     if noted and size.total:
         own_lines = write_notes(noted, max(size.notes // 2, 2 * NOTE_LIMIT))
         notes = "\n".join(filter(None, (own_lines, notes)))
-    return Fold(
+    fold = Fold(
         key=f"fold-{hashing.digest(covers)[:20]}",
         covers=covers,
-        text=words,
+        text=texts.words,
         notes=notes,
-        speaks=words != run_text.title,
+        speaks=texts.words != run_text.title,
         cut=cut,
         version=FOLD_VERSION,
         rules=_find_rules(run, run_text),
-        whole=whole,
+        whole=texts.whole,
     )
+    return WrittenFold(fold, texts.complete)
+
+
+def _write_within(
+    run_text: RunText, size: DigestSize, *, later_rules: Sequence[LaterRule], verbatim: bool
+) -> DigestText:
+    """Both voices of a digest in this size. What notes and names leave belongs to what was said.
+
+    Where nothing was called, what was said has the first claim on all of it.
+    """
+    names_limit = size.names
+    if not run_text.has_calls:
+        notes = measure_firm_notes(run_text, size.notes)
+        size = DigestSize(words=size.total - notes, notes=notes, names=0)
+    needed = TITLE_ROOM + _count_characters(run_text, range(len(run_text.talk.messages)))
+    least = 0
+    if verbatim:
+        least = TITLE_ROOM + _count_characters(run_text, run_text.talk.users)
+    texts = write_digest(
+        run_text,
+        words_limit=max(least, min(needed, TITLE_ROOM + size.words)),
+        notes_limit=size.notes,
+        later_rules=later_rules,
+        verbatim=verbatim,
+    )
+    if not run_text.has_calls:
+        names_limit = min(names_limit, size.total + TITLE_ROOM - texts.said - len(texts.done))
+    done = _add_names(texts, run_text, limit=names_limit)
+    left = size.total + TITLE_ROOM - texts.said - len(done)
+    if not texts.complete and left > LEAST:
+        # Few notes or names leave room, and what was said has the first claim on it.
+        texts = write_digest(
+            run_text,
+            words_limit=max(least, min(needed, texts.said + left)),
+            notes_limit=0,
+            later_rules=later_rules,
+            verbatim=verbatim,
+        )
+    return texts._replace(done=done)
 
 
 def _find_rules(run: Sequence[Entry], run_text: RunText) -> tuple[tuple[Ref, int], ...]:
     """The messages of the user with a standing rule in them, each with its turn, counted from 1."""
-    texts = {message.text for message in run_text.users.messages if message.has_rule}
+    texts = {message.text for message in run_text.talk.messages if message.has_rule}
     if not texts:
         return ()
     with_rule = [
@@ -197,26 +237,31 @@ def _find_rules(run: Sequence[Entry], run_text: RunText) -> tuple[tuple[Ref, int
     return tuple((entry.ref, entry.turn + 1) for entry in with_rule)
 
 
-def _count_words(run_text: RunText) -> int:
-    """Characters of the user's words, with what printing them on lines of their own adds.
+def _count_characters(run_text: RunText, indices: Iterable[int]) -> int:
+    """Characters of what was said, with what printing it on lines of their own adds.
 
-    A message in a digest has a label before it, and four spaces before each of its lines.
+    A message in a digest has the number of its turn before it, and four spaces before each of its lines.
     """
-    return sum(len(text) + 4 * text.count("\n") + 60 for text in run_text.users.clipped_texts)
+    texts = [run_text.talk.clipped_texts[index] for index in indices]
+    return sum(len(text) + 4 * text.count("\n") + 60 for text in texts)
 
 
 def _add_names(texts: DigestText, run_text: RunText, *, limit: int) -> str:
-    """The notes, and a line with names that occur in the segments and not in the digest so far.
+    """What was done, and a line with names that occur in the segments and not in the digest so far.
 
-    By a name such as `parse_config` the model sees what it could recall.
+    By a name such as `parse_config` the model sees what it could recall. What names leave of their room is
+    for facts that were read.
     """
     listed = list_counted_names(run_text.names, limit=limit, shown=f"{texts.words}\n{texts.notes}")
-    if not listed:
-        return texts.notes
-    names_line = f"  names: {listed}"
-    if not texts.notes:
-        return names_line
-    return f"{texts.notes}\n{names_line}"
+    lines = [texts.done] if texts.done else []
+    if listed:
+        lines.append(f"  names: {listed}")
+    left = limit - len(listed)
+    if left >= LEAST // 2:
+        facts = choose_facts(run_text.read_facts, left)
+        if facts:
+            lines.append(f"  read: {facts}")
+    return "\n".join(lines)
 
 
 def measure_fold(fold: Fold, run: Sequence[Entry], scale: Scale, wording: Wording) -> int:

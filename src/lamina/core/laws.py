@@ -46,7 +46,8 @@ from lamina.core.orders import goes_last
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.text.characters import WHITE_SPACE, split_words
 from lamina.core.text.excerpts import clean_text
-from lamina.core.text.standing_rules import find_rules
+from lamina.core.text.gist import find_proposal
+from lamina.core.text.standing_rules import find_rules, is_agreement
 from lamina.core.tokens import ESTIMATE, Counter, part_cost
 from lamina.core.values import (
     Budget,
@@ -656,8 +657,9 @@ def what_the_user_said_is_not_lost_in_silence(case: Case) -> Iterator[str]:
     """The user's words stand word for word while they are few; of more of them, the standing rules do.
 
     Few are those that together take at most a tenth of the room. Nobody can ask for a rule that nobody knows
-    of, so a cut gives up everything else before it. What was lowered by an older cut had its own room then,
-    and a window over history takes out what its caller chose.
+    of, so a cut gives up everything else before it. A yes says nothing without what it accepts, so that can
+    be read too. What was lowered by an older cut had its own room then, and a window over history takes out
+    what its caller chose.
     """
     room = case.envelope.room
     if case.envelope.cut is None or room is None or case.options.window is not None:
@@ -689,6 +691,10 @@ def _find_unsaid(case: Case, room: int) -> Iterator[str]:
         if fold is not None:
             visible_text = fold.text
         readable = _join_words(visible_text)
+        if fold is not None:
+            yield from _find_unsaid_agreement(
+                case, entry, fold, most_characters // max(len(users_entries), 1)
+            )
         if are_few and fold is not None and len(text) <= VERBATIM_LIMIT:
             if _join_words(clean_text(text)) not in readable:
                 yield f"{entry.ref} is not quoted word for word"
@@ -697,6 +703,22 @@ def _find_unsaid(case: Case, room: int) -> Iterator[str]:
             is_bounded = len(rule) <= most_characters // max(len(users_entries), 1)
             if is_bounded and _join_words(clean_text(rule)) not in readable:
                 yield f"the rule {rule[:40]!r} of {entry.ref} cannot be read"
+
+
+def _find_unsaid_agreement(case: Case, entry: Entry, fold: Fold, most_characters: int) -> Iterator[str]:
+    """What the user accepted with this message, if it is short and the digest of both does not show it."""
+    if not is_agreement(text_of(entry.segment.parts)):
+        return
+    at = fold.covers.index(entry.ref)
+    segments = {each.ref: each.segment for each in case.envelope.entries}
+    reply = segments.get(fold.covers[at - 1]) if at else None
+    if reply is None or reply.role is not Role.ASSISTANT:
+        return
+    if not all(isinstance(part, Text) for part in reply.parts):
+        return
+    proposal = find_proposal(text_of(reply.parts))
+    if 0 < len(proposal) <= most_characters and proposal not in _join_words(fold.notes):
+        yield f"what {entry.ref} accepts, {proposal[:40]!r}, cannot be read"
 
 
 def _join_words(text: str) -> str:

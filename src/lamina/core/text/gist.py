@@ -24,8 +24,15 @@ from lamina.core.text.excerpts import (
     to_one_line,
 )
 from lamina.core.text.json_values import parse_json
-from lamina.core.text.standing_rules import find_statements
-from lamina.core.text.user_words import LaterRule, UserMessages, quote_messages
+from lamina.core.text.standing_rules import split_sentences
+from lamina.core.text.user_words import (
+    REPLY_LABEL,
+    SHORT_MESSAGE,
+    LaterRule,
+    QuotedMessage,
+    SpokenMessages,
+    quote_messages,
+)
 
 __all__ = (
     "LINE",
@@ -34,22 +41,24 @@ __all__ = (
     "SMALLEST_DIGEST",
     "UNIQUE_CLAIMS",
     "GistPiece",
+    "PrintedTalk",
     "clean_text",
     "find_decisions",
     "find_error_lines",
     "find_paths",
+    "find_proposal",
     "gather_call",
     "gather_errors",
     "gather_message",
     "gather_reply",
     "merge_equal_pieces",
     "print_gist",
-    "print_words",
+    "print_talk",
     "to_one_line",
     "utf8_size",
 )
 
-WORDS_TITLE = "The user said, by turn:"
+WORDS_TITLE, REPLIES_TITLE = "The user said, by turn:", "The assistant said, by turn:"
 
 SMALLEST_DIGEST = 80
 """Characters below which a digest is one line."""
@@ -120,56 +129,87 @@ def print_gist(header: str, pieces: Sequence[GistPiece], limit: int) -> str:
     return "\n".join(lines)
 
 
-def print_words(
-    header: str, users: UserMessages, limit: int, *, later_rules: Sequence[LaterRule] = ()
-) -> tuple[str, bool]:
-    """The user's words in at most `limit` characters under a header, and whether all of them are there.
+class PrintedTalk(NamedTuple):
+    """What a digest quotes of a talk: the `words` of the user under a header, and `replies`, or "".
 
-    Rules stay first, then wishes, facts, and the rest; `text.user_words` says how.
+    `whole`: every message of the user is there as it was. `complete`: so is every reply.
     """
+
+    words: str
+    replies: str = ""
+    whole: bool = True
+    complete: bool = True
+
+    @property
+    def size(self) -> int:
+        """Characters of both voices."""
+        return len(self.words) + len(self.replies)
+
+
+def print_talk(
+    header: str,
+    talk: SpokenMessages,
+    limit: int,
+    *,
+    later_rules: Sequence[LaterRule] = (),
+    verbatim: bool = False,
+) -> PrintedTalk:
+    """What was said in at most `limit` characters, with a header.
+
+    Rules stay first, then wishes, facts, and the rest; `text.user_words` says how. `verbatim` asks for every
+    word of the user, if the limit allows it.
+    """
+    nothing = PrintedTalk(header, whole=not talk.users, complete=not talk.messages)
     if limit < SMALLEST_DIGEST:
-        return header, not users.messages
+        return nothing
     room = limit - len(header) - 1
     for _ in range(_TRIES):
-        text, whole = _print_quoted(header, users, room, later_rules)
-        if len(text) <= limit or room <= 0:
+        quoted = quote_messages(talk, room, later_rules=later_rules, verbatim=verbatim)
+        printed = _print_quoted(header, talk, quoted)
+        if printed.size <= limit or room <= 0:
             break
-        room -= max(len(text) - limit, _SMALLEST_LINE)
-    if len(text) > limit:
-        return header, not users.messages
-    return text, whole
+        room -= max(printed.size - limit, _SMALLEST_LINE)
+    if printed.size > limit:
+        return nothing
+    return printed
 
 
 _TRIES = 6  # how often words are chosen anew until they are within their limit
 
 
-def _print_quoted(
-    header: str, users: UserMessages, room: int, later_rules: Sequence[LaterRule]
-) -> tuple[str, bool]:
-    """The words that fit into about so many characters, and whether they are all.
+def _print_quoted(header: str, talk: SpokenMessages, quoted: Mapping[int, QuotedMessage]) -> PrintedTalk:
+    """The quoted messages of each voice on lines of their own, and how many more messages the user sent.
 
     `  12: Use tabs.` is what the user said in turn 12. The number is all that stands before the words: there
-    are many such lines, and what a label takes is missing for words.
+    are many such lines, and what a label takes is missing for words. Replies are not counted: the title says
+    how many messages there were.
     """
-    quoted = quote_messages(users, room, later_rules=later_rules)
-    lines = [header]
-    count = 0
+    word_lines: list[str] = []
+    reply_lines: list[str] = []
+    left_out = len(talk.users)
     whole = True
-    for index, message in enumerate(users.messages):
+    complete = True
+    for index, message in enumerate(talk.messages):
         quotation = quoted.get(index)
+        is_whole = quotation is not None and quotation.whole
+        complete = complete and is_whole
+        whole = whole and (is_whole or message.is_reply)
         if quotation is None:
-            whole = False
             continue
-        count += quotation.times
-        whole = whole and quotation.whole
-        if len(lines) == 1:
-            lines.append(WORDS_TITLE)
         text = _indent_lines(quotation.text).lstrip(WHITE_SPACE)
-        lines.append(f"  {message.turn}{quotation.remark}: {text}")
-    left_out = len(users.messages) - count
+        line = f"  {message.turn}{quotation.remark}: {text}"
+        if message.is_reply:
+            reply_lines.append(line)
+        else:
+            left_out -= quotation.times
+            word_lines.append(line)
+    if word_lines:
+        word_lines.insert(0, WORDS_TITLE)
     if left_out:
-        lines.append(f"(and {count_units(left_out, 'more messages')})")
-    return "\n".join(lines), whole
+        word_lines.append(f"(and {count_units(left_out, 'more messages')})")
+    if reply_lines:
+        reply_lines.insert(0, REPLIES_TITLE)
+    return PrintedTalk("\n".join([header, *word_lines]), "\n".join(reply_lines), whole, complete)
 
 
 def merge_equal_pieces(pieces: Iterable[GistPiece]) -> list[GistPiece]:
@@ -183,7 +223,7 @@ def merge_equal_pieces(pieces: Iterable[GistPiece]) -> list[GistPiece]:
     last_call: int | None = None
     reply_at: dict[str, int] = {}
     for piece in pieces:
-        if piece.claim == "said":
+        if piece.claim in ("said", "told"):
             first = reply_at.setdefault(piece.text, len(merged_pieces))
             if first < len(merged_pieces):
                 merged_pieces[first] = _merge_pieces(merged_pieces[first], piece)
@@ -354,12 +394,15 @@ def gather_message(text: str, turn: int, *, label: str = "asked") -> Iterator[Gi
     yield from _make_path_pieces(find_paths(text), turn)
 
 
-def gather_reply(text: str, turn: int, *, agreed: bool = False) -> Iterator[GistPiece]:
+def gather_reply(text: str, turn: int, *, agreed: bool = False, talks: bool = False) -> Iterator[GistPiece]:
     """How a reply begins, on one line, and the decisions and paths in it.
 
     A decision at the beginning is noted and not repeated. `I'll read it first` only says what comes next: it
-    is no decision to remember, unless the user `agreed` to it.
+    is no decision to remember, unless the user `agreed` to it. Where the assistant only `talks`, a short
+    reply tells something as the user's messages do: all of it may stay, in its own words.
     """
+    message = clean_text(text)
+    is_told = talks and len(message) <= SHORT_MESSAGE
     beginning = to_one_line(text, _SAID_CHARACTERS)
     noted: list[GistPiece] = []
     repeats_decision = False
@@ -369,14 +412,34 @@ def gather_reply(text: str, turn: int, *, agreed: bool = False) -> Iterator[Gist
         claim = "agreed" if agreed else "noted"
         noted.append(GistPiece(claim, turn, claim, decision))
         repeats_decision = repeats_decision or decision in beginning
-    if agreed and not noted:
-        # What the user accepted is most often the question or proposal with which the reply ends.
-        proposals = [statement.text for statement in find_statements(text)][-1:]
-        noted += [GistPiece("agreed", turn, "agreed", to_one_line(proposal, LINE)) for proposal in proposals]
-    if beginning and not repeats_decision:
+    if agreed:
+        proposal = find_proposal(text)
+        noted = [piece for piece in noted if piece.text not in proposal]
+        noted.append(GistPiece("agreed", turn, "agreed", proposal))
+        is_told = is_told and len(message) > LINE
+        repeats_decision = repeats_decision or len(message) <= LINE
+    if is_told and message:
+        yield GistPiece("told", turn, REPLY_LABEL, message)
+    elif beginning and not repeats_decision:
         yield GistPiece("said", turn, "said", beginning)
     yield from noted
     yield from _make_path_pieces(find_paths(text), turn)
+
+
+def find_proposal(text: str) -> str:
+    """What somebody accepts who answers a reply with a yes: the sentences at its end that fit on one line.
+
+    `We could wait. I suggest one row for each order. Shall we do that?` is accepted with its last question,
+    and that says nothing without the sentence before.
+    """
+    message = clean_text(text)
+    starts = [sentence.start for sentence in split_sentences(message)]
+    proposal = ""
+    for start in reversed(starts):
+        if proposal and len(message) - start > LINE - 4:
+            break
+        proposal = to_one_line(message[start:], LINE)
+    return proposal
 
 
 def _make_path_pieces(paths: Iterable[str], turn: int) -> Iterator[GistPiece]:

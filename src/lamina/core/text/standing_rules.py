@@ -27,82 +27,134 @@ Weight = Literal["rule", "wish", ""]
 
 _RULES = {
     "English": "from now on | from here on | from this point | going forward, | moving forward, | "
-    "henceforth | at all times | under no circumstances | without exception | "
-    "until i say | until further notice | you must | you should | you shall | you may not | "
-    "you need to | you have to | i want you to | i need you to | i expect you to | i'd like you to | "
-    "i would like you to | for the rest of | remember that i | keep in mind | bear in mind | "
-    "please use | please keep | please always | please never | please don't | please do not | "
-    "please avoid",
-    "Spanish": "siempre | nunca | jamás | de ahora en adelante | a partir de ahora | desde ahora | "
-    "en adelante | en lo sucesivo | en todo momento | bajo ninguna circunstancia | cada vez que | "
-    "sin excepción | por defecto | por regla general | debes | debe | deben | tienes que | hay que | "
-    "no uses | no toques | no utilices | no escribas | no hagas | no cambies | asegúrate | recuerda | "
-    "ten en cuenta | evita | deja de | responde en | contesta en | escribe en | usa siempre | "
-    "solo usa | hasta que te diga",
-    "French": "toujours | jamais | désormais | dorénavant | à partir de maintenant | dès maintenant | "
-    "à l'avenir | en tout temps | en toutes circonstances | en aucun cas | sous aucun prétexte | "
-    "chaque fois que | à chaque fois | sans exception | par défaut | en règle générale | tu dois | "
+    "henceforth | at all times | under no circumstances | without exception | until i say | "
+    "until further notice | you must | you should | you shall | you may not | you need to | you have to | "
+    "i want you to | i need you to | i expect you to | i'd like you to | i would like you to | "
+    "for the rest of | remember that i | keep in mind | bear in mind | please use | please keep | "
+    "please always | please never | please don't | please do not | please avoid",
+    "Spanish": "de ahora en adelante | a partir de ahora | desde ahora | en adelante | en lo sucesivo | "
+    "bajo ninguna circunstancia | sin excepción | debes | tienes que | no uses | no toques | "
+    "no utilices | no escribas | no hagas | no cambies | asegúrate | recuerda | ten en cuenta | evita | "
+    "deja de | responde en | contesta en | escribe en | usa siempre | solo usa | hasta que te diga | "
+    "quiero que | necesito que | me gustaría que | espero que | procura | intenta",
+    "French": "désormais | dorénavant | à partir de maintenant | dès maintenant | "
+    "en toutes circonstances | en aucun cas | sous aucun prétexte | sans exception | tu dois | "
     "vous devez | il faut | ne touche | n'utilise | n'utilisez | n'écris | n'écrivez | ne modifie | "
     "ne modifiez | ne fais | ne faites | assure-toi | assurez-vous | veille à | veillez à | "
     "rappelle-toi | souviens-toi | n'oublie pas | n'oubliez pas | garde en tête | évite | évitez | "
-    "cesse de | arrête de | réponds en | répondez en | écris en | écrivez en | jusqu'à ce que je",
-    "Portuguese": "sempre | nunca | jamais | de agora em diante | a partir de agora | daqui em diante | "
-    "daqui para a frente | daqui pra frente | doravante | em todos os momentos | em hipótese alguma | "
-    "em nenhuma circunstância | toda vez que | sempre que | sem exceção | por padrão | via de regra | "
-    "deve | deves | devem | você precisa | tem que | não use | não uses | não toque | não toques | "
-    "não mexa | não escreva | não faça | não altere | certifique-se | lembre-se | lembra-te | "
-    "tenha em mente | evite | pare de | responda em | responde em | escreva em | até que eu diga",
-    "German": "immer | stets | niemals | nie | nie wieder | ab jetzt | von jetzt an | von nun an | "
-    "ab sofort | künftig | in zukunft | jederzeit | unter keinen umständen | auf keinen fall | "
-    "jedes mal | jedesmal | ausnahmslos | ohne ausnahme | grundsätzlich | standardmäßig | du musst | "
-    "sie müssen | du sollst | du darfst | darfst nicht | muss | müssen | achte darauf | achten sie | "
-    "stelle sicher | stell sicher | denk daran | denke daran | vergiss nicht | merk dir | merke dir | "
-    "vermeide | vermeiden sie | hör auf | antworte auf | antworten sie auf | schreibe auf | bis ich",
-    "Indonesian": "selalu | jangan | jangan pernah | tidak pernah | mulai sekarang | mulai saat ini | "
-    "dari sekarang | ke depannya | seterusnya | setiap kali | setiap saat | tanpa kecuali | "
-    "secara default | harus | wajib | dilarang | tidak boleh | pastikan | ingat bahwa | ingatlah | "
-    "hindari | berhenti | jawab dalam | jawablah dalam | tulis dalam | sampai saya",
-    "Russian": "всегда | никогда | отныне | впредь | с этого момента | с этого времени | "
-    "с сегодняшнего дня | с данного момента | в дальнейшем | в будущем | ни в коем случае | "
-    "ни при каких | каждый раз | без исключений | без исключения | по умолчанию | как правило | "
-    "должен | должна | должны | нужно | обязательно | нельзя | не используй | не используйте | "
-    "не трогай | не трогайте | не пиши | не пишите | не меняй | не меняйте | не делай | не делайте | "
-    "убедись | убедитесь | помни | помните | запомни | запомните | имей в виду | имейте в виду | "
-    "избегай | избегайте | перестань | отвечай | отвечайте | пиши на | пишите на | пока я не",
-    "Hindi": "हमेशा | सदैव | सदा | कभी नहीं | कभी भी | कभी मत | अब से | आगे से | आज से | इसके बाद | "
-    "भविष्य में | हर बार | प्रत्येक बार | जब भी | किसी भी हालत में | किसी भी स्थिति में | बिना अपवाद | "
-    "अनिवार्य | ज़रूर | जरूर | अवश्य | चाहिए | याद रखें | याद रखना | याद रखो | ध्यान रखें | "
-    "ध्यान रखना | ध्यान रखो | सुनिश्चित | मत | न करें | नहीं करना | से बचें | में जवाब | में उत्तर | "
-    "में लिखें",
-    "Bengali": "সবসময় | সব সময় | সর্বদা | কখনো | কখনোই | কখনও | এখন থেকে | এরপর থেকে | আজ থেকে | "
-    "এখন হতে | ভবিষ্যতে | প্রতিবার | প্রত্যেকবার | যখনই | কোনো অবস্থাতেই | কোনও অবস্থাতেই | অবশ্যই | "
-    "বাধ্যতামূলক | মনে রাখবেন | মনে রেখো | মনে রাখুন | খেয়াল রাখবেন | নিশ্চিত করুন | নিশ্চিত করো | "
-    "করবেন না | করবে না | করো না | কোরো না | হাত দেবেন না | এড়িয়ে চল | উত্তর দেবেন | উত্তর দেবে | "
-    "উত্তর দিন | লিখবেন",
-    "Arabic": "دائما | دائمًا | دائماً | أبدا | أبدًا | أبداً | من الآن فصاعدا | من الآن فصاعدًا | "
-    "من الآن فصاعداً | من الآن | منذ الآن | ابتداء من الآن | بعد الآن | في المستقبل | مستقبلا | "
-    "في كل مرة | كلما | بأي حال | تحت أي ظرف | مهما كان | بدون استثناء | بلا استثناء | افتراضيا | يجب | "
-    "ينبغي | لا بد | عليك أن | عليك ألا | ممنوع | لا تستخدم | لا تلمس | لا تكتب | لا تغير | لا تعدل | "
-    "لا تفعل | لا تقم | تأكد | احرص | تذكر | تذكّر | ضع في اعتبارك | تجنب | تجنّب | توقف عن | أجب | "
-    "اكتب ب | التزم",
-    "Urdu": "ہمیشہ | ہمیشہ کے لیے | کبھی نہیں | کبھی بھی | کبھی مت | اب سے | آئندہ | آج سے | "
-    "اس کے بعد سے | مستقبل میں | ہر بار | ہر دفعہ | جب بھی | کسی بھی صورت | کسی صورت | کسی بھی حال | "
-    "بلا استثنا | لازمی | لازماً | ضرور | چاہیے | چاہئے | یاد رکھیں | یاد رکھو | یاد رکھنا | "
-    "خیال رکھیں | دھیان رکھیں | یقینی بنائیں | مت | نہ کریں | نہ کرنا | سے گریز | سے بچیں | میں جواب | "
-    "میں لکھیں",
-    "Chinese": "总是 | 始终 | 永远 | 一直 | 一律 | 务必 | 必须 | 从现在起 | 从现在开始 | 从今以后 | "
-    "从此 | 今后 | 以后 | 往后 | 每次 | 每当 | 每一次 | 无论如何 | 任何情况下 | 绝不 | 绝对不 | 决不 | "
-    "永不 | 不要 | 不得 | 不许 | 不准 | 禁止 | 切勿 | 请勿 | 别再 | 千万别 | 记住 | 请记得 | 记得 | "
-    "牢记 | 确保 | 默认 | 避免 | 只能 | 只用 | 應該 | 应该 | 應 | 總是 | 始終 | 永遠 | 務必 | 必須 | "
-    "從現在起 | 從現在開始 | 從今以後 | 從此 | 今後 | 以後 | 每當 | 無論如何 | 絕不 | 絕對不 | 請勿 | "
-    "記住 | 記得 | 確保 | 預設 | 回答时 | 用中文 | 用英文 | 用英语",
-    "Japanese": "いつも | 常に | 必ず | 決して | 絶対に | 絶対 | 今後 | これから | 今から | これ以降 | "
-    "以後 | 以降 | 毎回 | たびに | 度に | どんな場合も | いかなる場合 | しないで | 使わないで | "
-    "触らないで | 書かないで | 変えないで | しないこと | してはいけ | てはならない | てはいけません | "
-    "ないでください | 禁止 | 覚えておいて | 忘れないで | 注意して | 徹底 | 避けて | べき | "
-    "なければならない | てください。ただし | デフォルトで",
+    "cesse de | arrête de | réponds en | répondez en | écris en | écrivez en | jusqu'à ce que je | "
+    "je veux que | j'aimerais que | je voudrais que | j'ai besoin que",
+    "Portuguese": "de agora em diante | a partir de agora | daqui em diante | daqui para a frente | "
+    "daqui pra frente | doravante | em hipótese alguma | em nenhuma circunstância | sem exceção | "
+    "você precisa | não use | não uses | não toque | não toques | não mexa | não escreva | não faça | "
+    "não altere | certifique-se | lembre-se | lembra-te | tenha em mente | evite | pare de | "
+    "responda em | responde em | escreva em | até que eu diga | quero que | preciso que | gostaria que | "
+    "espero que",
+    "German": "ab jetzt | von jetzt an | von nun an | ab sofort | unter keinen umständen | "
+    "auf keinen fall | ausnahmslos | ohne ausnahme | du musst | sie müssen | du sollst | du darfst | "
+    "darfst nicht | achte darauf | achten sie | stelle sicher | stell sicher | denk daran | denke daran | "
+    "vergiss nicht | merk dir | merke dir | vermeide | vermeiden sie | hör auf | antworte auf | "
+    "antworten sie auf | schreibe auf | bis ich | ich möchte, dass | ich will, dass | ich erwarte, dass | "
+    "bitte immer | bitte nie",
+    "Indonesian": "jangan | jangan pernah | mulai sekarang | mulai saat ini | dari sekarang | "
+    "tanpa kecuali | secara default | wajib | dilarang | tidak boleh | pastikan | ingat bahwa | "
+    "ingatlah | hindari | jawab dalam | jawablah dalam | tulis dalam | sampai saya | saya ingin anda | "
+    "saya ingin kamu | saya mau anda | saya mau kamu | aku mau kamu | tolong selalu",
+    "Russian": "отныне | впредь | с этого момента | с этого времени | с сегодняшнего дня | "
+    "с данного момента | ни в коем случае | ни при каких | без исключений | без исключения | "
+    "не используй | не используйте | не трогай | не трогайте | не пиши | не пишите | не меняй | "
+    "не меняйте | не делай | не делайте | убедись | убедитесь | помни | помните | запомни | запомните | "
+    "имей в виду | имейте в виду | избегай | избегайте | перестань | отвечай | отвечайте | пиши на | "
+    "пишите на | пока я не | хочу, чтобы | хочу чтобы | нужно, чтобы | прошу тебя | прошу вас",
+    "Hindi": "कभी मत | अब से | आगे से | किसी भी हालत में | किसी भी स्थिति में | बिना अपवाद | अनिवार्य | "
+    "याद रखें | याद रखना | याद रखो | ध्यान रखें | ध्यान रखना | ध्यान रखो | सुनिश्चित | मत | न करें | "
+    "नहीं करना | से बचें | में जवाब | में उत्तर | में लिखें | चाहता हूँ कि | चाहती हूँ कि | "
+    "चाहता हूं कि | चाहती हूं कि",
+    "Bengali": "এখন থেকে | এরপর থেকে | এখন হতে | কোনো অবস্থাতেই | কোনও অবস্থাতেই | বাধ্যতামূলক | "
+    "মনে রাখবেন | মনে রেখো | মনে রাখুন | খেয়াল রাখবেন | নিশ্চিত করুন | নিশ্চিত করো | করবেন না | "
+    "করবে না | করো না | কোরো না | হাত দেবেন না | এড়িয়ে চল | উত্তর দেবেন | উত্তর দেবে | উত্তর দিন | "
+    "লিখবেন | চাই যে | চাই আপনি | চাই তুমি",
+    "Arabic": "من الآن فصاعدا | من الآن فصاعدًا | من الآن فصاعداً | من الآن | منذ الآن | ابتداء من الآن | "
+    "بعد الآن | بأي حال | تحت أي ظرف | بدون استثناء | بلا استثناء | افتراضيا | عليك أن | عليك ألا | "
+    "ممنوع | لا تستخدم | لا تلمس | لا تكتب | لا تغير | لا تعدل | لا تفعل | لا تقم | تأكد | احرص | تذكر | "
+    "تذكّر | ضع في اعتبارك | تجنب | تجنّب | توقف عن | أجب | اكتب ب | التزم | أريدك أن | أريد منك | "
+    "أريد أن تكون | أريد أن تكتب",
+    "Urdu": "کبھی مت | اب سے | آئندہ | اس کے بعد سے | کسی بھی صورت | کسی صورت | کسی بھی حال | "
+    "بلا استثنا | لازمی | لازماً | یاد رکھیں | یاد رکھو | یاد رکھنا | خیال رکھیں | دھیان رکھیں | "
+    "یقینی بنائیں | مت | نہ کریں | نہ کرنا | سے گریز | سے بچیں | میں جواب | میں لکھیں | چاہتا ہوں کہ | "
+    "چاہتی ہوں کہ",
+    "Chinese": "一律 | 务必 | 必须 | 从现在起 | 从现在开始 | 从今以后 | 无论如何 | 任何情况下 | 绝不 | "
+    "绝对不 | 决不 | 永不 | 不要 | 不得 | 不许 | 不准 | 禁止 | 切勿 | 请勿 | 别再 | 千万别 | 记住 | "
+    "请记得 | 牢记 | 确保 | 避免 | 只能 | 只用 | 務必 | 必須 | 從現在起 | 從現在開始 | 從今以後 | "
+    "無論如何 | 絕不 | 絕對不 | 請勿 | 記住 | 確保 | 回答时 | 用中文 | 用英文 | 用英语 | 我要你 | "
+    "我希望你 | 我想让你 | 我想要你 | 我要求 | 我希望您",
+    "Japanese": "これ以降 | どんな場合も | いかなる場合 | しないで | 使わないで | 触らないで | "
+    "書かないで | 変えないで | しないこと | してはいけ | てはならない | てはいけません | ないでください | "
+    "禁止 | 覚えておいて | 忘れないで | 注意して | 徹底 | 避けて | べき | なければならない | "
+    "てください。ただし | てほしい | て欲しい | てください | なさい",
 }
 """Words that make a sentence a rule, by language."""
+
+_HABITS = {
+    "Spanish": "siempre | nunca | jamás | en todo momento | cada vez que | por defecto | "
+    "por regla general | hay que | debe | deben",
+    "French": "toujours | jamais | en tout temps | chaque fois que | à chaque fois | par défaut | "
+    "en règle générale | à l'avenir",
+    "Portuguese": "sempre | nunca | jamais | em todos os momentos | toda vez que | sempre que | "
+    "por padrão | via de regra | deve | deves | devem | tem que",
+    "German": "immer | stets | niemals | nie | nie wieder | künftig | in zukunft | jederzeit | "
+    "jedes mal | jedesmal | grundsätzlich | standardmäßig | muss | müssen",
+    "Indonesian": "selalu | tidak pernah | ke depannya | seterusnya | setiap kali | setiap saat | harus | "
+    "berhenti",
+    "Russian": "всегда | никогда | в дальнейшем | в будущем | каждый раз | по умолчанию | как правило | "
+    "должен | должна | должны | нужно | обязательно | нельзя",
+    "Hindi": "हमेशा | सदैव | सदा | कभी नहीं | कभी भी | भविष्य में | हर बार | प्रत्येक बार | जब भी | "
+    "ज़रूर | जरूर | अवश्य | चाहिए | इसके बाद | आज से",
+    "Bengali": "সবসময় | সব সময় | সর্বদা | কখনো | কখনোই | কখনও | ভবিষ্যতে | প্রতিবার | প্রত্যেকবার | "
+    "যখনই | অবশ্যই | আজ থেকে",
+    "Arabic": "دائما | دائمًا | دائماً | أبدا | أبدًا | أبداً | في المستقبل | مستقبلا | في كل مرة | "
+    "كلما | مهما كان | يجب | ينبغي | لا بد",
+    "Urdu": "ہمیشہ | ہمیشہ کے لیے | کبھی نہیں | کبھی بھی | آج سے | مستقبل میں | ہر بار | ہر دفعہ | "
+    "جب بھی | ضرور | چاہیے | چاہئے",
+    "Chinese": "总是 | 始终 | 永远 | 一直 | 从此 | 今后 | 以后 | 往后 | 每次 | 每当 | 每一次 | 默认 | "
+    "应该 | 應該 | 應 | 總是 | 始終 | 永遠 | 今後 | 以後 | 每當 | 從此 | 預設 | 记得 | 記得",
+    "Japanese": "いつも | 常に | 必ず | 決して | 絶対に | 絶対 | 今後 | これから | 今から | 以後 | 以降 | "
+    "毎回 | たびに | 度に | デフォルトで",
+}
+"""Words that make a sentence a rule unless it tells of somebody, by language: `siempre`, `nie`, `всегда`."""
+
+_SUBJECTS = {
+    "Spanish": "yo | él | ella | ellos | ellas | nosotros | nosotras",
+    "French": "je | j' | il | elle | ils | elles | nous",
+    "Portuguese": "eu | ele | ela | eles | elas | nós",
+    "German": "ich | er | wir",
+    "Indonesian": "saya | aku | kami | dia | ia | mereka | kita",
+    "Russian": "я | он | она | они | мы | мне",
+    "Hindi": "मैं | मैंने | हम | हमने | वह | वो | वे | उसने | उन्होंने",
+    "Bengali": "আমি | আমরা | সে | তারা | তিনি",
+    "Arabic": "أنا | نحن | هو | هي | هم",
+    "Urdu": "ہم | ہم نے | میں نے | وہ | اس نے | انہوں نے",
+    "Chinese": "我 | 我们 | 他 | 她 | 它 | 他们 | 她们 | 大家 | 人们 | 我們 | 他們 | 她們 | 人們",
+    "Japanese": "私は | 僕は | 俺は | 彼は | 彼女は | 私たちは | みんなは",
+}
+"""Words of which something is told if they stand before one of those: `yo siempre como aquí`, `我一直住这里`.
+Behind it, they may be whom an order is about: `selalu panggil saya Budi`."""
+
+_TOLD_VERBS = {
+    "Spanish": "he | ha | han | hemos | había | habían | era | eran | fue | fui | soy | somos | estoy | "
+    "estaba | tengo | tenía | voy | iba | suelo",
+    "French": "ai | avons | était | étaient | étais | avait | avaient | avais | suis",
+    "Portuguese": "fui | foi | era | eram | sou | somos | estou | estava | tenho | tinha | vou | ia | "
+    "costumo",
+    "German": "ich | war | waren | habe | hatte | hatten | bin | wurde",
+    "Russian": "был | была | было | были",
+    "Hindi": "था | थी | थे | हूँ | हूं",
+    "Bengali": "ছিল | ছিলাম | ছিলেন",
+    "Arabic": "كنت | كان | كانت | كانوا | كنا",
+    "Urdu": "تھا | تھی | تھے | ہوں",
+    "Japanese": "ました | でした | ます。 | です。 | だった",
+}
+"""Verbs by which the clause tells, wherever they stand: `siempre he vivido aquí`, `es war nie so`."""
 
 _ORDERS = (
     "always | never | do not | don't | dont | must | mustn't | remember to | remember that | stick to | "
@@ -162,6 +214,11 @@ _ASKED_BEFORE = frozenset(
 _AND_BEFORE = re.compile(r"(?<![a-z])(?:and|but)(?: also| then| just)? $")
 
 _DEMANDS = re.compile(r"you (?:need to|have to|should|must|shall)")
+
+_CLAUSE_END = re.compile("[,;:.!?()،؛؟।۔\uff0c\uff1b\uff1a\u3002\uff01\uff1f]")
+
+_NEAR = 4
+"""Letters before a word in a script without spaces among which its subject stands: `我们也总是`."""
 
 _CLAUSE_START = re.compile(
     r"[,;:.!?()—–\"]| - |(?<![a-z])(?:and|but|so|please|then|or|because|also|that you)(?![a-z])"
@@ -286,13 +343,19 @@ def find_statements(text: str) -> Iterator[Statement]:
 
     `Always use tabs. Is that clear?` has a rule and a sentence without weight.
     """
+    for sentence in split_sentences(text):
+        yield sentence._replace(weight=weigh_sentence(sentence.text))
+
+
+def split_sentences(text: str) -> Iterator[Statement]:
+    """The sentences of a text, none of them weighed."""
     text = with_newlines(text)
     start = 0
     ends = [match.span() for match in _SENTENCE.finditer(text)]
     for end, next_start in [*ends, (len(text), len(text))]:
         sentence = text[start:end].strip(WHITE_SPACE)
         if sentence:
-            yield Statement(start, end, sentence, weigh_sentence(sentence))
+            yield Statement(start, end, sentence, "")
         start = next_start
 
 
@@ -358,7 +421,28 @@ def _sets_rule(folded: str) -> bool:
         is_subordinate = bool(words_before) and words_before[-1].strip(",;:") in _ASKED_BEFORE
         if not is_subordinate and not _TOLD.match(folded, place + len("you ")):
             return True
-    return False
+    return any(not _only_tells(folded, place) for place in _habits().find_all(folded))
+
+
+def _only_tells(folded: str, place: int) -> bool:
+    """Whether the clause around a word such as `siempre` tells what somebody does.
+
+    `Siempre he vivido aquí` tells, and `usa siempre tabuladores` gives a rule.
+    """
+    start = 0
+    end = len(folded)
+    for match in _CLAUSE_END.finditer(folded):
+        if match.end() <= place:
+            start = match.end()
+        elif match.start() > place:
+            end = match.end()  # with the mark: in Japanese a verb right before it tells
+            break
+    if _told_verbs().find(folded[start:end]) is not None:
+        return True
+    before = folded[start:place]
+    if _UNSPACED.search(before[-1:]):
+        before = before[-_NEAR:]
+    return _subjects().find(before) is not None
 
 
 def _gives_order(folded: str) -> bool:
@@ -399,7 +483,7 @@ def quote_statement(sentence: str, *, longest: int = LONGEST_STATEMENT) -> str:
         return sentence
     folded = _normalise(sentence)
     middle = 0
-    for phrases in (_rules(), _orders(), _wishes()):
+    for phrases in (_rules(), _habits(), _orders(), _wishes()):
         place = phrases.find(folded)
         if place is not None:
             middle = place
@@ -457,7 +541,7 @@ def _normalise(text: str) -> str:
 def _find_topic(rule: str) -> frozenset[str]:
     """What a rule is about: its words without those of the tables; without spaces, pairs of letters."""
     folded = _normalise(rule)
-    for phrases in (_rules(), _orders(), _replacing()):
+    for phrases in (_rules(), _habits(), _orders(), _replacing()):
         folded = phrases.remove(folded)
     topic: set[str] = set()
     for word in _words().findall(folded):
@@ -542,6 +626,21 @@ def _words() -> re.Pattern[str]:
 @cache
 def _rules() -> Phrases:
     return Phrases(" | ".join(_RULES.values()))
+
+
+@cache
+def _habits() -> Phrases:
+    return Phrases(" | ".join(_HABITS.values()))
+
+
+@cache
+def _subjects() -> Phrases:
+    return Phrases(" | ".join(_SUBJECTS.values()))
+
+
+@cache
+def _told_verbs() -> Phrases:
+    return Phrases(" | ".join(_TOLD_VERBS.values()))
 
 
 @cache

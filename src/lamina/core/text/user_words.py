@@ -1,23 +1,26 @@
-"""The user's own words in less room: whole while they fit, and then what nobody could know to ask for.
+"""The words of a talk in less room: whole while they fit, and then what nobody could know to ask for.
 
 A model can recall a file whose name it sees. It cannot recall a rule, a wish or a fact that it does not know
-of. So where words must go, whole sentences stay in this order: standing rules; wishes, corrections and
-decisions; facts, the densest first; then the rest. Requests that say nearly the same become one line with
-their number. Every sentence that stays is the user's own, in its order, and `…` stands where something is
-missing.
+of. So where the user's words must go, they stay in this order: standing rules; wishes, corrections and
+decisions; facts, the densest first; then the rest. Of a long message sentences stay. A short one had better
+stay as a whole, since a sentence of it says little without the one before. Requests that say nearly the same
+become one line with their number. Everything that stays is in the speaker's own words, in its order, and `…`
+stands where something is missing.
+
+Short replies of the assistant are facts of the talk too, and are chosen beside the user's facts by the same
+measure. They are told apart by their label, and never stand in the user's voice.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from lamina.core.text.characters import WHITE_SPACE, fold_case, split_words
+from lamina.core.text.characters import fold_case, split_words
 from lamina.core.text.clipping import clip, shorten
 from lamina.core.text.excerpts import clean_text
+from lamina.core.text.fact_values import DIGIT, FactWord, list_words, value_sentences
 from lamina.core.text.standing_rules import (
     LONGEST_STATEMENT,
     LONGEST_WISH,
@@ -27,6 +30,7 @@ from lamina.core.text.standing_rules import (
     find_statements,
     quote_statement,
     split_clauses,
+    split_sentences,
 )
 
 GAP = "…"
@@ -41,8 +45,18 @@ AROUND_MESSAGE = 9
 QUESTION_LABEL = "asked"
 """The label of what a user said, unlike what a user marked elsewhere. It needs no remark."""
 
+REPLY_LABEL = "replied"
+"""The label of a short reply of the assistant."""
+
+SHORT_MESSAGE = LONGEST_STATEMENT
+"""Characters of a message that had better stay as a whole: no more than one rule may have."""
+
 RULES_PART, TASK_PART, WISHES_PART = 2, 2, 5
 """Rules and the first message may take half of the room, and wishes a fifth, before facts have theirs."""
+
+SENTENCES_PART = 3
+"""Of the room that is left then, a third is for the densest sentences out of any message. Whole messages have
+the rest: docs/planner.md has what other parts would show."""
 
 SHORTEST_SENTENCE = 200
 """Characters to which a long sentence without a rule or wish in it may be shortened."""
@@ -53,74 +67,93 @@ FEWEST_ALIKE = 3
 _AROUND_SENTENCE = 3  # a space, and now and then a gap
 _FEWEST_CHARACTERS = 24  # of a message for which there is hardly room
 _LISTED = 160  # characters of what differs between messages that are alike
-_NUMBER_WORDS = frozenset(
-    "two three four five six seven eight nine ten eleven twelve thirteen fifteen twenty thirty forty fifty "
-    "sixty seventy eighty ninety hundred thousand million billion half dozen".split()
-)
-_TOKEN = re.compile(f'[^{WHITE_SPACE},;:!?()\\[\\]{{}}"“”«»<>…]+')
-_CAPITAL = re.compile("[A-Z\u00c0-\u00d6\u00d8-\u00de\u0391-\u03a9\u0410-\u042f\u0401]")
-_PLAIN_WORD = re.compile("[A-Za-z]+")
-_DIGIT = re.compile("[0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef]")
-_CODE = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9]_|[./@#\\][A-Za-z0-9]|::|\(\)")
-_QUOTED = re.compile("[“\u2018«\"'`]([^“”\u2018’«»\"'`\n]{2,60})[”’»\"'`]")
-_ENDS = ".'’-–—*"
-
-_NAME_VALUE, _NUMBER_VALUE, _RARE_VALUE, _SEEN_PART = 4, 5, 1, 4
-"""What a name, a number and a rare word of a sentence are worth, and one part in so many if it was seen
-before."""
-
-_RARE = 2  # messages that a rare word stands in, at most
-_RARE_LENGTH = 6  # letters of a word that may be worth something because it is rare
-_IDEOGRAPH = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 
 
-class UserMessage:
-    """A message of the user: its turn, what it is called, its text and its sentences.
+class SpokenMessage:
+    """A message of the user or a reply: its turn, what it is called, its text and its sentences.
 
     A long sentence is there clause by clause. What the sentences are worth is asked only if there is no room
-    for all of them, and found once.
+    for all of them, and found once. A reply has no rules and wishes, since nobody has to follow them.
     """
 
-    def __init__(self, turn: int, label: str, text: str) -> None:
+    def __init__(self, turn: int, label: str, text: str, *, times: int = 1) -> None:
         self.turn = turn
         self.label = label
         self.text = text
+        self.times = times
+        self.is_reply = label == REPLY_LABEL
+        find_sentences = split_sentences if self.is_reply else find_statements
         self.statements: list[Statement] = []
-        for statement in find_statements(text):
+        for statement in find_sentences(text):
             self.statements += split_clauses(statement)
         self.has_rule = any(statement.weight == "rule" for statement in self.statements)
 
     @cached_property
-    def words(self) -> list[list[_Word]]:
+    def words(self) -> list[list[FactWord]]:
         """The words of each sentence."""
-        return [_list_words(statement.text) for statement in self.statements]
+        return [list_words(statement.text) for statement in self.statements]
+
+    @cached_property
+    def quotations(self) -> list[str]:
+        """Each sentence as it would be quoted. A rule or wish is so long at most as that needs."""
+        quotations: list[str] = []
+        for statement in self.statements:
+            text = statement.text
+            if statement.weight == "rule":
+                text = quote_statement(text)
+            elif statement.weight == "wish":
+                text = quote_statement(text, longest=LONGEST_WISH)
+            quotations.append(clean_text(text))
+        return quotations
 
     @cached_property
     def shape(self) -> tuple[str, ...]:
         """The words without those that have a digit: equal for messages that say nearly the same."""
-        return tuple(word for word in split_words(fold_case(self.text)) if not _DIGIT.search(word))
+        return tuple(word for word in split_words(fold_case(self.text)) if not DIGIT.search(word))
 
 
-class UserMessages:
+class SpokenMessages:
     """The messages of a run of turns, and what their sentences are worth beside each other."""
 
-    def __init__(self, messages: Iterable[UserMessage]) -> None:
+    def __init__(self, messages: Iterable[SpokenMessage]) -> None:
         self.messages = list(messages)
         self.clean_texts = [clean_text(message.text) for message in self.messages]
         self.clipped_texts = [
             _clip_message(text, message.statements)
             for text, message in zip(self.clean_texts, self.messages, strict=True)
         ]
+        self._passages: dict[tuple[int, frozenset[int]], _Passages] = {}
+
+    def list_passages(self, width: int, taken: frozenset[int]) -> _Passages:
+        """What may stay of the messages that are not taken, with long sentences shortened to a width.
+
+        A digest is written several times until it has its size, so this is kept.
+        """
+        passages = self._passages.get((width, taken))
+        if passages is None:
+            passages = _list_passages(self, width, taken)
+            self._passages[width, taken] = passages
+        return passages
 
     @cached_property
     def values(self) -> list[list[int]]:
         """What each sentence of each message is worth."""
-        return _value_statements([message.words for message in self.messages])
+        return value_sentences([message.words for message in self.messages])
 
     @cached_property
     def alike(self) -> dict[int, _Alike]:
         """Messages that say nearly the same, by the index of the newest of them."""
-        return _find_alike(self.messages)
+        return _find_alike(self.messages, task=self.first)
+
+    @cached_property
+    def users(self) -> list[int]:
+        """The indices of the messages that are no replies."""
+        return [index for index, message in enumerate(self.messages) if not message.is_reply]
+
+    @property
+    def first(self) -> int:
+        """The index of the first message of the user, which is the task; -1 if there is none."""
+        return self.users[0] if self.users else -1
 
 
 class LaterRule(NamedTuple):
@@ -142,44 +175,78 @@ class QuotedMessage(NamedTuple):
     times: int = 1
 
 
-class _Sentence(NamedTuple):
-    """One sentence that may stay: its message, its place, its words, and what it is worth."""
+WHOLE = -1
+"""The place of a message that stays as a whole."""
+
+
+class _Passage(NamedTuple):
+    """A sentence or a whole message that may stay: where it stands, its words, and what it is worth.
+
+    `cost` are the characters that it takes, with the space or gap beside it. Passages are taken by `rank`,
+    the lowest first: those with the most value for their length, and of equals the newest.
+    """
 
     message: int
     start: int
     text: str
-    value: int
+    cost: int
+    rank: tuple[int, int]
 
-    @property
-    def cost(self) -> int:
-        """Characters that it takes, with the space or gap beside it."""
-        return len(self.text) + _AROUND_SENTENCE
+
+def _make_passage(message: int, start: int, text: str, value: int) -> _Passage:
+    cost = len(text) + 4 * text.count("\n") + _AROUND_SENTENCE
+    return _Passage(message, start, text, cost, (-(value * 1_000 // (cost + 8)), -message))
+
+
+def _rank(one: _Passage) -> tuple[int, int]:
+    return one.rank
+
+
+class _Passages(NamedTuple):
+    """What may stay of a talk, each list in the order in which it is taken.
+
+    `sentences` are those of all messages; `whole` are short messages of several sentences, beside the
+    sentences of the others.
+    """
+
+    rules: list[_Passage]
+    first: list[_Passage]
+    wishes: list[_Passage]
+    sentences: list[_Passage]
+    whole: list[_Passage]
 
 
 def quote_messages(
-    users: UserMessages, room: int, *, later_rules: Sequence[LaterRule] = ()
+    talk: SpokenMessages, room: int, *, later_rules: Sequence[LaterRule] = (), verbatim: bool = False
 ) -> dict[int, QuotedMessage]:
     """What stays of these messages in so many characters, by their index; a message may leave nothing.
 
     `later_rules` are rules that the user gave after these messages: one that they replace is marked.
+    `verbatim` asks for every message of the user, if there is room for them; replies have what is left.
     """
-    replaced = _find_replaced_rules(users.messages, later_rules)
-    remarks = [_choose_remark(message, replaced) for message in users.messages]
-    if sum(map(_measure, users.clipped_texts)) + sum(map(len, remarks)) <= room:
-        quoted_whole: dict[int, QuotedMessage] = {}
-        for index, text in enumerate(users.clipped_texts):
-            if text:
-                quoted_whole[index] = QuotedMessage(remarks[index], text, text == users.clean_texts[index])
-        return quoted_whole
-    chosen = _choose_sentences(users, room, replaced)
+    replaced = _find_replaced_rules(talk.messages, later_rules)
+    remarks = [_choose_remark(message, replaced) for message in talk.messages]
+    sizes = [_measure(text) + len(remark) for text, remark in zip(talk.clipped_texts, remarks, strict=True)]
+    whole: set[int] = set()
+    if sum(sizes) <= room:
+        whole.update(range(len(sizes)))
+    elif verbatim:
+        size = sum(sizes[index] for index in talk.users)
+        if size <= room:
+            whole.update(talk.users)
+            room -= size
+    chosen: dict[int, dict[int, str]] = {index: {WHOLE: talk.clipped_texts[index]} for index in whole}
+    if len(whole) < len(sizes):
+        chosen |= _choose_passages(talk, room, replaced, frozenset(whole))
     quoted: dict[int, QuotedMessage] = {}
-    for index, sentences in sorted(chosen.items()):
-        text = _join_statements(users.messages[index].statements, sentences, users.clipped_texts[index])
+    for index, passages in sorted(chosen.items()):
+        text = _join_passages(talk.messages[index].statements, passages, talk.clipped_texts[index])
         if not text:
             continue
-        group = users.alike.get(index)
+        group = talk.alike.get(index) if index not in whole else None
         if group is None:
-            quoted[index] = QuotedMessage(remarks[index], text, text == users.clean_texts[index])
+            is_whole = text == talk.clean_texts[index]
+            quoted[index] = QuotedMessage(remarks[index], text, is_whole, talk.messages[index].times)
         else:
             remark = f"{remarks[index]}, {group.times:,} times like this"
             quoted[index] = QuotedMessage(remark, f"{text}{group.others}", times=group.times)
@@ -217,7 +284,9 @@ def _measure(text: str) -> int:
     return len(text) + 4 * text.count("\n") + AROUND_MESSAGE
 
 
-def _find_replaced_rules(messages: Sequence[UserMessage], later_rules: Sequence[LaterRule]) -> dict[str, int]:
+def _find_replaced_rules(
+    messages: Sequence[SpokenMessage], later_rules: Sequence[LaterRule]
+) -> dict[str, int]:
     """Each rule that a later one replaces, with the turn of that one."""
     rules: list[LaterRule] = []
     for message in messages:
@@ -229,11 +298,14 @@ def _find_replaced_rules(messages: Sequence[UserMessage], later_rules: Sequence[
     return {rule: turn_of[later] for rule, later in replaced.items()}
 
 
-def _choose_remark(message: UserMessage, replaced: Mapping[str, int]) -> str:
+def _choose_remark(message: SpokenMessage, replaced: Mapping[str, int]) -> str:
     """What is said of a message besides its words: that it is a rule, if that is most of it, or a quotation.
 
-    If a later rule replaces those of the message, the remark says so.
+    If a later rule replaces those of the message, the remark says so. Replies need none, since they stand
+    apart, but one that was given several times stands once.
     """
+    if message.is_reply:
+        return f", {message.times:,} times" if message.times > 1 else ""
     remark = "" if message.label == QUESTION_LABEL else f", {message.label}"
     if not message.has_rule:
         return remark
@@ -255,16 +327,16 @@ class _Alike(NamedTuple):
     left_out: frozenset[int]
 
 
-def _find_alike(messages: Sequence[UserMessage]) -> dict[int, _Alike]:
+def _find_alike(messages: Sequence[SpokenMessage], *, task: int) -> dict[int, _Alike]:
     """Messages that say nearly the same, by the index of the newest of them, which is quoted for all.
 
     `Now step 3: write function 3` and `Now step 4: write function 4` are alike. What is said again and again
     with other numbers is no standing rule, even if it has a word of one.
     """
-    groups: dict[tuple[str, ...], list[int]] = {}
+    groups: dict[tuple[bool, tuple[str, ...]], list[int]] = {}
     for index, message in enumerate(messages):
-        if index:  # the first message is the task
-            groups.setdefault(message.shape, []).append(index)
+        if index != task:
+            groups.setdefault((message.is_reply, message.shape), []).append(index)
     alike: dict[int, _Alike] = {}
     for indices in groups.values():
         if len(indices) < FEWEST_ALIKE:
@@ -274,88 +346,133 @@ def _find_alike(messages: Sequence[UserMessage]) -> dict[int, _Alike]:
         others: dict[str, None] = {}
         for index in indices[:-1]:
             for word in split_words(messages[index].text):
-                if _DIGIT.search(word) and word not in newest_words:
+                if DIGIT.search(word) and word not in newest_words:
                     others[word.strip(".,:;!?")] = None
         listed = ""
         if others:
             listed = f" (others: {clip(', '.join(others), _LISTED, unit='characters')})"
-        alike[newest] = _Alike(len(indices), listed, frozenset(indices[:-1]))
+        times = sum(messages[index].times for index in indices)
+        alike[newest] = _Alike(times, listed, frozenset(indices[:-1]))
     return alike
 
 
-def _choose_sentences(
-    users: UserMessages, room: int, replaced: Mapping[str, int]
+def _choose_passages(
+    talk: SpokenMessages, room: int, replaced: Mapping[str, int], taken: frozenset[int]
 ) -> dict[int, dict[int, str]]:
-    """The sentences that stay, by message and by place. Rules go first, then the first message."""
-    left_out = frozenset(index for each in users.alike.values() for index in each.left_out)
-    sentences: dict[str, list[_Sentence]] = {"rule": [], "wish": [], "": []}
-    share = room // max(len(users.messages), 1) - AROUND_MESSAGE - len(" ...") - _AROUND_SENTENCE
+    """What stays of the messages that are not `taken` yet, by message and by place.
+
+    Rules go first, then the first message, then wishes, then the densest sentences wherever they stand. Most
+    of the room is for short messages as a whole, beside sentences of long ones.
+    """
+    share = room // max(len(talk.messages), 1) - AROUND_MESSAGE - len(" ...") - _AROUND_SENTENCE
     width = max(SHORTEST_SENTENCE, min(LONGEST_STATEMENT, share))
-    for index, message in enumerate(users.messages):
-        if index in left_out:
-            continue
-        for statement, value in zip(message.statements, users.values[index], strict=True):
-            if statement.weight == "wish":
-                text = quote_statement(statement.text, longest=LONGEST_WISH)
-            elif statement.weight == "rule":
-                text = quote_statement(statement.text)
-            else:
-                text = shorten(statement.text, width)
-            sentences[statement.weight].append(_Sentence(index, statement.start, clean_text(text), value))
+    passages = talk.list_passages(width, taken)
     choice = _Choice(room)
     quoted_replaced = {clean_text(quote_statement(rule)) for rule in replaced}
-    newest_first = sorted(sentences["rule"], key=lambda one: (one.text in quoted_replaced, -one.message))
+    newest_first = sorted(passages.rules, key=lambda one: (one.text in quoted_replaced, -one.message))
     choice.take(newest_first, room // RULES_PART)
-    every_sentence = [*sentences["rule"], *sentences["wish"], *sentences[""]]
-    first_message = [one for one in every_sentence if one.message == 0]
-    choice.take(sorted(first_message, key=lambda one: one.start), room // TASK_PART)
-    choice.take(sorted(sentences["wish"], key=_by_density), room // WISHES_PART)
-    choice.take(sorted(every_sentence, key=_by_density), room)
-    if 0 not in choice.taken and first_message:
-        choice.squeeze(min(first_message, key=lambda one: one.start))
+    choice.take(passages.first, room // TASK_PART)
+    choice.take(passages.wishes, room // WISHES_PART)
+    choice.take(passages.sentences, choice.room // SENTENCES_PART)
+    choice.take(passages.whole, room)
+    choice.take(passages.sentences, room)
+    if talk.first not in choice.taken and passages.first:
+        choice.squeeze(passages.first[0])
     return choice.taken
 
 
-def _by_density(one: _Sentence) -> tuple[int, int]:
-    """The most value for its length first; of equals the newest."""
-    return -(one.value * 1_000 // (one.cost + 8)), -one.message
+def _list_passages(talk: SpokenMessages, width: int, taken: frozenset[int]) -> _Passages:
+    """The passages of all messages but those that are taken, and those for which a newer one stands."""
+    left_out = frozenset(index for each in talk.alike.values() for index in each.left_out)
+    passages = _Passages([], [], [], [], [])
+    for index in range(len(talk.messages)):
+        if index not in left_out and index not in taken:
+            _add_passages(passages, talk, index, width)
+    for ranked in (passages.wishes, passages.sentences, passages.whole):
+        ranked.sort(key=_rank)
+    return passages
+
+
+def _add_passages(passages: _Passages, talk: SpokenMessages, index: int, width: int) -> None:
+    """Adds the sentences of one message, and the message itself if it is short.
+
+    A sentence that says nothing is passed over, unless it is a rule, a wish or in the first message.
+    """
+    message = talk.messages[index]
+    values = talk.values[index]
+    sentences: list[_Passage] = []
+    telling: list[_Passage] = []
+    for at, statement in enumerate(message.statements):
+        text = message.quotations[at]
+        if not statement.weight:
+            text = shorten(text, width)
+        sentence = _make_passage(index, statement.start, text, values[at])
+        sentences.append(sentence)
+        if values[at] or statement.weight:
+            telling.append(sentence)
+        if statement.weight == "rule":
+            passages.rules.append(sentence)
+        elif statement.weight == "wish":
+            passages.wishes.append(sentence)
+    passages.sentences.extend(telling)
+    is_short = len(message.statements) > 1 and len(message.text) <= SHORT_MESSAGE
+    if is_short:
+        whole = _make_passage(index, WHOLE, talk.clipped_texts[index], sum(values))
+        passages.whole.append(whole)
+        sentences.insert(0, whole)
+    else:
+        passages.whole.extend(telling)
+    if index == talk.first:
+        passages.first.extend(sentences)
 
 
 class _Choice:
-    """Sentences that were taken so far, and the characters that are left."""
+    """Passages that were taken so far, and the characters that are left."""
 
     def __init__(self, room: int) -> None:
         self.room = room
         self.taken: dict[int, dict[int, str]] = {}
+        self.costs: dict[int, int] = {}
 
-    def take(self, sentences: Sequence[_Sentence], most: int) -> None:
-        """Takes sentences in this order, while they fit into the room and into `most` characters."""
-        for one in sentences:
+    def take(self, passages: Sequence[_Passage], most: int) -> None:
+        """Takes passages in this order, while they fit into the room and into `most` characters.
+
+        A whole message takes the place of the sentences of it that were taken before.
+        """
+        for one in passages:
             taken = self.taken.get(one.message, {})
-            if not one.text or one.start in taken:
+            if not one.text or one.start in taken or WHOLE in taken:
                 continue
             cost = one.cost
             if not taken:
                 cost += AROUND_MESSAGE
+            if one.start == WHOLE:
+                cost -= min(self.costs.get(one.message, 0), cost)
             if cost > min(self.room, most):
                 continue
             most -= cost
             self._keep(one, one.text, cost)
 
-    def squeeze(self, one: _Sentence) -> None:
-        """Takes the start of a sentence that does not fit as a whole, if there is room for a few words."""
+    def squeeze(self, one: _Passage) -> None:
+        """Takes the start of a passage that does not fit as a whole, if there is room for a few words."""
         width = self.room - AROUND_MESSAGE - len(" ...")
         if width >= _FEWEST_CHARACTERS and one.text:
             text = shorten(one.text, width)
             self._keep(one, text, len(text) + AROUND_MESSAGE)
 
-    def _keep(self, one: _Sentence, text: str, cost: int) -> None:
+    def _keep(self, one: _Passage, text: str, cost: int) -> None:
         self.room -= cost
-        self.taken.setdefault(one.message, {})[one.start] = text
+        self.costs[one.message] = self.costs.get(one.message, 0) + cost
+        if one.start == WHOLE:
+            self.taken[one.message] = {WHOLE: text}
+        else:
+            self.taken.setdefault(one.message, {})[one.start] = text
 
 
-def _join_statements(statements: Sequence[Statement], taken: Mapping[int, str], whole: str) -> str:
+def _join_passages(statements: Sequence[Statement], taken: Mapping[int, str], whole: str) -> str:
     """What stays of a message: all of it as it was, or sentences in their order with gaps between."""
+    if WHOLE in taken:
+        return taken[WHOLE]
     if len(taken) == len(statements) and all(each.text == taken[each.start] for each in statements):
         return whole
     pieces: list[str] = []
@@ -372,66 +489,3 @@ def _join_statements(statements: Sequence[Statement], taken: Mapping[int, str], 
     if has_gap:
         pieces.append(GAP)
     return " ".join(pieces)
-
-
-def _value_statements(words_of: Sequence[Sequence[Sequence[_Word]]]) -> list[list[int]]:
-    """What each statement is worth: its names, numbers and rare words, each where it first stands."""
-    frequency: Counter[str] = Counter()
-    for message_words in words_of:
-        frequency.update({word.text for words in message_words for word in words})
-    seen: set[str] = set()
-    values: list[list[int]] = []
-    for message_words in words_of:
-        message_values: list[int] = []
-        for words in message_words:
-            value = 0
-            for word in dict.fromkeys(words):
-                worth = word.worth
-                if not worth and word.is_long and frequency[word.text] <= _RARE:
-                    worth = _RARE_VALUE
-                if word.text in seen:
-                    worth = worth // _SEEN_PART
-                value += worth
-            seen.update(word.text for word in words)
-            message_values.append(value)
-        values.append(message_values)
-    return values
-
-
-class _Word(NamedTuple):
-    """A word, and what it is worth by its shape alone. A long one is worth something if it is rare."""
-
-    text: str
-    worth: int
-    is_long: bool
-
-
-def _list_words(sentence: str) -> list[_Word]:
-    """The words of a sentence. In Chinese and Japanese these are runs of four letters."""
-    words: list[_Word] = []
-    folded_tokens = _TOKEN.findall(fold_case(sentence))
-    for at, (token, folded) in enumerate(zip(_TOKEN.findall(sentence), folded_tokens, strict=True)):
-        word = token.strip(_ENDS)
-        folded_word = folded.strip(_ENDS)
-        if not word:
-            continue
-        if not word.isascii() and _IDEOGRAPH.search(word):
-            words += [_Word(word[place : place + 4], 0, is_long=True) for place in range(0, len(word), 4)]
-            continue
-        worth = 0
-        is_plain = word == folded_word and _PLAIN_WORD.fullmatch(word) is not None
-        if folded_word in _NUMBER_WORDS or (not is_plain and _DIGIT.search(word)):
-            worth = _NUMBER_VALUE
-        elif not is_plain and _is_name(word, at):
-            worth = _NAME_VALUE
-        words.append(_Word(folded_word, worth, is_long=len(word) >= _RARE_LENGTH))
-    for match in _QUOTED.finditer(sentence):
-        words.append(_Word(fold_case(match[1]), _NAME_VALUE, is_long=False))
-    return words
-
-
-def _is_name(word: str, at: int) -> bool:
-    """Whether a word is a name: it looks like code, or has a capital in the middle of a sentence."""
-    if _CODE.search(word):
-        return True
-    return at > 0 and word != "I" and not word.startswith(("I'", "I’")) and _CAPITAL.match(word) is not None

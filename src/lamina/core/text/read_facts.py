@@ -1,0 +1,54 @@
+"""Facts that stood in what tools returned: sentences with a name or a number in them, the densest first.
+
+The path of a file lets a model read it again. But of thirty files that were read it cannot know which one
+says what a variable is. Only sentences are taken: in code and in tables nearly every line has names and
+numbers, and a list of names says more of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lamina.core.text.excerpts import to_one_line
+from lamina.core.text.fact_values import FactWord, list_words, value_sentences
+from lamina.core.text.standing_rules import split_sentences
+
+_SEARCHED = 8_000  # characters of one result
+_LONGEST = 160  # characters of a sentence
+_FEWEST_WORDS = 4
+_SENTENCE_ENDS = (".", "!", "\u3002", "\uff01", "\u0964", "\u06d4")  # of Chinese, Hindi and Urdu too
+_PLAIN_PART = 2  # at least one in so many words of a sentence is a plain one
+
+
+class ReadFacts:
+    """The sentences of one result that may be facts, with their words: read once for all digests of a cut."""
+
+    def __init__(self, text: str) -> None:
+        self.sentences: list[str] = []
+        self.words: list[list[FactWord]] = []
+        for sentence in split_sentences(text[:_SEARCHED]):
+            if len(sentence.text) > _LONGEST or not sentence.text.endswith(_SENTENCE_ENDS):
+                continue
+            words = list_words(sentence.text)
+            plain_words = [word for word in words if not word.worth]
+            has_fact = len(plain_words) < len(words)
+            if has_fact and len(words) >= _FEWEST_WORDS and len(plain_words) * _PLAIN_PART >= len(words):
+                self.sentences.append(to_one_line(sentence.text, _LONGEST + 4))
+                self.words.append(words)
+
+
+def choose_facts(results: Sequence[ReadFacts], limit: int) -> str:
+    """The densest facts of these results in at most `limit` characters, in their order, on one line."""
+    values = value_sentences([result.words for result in results])
+    rated: list[tuple[int, int, str]] = []
+    for result, result_values in zip(results, values, strict=True):
+        for sentence, value in zip(result.sentences, result_values, strict=True):
+            rated.append((value * 1_000 // (len(sentence) + 1), len(rated), sentence))
+    chosen: list[tuple[int, str]] = []
+    room = limit
+    for density, place, sentence in sorted(rated, key=lambda each: (-each[0], -each[1])):
+        cost = len(sentence) + 1
+        if density and cost <= room:
+            room -= cost
+            chosen.append((place, sentence))
+    return " ".join(sentence for _, sentence in sorted(chosen))
