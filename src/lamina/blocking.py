@@ -109,6 +109,7 @@ class Session:
     reload = _run_blocking(Async.reload)
 
     check_open = _run_directly(Async.check_open)
+    is_own_call = _run_directly(Async.is_own_call)
     explain = _run_directly(Async.explain)
     report = _run_directly(Async.report)
     dialogue = _run_directly(Async.dialogue)
