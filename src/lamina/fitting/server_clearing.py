@@ -33,8 +33,8 @@ PLACEHOLDER = 12
 class ClearingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What the server would clear: the clearing, and the request before and after it, in tokens.
 
-    `cached` stand before the first result that is cleared. `first` is that result. `unbinds`: a cut of lamina's
-    at the same place would unbind thinking.
+    `cached` stand before the first result that is cleared, which is `first`. `unbinds`: a cut of lamina's at
+    the same place would unbind thinking.
     """
 
     clearing: ServerClearing
