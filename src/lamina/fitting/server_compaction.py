@@ -17,7 +17,7 @@ lamina's own costs none. `price_compaction` says how much that is. Nothing is se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -154,8 +154,8 @@ def _find_boundary(history: Sequence[Any], dialect: str) -> int:
 
     Every call before that place has its result before it, too.
     """
-    begins_step = _begins_item_step
-    begins_turn = _is_user_item
+    begins_step: Callable[[Sequence[Any], int], bool] = _begins_item_step
+    begins_turn: Callable[[Any], bool] = _is_user_item
     if dialect == "anthropic":
         begins_step = _begins_message_step
         begins_turn = _begins_message_turn
@@ -289,7 +289,7 @@ class CompactionPrice(msgspec.Struct, frozen=True, kw_only=True):
 def price_compaction(
     rules: CacheRules, model: str, *, covered: int, rest: int, summary: int, is_cached: bool = True
 ) -> CompactionPrice:
-    """Price a compaction of `covered` tokens to `summary` tokens, before the `rest` of the history, which stays.
+    """Price a compaction of `covered` tokens to `summary` tokens. The `rest` of the history stays.
 
     `is_cached`: the history is in the provider's cache when it is compacted.
     """
