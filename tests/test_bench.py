@@ -228,7 +228,7 @@ def check_frontier(figures: Any) -> None:
     assert {policy for policy, _, _ in panel["points"]} == {"lamina", "sliding", "drop_oldest"}
 
 
-def check_provider_features(figures: Any) -> None:
+def check_server_side(figures: Any) -> None:
     verdicts = figures["agreement"]
     assert sum(row["agrees"] for row in verdicts) > 20
     assert sum(row["differs"] for row in verdicts) == 0
@@ -260,7 +260,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "store": check_store,
     "talks": check_talks,
     "torture": check_torture,
-    "provider_features": check_provider_features,
+    "server_side": check_server_side,
     "why_miss": check_why_miss,
     "subagents": check_subagents,
     "tools": check_tools,
@@ -268,7 +268,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
 }
 
 
-LONGEST = frozenset(("build", "engines", "fuzz", "loss", "markers", "provider_features", "why_miss"))
+LONGEST = frozenset(("build", "engines", "fuzz", "loss", "markers", "server_side", "why_miss"))
 """Benches that take seconds even in their quick form, over code that many tests run: for `make seeds`."""
 
 BENCHES = [

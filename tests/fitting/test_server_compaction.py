@@ -137,14 +137,14 @@ def test_other_apis_have_none() -> None:
 
 def test_a_compaction_costs_a_call_of_the_model() -> None:
     rules = rules_for("claude-opus-5", dialect="anthropic")
-    warm = price_compaction(rules, "claude-opus-5", covered=100_000, kept=5_000, summary=2_000)
+    warm = price_compaction(rules, "claude-opus-5", covered=100_000, rest=5_000, summary=2_000)
     cold = price_compaction(
-        rules, "claude-opus-5", covered=100_000, kept=5_000, summary=2_000, is_cached=False
+        rules, "claude-opus-5", covered=100_000, rest=5_000, summary=2_000, is_cached=False
     )
     assert cold.call > warm.call > 100_000 * rules.read_share("claude-opus-5")
     assert warm.first == 7_000 * rules.write
     with pytest.raises(BadInput, match="no price"):
-        price_compaction(rules, "a-model-of-mine", covered=1, kept=1, summary=1)
+        price_compaction(rules, "a-model-of-mine", covered=1, rest=1, summary=1)
 
 
 def test_the_test_server_refuses_what_the_api_would_refuse() -> None:

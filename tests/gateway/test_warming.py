@@ -12,7 +12,7 @@ import pytest
 from lamina.fitting import Lifetimes
 from lamina.gateway import warming
 from lamina.gateway.account import GatewayAccount
-from lamina.gateway.pauses import KINDS, PauseBook
+from lamina.gateway.pauses import MOST_KINDS, PauseBook
 from tests.gateway.growing import messages_request
 from tests.gateway.running import RunningGateway, open_client, run_gateway, settings_for
 from tests.gateway.test_cache_reports import read_answers
@@ -156,10 +156,10 @@ def test_pauses_are_kept_for_each_kind_of_client_and_bounded() -> None:
         identity = SimpleNamespace(group=group, parent="")
         return SimpleNamespace(workspace=f"w{number}", identity=identity, model="m")
 
-    for number in range(KINDS + 5):
+    for number in range(MOST_KINDS + 5):
         book.add(incoming(number), 10.0)
     assert book.list_pauses(incoming(0)) == ()
-    assert book.list_pauses(incoming(KINDS)) == (10.0,)
+    assert book.list_pauses(incoming(MOST_KINDS)) == (10.0,)
     for _ in range(500):
-        book.add(incoming(KINDS, "thread:2"), 5.0)
-    assert len(book.list_pauses(incoming(KINDS))) == 200
+        book.add(incoming(MOST_KINDS, "thread:2"), 5.0)
+    assert len(book.list_pauses(incoming(MOST_KINDS))) == 200

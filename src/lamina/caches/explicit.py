@@ -20,14 +20,14 @@ SECONDS_PER_HOUR = 3600
 class ExplicitCachePrice(msgspec.Struct, frozen=True, kw_only=True):
     """What a million tokens of a head cost in USD over one lifetime, with a cache of its own and without."""
 
-    made: float
+    creation: float
     stored: float
     read: float
     without: float
 
     @property
     def with_cache(self) -> float:
-        return self.made + self.stored + self.read
+        return self.creation + self.stored + self.read
 
     @property
     def pays(self) -> bool:
@@ -51,7 +51,7 @@ def price_explicit_cache(
         raise BadInput(f"no price of {model!r} is known", place="price_explicit_cache", hint=hint)
     read = rules.read_share(model)
     return ExplicitCachePrice(
-        made=price,
+        creation=price,
         stored=rules.storage * seconds / SECONDS_PER_HOUR,
         read=uses * read * price,
         without=uses * price * (1 - implicit_share * (1 - read)),

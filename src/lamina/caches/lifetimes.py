@@ -181,9 +181,9 @@ def price_warming(
             longer.append(request)
             continue
         ends = int(pause // seconds)
-        made = min(ends, times)
-        warmings += made
-        warming_cost += made * request.held * rules.read_share(model)
+        reads = min(ends, times)
+        warmings += reads
+        warming_cost += reads * request.held * rules.read_share(model)
         if ends <= times:
             pause = 0.0
         longer.append(msgspec.structs.replace(request, pause=pause))

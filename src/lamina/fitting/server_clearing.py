@@ -33,14 +33,14 @@ PLACEHOLDER = 12
 class ClearingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What the server would clear: the clearing, and the request before and after it, in tokens.
 
-    `kept` stand before the first result that is cleared. `first` is that result. `unbinds`: a cut of lamina's
-    at the same place would unbind thinking.
+    `cached` stand before the first result that is cleared, which is `first`. `unbinds`: a cut of lamina's at
+    the same place would unbind thinking.
     """
 
     clearing: ServerClearing
     before: int
     after: int
-    kept: int
+    cached: int
     first: str
     unbinds: bool
 
@@ -88,7 +88,7 @@ def plan_clearing(envelope: Envelope, limits: CutLimits) -> ClearingPlan | None:
         clearing=ServerClearing(until=until, uses=uses, tokens=round(freed)),
         before=envelope.tokens,
         after=after,
-        kept=round(sum(entry.tokens for entry in sent[:first]) * scale),
+        cached=round(sum(entry.tokens for entry in sent[:first]) * scale),
         first=sent[first].ref,
         unbinds=any(_is_thinking(entry) for entry in sent[first:]),
     )
@@ -127,36 +127,36 @@ def is_cheaper(plan: ClearingPlan, own: Envelope, limits: CutLimits, rates: Rate
     if binds and plan.unbinds:
         return True
     growth = max(measure_growth(own.entries).tokens, 1)
-    own_cost = price_step(own.tokens, _count_kept(own), limits.trigger, growth, rates)
-    return price_step(plan.after, plan.kept, limits.trigger, growth, rates) < own_cost
+    own_cost = price_step(own.tokens, _count_cached(own), limits.trigger, growth, rates)
+    return price_step(plan.after, plan.cached, limits.trigger, growth, rates) < own_cost
 
 
-def price_step(after: int, kept: int, trigger: int, growth: int, rates: Rates) -> float:
+def price_step(after: int, cached: int, trigger: int, growth: int, rates: Rates) -> float:
     """What one step costs on average until the next cut, in input tokens at full price.
 
-    A cut leaves `after` tokens, of which the first `kept` are still in the cache. The rest is written once,
+    A cut leaves `after` tokens, of which the first `cached` are still in the cache. The rest is written once,
     and everything is read at each step until the trigger is reached again.
     """
     if after >= trigger:
         return float("inf")
-    rewritten = max(after - kept, 0)
+    rewritten = max(after - cached, 0)
     steps = max((trigger - after) / growth, 1.0)
     return rates.read * (trigger + after) / 2 + (rates.write - rates.read) * rewritten / steps
 
 
-def _count_kept(envelope: Envelope) -> int:
+def _count_cached(envelope: Envelope) -> int:
     """The tokens before the first entry that a cut of lamina's has changed."""
     if envelope.cut is None:
         return envelope.tokens
     digest_keys = {fold.key for fold in envelope.ledger.folds if fold.cut == envelope.cut.number}
     sent: Sequence[Entry] = find_sent(envelope.entries)
     scale = envelope.tokens / max(sum(entry.tokens for entry in sent), 1)
-    kept = 0
+    cached = 0
     for entry in sent:
         if entry.ref == envelope.cut.first or entry.segment.key in digest_keys:
             break
-        kept += entry.tokens
-    return round(kept * scale)
+        cached += entry.tokens
+    return round(cached * scale)
 
 
 def record_clearing_cut(envelope: Envelope, plan: ClearingPlan) -> Envelope:

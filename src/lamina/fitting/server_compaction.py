@@ -287,9 +287,9 @@ class CompactionPrice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def price_compaction(
-    rules: CacheRules, model: str, *, covered: int, kept: int, summary: int, is_cached: bool = True
+    rules: CacheRules, model: str, *, covered: int, rest: int, summary: int, is_cached: bool = True
 ) -> CompactionPrice:
-    """Price a compaction of `covered` tokens to `summary` tokens, before `kept` tokens that stay.
+    """Price a compaction of `covered` tokens to `summary` tokens. The `rest` of the history stays.
 
     `is_cached`: the history is in the provider's cache when it is compacted.
     """
@@ -305,5 +305,5 @@ def price_compaction(
         read = rules.read_share(model)
     return CompactionPrice(
         call=covered * read + summary * prices.output / prices.input,
-        first=(summary + kept) * rules.write,
+        first=(summary + rest) * rules.write,
     )

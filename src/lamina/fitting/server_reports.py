@@ -41,9 +41,9 @@ def may_drop_thinking(server: ServerUse) -> bool:
 _USES = get_args(ServerUse)
 
 
-def limit_use(wanted: ServerUse, most: ServerUse) -> ServerUse:
+def limit_use(use: ServerUse, most: ServerUse) -> ServerUse:
     """What a server is asked to do, if it refused whatever goes beyond `most`."""
-    return min(wanted, most, key=_USES.index)
+    return min(use, most, key=_USES.index)
 
 
 class ServerRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -71,8 +71,8 @@ def _warm_responses(request: Mapping[str, Any]) -> WarmingRequest:
     if options.get("mode") == "explicit" and not _has_marker(request):
         return WarmingRequest(why_not="the request asks for explicit caching and marks nothing")
     warm = {name: value for name, value in request.items() if name not in ("stream", "stream_options")}
-    kept = {name: value for name, value in options.items() if name != "comparison_response_id"}
-    return WarmingRequest(request={**warm, "prompt_cache_options": {**kept, "prewarm": True}})
+    other_options = {name: value for name, value in options.items() if name != "comparison_response_id"}
+    return WarmingRequest(request={**warm, "prompt_cache_options": {**other_options, "prewarm": True}})
 
 
 def _has_marker(request: Mapping[str, Any]) -> bool:

@@ -614,8 +614,8 @@ class Fitter:
         upstream = incoming.upstream
         if upstream.profile.drops_betas:
             return "never"
-        wanted = upstream.settings.policy.server
-        return limit_use(wanted, self._most_used.get((upstream.name, incoming.model), wanted))
+        use = upstream.settings.policy.server
+        return limit_use(use, self._most_used.get((upstream.name, incoming.model), use))
 
     def _counter(self, incoming: IncomingRequest) -> Counter:
         return incoming.upstream.settings.policy.find_counter(incoming.model)

@@ -15,7 +15,7 @@ from lamina.gateway.calls import IncomingRequest
 PAUSES = 200
 """Pauses of one kind of client that are remembered: the newest."""
 
-KINDS = 1_000
+MOST_KINDS = 1_000
 """Kinds of clients that are remembered. The one that was not seen for longest is forgotten first."""
 
 
@@ -32,7 +32,7 @@ class PauseBook:
             self._pauses[key] = deque(maxlen=PAUSES)
         self._pauses[key].append(seconds)
         self._pauses.move_to_end(key)
-        if len(self._pauses) > KINDS:
+        if len(self._pauses) > MOST_KINDS:
             self._pauses.popitem(last=False)
 
     def list_pauses(self, incoming: IncomingRequest) -> Sequence[float]:

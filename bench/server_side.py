@@ -1,7 +1,7 @@
 """What the providers' own features save or cost, each beside not using it, and whether diagnostics agree.
 
-    python -m bench.provider_features PATH... [--each N] [--window N] [--json FILE]
-    python -m bench.provider_features --quick [--json FILE]
+    python -m bench.server_side PATH... [--each N] [--window N] [--json FILE]
+    python -m bench.server_side --quick [--json FILE]
 
 A path is a JSONL file of sessions, as for replay.py. Four tables:
 
