@@ -174,9 +174,9 @@ def measure(path: Path) -> Figures:
     laps.append(time.process_time())
     show_session(inspector, session_id, settings)
     laps.append(time.process_time())
-    seconds = [after - before for before, after in pairwise(laps)]
+    listed, strip, request, strip_again = (after - before for before, after in pairwise(laps))
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    return Figures(*seconds, megabytes)
+    return Figures(listed, strip, request, strip_again, megabytes)
 
 
 def _measure_page(path: Path) -> None:
