@@ -79,19 +79,22 @@ async function update() {
     draw();
     return;
   }
-  const shown = page;
+  const lastSeen = page.session.calls[page.session.calls.length - 1].number;
   const session = await get(`session/${address.session}`, address.settings);
-  if (page !== shown || session === shown.session || !session.calls.length) return;
+  // Meanwhile the page may have been drawn anew, with this very session or with another one.
+  if (!page || page.kind !== "session" || readAddress().session !== address.session || !session.calls.length) return;
   const last = session.calls[session.calls.length - 1].number;
-  showNotices(findNotices(session, shown.session.calls[shown.session.calls.length - 1].number));
-  if (isFollowed()) {
+  showNotices(findNotices(session, lastSeen));
+  if (isFollowed() && page.selected !== last) {
     go({ request: last, segment: null });
     return;
   }
-  shown.session = session;
-  shown.fillHead(session);
-  shown.strip.select(shown.selected);
-  showLive(shown.live, session, shown.selected, (number) => go({ request: number, segment: null }));
+  if (page.session !== session) {
+    page.session = session;
+    page.fillHead(session);
+    page.strip.select(page.selected);
+  }
+  showLive(page.live, session, page.selected, (number) => go({ request: number, segment: null }));
 }
 
 // A span of requests that somebody chose; null for the whole session.

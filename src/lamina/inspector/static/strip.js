@@ -466,16 +466,15 @@ function drawDates(pen, { bars, dates, end }, faint) {
   pen.fillText(first, timed[0].x, dates);
   let free = timed[0].x + pen.measureText(first).width + 14;
   const lastStart = Math.max(end, LEFT + 240) - pen.measureText(last).width;
-  let previousDay = day(timed[0].call.at);
-  for (const bar of timed) {
+  // Only after a pause: to write the day of each of thousands of bars takes seconds.
+  timed.forEach((bar, at) => {
+    if (!bar.gap || !at) return;
     const label = day(bar.call.at);
     const fits = bar.x >= free && bar.x + pen.measureText(label).width + 14 < lastStart;
-    if (bar.gap && label !== previousDay && fits) {
-      pen.fillText(label, bar.x, dates);
-      free = bar.x + pen.measureText(label).width + 14;
-    }
-    previousDay = label;
-  }
+    if (!fits || label === day(timed[at - 1].call.at)) return;
+    pen.fillText(label, bar.x, dates);
+    free = bar.x + pen.measureText(label).width + 14;
+  });
   if (timed.length > 1 && lastStart > free) pen.fillText(last, lastStart, dates);
 }
 
