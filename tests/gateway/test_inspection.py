@@ -86,7 +86,11 @@ def test_a_token_opens_its_own_workspace_only(tmp_path: Path) -> None:
                 assert token not in cookie
                 cookies.add(cookie)
             assert len(cookies) == 2
-            link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+            link = {
+                "sec-fetch-site": "cross-site",
+                "sec-fetch-mode": "navigate",
+                "sec-fetch-dest": "document",
+            }
             for path, status in ((PAGES, 200), (f"{PAGES}api/sessions", 403)):
                 async with client.get(f"{gateway.url}{path}", headers={**link, "cookie": cookie}) as page:
                     assert page.status == status  # a link in a message opens the page, and nothing else
