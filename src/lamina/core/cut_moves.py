@@ -128,6 +128,7 @@ class _Lowering:
             spared=find_spared(self.entries, sparing),
             largest_spared=sparing.largest,
             current=self.current,
+            need=self.context.options.need,
         )
 
     def take(

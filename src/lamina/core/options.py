@@ -14,6 +14,7 @@ from lamina.core.history_window import LastN
 from lamina.core.kinds import KINDS, Kinds
 from lamina.core.ladder import ladder
 from lamina.core.layout import Layout
+from lamina.core.need import RECORDED, NeedTable
 from lamina.core.orders import Order
 from lamina.core.repair import AS_IS, Repairs
 from lamina.core.tokens import Scale
@@ -31,7 +32,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     `window` limits history to its last messages. `opening` is the text that a wire format puts in the place
     of the user's first message if the assistant speaks first. `late_system`: the API takes system text in the
     middle of a conversation. There a changed instruction stands where it came until the next cut; elsewhere
-    it would lose its authority, so it replaces the old one at once, at a recorded cut.
+    it would lose its authority, so it replaces the old one at once, at a recorded cut. `need` says how often
+    results are needed again: the ladder lowers first what is needed least.
     """
 
     layout: Layout = _IN_PLACE
@@ -46,6 +48,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     window: LastN | None = None
     opening: str = ""
     late_system: bool = True
+    need: NeedTable = RECORDED
 
     def __post_init__(self) -> None:
         # All stages must use the same table of kinds, and the wording carries one of its own.

@@ -22,6 +22,7 @@ from lamina.core.entries import (
     pair_calls,
 )
 from lamina.core.kinds import Kinds, Retention, is_section, kind_of, recoverable
+from lamina.core.need import RECORDED, NeedTable
 from lamina.core.values import (
     Digest,
     Document,
@@ -57,7 +58,7 @@ class OrderView(msgspec.Struct, frozen=True, kw_only=True):
     `untouchable` are positions that no cut may lower, `spared` those that it should not. Of results among
     the spared, what is above `largest_spared` tokens may go; 0 sets no limit. `current` are the positions of
     the prompt and the last step: they may be lowered only where they are not untouchable, and they are never
-    folded.
+    folded. `need` says how often results are needed again.
     """
 
     entries: Sequence[Entry]
@@ -66,6 +67,7 @@ class OrderView(msgspec.Struct, frozen=True, kw_only=True):
     spared: frozenset[int]
     largest_spared: int = 0
     current: frozenset[int] = frozenset()
+    need: NeedTable = RECORDED
 
     def free(self) -> list[int]:
         """Positions that may be lowered now, oldest first.
