@@ -90,7 +90,7 @@ def build(
     limits = None
     if budget is not None:
         limits = _find_limits(budget, draft, context)
-        draft = _note_reserve(draft, budget, context)
+        draft = _note_budget(draft, budget, context)
     draft = admit(draft, limits, context)
     change = find_change(draft, context)
     if change:
@@ -165,12 +165,12 @@ def _find_limits(budget: Budget, draft: Draft, context: BuildContext) -> CutLimi
     return cut_target.derive_limits(budget, context.head, draft.entries, context.options.rates, fixed=fixed)
 
 
-def _note_reserve(draft: Draft, budget: Budget, context: BuildContext) -> Draft:
-    """The draft with a note if the answer takes an unusual part of the window."""
-    note = cut_target.describe_reserve(budget, context.head)
-    if not note:
+def _note_budget(draft: Draft, budget: Budget, context: BuildContext) -> Draft:
+    """The draft with what was promised of the target, and a note if the answer takes an unusual part."""
+    notes = [note for note in (cut_target.describe_reserve(budget, context.head), budget.promise) if note]
+    if not notes:
         return draft
-    return msgspec.structs.replace(draft, notes=(*draft.notes, note))
+    return msgspec.structs.replace(draft, notes=(*draft.notes, *notes))
 
 
 def _may_need_cut(draft: Draft, limits: CutLimits | None, context: BuildContext) -> bool:

@@ -5,7 +5,7 @@ size, and its weights say how much more or less often that is, by what the call 
 and by whether its file was read again or edited since. `lamina replay --learn` finds such a table in a user's
 own sessions; `RECORDED` was found by the same means in recorded sessions of coding agents.
 
-The ladder lowers first what is needed least, and says of each result that it lowers how often such results are
+The ladder lowers first what is needed least, and says of each result how often such results are
 needed again. docs/planner.md has what that is worth.
 
 All is in whole numbers, so that every machine agrees.

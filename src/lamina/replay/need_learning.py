@@ -77,10 +77,14 @@ SURE = 0.9
 
 
 class NeedCase(NamedTuple):
-    """One result at one place of a session, and how many names the next answers took from it."""
+    """One result at one place of a session, and how many names the next answers took from it.
+
+    `at` is its position in the session.
+    """
 
     session: str
     place: int
+    at: int
     age: int
     tokens: int
     result: ReadResult
@@ -188,7 +192,7 @@ def _cases_at(
         entry = entries[position]
         age = last_step - entry.step
         if age >= YOUNGEST:
-            cases.append(NeedCase(session, place, age, entry.tokens, result, taken[position]))
+            cases.append(NeedCase(session, place, position, age, entry.tokens, result, taken[position]))
     return cases
 
 
@@ -328,7 +332,7 @@ def check_table(cases: Sequence[NeedCase], table: NeedTable, *, than: NeedTable)
 
 def _names_kept(cases: Sequence[NeedCase], table: NeedTable) -> list[int]:
     """The needed names that stay at one place, for each share of the tokens that is hidden."""
-    ordered = sorted(cases, key=lambda case: -_ripeness_of(case, table))
+    ordered = sorted(cases, key=lambda case: (-_ripeness_of(case, table), case.at))
     all_tokens = sum(case.tokens for case in cases)
     kept: list[int] = []
     for share in SHARES:
