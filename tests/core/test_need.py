@@ -111,7 +111,7 @@ def test_what_is_needed_more_often_is_less_ripe(ripeness: int, weight: int, more
 
 @given(st.integers(0, 500), st.integers(0, 50_000), st.integers(-60, 60))
 def test_a_chance_is_always_one_in_some_number(age: int, tokens: int, weight: int) -> None:
-    assert 1 <= RECORDED.count_cases(age, tokens, weight=weight) <= RAREST
+    assert 2 <= RECORDED.count_cases(age, tokens, weight=weight) <= RAREST + 1
     assert RECORDED.count_cases(age, tokens, weight=weight + 8) <= RECORDED.count_cases(
         age, tokens, weight=weight
     )

@@ -34,7 +34,7 @@ DOUBLING = 8
 """Weights are whole parts of a doubling: with a weight of 8 a result is needed twice as often."""
 
 RAREST = 1_000
-"""A chance is told as one in so many cases at most."""
+"""A chance is told as one to so many at most."""
 
 _POWERS_OF_TWO = (1_000, 1_091, 1_189, 1_297, 1_414, 1_542, 1_682, 1_834)
 """Two to the power of 0/8 to 7/8, in thousandths."""
@@ -83,9 +83,9 @@ class NeedTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return by_call + self.since.get(result.since, 0)
 
     def count_cases(self, age: int, tokens: int, *, weight: int = 0) -> int:
-        """Of how many such results one is needed again."""
-        cases = self.one_in[bisect_left(AGES, age)][bisect_left(SIZES, tokens)]
-        return max(min(_times_power_of_two(cases, -weight, DOUBLING), RAREST), 1)
+        """Of how many such results one is needed again. The weight counts for the odds, so it is 2 or more."""
+        against = self.one_in[bisect_left(AGES, age)][bisect_left(SIZES, tokens)] - 1
+        return 1 + max(min(_times_power_of_two(against, -weight, DOUBLING), RAREST), 1)
 
 
 class ReadResult(NamedTuple):
