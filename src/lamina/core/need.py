@@ -83,7 +83,7 @@ class NeedTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return by_call + self.since.get(result.since, 0)
 
     def count_cases(self, age: int, tokens: int, *, weight: int = 0) -> int:
-        """Of how many such results one is needed again. The weight counts for the odds, so it is 2 or more."""
+        """Of how many such results one is needed again. The weight counts for the odds: 2 or more."""
         against = self.one_in[bisect_left(AGES, age)][bisect_left(SIZES, tokens)] - 1
         return 1 + max(min(_times_power_of_two(against, -weight, DOUBLING), RAREST), 1)
 
