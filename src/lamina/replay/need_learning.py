@@ -201,7 +201,7 @@ def learn_need(cases: Sequence[NeedCase], *, than: NeedTable = RECORDED, by_tool
 
     What is returned then is learned from all sessions.
     """
-    teaching, checking = _halve(cases)
+    teaching, checking = halve_cases(cases)
     fewest = min(len({case.session for case in half}) for half in (teaching, checking))
     if fewest < FEWEST_SESSIONS:
         why = (
@@ -216,7 +216,7 @@ def learn_need(cases: Sequence[NeedCase], *, than: NeedTable = RECORDED, by_tool
     return LearnedNeed(table=fit_table(cases, by_tool=by_tool), check=check)
 
 
-def _halve(cases: Sequence[NeedCase]) -> tuple[list[NeedCase], list[NeedCase]]:
+def halve_cases(cases: Sequence[NeedCase]) -> tuple[list[NeedCase], list[NeedCase]]:
     """The cases of each half of the sessions, in the order of the digests of their ids."""
     ordered = sorted({case.session for case in cases}, key=lambda name: sha256(name.encode()).digest())
     teaching = frozenset(ordered[::2])
