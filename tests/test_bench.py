@@ -184,7 +184,7 @@ def check_gateway(figures: Any) -> None:
     assert positive(*(row[figure] for row in figures["rows"] for figure in ("p50", "json")))
 
 
-def check_learn_need(figures: Json) -> None:
+def check_learn_need(figures: Any) -> None:
     assert len(figures["table"]["one_in"]) == 6
     assert figures["table"]["cases"] > 100
     assert [check["weights"] for check in figures["checks"]] == ["verbs", "verbs and tools"] * 2
