@@ -119,34 +119,47 @@ def read_results(entries: Sequence[Entry]) -> dict[int, ReadResult]:
     A failed call leaves a file as it was, so that it neither shows nor changes anything.
     """
     subjects: dict[int, Subject | None] = {}
-    last_read: dict[str, int] = {}
-    last_written: dict[str, int] = {}
+    touched = _TouchedFiles({}, {})
     for position, entry in enumerate(entries):
         call = entry.asked
         if call is None or entry.form is Form.OMITTED or not begins_with(entry.segment.parts, ToolResult):
             continue
         subject = read_subject(call)
         subjects[position] = subject
-        if subject is None or _has_failed(entry):
-            continue
-        touched = {"read": last_read, "write": last_written}.get(subject.verb)
-        if touched is not None:
-            touched |= dict.fromkeys(subject.resource.split("\n"), position)
+        if subject is not None and not _has_failed(entry):
+            touched.note(subject, position)
     results: dict[int, ReadResult] = {}
     for position, subject in subjects.items():
         call = entries[position].asked
         tool = call.name if call is not None else ""
         if subject is None:
             results[position] = ReadResult(tool, NO_SUBJECT, "untouched")
-            continue
-        resources = subject.resource.split("\n")
-        since: Since = "untouched"
-        if any(last_written.get(resource, -1) > position for resource in resources):
-            since = "edited"
-        elif any(last_read.get(resource, -1) > position for resource in resources):
-            since = "read again"
-        results[position] = ReadResult(tool, subject.verb, since)
+        else:
+            results[position] = ReadResult(tool, subject.verb, touched.since(subject, position))
     return results
+
+
+class _TouchedFiles(NamedTuple):
+    """Where each file was read and written last, by its path."""
+
+    read: dict[str, int]
+    written: dict[str, int]
+
+    def note(self, subject: Subject, position: int) -> None:
+        """Take note of a call that read or wrote files."""
+        if subject.verb == "read":
+            self.read.update(dict.fromkeys(subject.resource.split("\n"), position))
+        elif subject.verb == "write":
+            self.written.update(dict.fromkeys(subject.resource.split("\n"), position))
+
+    def since(self, subject: Subject, position: int) -> Since:
+        """What happened after this position to the files of a call."""
+        paths = subject.resource.split("\n")
+        if any(self.written.get(path, -1) > position for path in paths):
+            return "edited"
+        if any(self.read.get(path, -1) > position for path in paths):
+            return "read again"
+        return "untouched"
 
 
 def _has_failed(entry: Entry) -> bool:

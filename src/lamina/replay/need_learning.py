@@ -123,13 +123,13 @@ class LearnedNeed(msgspec.Struct, frozen=True, kw_only=True):
         """What was found, in sentences."""
         lines: list[str] = []
         if self.check is not None:
-            shown = zip(SHARES, self.check.before, self.check.after, strict=True)
-            kept = ", ".join(
-                f"{100 * old:.1f} to {100 * new:.1f} % ({share:.0%} hidden)" for share, old, new in shown
+            shares = zip(SHARES, self.check.before, self.check.after, strict=True)
+            figures = ", ".join(
+                f"{100 * old:.1f} to {100 * new:.1f} % ({share:.0%} hidden)" for share, old, new in shares
             )
             lines.append(
                 f"in {self.check.sessions} sessions that it was not learned from, results keep this share of "
-                f"the names that answers need: {kept}; better in {self.check.surer:.0%} of resamples"
+                f"the names that answers need: {figures}; better in {self.check.surer:.0%} of resamples"
             )
         if self.table is None:
             lines.append(f"nothing was learned: {self.why}")
@@ -161,10 +161,10 @@ def gather_cases(trace: Trace, *, count_as: str = "") -> list[NeedCase]:
         taken_by_call.append(taken)
     cases: list[NeedCase] = []
     for place in range(EVERY, len(conversation.calls), EVERY):
-        shown = [at for message, at in position_of.items() if message < conversation.calls[place].end]
-        if shown:
+        positions = [at for message, at in position_of.items() if message < conversation.calls[place].end]
+        if positions:
             cases += _cases_at(
-                trace.id, place, entries[: shown[-1] + 1], taken_by_call[place : place + AHEAD]
+                trace.id, place, entries[: positions[-1] + 1], taken_by_call[place : place + AHEAD]
             )
     return cases
 
@@ -315,9 +315,9 @@ def check_table(cases: Sequence[NeedCase], table: NeedTable, *, than: NeedTable)
     after: dict[str, list[int]] = defaultdict(lambda: [0] * len(SHARES))
     for (session, _), group in by_place.items():
         needed[session] += sum(case.taken for case in group)
-        for kept, chosen in ((before, than), (after, table)):
-            for at, names in enumerate(_names_kept(group, chosen)):
-                kept[session][at] += names
+        for tally, chosen in ((before, than), (after, table)):
+            for at, names in enumerate(_count_names(group, chosen)):
+                tally[session][at] += names
     sessions = sorted(needed)
     total = max(sum(needed.values()), 1)
     return NeedCheck(
@@ -330,11 +330,11 @@ def check_table(cases: Sequence[NeedCase], table: NeedTable, *, than: NeedTable)
     )
 
 
-def _names_kept(cases: Sequence[NeedCase], table: NeedTable) -> list[int]:
+def _count_names(cases: Sequence[NeedCase], table: NeedTable) -> list[int]:
     """The needed names that stay at one place, for each share of the tokens that is hidden."""
     ordered = sorted(cases, key=lambda case: (-_ripeness_of(case, table), case.at))
     all_tokens = sum(case.tokens for case in cases)
-    kept: list[int] = []
+    names_left: list[int] = []
     for share in SHARES:
         left = share * all_tokens
         names = 0
@@ -343,8 +343,8 @@ def _names_kept(cases: Sequence[NeedCase], table: NeedTable) -> list[int]:
                 left -= case.tokens
             else:
                 names += case.taken
-        kept.append(names)
-    return kept
+        names_left.append(names)
+    return names_left
 
 
 def _ripeness_of(case: NeedCase, table: NeedTable) -> int:
@@ -352,8 +352,8 @@ def _ripeness_of(case: NeedCase, table: NeedTable) -> int:
     return scale_ripeness(plain, table.weigh(case.result))
 
 
-def _shares_of(kept: Mapping[str, Sequence[int]], sessions: Sequence[str], total: int) -> tuple[float, ...]:
-    return tuple(sum(kept[name][at] for name in sessions) / total for at in range(len(SHARES)))
+def _shares_of(names: Mapping[str, Sequence[int]], sessions: Sequence[str], total: int) -> tuple[float, ...]:
+    return tuple(sum(names[name][at] for name in sessions) / total for at in range(len(SHARES)))
 
 
 def _share_of_resamples(gains: Sequence[int]) -> float:

@@ -130,9 +130,9 @@ def calibrate_depths(outcomes: Iterable[ReplayOutcome], *, confidence: float = C
         if len(calibration) < fewest_sessions(confidence):
             continue
         bounds = tuple((depth, _bound_depth(calibration, depth, confidence)) for depth in DEPTHS)
-        known = rows.get((group.source, group.window))
-        if known is not None:
-            pairs = zip(bounds, known.bounds, strict=True)
+        other_row = rows.get((group.source, group.window))
+        if other_row is not None:
+            pairs = zip(bounds, other_row.bounds, strict=True)
             bounds = tuple((depth, max(bound, other)) for (depth, bound), (_, other) in pairs)
         rows[group.source, group.window] = DepthBounds(
             source=group.source, window=group.window, sessions=len(calibration), bounds=bounds
