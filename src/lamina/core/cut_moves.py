@@ -109,6 +109,7 @@ class _Lowering:
         self.context = progress.context
         self.current = progress.current
         self.cut_number = progress.number
+        self.results = progress.results
         self.entries = list(progress.entries)
         self.folded = set(progress.folded)
         self.lines = dict(progress.lines)
@@ -129,6 +130,7 @@ class _Lowering:
             largest_spared=sparing.largest,
             current=self.current,
             need=self.context.options.need,
+            results=self.results,
         )
 
     def take(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from lamina.core.entries import OWN_TURN_ONLY, VERBATIM_LIMIT, begins_with, find_first_answer, is_long_message
 from lamina.core.kinds import Retention, is_turn_scoped, kind_of, priority, recoverable
-from lamina.core.need import read_results, scale_ripeness
+from lamina.core.need import scale_ripeness
 from lamina.core.orders import (
     CHARACTERS_PER_TOKEN,
     Batch,
@@ -153,12 +153,11 @@ def _lower_messages(view: OrderView, plain: list[int]) -> Iterator[RatedBatch]:
 
     Moves of higher rungs were taken meanwhile, so an entry may have no parts any more.
     """
-    weights = _weigh_results(view)
     for position in plain:
         entry = view.entries[position]
         match entry.parts[:1]:
             case (ToolResult(),):
-                yield from _lower_result(view, position, weights.get(position, 0))
+                yield from _lower_result(view, position)
             case (Text(),) if entry.role is Role.ASSISTANT:
                 yield _rate(view, Move(position, Form.COMPACT, "old reply", REPLY_LIMIT), "reply")
             case (ToolCall(),):
@@ -167,19 +166,14 @@ def _lower_messages(view: OrderView, plain: list[int]) -> Iterator[RatedBatch]:
                 pass
 
 
-def _weigh_results(view: OrderView) -> dict[int, int]:
-    """How much more or less often than others of their age and size results are needed, by position."""
-    if not view.need.has_weights:
-        return {}
-    return {position: view.need.weigh(result) for position, result in read_results(view.entries).items()}
-
-
-def _lower_result(view: OrderView, position: int, weight: int) -> Iterator[RatedBatch]:
+def _lower_result(view: OrderView, position: int) -> Iterator[RatedBatch]:
     """An old result, shortened and then by handle. The reason says how often such results are needed again.
 
     Of one that is shortened already nobody knows here how large it was, so its reason is its age alone.
     """
     entry = view.entries[position]
+    result = view.results.get(position)
+    weight = 0 if result is None else view.need.weigh(result)
     why = OLD_RESULT
     if entry.form is Form.FULL:
         cases = view.need.count_cases(_age_of(view, entry), entry.tokens, weight=weight)
