@@ -79,7 +79,7 @@ def test_a_calibration_is_in_the_margin_and_ends_exactness() -> None:
 def fitted() -> tuple[tuple[Segment, ...], Envelope]:
     log = [user("Read them all")]
     for n in range(8):
-        log += [call("read", {"path": f"{n}.txt"}, id=f"c{n}"), result(f"{n} is long " * 80, id=f"c{n}")]
+        log += [call("run", {"line": f"show {n}"}, id=f"c{n}"), result(f"{n} is long " * 80, id=f"c{n}")]
     log += [assistant("Done"), user("Thanks")]
     return tuple(log), build(log, counter=RFC, budget=Budget(window=1_500, reserve=0, keep_last=1))
 

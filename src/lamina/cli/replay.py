@@ -19,6 +19,7 @@ import msgspec
 from lamina.caches import all_rules
 from lamina.cli.files import check_folder, refuse_databases, write_file
 from lamina.cli.judged_replay import run_judged_replay
+from lamina.cli.learned_replay import run_learned_replay
 from lamina.cli.output import ProgressLine, emit, tell
 from lamina.cli.parser import read_moment, whole_number
 from lamina.cli.replay_progress import ReplayedSessions
@@ -34,7 +35,7 @@ from lamina.replay.groups import GROUPINGS
 from lamina.replay.headline import summarise
 from lamina.replay.lifetimes import compare_lifetimes, lifetimes_text
 from lamina.replay.policies import POLICIES, find_policy
-from lamina.replay.promises import depth_policies, promise_depths
+from lamina.replay.promises import calibrate_depths, depth_policies, promise_depths
 from lamina.replay.runs import ReplayOptions, TraceReplay, make_account, replay_each
 from lamina.replay.shards import replay_files
 from lamina.replay.traces import ALWAYS, Period, TraceFile, find_files, read_traces
@@ -71,11 +72,12 @@ examples:
   lamina replay ~/.claude/projects --since 7d --by project,model
   lamina replay logs/ --judge http://127.0.0.1:8000
   lamina replay logs/ --judge http://127.0.0.1:8000 --precision 0.05
-  lamina replay logs/ --hide-at-most 0.02 --window 32000
+  lamina replay logs/ --hide-at-most 0.02 --window 32000 --write depths.json
+  lamina replay logs/ --learn need.json
   lamina replay ~/.claude/projects --lifetimes
   lamina replay 'runs/*.jsonl.zst' --limit 50 --jobs 4 --json - | jq '.totals'
 
-exit status: 0 done, 2 nothing that can be replayed
+exit status: 0 done, 1 what --learn found does not help, 2 nothing that can be replayed
 """
 
 
@@ -88,7 +90,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "                     [--since DATE] [--until DATE] [--by G,...]\n"
         "                     [--judge JUDGE] [--answers N] [--seconds N] [--precision NATS]\n"
         "                     [--losses FILE] [--plan] [--price DOLLARS] [--hide-at-most SHARE]\n"
-        "                     [--lifetimes]"
+        "                     [--write FILE] [--learn FILE] [--lifetimes]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
@@ -177,6 +179,19 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "need in 95 %% of sessions, from one half of the sessions, and whether that holds in the other",
     )
     add(
+        "--write",
+        metavar="FILE",
+        default="",
+        help="with --hide-at-most: write what was measured of each depth to this file, for policy.depths",
+    )
+    add(
+        "--learn",
+        metavar="FILE",
+        default="",
+        help="instead of an account: learn from one half of the sessions how often results are needed again, "
+        "and write it to this file if it keeps more of what the other half needs; policy.need takes the file",
+    )
+    add(
         "--precision",
         metavar="NATS",
         type=_positive_number,
@@ -238,10 +253,8 @@ def run(arguments: argparse.Namespace) -> int:
     _check_arguments(arguments)
     if arguments.lifetimes:
         return _print_lifetimes(arguments)
-    if arguments.judge:
-        with ProgressLine() as line:
-            traces = _read_chosen(arguments, _Bar(line))
-            return run_judged_replay(arguments, traces, policies=policies, windows=windows, rules=rules)
+    if arguments.learn or arguments.judge:
+        return _run_without_account(arguments, policies=policies, windows=windows, rules=rules)
     if arguments.html:
         page_writer()  # a missing package is reported before the replay
     options = ReplayOptions(
@@ -277,7 +290,7 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
     if arguments.parquet and arguments.limit:
         hint = "leave one of them out: tables are added to, file by file"
         raise BadInput("it does not go with --limit", place="--parquet", hint=hint)
-    for path in (arguments.json, arguments.html):
+    for path in (arguments.json, arguments.html, arguments.learn, arguments.write):
         check_folder(path)
 
 
@@ -385,6 +398,17 @@ def _period(arguments: argparse.Namespace) -> Period:
     return Period(arguments.since, arguments.until)
 
 
+def _run_without_account(
+    arguments: argparse.Namespace, *, policies: list[str], windows: list[int], rules: list[str]
+) -> int:
+    """Learn from the sessions, or have a model judge them, as the options ask."""
+    with ProgressLine() as line:
+        traces = _read_chosen(arguments, _Bar(line))
+        if arguments.learn:
+            return run_learned_replay(arguments, traces)
+        return run_judged_replay(arguments, traces, policies=policies, windows=windows, rules=rules)
+
+
 def _print_promises(account: ReplayAccount, arguments: argparse.Namespace) -> None:
     """Print what can be promised for each source and window. With `-`, JSON is all that is printed."""
     promises = promise_depths(account.outcomes, limit=arguments.hide_at_most)
@@ -394,6 +418,10 @@ def _print_promises(account: ReplayAccount, arguments: argparse.Namespace) -> No
             place=", ".join(arguments.paths),
             hint="give a smaller --window",
         )
+    if arguments.write:
+        table = calibrate_depths(account.outcomes)
+        write_file(arguments.write, msgspec.json.format(msgspec.json.encode(table), indent=1).decode() + "\n")
+        tell(f"wrote {arguments.write}")
     if arguments.json == "-":
         emit(msgspec.to_builtins(promises))
         return

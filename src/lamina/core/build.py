@@ -93,7 +93,7 @@ def build(
     if budget is not None:
         draft = _read_wishes(draft, budget, context)
         limits = _find_limits(budget, draft, context)
-        draft = _note_reserve(draft, budget, context)
+        draft = _note_budget(draft, budget, context)
     draft = admit(draft, limits, context)
     if limits is not None and context.options.good_moments:
         draft = _find_moment(draft, limits, context)
@@ -197,12 +197,12 @@ def _find_moment(draft: Draft, limits: CutLimits, context: BuildContext) -> Draf
     return msgspec.structs.replace(draft, moment=find_moment(draft.entries, draft.wishes))
 
 
-def _note_reserve(draft: Draft, budget: Budget, context: BuildContext) -> Draft:
-    """The draft with a note if the answer takes an unusual part of the window."""
-    note = cut_target.describe_reserve(budget, context.head)
-    if not note:
+def _note_budget(draft: Draft, budget: Budget, context: BuildContext) -> Draft:
+    """The draft with what was promised of the target, and a note if the answer takes an unusual part."""
+    notes = [note for note in (cut_target.describe_reserve(budget, context.head), budget.promise) if note]
+    if not notes:
         return draft
-    return msgspec.structs.replace(draft, notes=(*draft.notes, note))
+    return msgspec.structs.replace(draft, notes=(*draft.notes, *notes))
 
 
 def _may_need_cut(draft: Draft, limits: CutLimits | None, context: BuildContext) -> bool:

@@ -111,6 +111,7 @@ class _Lowering:
         self.held = progress.held
         self.released = progress.released
         self.cut_number = progress.number
+        self.results = progress.results
         self.entries = list(progress.entries)
         self.folded = set(progress.folded)
         self.lines = dict(progress.lines)
@@ -131,6 +132,8 @@ class _Lowering:
             largest_spared=sparing.largest,
             current=self.current,
             released=self.released,
+            need=self.context.options.need,
+            results=self.results,
         )
 
     def take(

@@ -12,6 +12,7 @@ from lamina.core.draft import Draft
 from lamina.core.entries import find_sent, index_by_ref, is_users_text
 from lamina.core.folds import VERBATIM_PART, DigestSize, is_digest, lay_folds, read_run
 from lamina.core.ledger import current_turn
+from lamina.core.need import ReadResult, read_results
 from lamina.core.options import BuildContext
 from lamina.core.text.standing_rules import find_rules
 from lamina.core.text.user_words import LaterRule
@@ -70,7 +71,8 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     `written` remembers the digests of this cut, by what they cover, their size and their limit in tokens:
     while the cut spares less and less, most of them would be written again word for word. `runs` and `reader`
-    remember what was read for them.
+    remember what was read for them, and `results` what is known of each result, by position: an order is
+    asked again and again.
     """
 
     draft: Draft
@@ -92,6 +94,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     written: dict[tuple[tuple[Ref, ...], DigestSize, int | None], Fold] = msgspec.field(default_factory=dict)
     runs: dict[tuple[Ref, ...], RunText] = msgspec.field(default_factory=dict)
     reader: Reader = msgspec.field(default_factory=Reader)
+    results: dict[int, ReadResult] = {}
 
     @property
     def number(self) -> int:
@@ -141,6 +144,7 @@ def start_cut(
         tokens=tokens,
         held=_find_positions(draft.entries, draft.held),
         released=_find_positions(draft.entries, draft.wishes.released),
+        results=read_results(draft.entries) if context.options.need.has_weights else {},
     )
 
 

@@ -325,7 +325,8 @@ def _describe_reason(row: ManifestRow) -> str:
     if row.why.startswith("superseded by"):
         return ", since a later result replaces it"
     if row.why.startswith(_REASONS_OF_AGE):
-        return f", since it is {count_units(row.age, 'steps')} old"
+        _, comma, how_often = row.why.partition(", ")
+        return f", since it is {count_units(row.age, 'steps')} old{comma}{how_often}"
     return f", since: {row.why}"
 
 

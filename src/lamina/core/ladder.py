@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from lamina.core.entries import OWN_TURN_ONLY, VERBATIM_LIMIT, begins_with, find_first_answer, is_long_message
 from lamina.core.kinds import Retention, is_turn_scoped, kind_of, priority, recoverable
+from lamina.core.need import scale_ripeness
 from lamina.core.orders import (
     CHARACTERS_PER_TOKEN,
     Batch,
@@ -28,6 +29,7 @@ REPLY_LIMIT = 400
 """Characters of an old reply that stay when replies are shortened."""
 
 RELEASED = f"released, {BY_THE_MODEL}"
+OLD_RESULT = "old result"
 
 DOES_NOT_FIT = "does not fit beside what must stand"
 
@@ -178,13 +180,29 @@ def _lower_messages(view: OrderView, plain: list[int]) -> Iterator[RatedBatch]:
         entry = view.entries[position]
         match entry.parts[:1]:
             case (ToolResult(),):
-                yield from _shorten_in_steps(view, position, "old result")
+                yield from _lower_result(view, position)
             case (Text(),) if entry.role is Role.ASSISTANT:
                 yield _rate(view, Move(position, Form.COMPACT, "old reply", REPLY_LIMIT), "reply")
             case (ToolCall(),):
                 yield _rate(view, Move(position, Form.COMPACT, "large arguments"), "call")
             case _:
                 pass
+
+
+def _lower_result(view: OrderView, position: int) -> Iterator[RatedBatch]:
+    """An old result, shortened and then by handle. The reason says how often such results are needed again.
+
+    Of one that is shortened already nobody knows here how large it was, so its reason is its age alone.
+    """
+    entry = view.entries[position]
+    result = view.results.get(position)
+    weight = 0 if result is None else view.need.weigh(result)
+    why = OLD_RESULT
+    if entry.form is Form.FULL:
+        cases = view.need.count_cases(_age_of(view, entry), entry.tokens, weight=weight)
+        why = f"{OLD_RESULT}, needed again in 1 of {cases:,} such cases"
+    for rated in _shorten_in_steps(view, position, why):
+        yield RatedBatch(scale_ripeness(rated.ripeness, weight), rated.batch)
 
 
 def _shorten_spared_results(view: OrderView) -> Iterator[RatedBatch]:

@@ -14,6 +14,7 @@ from lamina.core.history_window import LastN
 from lamina.core.kinds import KINDS, Kinds
 from lamina.core.ladder import ladder
 from lamina.core.layout import Layout
+from lamina.core.need import RECORDED, NeedTable
 from lamina.core.orders import Order
 from lamina.core.repair import AS_IS, Repairs
 from lamina.core.tokens import Scale
@@ -33,7 +34,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     middle of a conversation. There a changed instruction stands where it came until the next cut; elsewhere
     it would lose its authority, so it replaces the old one at once, at a recorded cut. `context_tool` is the
     name of the tool with which the model pins, releases and notes; "" if it has none (`lamina.core.wishes`).
-    With `good_moments` a cut may come before the trigger, where a step of the plan ended.
+    With `good_moments` a cut may come before the trigger, where a step of the plan ended. `need` says how
+    often results are needed again: the ladder lowers first what is needed least.
     """
 
     layout: Layout = _IN_PLACE
@@ -50,6 +52,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     late_system: bool = True
     context_tool: str = ""
     good_moments: bool = False
+    need: NeedTable = RECORDED
 
     def __post_init__(self) -> None:
         # All stages must use the same table of kinds, and the wording carries one of its own.

@@ -6,7 +6,7 @@ the request. `ladder` is the order that is lamina's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from lamina.core.entries import (
     pair_calls,
 )
 from lamina.core.kinds import Kinds, Retention, is_section, kind_of, recoverable
+from lamina.core.need import RECORDED, NeedTable, ReadResult
 from lamina.core.values import (
     Digest,
     Document,
@@ -57,7 +58,8 @@ class OrderView(msgspec.Struct, frozen=True, kw_only=True):
     `untouchable` are positions that no cut may lower, `spared` those that it should not. Of results among
     the spared, what is above `largest_spared` tokens may go; 0 sets no limit. `current` are the positions of
     the prompt and the last step: they may be lowered only where they are not untouchable, and they are never
-    folded. `released` are positions that the model is done with.
+    folded. `released` are positions that the model is done with. `need` says how often results are needed
+    again, and `results` what it has to know of each.
     """
 
     entries: Sequence[Entry]
@@ -67,6 +69,8 @@ class OrderView(msgspec.Struct, frozen=True, kw_only=True):
     largest_spared: int = 0
     current: frozenset[int] = frozenset()
     released: frozenset[int] = frozenset()
+    need: NeedTable = RECORDED
+    results: Mapping[int, ReadResult] = {}
 
     def free(self) -> list[int]:
         """Positions that may be lowered now, oldest first.

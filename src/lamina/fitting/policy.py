@@ -28,6 +28,7 @@ from lamina.caches import CacheRules, rules_for
 from lamina.core.history_window import LastN
 from lamina.core.kinds import Kinds
 from lamina.core.layout import Layout
+from lamina.core.need import NeedTable
 from lamina.core.orders import Order
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Preference
@@ -35,6 +36,7 @@ from lamina.core.wording import PLAIN
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.fitting.markers import Breakpoints, check_breakpoints
+from lamina.fitting.promised_depths import FILE_HINT, DepthTable, promise_depth, read_depths
 from lamina.fitting.server_reports import ServerUse
 from lamina.models.counters import counter_for, from_file
 from lamina.models.facts import model as facts_of
@@ -81,7 +83,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     **How much.** `budget` is how large a request may be: a `Budget`, or a window in tokens. Without it, the
     window of the request's model counts. `reserve` (the room for the answer) and `prefer` (whether cuts keep
-    more of what was said, or save more tokens) replace those of the budget, also of the model's. With
+    more of what was said, or save more tokens) replace those of the budget, also of the model's.
+    `hide_at_most` makes cuts as deep as they may be if they are to hide at most this share of the names that
+    answers need, by what was measured (`depths`, a `DepthTable` or the path of its file). With
     `good_moments` a cut may come before it is due, where a step of the plan ended. `history`
     sends the last messages of earlier turns only (`LastN`, or their number), or with "all" every one that
     fits.
@@ -89,9 +93,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     **How it is counted.** `counter` counts tokens: a `Counter`, or the path of a tokenizer.json. `rules` are
     those of the cache, by which cuts are priced and markers placed. By default both are the model's.
 
-    **What is lowered, and what stands in its place.** `order` is the order of cuts, `kinds` the table of
-    kinds, `wording` the words for what was lowered. `layout` says where a session puts what it adds; a
-    request that comes whole keeps its own order.
+    **What is lowered, and what stands in its place.** `order` is the order of cuts, `need` how often results
+    are needed again (a `NeedTable`, or the path of a file that `lamina replay --learn` wrote), `kinds` the
+    table of kinds, `wording` the words for what was lowered. `layout` says where a session puts what it adds;
+    a request that comes whole keeps its own order.
 
     **What else is sent.** `breakpoints` says what to do with cache markers, `recall` how the model can have
     again what was lowered, `server` what the provider's server may be asked to do. With `context_tools` the
@@ -129,6 +134,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     load_tools: tuple[str, ...] = ()
     memory_tool: MemoryServer = "client"
     keep: Keep = "lowered"
+    need: NeedTable | str | None = None
+    hide_at_most: float | None = None
+    depths: DepthTable | str | None = None
 
     def __post_init__(self) -> None:
         """Check every field, and make a window in tokens a budget, so that equal policies compare equal."""
@@ -136,6 +144,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if isinstance(self.history, int) and not isinstance(self.history, bool):
             msgspec.structs.force_setattr(self, "history", LastN(self.history))
         _check_reserve(self)
+        _check_promise(self)
         _check_choice("prefer", self.prefer, _PREFERENCES)
         _check_choice("recall", self.recall, _RECALL_CHOICES)
         _check_choice("server", self.server, get_args(ServerUse))
@@ -149,13 +158,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def own_budget(self) -> Budget | None:
-        """The budget that this policy sets, with its `reserve` and `prefer`; None if it is the model's."""
+        """The budget that this policy sets, with all that it says of it; None if it is the model's."""
         budget = self.budget
         if not isinstance(budget, Budget):
             return None
         if self.reserve is not None:
             budget = msgspec.structs.replace(budget, reserve=self.reserve)
-        return self._with_preference(budget)
+        return self._with_depth(budget)
 
     def find_budget(self, model: str) -> Budget:
         """Return the budget, or else that of the model's window.
@@ -165,22 +174,33 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.own_budget or self.adjust_budget(facts_of(model).budget)
 
     def adjust_budget(self, budget: Budget) -> Budget:
-        """Return the budget of a model or a server, with the `reserve` and `prefer` of this policy.
+        """Return the budget of a model or a server, with what this policy says of `reserve` and depth.
 
         One policy may serve many models, so of a small window half is always left for the request.
         """
         if self.reserve is not None:
             budget = msgspec.structs.replace(budget, reserve=min(self.reserve, budget.window // 2))
-        return self._with_preference(budget)
+        return self._with_depth(budget)
 
     def with_budget(self, budget: Budget, **changes: Any) -> Policy:
         """Return this policy with a budget that is used exactly as it is, and with other changes."""
-        return msgspec.structs.replace(self, budget=budget, reserve=None, prefer=None, **changes)
+        return msgspec.structs.replace(
+            self, budget=budget, reserve=None, prefer=None, hide_at_most=None, **changes
+        )
 
-    def _with_preference(self, budget: Budget) -> Budget:
-        if self.prefer is None or budget.prefer == self.prefer:
+    def _with_depth(self, budget: Budget) -> Budget:
+        """Return the budget with what this policy prefers, and with the depth that it promises."""
+        if self.prefer is not None and budget.prefer != self.prefer:
+            budget = msgspec.structs.replace(budget, prefer=self.prefer)
+        if self.hide_at_most is None:
             return budget
-        return msgspec.structs.replace(budget, prefer=self.prefer)
+        depths = self.depths
+        if depths is None:
+            problem = f"hide_at_most is {self.hide_at_most:g}, and depths is not given"
+            raise BadInput(problem, place="Policy", hint=FILE_HINT)
+        if isinstance(depths, str):
+            depths = read_depths(depths)
+        return promise_depth(budget, self.hide_at_most, depths)
 
     def find_counter(self, model: str) -> Counter:
         """Return the counter, or else the best one for the model."""
@@ -193,6 +213,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def find_rules(self, model: str, *, dialect: str) -> CacheRules:
         """Return the rules of the cache, or else those of the model's."""
         return self.rules or rules_for(model, dialect=dialect)
+
+    def find_need(self) -> NeedTable | None:
+        """Return how often results are needed again, from its file if that is named; None for the usual."""
+        if isinstance(self.need, str):
+            return _read_need(self.need)
+        return self.need
 
     def find_window(self) -> LastN | None:
         """Return the window over history; None if all of it is sent."""
@@ -259,6 +285,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         window = self.find_window()
         if window is not None:
             options["window"] = window
+        need = self.find_need()
+        if need is not None:
+            options["need"] = need
         return options
 
 
@@ -315,6 +344,16 @@ def _check_reserve(policy: Policy) -> None:
         raise BadInput(f"reserve is {reserve}", place="Policy", hint=hint)
 
 
+def _check_promise(policy: Policy) -> None:
+    limit: Any = policy.hide_at_most
+    if limit is None:
+        return
+    is_share = isinstance(limit, int | float) and not isinstance(limit, bool) and 0 < limit < 1
+    if not is_share:
+        hint = "give a share of the names that answers need, between 0 and 1, such as 0.05"
+        raise BadInput(f"hide_at_most is {limit!r:.100}", place="Policy", hint=hint)
+
+
 def _check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     if isinstance(value, str | None) and value in choices:
         return
@@ -369,6 +408,8 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "context_tools": ((bool,), "give True or False"),
     "good_moments": ((bool,), "give True or False"),
     "diagnostics": ((bool,), "give True or False"),
+    "depths": ((_NONE, DepthTable, str), FILE_HINT),
+    "need": ((_NONE, NeedTable, str), "give the path of a file that lamina replay --learn wrote"),
 }
 """The types of the fields that are values, and what to do about another one."""
 
@@ -378,6 +419,16 @@ def _read_tokenizer(path: str, model: str) -> Counter:
     """Return the counter of a tokenizer's file, with what the model's API adds around messages."""
     counter = from_file(Path(path).expanduser())
     return msgspec.structs.replace(counter, framing=counter_for(model).framing)
+
+
+@lru_cache(maxsize=64)
+def _read_need(path: str) -> NeedTable:
+    """Return the table of a file that `lamina replay --learn` wrote."""
+    hint = "give the path of a file that lamina replay --learn wrote"
+    try:
+        return msgspec.json.decode(Path(path).expanduser().read_bytes(), type=NeedTable)
+    except (OSError, msgspec.DecodeError) as error:
+        raise BadInput(f"need cannot be read: {error}", place=path, hint=hint) from None
 
 
 def _without_handles(wording: Wording) -> Wording:

@@ -15,7 +15,7 @@ import msgspec
 from lamina.caches.prefix_path import count_same_objects
 from lamina.conversations.pending_call import limit_budget
 from lamina.core.cut_target import derive_limits
-from lamina.core.values import Budget, Head, Preference
+from lamina.core.values import Budget, Head
 from lamina.fitting.policy import Policy
 from lamina.gateway.bodies import RequestBody
 from lamina.gateway.config import UpstreamSettings
@@ -74,26 +74,23 @@ def find_budget(
     `served_window` is what the upstream lists for the model. The budget of the policy wins over it.
     """
     policy = upstream.policy
-    window = served_window or 0
-    budget = _find_configured(
-        policy.budget, policy.reserve, policy.prefer, window, upstream.default_window, model
+    # Of a policy only what is said of the budget: all of it has no hash, as a table of kinds has none.
+    sizes = Policy(
+        budget=policy.budget,
+        reserve=policy.reserve,
+        prefer=policy.prefer,
+        hide_at_most=policy.hide_at_most,
+        depths=policy.depths,
     )
+    budget = _find_configured(sizes, served_window or 0, upstream.default_window, model)
     if reported_window is None or reported_window >= budget.window:
         return budget
     return limit_budget(budget, reported_window)
 
 
 @lru_cache(maxsize=256)
-def _find_configured(  # noqa: PLR0917 - its arguments are its key
-    own_budget: Budget | None,
-    reserve: int | None,
-    prefer: Preference | None,
-    served_window: int,
-    default_window: int,
-    model: str,
-) -> Budget:
-    """The budget of a model at an upstream with these settings, the same object each time."""
-    policy = Policy(budget=own_budget, reserve=reserve, prefer=prefer)
+def _find_configured(policy: Policy, served_window: int, default_window: int, model: str) -> Budget:
+    """The budget of a model at an upstream with this policy, the same object each time."""
     if policy.own_budget is not None:
         return policy.own_budget
     facts = model_or_none(model)

@@ -10,18 +10,26 @@ A name is hidden if the request has it nowhere, neither in a message nor in a di
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from math import ceil
 
 import msgspec
 
+from lamina.fitting.promised_depths import DepthBounds, DepthTable
 from lamina.replay.values import ReplayOutcome
 
 DEPTHS = (0.75, 0.6, 0.5, 0.4, 0.3, 0.2)
 """Shares of the room that a cut leaves, from the one that hides least."""
 
 CONFIDENCE = 0.95
+
+
+AtDepths = dict[float, ReplayOutcome]
+"""One session, replayed at each depth."""
+
+Sessions = dict[str, AtDepths]
+"""Sessions by their ids."""
 
 
 class SessionGroup(msgspec.Struct, frozen=True, order=True):
@@ -83,16 +91,53 @@ def promise_depths(
     Depths are tried from the safest on, and the first that exceeds the limit ends the search: so it does not
     matter how many are tried.
     """
-    by_group: dict[SessionGroup, dict[str, dict[float, ReplayOutcome]]] = {}
+    return [
+        _promise(group, sessions, limit=limit, confidence=confidence)
+        for group, sessions in sorted(_group_sessions(outcomes).items())
+    ]
+
+
+def _group_sessions(outcomes: Iterable[ReplayOutcome]) -> dict[SessionGroup, Sessions]:
+    """The outcomes of each source, window and cache, by session and depth."""
+    by_group: dict[SessionGroup, Sessions] = {}
     for outcome in outcomes:
         depth = _depth_of(outcome)
         if depth is not None and outcome.needed:
             sessions = by_group.setdefault(SessionGroup(outcome.source, outcome.window, outcome.rules), {})
             sessions.setdefault(outcome.trace, {})[depth] = outcome
-    return [
-        _promise(group, sessions, limit=limit, confidence=confidence)
-        for group, sessions in sorted(by_group.items())
-    ]
+    return by_group
+
+
+def _halve(sessions: Sessions) -> tuple[list[AtDepths], list[AtDepths]]:
+    """The sessions that calibrate, and those that check it, in the order of the digests of their ids."""
+    ordered = sorted(sessions, key=lambda name: sha256(name.encode()).digest())
+    return [sessions[name] for name in ordered[::2]], [sessions[name] for name in ordered[1::2]]
+
+
+def _bound_depth(calibration: Sequence[AtDepths], depth: float, confidence: float) -> float:
+    return bound_shares([_hidden_share(session[depth]) for session in calibration], confidence)
+
+
+def calibrate_depths(outcomes: Iterable[ReplayOutcome], *, confidence: float = CONFIDENCE) -> DepthTable:
+    """The bounds of each depth for each source and window, from the half of the sessions that calibrates.
+
+    Promises hold for every cache, so of several caches the one with the larger bounds counts. Sources with
+    too few sessions are left out.
+    """
+    rows: dict[tuple[str, int], DepthBounds] = {}
+    for group, sessions in sorted(_group_sessions(outcomes).items()):
+        calibration, _ = _halve(sessions)
+        if len(calibration) < fewest_sessions(confidence):
+            continue
+        bounds = tuple((depth, _bound_depth(calibration, depth, confidence)) for depth in DEPTHS)
+        other_row = rows.get((group.source, group.window))
+        if other_row is not None:
+            pairs = zip(bounds, other_row.bounds, strict=True)
+            bounds = tuple((depth, max(bound, other)) for (depth, bound), (_, other) in pairs)
+        rows[group.source, group.window] = DepthBounds(
+            source=group.source, window=group.window, sessions=len(calibration), bounds=bounds
+        )
+    return DepthTable(confidence=confidence, rows=tuple(rows.values()))
 
 
 def fewest_sessions(confidence: float) -> int:
@@ -110,14 +155,12 @@ def bound_shares(shares: Sequence[float], confidence: float) -> float:
 
 def _promise(
     group: SessionGroup,
-    sessions: Mapping[str, Mapping[float, ReplayOutcome]],
+    sessions: Sessions,
     *,
     limit: float,
     confidence: float,
 ) -> DepthPromise:
-    ordered = sorted(sessions, key=lambda name: sha256(name.encode()).digest())
-    calibration = [sessions[name] for name in ordered[::2]]
-    held_out = [sessions[name] for name in ordered[1::2]]
+    calibration, held_out = _halve(sessions)
     promise = DepthPromise(group=group, limit=limit, confidence=confidence, calibrated=len(calibration))
     needed = fewest_sessions(confidence)
     if len(calibration) < needed:
@@ -126,7 +169,7 @@ def _promise(
     chosen: float | None = None
     bound = 1.0
     for depth in DEPTHS:
-        found = bound_shares([_hidden_share(session[depth]) for session in calibration], confidence)
+        found = _bound_depth(calibration, depth, confidence)
         if found > limit:
             break
         chosen = depth
