@@ -239,6 +239,9 @@ class _Printer:
                 place = event.get("place") or "no place"
                 text = f"  cache lost: {event.get('cause')} at {place}{lost}; {event.get('advice', '')}"
                 self._print(event, text)
+            case "twin":
+                where = event.get("upstream", "")
+                self._print(event, f"  twin at {where}: {event.get('verdict')}; {event.get('report', '')}")
             case _:
                 self._print(event, _describe_other(event))
 

@@ -22,7 +22,7 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.anthropic.server import refuses_binding_switch
 from lamina.dialects.overflow import read_overflow
 from lamina.gateway.bodies import RequestBody, decode_body
-from lamina.gateway.calls import IncomingRequest, OutgoingRequest
+from lamina.gateway.calls import IncomingRequest, OutgoingRequest, call_upstream
 from lamina.gateway.client_connection import LINK, ClientConnection, Receive
 from lamina.gateway.identity import identify_client
 from lamina.gateway.recalls import RecallRelay
@@ -34,6 +34,7 @@ from lamina.gateway.security import Headers, Visitor, admit_visitor, read_header
 from lamina.gateway.shared import Gateway
 from lamina.gateway.stream import FLOW, AnswerWriter, ClientGone, read_piece, read_pieces
 from lamina.gateway.telemetry import record_answered, record_prepared, watch_status
+from lamina.gateway.twins import AnswerBody, TwinCall
 from lamina.gateway.upstream_answer import (
     ERROR_CHARACTERS,
     UpstreamAnswer,
@@ -343,7 +344,8 @@ class ProxiedExchange:
         """
         content_type = lower_ascii(answer.headers.get("content-type", ""))
         encoding = lower_ascii(answer.headers.get("content-encoding", ""))
-        reader = UsageReader(content_type, encoding, keeps_body=self._record.keeps_bodies)
+        keeps_body = self._record.keeps_bodies or self._is_twin(incoming, outgoing)
+        reader = UsageReader(content_type, encoding, keeps_body=keeps_body)
         self._count_answer(incoming, answer)
         if outgoing.has_recall and answer.status < 300:
             return await self._relay_recalls(incoming, outgoing, answer, reader, retries=retries)
@@ -432,10 +434,50 @@ class ProxiedExchange:
             gateway.metrics.add("lamina_recalls_total", upstream=incoming.upstream.name)
             return
         gateway.metrics.observe("lamina_request_seconds", monotonic() - self._began, part="whole")
+        if answer.content.at_eof():
+            self._send_twin(incoming, outgoing, answer, reader)
         if self._recalls is not None:  # the relay of recalls has recorded it, unless the answer broke off
             return
         if not gateway.learner.record_if_free(outgoing, usage):
             gateway.finish_later(gateway.learner.record_answer(outgoing, usage))
+
+    def _is_twin(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> bool:
+        """Whether this call is among those that a twin run sends twice."""
+        twins = self._gateway.twins
+        return twins is not None and self._route.action != "count" and twins.chooses(incoming, outgoing)
+
+    def _send_twin(
+        self,
+        incoming: IncomingRequest,
+        outgoing: OutgoingRequest,
+        answer: aiohttp.ClientResponse,
+        reader: UsageReader,
+    ) -> None:
+        """Send the client's own request, too, if a twin run wants to. The client has its answer already."""
+        twins = self._gateway.twins
+        body = reader.kept_body()
+        if twins is None or body is None or not self._is_twin(incoming, outgoing):
+            return
+        salted = bool(self._gateway.settings.tokens)
+        own_body = call_upstream(incoming, salted=salted).unchanged().body
+        headers = request_headers(
+            self._headers,
+            incoming.upstream,
+            environment=self._gateway.environment,
+            drop_key=self._visitor.key_is_token,
+            unpacked=own_body is not None,
+        )
+        twins.send(
+            TwinCall(
+                incoming=incoming,
+                outgoing=outgoing,
+                url=upstream_url(incoming.upstream, self._raw_path, self._scope["query_string"]),
+                headers=headers,
+                body=incoming.body.packed if own_body is None else own_body,
+                answer=AnswerBody.of(answer, body),
+                usage=reader.usage,
+            )
+        )
 
     async def _relay_error(
         self, incoming: IncomingRequest, answer: aiohttp.ClientResponse, body: bytes
