@@ -16,6 +16,7 @@ import pytest
 from lamina.core.values import Budget
 from lamina.errors import BadInput
 from lamina.gateway.config import GatewaySettings, TwinTable, load_gateway_settings
+from tests.cli.running import run as run_command
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import RunningGateway, open_client, run_gateway, settings_for
 from tests.gateway.test_faults import until
@@ -285,3 +286,21 @@ def test_wrong_settings_are_refused_with_their_line(tmp_path: Path) -> None:
         load_gateway_settings(path, {})
     path.write_text("[twin]\nshare = 0.05\nspend = 5.0\n")
     assert load_gateway_settings(path, {}).twin == TwinTable(share=0.05, spend=5.0)
+
+
+def test_tail_and_doctor_say_what_the_run_has_found(tmp_path: Path) -> None:
+    journal = tmp_path / "lines.jsonl"
+    report = "same call in 40.0 ± 30.0 % of 20 calls (below the bar of 90 %); $0.10 of $5.00 spent"
+    line = {"at": 1.0, "event": "twin", "upstream": "claude", "verdict": "other tool", "report": report}
+    journal.write_text(json.dumps(line | {"decision": "below the bar"}) + "\n")
+    assert f"twin at claude: other tool; {report}" in run_command("tail", journal, "--once").out
+    settings = tmp_path / "gateway.toml"
+    settings.write_text(
+        f'journal = "{journal}"\n[twin]\nshare = 0.05\n'
+        '[upstreams.claude]\nurl = "http://127.0.0.1:9"\nprofile = "anthropic"\n'
+        '[upstreams.other]\nurl = "http://127.0.0.1:9"\nprofile = "openai"\n'
+    )
+    printed = run_command("doctor", "--settings", settings, "--store", tmp_path / "g.db").out
+    assert f"remark  twin at claude: {report}" in printed
+    assert "then set another twin.salt" in printed
+    assert "ok      twin at other: no call was compared yet; 5 % of those that lamina changes are" in printed
