@@ -1,7 +1,7 @@
-"""Whole games under each policy: does the player still win?
+"""Whole games under each policy, to see whether the player still wins.
 
-    python -m bench.proof.games data --out sequences.jsonl.gz        a scripted player's games, as each policy shows them
-    python -m bench.proof.games train MODEL.gguf --out player.pt     teaches a small model to play so
+    python -m bench.proof.games script --out script.jsonl            a scripted player plays, without a model
+    python -m bench.proof.games train MODEL.gguf --out player.pt     teaches a small model to play as he does
     python -m bench.proof.games play MODEL.gguf player.pt --out games.jsonl
     python -m bench.proof.games table games.jsonl
 

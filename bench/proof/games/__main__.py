@@ -21,7 +21,7 @@ def main() -> int:
     if options.job == "table":
         from bench.proof.games.table import print_table  # noqa: PLC0415 - needs no torch
 
-        print_table(options.file)
+        print_table(options.file, houses=options.houses)
     elif options.job == "script":
         from bench.proof.games.table import play_script  # noqa: PLC0415 - needs no torch
 
@@ -70,6 +70,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     add("--visits", type=int, default=67, help="of three houses each (default: 67)")
     add("--seconds", type=float, default=300.0, help="how long to train or play")
     add("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2), help="processes with games")
+    add("--houses", type=int, default=1, help="for `table`: houses of a visit that count (default: 1)")
     add("--seed", type=int, default=1)
     return parser.parse_args(arguments)
 

@@ -197,7 +197,7 @@ class ScriptedPlayer:
         return self._planned
 
     def slip(self, chance: Random) -> str:
-        """Something wrong to do instead: a step into a room that was seen, or words that mean nothing here."""
+        """Something wrong to do instead: a step into a room that was seen, or words that mean nothing."""
         known = [each.side for each in self._exits_here() if each.leads_to in self.rooms]
         if self._walk or not known or chance.random() < 0.3:
             self._walk.insert(0, SLIP)
@@ -309,7 +309,7 @@ class ScriptedPlayer:
         return ways.get(room, [])
 
     def _cook(self) -> Iterator[str]:
-        assert self.recipe is not None
+        assert self.recipe is not None  # noqa: S101 - for the type checker
         cuts = [(verb, name) for verb, name in self.recipe.directions if verb in CUTS]
         for verb, name in cuts:
             yield f"{verb} {name}"

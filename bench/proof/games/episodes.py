@@ -143,7 +143,7 @@ class Episode:
             return f"nothing has the key {key!r}"
 
     def _play(self, action: str) -> str:
-        assert self._game is not None
+        assert self._game is not None  # noqa: S101 - for the type checker
         outcome = self._game.act(action)
         self._misread += outcome.text.startswith("Unknown action")
         self._won = outcome.won
@@ -171,7 +171,7 @@ class Episode:
         self.messages.append({"role": "user", "content": text})
 
     def _leave_house(self) -> None:
-        assert self._game is not None
+        assert self._game is not None  # noqa: S101 - for the type checker
         self.houses.append(
             HouseOutcome(
                 seed=self._seeds[len(self.houses)],

@@ -260,8 +260,7 @@ class PlayerServer:
             todo.append((at, shared))
         todo.sort(key=lambda pair: computed[pair[0]])
         for group in _groups(todo, computed):
-            for at, token in self._read(asked, group):
-                first[at] = token
+            first.update(self._read(asked, group))
         self._write(asked, first, written)
         for at, each in enumerate(asked):
             if at in first:

@@ -148,54 +148,72 @@ class _Models:
         return answers
 
 
+class _Workers:
+    """The processes with the games. Each answers every message once."""
+
+    def __init__(self, model: Path, planned: list[PlannedEpisode], count: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipes: list[Any] = []
+        self._players: list[Any] = []
+        for number in range(count):
+            here, there = context.Pipe()
+            player = context.Process(
+                target=hold_games, args=(model, planned[number::count], there), daemon=True
+            )
+            player.start()
+            self._pipes.append(here)
+            self._players.append(player)
+
+    def tell(self, half: int | None, answers: dict[int, tuple[list[int], int]]) -> None:
+        for pipe in self._pipes:
+            pipe.send((half, answers))
+
+    def hear(self) -> tuple[dict[int, list[int]], list[Any]]:
+        """What the games ask, and the visits that are over."""
+        asked: dict[int, list[int]] = {}
+        finished: list[Any] = []
+        for pipe in self._pipes:
+            of_worker, done = pipe.recv()
+            asked.update(of_worker)
+            finished += done
+        return asked, finished
+
+    def end(self) -> list[Any]:
+        """End all games. Returns the visits that are not over."""
+        self.hear()
+        self.tell(None, {})
+        unfinished = [outcome for pipe in self._pipes for outcome in pipe.recv()]
+        for player in self._players:
+            player.terminate()
+        return unfinished
+
+
 def play(
     model_path: Path, weights: Path, out: Path, *, arms: list[Arm], visits: int, seconds: float, workers: int
 ) -> None:
     """Play until everything is over or the time is, and write one line for each visit."""
     began = time.monotonic()
     planned = plan(arms, visits)
-    context = multiprocessing.get_context("spawn")
-    pipes, players = [], []
-    for number in range(workers):
-        here, there = context.Pipe()
-        player = context.Process(
-            target=hold_games, args=(model_path, planned[number::workers], there), daemon=True
-        )
-        player.start()
-        pipes.append(here)
-        players.append(player)
+    games = _Workers(model_path, planned, workers)
     models = _Models(model_path, weights, planned)
     print(f"model loaded after {time.monotonic() - began:.0f} s", flush=True)
     open_numbers = {each.number for each in planned}
     answers: dict[int, dict[int, tuple[list[int], int]]] = {half: {} for half in range(HALVES)}
-    for pipe in pipes:
-        pipe.send((0, {}))
+    games.tell(0, {})
     half = 0
     rounds = 0
     with out.open("w") as lines:
         while open_numbers and time.monotonic() - began < seconds:
-            replies = [pipe.recv() for pipe in pipes]
+            asked, finished = games.hear()
             other = (half + 1) % HALVES
-            for pipe in pipes:
-                pipe.send((other, answers[other]))
-            asked: dict[int, list[int]] = {}
-            for of_worker, done in replies:
-                asked.update(of_worker)
-                for outcome in done:
-                    lines.write(json.dumps(outcome) + "\n")
+            games.tell(other, answers[other])
+            lines.writelines(json.dumps(outcome) + "\n" for outcome in finished)
             open_numbers -= {number for number in open_numbers if number % HALVES == half} - set(asked)
             answers[half] = models.answer(asked)
             half = other
             rounds += 1
             if rounds % 20 == 0:
-                print(
-                    f"{time.monotonic() - began:.0f} s: {rounds} rounds, {len(open_numbers)} open", flush=True
-                )
-        for pipe in pipes:
-            pipe.recv()
-            pipe.send((None, {}))
-            for outcome in pipe.recv():
-                lines.write(json.dumps(outcome) + "\n")
+                spent = time.monotonic() - began
+                print(f"{spent:.0f} s: {rounds} rounds, {len(open_numbers)} open", flush=True)
+        lines.writelines(json.dumps(outcome) + "\n" for outcome in games.end())
     print(f"{rounds} rounds in {time.monotonic() - began:.0f} s", flush=True)
-    for player in players:
-        player.terminate()

@@ -177,8 +177,8 @@ def _learn(
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     rows = torch.arange(len(batch), device=device)[:, None].expand(-1, width - 1)[taught[:, 1:]]
-    losses: dict[str, Any] = {"loss": round(float(loss), 4)}
+    losses: dict[str, Any] = {"loss": round(float(loss.detach()), 4)}
     for name in sorted({each.arm for each in batch}):
         of_arm = torch.tensor([row for row, each in enumerate(batch) if each.arm == name], device=device)
-        losses[name] = round(float(each_loss[torch.isin(rows, of_arm)].mean()), 4)
+        losses[name] = round(float(each_loss.detach()[torch.isin(rows, of_arm)].mean()), 4)
     return losses
