@@ -9,8 +9,9 @@ import shutil
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 import anyio
@@ -122,6 +123,7 @@ def _check_all(arguments: argparse.Namespace, environment: Mapping[str, str]) ->
         yield CheckLine(subject="gateway", verdict="ok", text=f"upstreams: {names}")
         yield from _check_journal(settings, environment)
         yield from _check_reports(settings, environment)
+        yield from _check_twins(settings, environment)
     if arguments.client:
         yield from _check_client(arguments, settings, environment)
     if settings is not None and (arguments.reach or arguments.upstream):
@@ -371,6 +373,37 @@ def _check_reports(settings: GatewaySettings, environment: Mapping[str, str]) ->
 
 _REPORT_SIGN = b'"cache report"'
 """What a line about a provider's word has. Other lines are not decoded."""
+
+
+def _check_twins(settings: GatewaySettings, environment: Mapping[str, str]) -> Iterator[CheckLine]:
+    """What the twin run has found so far at each upstream, if there is one."""
+    from lamina.gateway.journal import find_journal, read_journal  # noqa: PLC0415 - an extra
+
+    if not settings.twin.share:
+        return
+    path = None
+    with suppress(LaminaError):
+        path = find_journal(settings, environment)
+    last_events: dict[str, Mapping[str, Any]] = {}
+    if path is not None:
+        last_events = {
+            str(event.get("upstream")): event for event in read_journal(path) if event.get("event") == "twin"
+        }
+    for name in settings.upstreams:
+        event = last_events.get(name)
+        if event is None:
+            text = (
+                f"no call was compared yet; {100 * settings.twin.share:g} % of those that lamina changes are"
+            )
+            yield CheckLine(subject=f"twin at {name}", verdict="ok", text=text)
+            continue
+        verdict: Literal["ok", "remark"] = "ok"
+        step = ""
+        if event.get("decision") == "below the bar":
+            verdict = "remark"
+            step = 'give a larger window, or prefer = "memory", under [policy]; then set another twin.salt'
+        text = str(event.get("report", ""))
+        yield CheckLine(subject=f"twin at {name}", verdict=verdict, text=text, next_step=step)
 
 
 def _check_markers(row: ClientRow, settings: GatewaySettings) -> Iterator[CheckLine]:

@@ -237,6 +237,9 @@ class _Printer:
                 self._print(event, _describe_other(event), "bad")
             case "cache report":
                 self._print_report(event)
+            case "twin":
+                where = event.get("upstream", "")
+                self._print(event, f"  twin at {where}: {event.get('verdict')}; {event.get('report', '')}")
             case _:
                 self._print(event, _describe_other(event))
 

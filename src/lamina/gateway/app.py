@@ -37,6 +37,7 @@ from lamina.gateway.security import admit_visitor
 from lamina.gateway.served_windows import ServedWindows
 from lamina.gateway.shared import Gateway
 from lamina.gateway.telemetry import open_telemetry
+from lamina.gateway.twins import TwinCalls
 from lamina.inspector.page_cookies import make_key
 
 AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
@@ -139,6 +140,7 @@ class _Shared:
             windows=ServedWindows(self.environment),
         )
         async with _open_session(self.settings) as session:
+            twins = await self._open_twins(session, self.store)
             self.gateway = Gateway(
                 self.settings,
                 session=session,
@@ -150,6 +152,7 @@ class _Shared:
                 telemetry=telemetry,
                 drain=self.drain,
                 saver=saver,
+                twins=twins,
             )
             writing = asyncio.gather(saver.save_pending(), saver.record_pending(), self._prune())
             try:
@@ -159,6 +162,8 @@ class _Shared:
                 with suppress(asyncio.CancelledError):
                     await writing
                 await self.gateway.warmer.close()
+                if twins is not None:
+                    await twins.close()
                 await self.gateway.finish_all()
                 await saver.flush()
                 await saver.flush_records()
@@ -166,6 +171,16 @@ class _Shared:
         await to_thread.run_sync(telemetry.close)
         if self.drain.is_stopping:
             self.journal.write("stopped", cut_off=self.drain.cut_count)
+
+    async def _open_twins(self, session: aiohttp.ClientSession, store: GatewayStore) -> TwinCalls | None:
+        """The twin run, if the settings ask for one."""
+        if not self.settings.twin.share:
+            return None
+        twins = TwinCalls(
+            self.settings, session=session, store=store, metrics=self.metrics, journal=self.journal
+        )
+        await twins.load()
+        return twins
 
     async def _prune(self) -> None:
         """Delete what is beyond the limits of the settings, now and then."""

@@ -23,7 +23,7 @@ from lamina.dialects.anthropic.server import refuses_binding_switch, refuses_edi
 from lamina.dialects.cache_reports import refuses_question
 from lamina.dialects.overflow import read_overflow
 from lamina.gateway.bodies import RequestBody, decode_body
-from lamina.gateway.calls import IncomingRequest, OutgoingRequest
+from lamina.gateway.calls import IncomingRequest, OutgoingRequest, call_upstream
 from lamina.gateway.client_connection import LINK, ClientConnection, Receive
 from lamina.gateway.identity import identify_client
 from lamina.gateway.recalls import RecallRelay
@@ -35,6 +35,7 @@ from lamina.gateway.security import Headers, Visitor, admit_visitor, read_header
 from lamina.gateway.shared import Gateway
 from lamina.gateway.stream import FLOW, AnswerWriter, ClientGone, read_piece, read_pieces
 from lamina.gateway.telemetry import record_answered, record_prepared, watch_status
+from lamina.gateway.twins import AnswerBody, TwinCall
 from lamina.gateway.upstream_answer import (
     ERROR_CHARACTERS,
     UpstreamAnswer,
@@ -353,9 +354,8 @@ class ProxiedExchange:
         """
         content_type = lower_ascii(answer.headers.get("content-type", ""))
         encoding = lower_ascii(answer.headers.get("content-encoding", ""))
-        reader = UsageReader(
-            content_type, encoding, keeps_body=self._record.keeps_bodies, request=outgoing.request
-        )
+        keeps_body = self._record.keeps_bodies or self._is_twin(incoming, outgoing)
+        reader = UsageReader(content_type, encoding, keeps_body=keeps_body, request=outgoing.request)
         self._count_answer(incoming, answer)
         if outgoing.own_names and answer.status < 300:
             return await self._relay_recalls(incoming, outgoing, answer, reader, retries=retries)
@@ -452,6 +452,8 @@ class ProxiedExchange:
             return
         gateway.metrics.observe("lamina_request_seconds", monotonic() - self._began, part="whole")
         self._plan_warming(incoming, outgoing)
+        if answer.content.at_eof():
+            self._send_twin(incoming, outgoing, answer, reader)
         if self._recalls is not None:  # the relay of recalls has recorded it, unless the answer broke off
             return
         if not gateway.learner.record_if_free(outgoing, usage):
@@ -471,6 +473,44 @@ class ProxiedExchange:
         )
         url = upstream_url(incoming.upstream, self._raw_path, self._scope["query_string"])
         self._gateway.warmer.plan(Warming(incoming=incoming, outgoing=outgoing, url=url, headers=headers))
+
+    def _is_twin(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> bool:
+        """Whether this call is among those that a twin run sends twice."""
+        twins = self._gateway.twins
+        return twins is not None and self._route.action != "count" and twins.chooses(incoming, outgoing)
+
+    def _send_twin(
+        self,
+        incoming: IncomingRequest,
+        outgoing: OutgoingRequest,
+        answer: aiohttp.ClientResponse,
+        reader: UsageReader,
+    ) -> None:
+        """Send the client's own request, too, if a twin run wants to. The client has its answer already."""
+        twins = self._gateway.twins
+        body = reader.kept_body()
+        if twins is None or body is None or not self._is_twin(incoming, outgoing):
+            return
+        salted = bool(self._gateway.settings.tokens)
+        own_body = call_upstream(incoming, salted=salted).unchanged().body
+        headers = request_headers(
+            self._headers,
+            incoming.upstream,
+            environment=self._gateway.environment,
+            drop_key=self._visitor.key_is_token,
+            unpacked=own_body is not None,
+        )
+        twins.send(
+            TwinCall(
+                incoming=incoming,
+                outgoing=outgoing,
+                url=upstream_url(incoming.upstream, self._raw_path, self._scope["query_string"]),
+                headers=headers,
+                body=incoming.body.packed if own_body is None else own_body,
+                answer=AnswerBody.of(answer, body),
+                usage=reader.usage,
+            )
+        )
 
     async def _relay_error(
         self, incoming: IncomingRequest, answer: aiohttp.ClientResponse, body: bytes

@@ -19,6 +19,7 @@ from lamina.gateway.misses import MissReporter
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.turn_memory import TurnMemory
+from lamina.gateway.twins import TwinCalls
 from lamina.gateway.upstreams import Upstreams
 from lamina.gateway.warming import PrefixWarmer
 from lamina.telemetry import Telemetry
@@ -40,6 +41,7 @@ class Gateway:
         telemetry: Telemetry | None = None,
         drain: Drain | None = None,
         saver: ConversationSaver,
+        twins: TwinCalls | None = None,
     ) -> None:
         self.drain = drain or Drain()
         self.telemetry = telemetry or Telemetry()
@@ -48,6 +50,7 @@ class Gateway:
         self.fitter = fitter
         self.learner = learner
         self.saver = saver
+        self.twins = twins
         self.metrics = metrics
         self.journal = journal
         self.environment = environment

@@ -8,12 +8,20 @@
 A share of calls is sent twice: as lamina fitted it, whose answer the client gets, and as the client sent it
 (or as another policy would). `chosen.py` says what an answer chose, `sequential.py` is the test, and `run.py`
 chooses the calls, keeps the spending limit and writes the report. Nothing here sends anything or waits: who
-calls this does. A verdict may be read after every call without making a false one more likely.
+calls this does; in a gateway that is `lamina.gateway.twins`. A verdict may be read after every call without
+making a false one more likely.
 """
 
 from __future__ import annotations
 
-from lamina.replay.twin.chosen import ChosenCalls, TwinPair, Verdict, compare_choices, read_choice
+from lamina.replay.twin.chosen import (
+    ChosenCalls,
+    TwinPair,
+    Verdict,
+    compare_choices,
+    list_chosen,
+    read_choice,
+)
 from lamina.replay.twin.run import Twin, TwinReport, TwinSettings, TwinTally
 from lamina.replay.twin.sequential import Decision, SequentialTest, bound_share, decide
 
@@ -30,5 +38,6 @@ __all__ = [
     "bound_share",
     "compare_choices",
     "decide",
+    "list_chosen",
     "read_choice",
 ]

@@ -15,6 +15,7 @@ import msgspec
 from lamina.core.hashing import canonical_json
 from lamina.core.values import ToolCall
 from lamina.dialects import DIALECTS
+from lamina.dialects.port import Absorbed
 from lamina.fitting.recalls import RECALL
 
 
@@ -67,9 +68,14 @@ class TwinPair(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_choice(dialect: str, answer: dict[str, Any]) -> ChosenCalls:
     """The calls of an answer in the format of a dialect, without those of lamina's own tool."""
+    return list_chosen(DIALECTS[dialect].absorb(answer))
+
+
+def list_chosen(answer: Absorbed) -> ChosenCalls:
+    """The same of an answer that was read already, whole or as a stream."""
     calls = []
     recalled = False
-    for segment in DIALECTS[dialect].absorb(answer).segments:
+    for segment in answer.segments:
         for part in segment.parts:
             if not isinstance(part, ToolCall):
                 continue

@@ -70,6 +70,24 @@ class TwinTally(msgspec.Struct, frozen=True, kw_only=True):
     def compared(self) -> int:
         return sum(count for name, count in self.verdicts.items() if Verdict(name).counts)
 
+    def plus(self, other: TwinTally) -> TwinTally:
+        """What both have found: two processes of a gateway make one run."""
+        names = [*self.verdicts, *(name for name in other.verdicts if name not in self.verdicts)]
+        return TwinTally(
+            verdicts={name: self.verdicts.get(name, 0) + other.verdicts.get(name, 0) for name in names},
+            failed=self.failed + other.failed,
+            spent=self.spent + other.spent,
+        )
+
+    def since(self, earlier: TwinTally) -> TwinTally:
+        """What was added since this tally was the `earlier` one."""
+        verdicts = {name: count - earlier.verdicts.get(name, 0) for name, count in self.verdicts.items()}
+        return TwinTally(
+            verdicts={name: count for name, count in verdicts.items() if count},
+            failed=self.failed - earlier.failed,
+            spent=self.spent - earlier.spent,
+        )
+
 
 class TwinReport(msgspec.Struct, frozen=True, kw_only=True):
     """A run in numbers. `low` and `high` hold at every look: 95 % of such intervals have the true share."""
@@ -106,12 +124,16 @@ class Twin:
         self._set_aside: dict[str, float] = {}
         self.decision = self._decide()
 
+    def chooses(self, call: str) -> bool:
+        """Whether a call is among those that are sent twice while the run is open, whatever it costs."""
+        return self.decision is Decision.OPEN and self._is_chosen(call)
+
     def wants(self, call: str, *, cost: float) -> bool:
         """Whether this call shall be sent twice. If so, `cost` dollars are set aside for it.
 
         `call` names it: the conversation and the number of the call. End it with `add` or `give_up`.
         """
-        if not self._is_chosen(call) or self.decision is not Decision.OPEN:
+        if not self.chooses(call):
             return False
         in_flight = sum(self._set_aside.values())
         if self.tally.spent + in_flight + cost > self.settings.spend:
@@ -124,10 +146,19 @@ class Twin:
     def add(self, call: str, pair: TwinPair, *, cost: float) -> Verdict:
         """Compare the answers of a call that was sent twice. `cost` is what the second one really took."""
         verdict = pair.compare()
+        self.add_verdict(call, verdict, cost=cost)
+        return verdict
+
+    def add_verdict(self, call: str, verdict: Verdict, *, cost: float) -> None:
+        """Count a pair that was compared already."""
         verdicts = dict(self.tally.verdicts)
         verdicts[verdict.value] = verdicts.get(verdict.value, 0) + 1
         self._settle(call, cost, verdicts=verdicts)
-        return verdict
+
+    def take_tally(self, tally: TwinTally) -> None:
+        """Go on from this tally: others have added to it."""
+        self.tally = tally
+        self.decision = self._decide()
 
     def give_up(self, call: str, *, cost: float = 0.0) -> None:
         """The second call had no answer. What it cost all the same counts."""
