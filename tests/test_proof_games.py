@@ -134,8 +134,8 @@ def visit(
 
 def test_a_room_and_a_recipe_are_read_as_the_game_writes_them() -> None:
     sight = read_sight(
-        "You are in the corridor. There is also a shoe cabinet that is closed.\nTo the North you see a closed "
-        "wood door. Through an open patio door, to the South you see the backyard. To the East you see the "
+        "You are in the corridor. There is also a shoe cabinet that is closed.\nTo the North you see a "
+        "closed wood door. Through an open patio door, to the South you see the backyard. To the East you see the "
         "kitchen."
     )
     assert sight is not None
@@ -231,13 +231,13 @@ def test_the_table_pairs_games_and_prices_them(tmp_path: Path, capsys: pytest.Ca
     lines = []
     for policy in ("none", "sliding", "lamina+recall"):
         for seed in range(3):
-            episode, _ = visit(policy, 1_000, houses=1)
+            episode, _ = visit(policy, 1_800, houses=1)
             houses = (
                 msgspec.structs.replace(episode.houses[0], seed=seed, won=policy == "none" or seed > 0),
             )
             outcome = EpisodeOutcome(
                 policy=policy,
-                window=1_000,
+                window=1_800,
                 houses=houses,
                 finished=True,
                 computed=100,
@@ -253,4 +253,4 @@ def test_the_table_pairs_games_and_prices_them(tmp_path: Path, capsys: pytest.Ca
         assert row.ahead.mean == pytest.approx(-1 / 3)
         assert 0 < row.cost < 3
     print_table(path)
-    assert "| sliding, 1,000 | 66.7 % " in capsys.readouterr().out
+    assert "| sliding, 1,800 | 66.7 % " in capsys.readouterr().out
