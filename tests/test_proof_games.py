@@ -135,8 +135,8 @@ def visit(
 def test_a_room_and_a_recipe_are_read_as_the_game_writes_them() -> None:
     sight = read_sight(
         "You are in the corridor. There is also a shoe cabinet that is closed.\nTo the North you see a "
-        "closed wood door. Through an open patio door, to the South you see the backyard. To the East you see the "
-        "kitchen."
+        "closed wood door. Through an open patio door, to the South you see the backyard. To the East "
+        "you see the kitchen."
     )
     assert sight is not None
     assert sight.room == "corridor"
