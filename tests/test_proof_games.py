@@ -180,7 +180,7 @@ def test_he_walks_back_to_the_book_if_the_recipe_is_out_of_sight_and_goes_on_whe
 
 
 def test_with_recall_he_reads_it_where_he_is() -> None:
-    episode, _ = visit("lamina+recall", 1_000)
+    episode, _ = visit("lamina+recall", 1_800)
     assert all(house.won for house in episode.houses)
     assert sum(house.recalls for house in episode.houses) > 0
     recalled = [
@@ -189,13 +189,13 @@ def test_with_recall_he_reads_it_where_he_is() -> None:
         if message.get("tool_calls") and message["tool_calls"][0]["function"]["name"] == "recall"
     ]
     assert all("slice the carrot" in text for text in recalled)
-    without, _ = visit("lamina", 1_000)
+    without, _ = visit("lamina", 1_800)
     assert sum(house.recalls for house in without.houses) == 0
 
 
 @pytest.mark.parametrize("policy", ["none", "sliding", "drop_oldest", "lamina", "lamina+recall"])
 def test_every_call_is_shown_once_as_it_was_chosen(policy: str) -> None:
-    episode, shown = visit(policy, 1_000)
+    episode, shown = visit(policy, 1_800)
     calls = [message for message in episode.messages if message.get("tool_calls")]
     chosen = [each.messages[at] for each in shown for at in each.chosen]
     assert chosen == calls
@@ -217,7 +217,7 @@ def test_a_call_is_written_and_read_in_the_words_of_the_model() -> None:
     assert read_call(write_call(*call)) == call
     assert read_call("nonsense</tool_call>").arguments == {"action": "nonsense"}
     assert read_call('act", "arguments": ["a"]}').name == "act"
-    episode, _ = visit("lamina+recall", 1_000, houses=1)
+    episode, _ = visit("lamina+recall", 1_800, houses=1)
     spans = render_chat(episode.messages, episode.arm.tools)
     written = [span for span in spans if span.call >= 0]
     assert len(written) == sum(bool(message.get("tool_calls")) for message in episode.messages)
@@ -231,13 +231,13 @@ def test_the_table_pairs_games_and_prices_them(tmp_path: Path, capsys: pytest.Ca
     lines = []
     for policy in ("none", "sliding", "lamina+recall"):
         for seed in range(3):
-            episode, _ = visit(policy, 1_000, houses=1)
+            episode, _ = visit(policy, 1_800, houses=1)
             houses = (
                 msgspec.structs.replace(episode.houses[0], seed=seed, won=policy == "none" or seed > 0),
             )
             outcome = EpisodeOutcome(
                 policy=policy,
-                window=1_000,
+                window=1_800,
                 houses=houses,
                 finished=True,
                 computed=100,
@@ -253,4 +253,4 @@ def test_the_table_pairs_games_and_prices_them(tmp_path: Path, capsys: pytest.Ca
         assert row.ahead.mean == pytest.approx(-1 / 3)
         assert 0 < row.cost < 3
     print_table(path)
-    assert "| sliding, 1,000 | 66.7 % " in capsys.readouterr().out
+    assert "| sliding, 1,800 | 66.7 % " in capsys.readouterr().out

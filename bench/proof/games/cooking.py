@@ -76,12 +76,14 @@ class GameMachine:
     """One Java process that holds many games at a time."""
 
     def __init__(self) -> None:
-        from py4j.java_gateway import (  # noqa: PLC0415 - only with the games
+        from py4j.java_gateway import (  # type: ignore[import-not-found]  # noqa: PLC0415 - only with the games
             GatewayParameters,
             JavaGateway,
             launch_gateway,
         )
-        from textworld_express.constants import JAR_PATH  # noqa: PLC0415 - only with the games
+        from textworld_express.constants import (  # type: ignore[import-not-found]  # noqa: PLC0415 - as above
+            JAR_PATH,
+        )
 
         port, self._process = launch_gateway(
             classpath=JAR_PATH,

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-import torch.nn.functional as F  # noqa: N812 - its usual name
+import torch  # type: ignore[import-not-found]  # only with a model
+import torch.nn.functional as F  # type: ignore[import-not-found]  # noqa: N812 - its usual name
 from gguf import GGUFReader, quants
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from torch import Tensor, nn
 
 from bench.proof.games.chat_text import CALL_ENDS
+from lamina.errors import BadInput
 
 SPECIAL = ("<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>")
 SPLIT = (
@@ -64,15 +65,15 @@ class PlayerTokenizer:
             tokenizer = self._from_gguf(path)
             tokenizer.save(str(kept), pretty=False)
         self._tokenizer = tokenizer
-        self.end = int(tokenizer.token_to_id(CALL_ENDS))
+        self.end = tokenizer.token_to_id(CALL_ENDS) or 0
         self.encode: Callable[[str], tuple[int, ...]] = lru_cache(maxsize=20_000)(self._encode)
 
     @staticmethod
     def _from_gguf(path: Path) -> Tokenizer:
         """The tokenizer as the file describes it. Reading it takes long, so it is kept beside the file."""
         reader = GGUFReader(path)
-        words = reader.get_field("tokenizer.ggml.tokens").contents()
-        merges = [tuple(merge.split(" ")) for merge in reader.get_field("tokenizer.ggml.merges").contents()]
+        words = _read_field(reader, "tokenizer.ggml.tokens")
+        merges = [tuple(merge.split(" ")) for merge in _read_field(reader, "tokenizer.ggml.merges")]
         vocabulary = {word: number for number, word in enumerate(words)}
         tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, fuse_unk=False))
         tokenizer.normalizer = normalizers.NFC()
@@ -93,7 +94,7 @@ class PlayerTokenizer:
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False))
 
 
-class Block(nn.Module):
+class Block(nn.Module):  # type: ignore[misc]
     """One layer."""
 
     def __init__(self, shape: ModelShape) -> None:
@@ -122,7 +123,7 @@ class Block(nn.Module):
         return x + self.ffn_down(F.silu(self.ffn_gate(normed)) * self.ffn_up(normed))
 
 
-class PlayerModel(nn.Module):
+class PlayerModel(nn.Module):  # type: ignore[misc]
     """The whole model. The words that come in and those that go out share their weights."""
 
     def __init__(self, shape: ModelShape) -> None:
@@ -173,7 +174,7 @@ def load_model(path: Path, *, dtype: torch.dtype = torch.float32) -> PlayerModel
     tensors = {tensor.name: tensor for tensor in reader.tensors}
 
     def field(name: str) -> Any:
-        return reader.get_field(f"qwen2.{name}").contents()
+        return _read_field(reader, f"qwen2.{name}")
 
     shape = ModelShape(
         vocabulary=int(tensors["token_embd.weight"].shape[1]),
@@ -243,7 +244,7 @@ class PlayerServer:
         self.end = end
         self.device = model.token_embd.weight.device
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def answer(self, asked: Sequence[AskedCall]) -> list[ModelAnswer]:
         """The calls that the model writes. A request longer than the cache gets an empty one."""
         written: list[list[int]] = [[] for _ in asked]
@@ -338,6 +339,13 @@ class PlayerServer:
             return attend
 
         return self.model.hidden(tokens, positions, attend_in)
+
+
+def _read_field(reader: GGUFReader, name: str) -> Any:
+    field = reader.get_field(name)
+    if field is None:
+        raise BadInput(f"it has no field {name!r}", place="model", hint="give a GGUF file of Qwen2")
+    return field.contents()
 
 
 def _shared_length(one: Sequence[int], other: Sequence[int]) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import torch
+import torch  # type: ignore[import-not-found]  # only with a model
 
 from bench.proof.follow import FULL
 from bench.proof.games.chat_text import CALL_BEGINS, Message, read_call, render_chat
@@ -74,8 +74,8 @@ def hold_games(model: Path, planned: list[PlannedEpisode], pipe: Any) -> None:
     tokenizer = PlayerTokenizer(model)
     machine = GameMachine()
     held: dict[int, _Held] = {}
-    for each in planned:
-        held[each.number] = _Held(Episode(machine, each.seeds, fold="test", arm=each.arm))
+    for visit in planned:
+        held[visit.number] = _Held(Episode(machine, visit.seeds, fold="test", arm=visit.arm))
     while True:
         half, answers = pipe.recv()
         if half is None:
@@ -109,7 +109,7 @@ def encode_request(messages: list[Message], arm: Arm, tokenizer: PlayerTokenizer
 
 def plan(arms: list[Arm], visits: int) -> list[PlannedEpisode]:
     """The same games under every arm."""
-    planned = []
+    planned: list[PlannedEpisode] = []
     for visit in range(visits):
         seeds = tuple(range(TEST_SEEDS + HOUSES * visit, TEST_SEEDS + HOUSES * (visit + 1)))
         for arm in arms:
