@@ -50,9 +50,9 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(status)
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
+def suggest(word: str, choices: Iterable[str]) -> str:
     """`, did you mean replay` if a known word is near, else nothing."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
     if not near:
         return ""
     return f", did you mean {near[0]}"

@@ -45,7 +45,7 @@ def advise_window(envelope: Envelope, window: int) -> WindowAdvice | None:
     cut = envelope.cut
     if cut is None or not cut.lowered or not envelope.room or not window:
         return None
-    cuts = [made for made in envelope.ledger.cuts if made.lowered]
+    cuts = [past_cut for past_cut in envelope.ledger.cuts if past_cut.lowered]
     if len(cuts) == 1:
         return _look_at_sizes(envelope, envelope.room, window)
     if len(cuts) == CUTS_SEEN:
