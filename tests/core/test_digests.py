@@ -15,6 +15,8 @@ from lamina.core.digests import NOTES_TITLE, DigestText, RunText, write_digest, 
 from lamina.core.folds import FOLD_VERSION, DigestSize, lay_folds, make_fold, read_run
 from lamina.core.kinds import KINDS, Kind, Kinds
 from lamina.core.laws import Case, no_authority_is_gained
+from lamina.core.text import read_facts
+from lamina.core.text.fact_values import FactWord, value_sentences
 from lamina.core.text.gist import LONGEST_MESSAGE, REPLIES_TITLE, SMALLEST_DIGEST, WORDS_TITLE
 from lamina.core.values import (
     Document,
@@ -328,6 +330,29 @@ def test_facts_that_were_read_stand_where_names_leave_room() -> None:
     assert all(f"The pump of house {number} delivers {number * 37} litres." in line for number in range(8))
     assert len(line) <= 600 + len("  read: ")
     assert "pump" not in fold.text
+
+
+def test_facts_are_rated_once_for_all_sizes_of_a_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cut writes a digest several times until its size is right."""
+    rated: list[int] = []
+
+    def value_and_count(words_of: Sequence[Sequence[Sequence[FactWord]]]) -> list[list[int]]:
+        rated.append(len(words_of))
+        return value_sentences(words_of)
+
+    monkeypatch.setattr(read_facts, "value_sentences", value_and_count)
+    pages = [f"The pump of house {number} delivers {number * 37} litres." for number in range(8)]
+    steps = read_steps(pages)
+    entries = build(steps).entries
+    run_text = read_run(entries, kinds=KINDS)
+    lines: list[str] = []
+    for names in (600, 240, 320):
+        size = DigestSize(words=600, notes=600, names=names)
+        notes = make_fold(entries, run_text, size=size, cut=1).fold.notes
+        lines += [line for line in notes.split("\n") if line.startswith("  read: ")]
+    assert rated == [8]
+    largest, smallest, between = map(len, lines)
+    assert smallest < between < largest
 
 
 def test_in_a_talk_the_users_words_come_before_how_long_answers_began() -> None:

@@ -34,7 +34,7 @@ from lamina.core.text.gist import (
     print_talk,
 )
 from lamina.core.text.names import count_names
-from lamina.core.text.read_facts import ReadFacts
+from lamina.core.text.read_facts import RatedFacts, ReadFacts
 from lamina.core.text.standing_rules import is_agreement
 from lamina.core.text.user_words import (
     QUESTION_LABEL,
@@ -107,11 +107,11 @@ class RunText:
         self._reader = reader
 
     @cached_property
-    def read_facts(self) -> list[ReadFacts]:
+    def read_facts(self) -> RatedFacts:
         """The facts in the results of calls. They are looked for only if there is room for them."""
         parts = chain.from_iterable(segment.parts for segment in self.segments)
         results = [part for part in parts if isinstance(part, ToolResult)]
-        return [self._reader.read_result(_show_parts(result.content)) for result in results]
+        return RatedFacts([self._reader.read_result(_show_parts(result.content)) for result in results])
 
     def with_rules_alone(self) -> SpokenMessages:
         """The user's messages with a rule in them, of which nothing but the rules is left."""

@@ -29,7 +29,6 @@ from lamina.core.orders import CHARACTERS_PER_TOKEN
 from lamina.core.repair import find_side
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.names import list_counted_names
-from lamina.core.text.read_facts import choose_facts
 from lamina.core.text.tags import wrap_in_tag
 from lamina.core.text.user_words import LaterRule
 from lamina.core.tokens import Scale
@@ -258,7 +257,7 @@ def _add_names(texts: DigestText, run_text: RunText, *, limit: int) -> str:
         lines.append(f"  names: {listed}")
     left = limit - len(listed)
     if left >= LEAST // 2:
-        facts = choose_facts(run_text.read_facts, left)
+        facts = run_text.read_facts.choose(left)
         if facts:
             lines.append(f"  read: {facts}")
     return "\n".join(lines)

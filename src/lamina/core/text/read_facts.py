@@ -37,18 +37,25 @@ class ReadFacts:
                 self.words.append(words)
 
 
-def choose_facts(results: Sequence[ReadFacts], limit: int) -> str:
-    """The densest facts of these results in at most `limit` characters, in their order, on one line."""
-    values = value_sentences([result.words for result in results])
-    rated: list[tuple[int, int, str]] = []
-    for result, result_values in zip(results, values, strict=True):
-        for sentence, value in zip(result.sentences, result_values, strict=True):
-            rated.append((value * 1_000 // (len(sentence) + 1), len(rated), sentence))
-    chosen: list[tuple[int, str]] = []
-    room = limit
-    for density, place, sentence in sorted(rated, key=lambda each: (-each[0], -each[1])):
-        cost = len(sentence) + 1
-        if density and cost <= room:
-            room -= cost
-            chosen.append((place, sentence))
-    return " ".join(sentence for _, sentence in sorted(chosen))
+class RatedFacts:
+    """The facts of several results, the densest first. They are rated once for all sizes of a digest."""
+
+    def __init__(self, results: Sequence[ReadFacts]) -> None:
+        values = value_sentences([result.words for result in results])
+        rated: list[tuple[int, int, str]] = []
+        for result, result_values in zip(results, values, strict=True):
+            for sentence, value in zip(result.sentences, result_values, strict=True):
+                rated.append((value * 1_000 // (len(sentence) + 1), len(rated), sentence))
+        rated.sort(key=lambda each: (-each[0], -each[1]))
+        self._places = [(place, sentence) for density, place, sentence in rated if density]
+
+    def choose(self, limit: int) -> str:
+        """The densest facts in at most `limit` characters, in the order of the results, on one line."""
+        chosen: list[tuple[int, str]] = []
+        room = limit
+        for place, sentence in self._places:
+            cost = len(sentence) + 1
+            if cost <= room:
+                room -= cost
+                chosen.append((place, sentence))
+        return " ".join(sentence for _, sentence in sorted(chosen))
