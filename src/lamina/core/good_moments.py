@@ -18,7 +18,7 @@ from typing import Any
 
 from lamina.core.cut_target import CutLimits, Growth, Rates
 from lamina.core.entries import is_users_text
-from lamina.core.text.characters import fold_case
+from lamina.core.text.characters import fold_case, is_alphanumeric, split_words
 from lamina.core.values import Entry, Layer, ToolCall, ToolResult
 from lamina.core.wishes import Wishes
 from lamina.core.wording import text_of
@@ -130,7 +130,7 @@ def _changes_subject(entries: Sequence[Entry]) -> bool:
 
 
 def _list_words(text: str) -> set[str]:
-    words = "".join(letter if letter.isalnum() else " " for letter in fold_case(text)).split()
+    words = split_words("".join(letter if is_alphanumeric(letter) else " " for letter in fold_case(text)))
     return {word for word in words if len(word) >= _LEAST_LETTERS}
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from lamina.core.entries import is_users_text, pair_parts
 from lamina.core.hashing import handle, short_handle
-from lamina.core.text.characters import fold_case
+from lamina.core.text.characters import fold_case, split_words
 from lamina.core.text.excerpts import to_one_line
 from lamina.core.values import Entry, Fold, Form, Ledger, Ref, Role, ToolCall, Wish
 from lamina.core.wording import text_of
@@ -199,9 +199,9 @@ def find_targets(
             return frozenset((entry.ref,))
     if len(name) < LEAST_QUOTE:
         return frozenset()
-    quotation = fold_case(" ".join(name.split()))
+    quotation = fold_case(" ".join(split_words(name)))
     for entry in reversed(candidates):
-        if quotation in fold_case(" ".join(text_of(entry.segment.parts).split())):
+        if quotation in fold_case(" ".join(split_words(text_of(entry.segment.parts)))):
             return frozenset((entry.ref,))
     return frozenset()
 

@@ -18,10 +18,11 @@ from typing import NamedTuple
 from lamina.core.cut_moves import find_spared, find_untouchable
 from lamina.core.cut_target import SPARED, Sparing
 from lamina.core.envelope import Envelope
-from lamina.core.kinds import KINDS
+from lamina.core.kinds import KINDS, Kinds
 from lamina.core.ladder import ladder
 from lamina.core.ledger import current_turn
 from lamina.core.orders import OrderView
+from lamina.core.text.characters import split_words
 from lamina.core.text.excerpts import to_one_line
 from lamina.core.values import Entry, Form, Ledger, Ref, Segment, ToolCall, ToolResult
 from lamina.core.wishes import (
@@ -193,7 +194,7 @@ def _answer_release(what: str, situation: _Situation) -> str:
 
 def write_note(what: str) -> str:
     """Return the answer to a note. Raises BadInput, in words for the model, if it is empty or too long."""
-    text = " ".join(what.split())
+    text = " ".join(split_words(what))
     if not text:
         raise BadInput("an empty note", place="context", hint="give the line in `what`")
     if len(text) > NOTE_LIMIT - 4:
@@ -210,7 +211,7 @@ def _find_entries(what: str, situation: _Situation, *, is_release: bool = False)
     named_entries = [entry for entry in entries if entry.ref in targets]
     if named_entries:
         return named_entries
-    if is_release and " ".join(what.split()) in situation.wishes.notes.values():
+    if is_release and " ".join(split_words(what)) in situation.wishes.notes.values():
         return []
     hint = f'give a key from recall("..."), or at least {LEAST_QUOTE} characters as they stand in the message'
     raise BadInput(f"nothing here is called {to_one_line(what, _QUOTE)!r}", place="context", hint=hint)
@@ -270,13 +271,13 @@ def _list_next(situation: _Situation) -> list[str]:
         sparing = sparing.halve()
 
 
-def _list_moves(situation: _Situation, sparing: Sparing) -> list[str]:
+def _list_moves(situation: _Situation, sparing: Sparing, *, kinds: Kinds = KINDS) -> list[str]:
     entries = situation.envelope.entries
     held = frozenset(at for at, entry in enumerate(entries) if entry.ref in situation.held)
     released = frozenset(at for at, entry in enumerate(entries) if entry.ref in situation.wishes.released)
     view = OrderView(
         entries=entries,
-        kinds=KINDS,
+        kinds=kinds,
         untouchable=find_untouchable(entries) | held,
         spared=find_spared(entries, sparing),
         current=current_turn(entries),

@@ -427,7 +427,7 @@ def _read_need(path: str) -> NeedTable:
     hint = "give the path of a file that lamina replay --learn wrote"
     try:
         return msgspec.json.decode(Path(path).expanduser().read_bytes(), type=NeedTable)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise BadInput(f"need cannot be read: {error}", place=path, hint=hint) from None
 
 

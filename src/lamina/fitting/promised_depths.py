@@ -94,5 +94,5 @@ def read_depths(path: str) -> DepthTable:
     """Return the table of a file that `lamina replay --write` wrote."""
     try:
         return msgspec.json.decode(Path(path).expanduser().read_bytes(), type=DepthTable)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise BadInput(f"depths cannot be read: {error}", place=path, hint=FILE_HINT) from None

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
 from typing import Any
 
 import aiohttp
@@ -18,7 +19,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-import lamina
 from lamina.gateway.client_connection import Receive
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.conversation_store import GatewayStore, StoreGone
@@ -216,7 +216,7 @@ class _Shared:
         return PlainTextResponse(self.metrics.write(), media_type="text/plain; version=0.0.4")
 
     async def write_document(self, _: Request) -> Response:
-        return JSONResponse(describe_gateway(lamina.__version__))
+        return JSONResponse(describe_gateway(version("lamina-context")))
 
     async def inspect(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The inspector's pages. They are imported when somebody first looks."""

@@ -21,7 +21,7 @@ from lamina.conversations.store import ConversationState, conversation_workspace
 from lamina.core.explanation import describe_row, join_folds, table
 from lamina.core.hashing import handle, stem_of
 from lamina.core.recall import identify_segments, recall
-from lamina.core.text.characters import fold_case
+from lamina.core.text.characters import fold_case, split_words
 from lamina.core.values import Ledger, LedgerLine, Segment
 from lamina.core.wishes import ACCEPTED, LEAST_QUOTE
 from lamina.core.wording import describe_segment, text_of
@@ -247,11 +247,11 @@ def _find_named(stored: LibraryConversation, what: str) -> Segment | None:
         return recall(stored.log, what, ledger=stored.ledger)[0]
     except (NotFound, IndexError):
         pass
-    quotation = fold_case(" ".join(what.split()))
+    quotation = fold_case(" ".join(split_words(what)))
     if len(quotation) < LEAST_QUOTE:
         return None
     for segment in reversed(stored.log):
-        if quotation in fold_case(" ".join(text_of(segment.parts).split())):
+        if quotation in fold_case(" ".join(split_words(text_of(segment.parts)))):
             return segment
     return None
 

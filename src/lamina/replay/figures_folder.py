@@ -256,13 +256,13 @@ def _check_settings(folder: Path, options: ReplayOptions, period: Period) -> Non
     del plain["points"]  # calls one by one are not in the tables
     settings = {
         "format": FORMAT,
-        "lamina": version("lamina"),
+        "lamina": version("lamina-context"),
         "prices": AS_OF,
         "since": period.since,
         "until": period.until,
         **plain,
     }
-    settings = msgspec.json.decode(msgspec.json.encode(settings))
+    settings = msgspec.to_builtins(settings)
     path = folder / _STATE / _SETTINGS
     if not path.exists():
         try:
@@ -304,7 +304,7 @@ def _number_of(path: Path) -> int:
 def _decode_state(path: Path, kind: Any) -> Any:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         hint = "delete the folder and replay again"
         raise BadInput(f"it cannot be read: {error}", place=str(path), hint=hint) from None
 
