@@ -24,7 +24,7 @@ from lamina.core.text.standing_rules import (
 )
 from lamina.core.text.user_words import SpokenMessage, SpokenMessages, quote_messages
 from lamina.core.tokens import CHARS4
-from lamina.core.values import Budget, Ledger, Segment
+from lamina.core.values import Budget, Ledger, Role, Segment
 from lamina.core.wording import text_of
 from lamina.segments import assistant, call, result, system, user
 
@@ -66,6 +66,63 @@ def test_a_standing_rule_is_readable_at_the_end_of_a_talk(talk: RuleTalk) -> Non
             assert ", rule, replaced in turn " in line
     rule_tokens = CHARS4.count("\n".join(rules))
     assert rule_tokens <= MOST * talk.window
+
+
+class TalkBuilder:
+    """A talk that is built again and again in a window so large that its digests stay apart for some cuts."""
+
+    def __init__(self, *first: Segment) -> None:
+        self.log = list(first)
+        self.ledger = Ledger()
+        self.memo = Memo()
+
+    def build(self) -> Envelope:
+        budget = Budget(window=16_000, reserve=0)
+        envelope = build(self.log, budget=budget, counter=CHARS4, ledger=self.ledger, memo=self.memo)
+        self.ledger = envelope.ledger
+        return envelope
+
+
+def talk_until_cut(talk: TalkBuilder, language: Language) -> Envelope:
+    """Goes on with requests and long replies until the next cut."""
+    cuts = len(talk.ledger.cuts)
+    while len(talk.ledger.cuts) == cuts:
+        turn = len(talk.log)
+        talk.log.append(user(language.request.format(n=turn)))
+        envelope = talk.build()
+        talk.log.append(assistant(language.reply.format(n=turn) * 40))
+    return envelope
+
+
+@pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
+def test_a_rule_that_is_replaced_after_its_digest_was_written_is_marked_by_the_next_cut(
+    language: Language,
+) -> None:
+    first, second = language.changes[0]
+    kept = language.rules[1]
+    talk = TalkBuilder(
+        user(language.task),
+        assistant("Good."),
+        user(first),
+        assistant("I will."),
+        user(kept),
+        assistant("Yes."),
+    )
+    envelope = talk_until_cut(talk, language)
+    (digest,) = envelope.ledger.folds
+    assert f"  2, rule: {first}" in digest.text.split("\n")
+    replaced_in = 1 + sum(segment.role is Role.USER for segment in talk.log)
+    talk.log += [user(second), assistant("As you wish.")]
+    envelope = talk_until_cut(talk, language)
+    marked, _ = envelope.ledger.folds
+    expected = digest.text.replace("  2, rule: ", f"  2, rule, replaced in turn {replaced_in}: ")
+    assert marked.text == expected
+    assert (marked.key, marked.cut, marked.notes) == (digest.key, digest.cut, digest.notes)
+    assert marked.marked == 2
+    assert f"  3, rule: {kept}" in sent_text(envelope)
+    assert f", rule: {second}" in sent_text(envelope)
+    again = talk_until_cut(talk, language)
+    assert again.ledger.folds[0] == marked
 
 
 def test_each_language_knows_its_rules_and_what_replaces_them() -> None:

@@ -224,8 +224,8 @@ def quote_messages(
     `later_rules` are rules that the user gave after these messages: one that they replace is marked.
     `verbatim` asks for every message of the user, if there is room for them; replies have what is left.
     """
-    replaced = _find_replaced_rules(talk.messages, later_rules)
-    remarks = [_choose_remark(message, replaced) for message in talk.messages]
+    replaced = find_replaced_rules(talk.messages, later_rules)
+    remarks = choose_remarks(talk.messages, replaced)
     sizes = [_measure(text) + len(remark) for text, remark in zip(talk.clipped_texts, remarks, strict=True)]
     whole: set[int] = set()
     if sum(sizes) <= room:
@@ -284,7 +284,7 @@ def _measure(text: str) -> int:
     return len(text) + 4 * text.count("\n") + AROUND_MESSAGE
 
 
-def _find_replaced_rules(
+def find_replaced_rules(
     messages: Sequence[SpokenMessage], later_rules: Sequence[LaterRule]
 ) -> dict[str, int]:
     """Each rule that a later one replaces, with the turn of that one."""
@@ -296,6 +296,11 @@ def _find_replaced_rules(
     turn_of = {rule.text: rule.turn for rule in rules}
     replaced = find_replaced([rule.text for rule in rules])
     return {rule: turn_of[later] for rule, later in replaced.items()}
+
+
+def choose_remarks(messages: Sequence[SpokenMessage], replaced: Mapping[str, int]) -> list[str]:
+    """What is said of each message besides its words, if these of its rules are replaced."""
+    return [_choose_remark(message, replaced) for message in messages]
 
 
 def _choose_remark(message: SpokenMessage, replaced: Mapping[str, int]) -> str:
