@@ -50,7 +50,7 @@ def read_user_words(entries: Sequence[Entry], room: int, context: BuildContext) 
             continue
         text = text_of(entry.segment.parts)
         tokens += count(text)
-        rules += [(at, LaterRule(entry.turn + 1, rule)) for rule in find_rules(text)]
+        rules += [(at, LaterRule(entry.turn + 1, rule, entry.ref)) for rule in find_rules(text)]
     return UserWords(
         may_stand=tokens <= room // VERBATIM_PART,
         rules=tuple(rules),
@@ -169,7 +169,7 @@ def _mark_earlier(draft: Draft, words: UserWords, mergeable: frozenset[Ref] | No
     for fold in folds:
         if mergeable is None or mergeable.issuperset(fold.covers):
             later_rules = words.rules_after(fold.covers[-1])
-            marked.append(mark_rules(fold, entry_of, later_rules, cut=len(draft.ledger.cuts) + 1))
+            marked.append(mark_rules(fold, entry_of, later_rules))
         else:
             marked.append(fold)
     return tuple(marked)

@@ -35,7 +35,7 @@ from lamina.core.text.gist import mark_replaced_rules
 from lamina.core.text.names import list_counted_names
 from lamina.core.text.read_facts import choose_facts
 from lamina.core.text.tags import wrap_in_tag
-from lamina.core.text.user_words import QUESTION_LABEL, LaterRule, SpokenMessage
+from lamina.core.text.user_words import QUESTION_LABEL, LaterRule, SpokenMessage, find_replaced_rules
 from lamina.core.tokens import Scale
 from lamina.core.values import OWN_ORIGIN, Entry, Fold, Layer, Ref, Role, Segment, Text
 from lamina.core.wishes import NOTE_LIMIT, write_notes
@@ -188,6 +188,7 @@ def make_fold(
         version=FOLD_VERSION,
         rules=_find_rules(run, run_text),
         whole=texts.whole,
+        replaced_by=_find_replacing(run_text.talk.messages, later_rules),
     )
     return WrittenFold(fold, texts.complete)
 
@@ -241,9 +242,7 @@ def _find_rules(run: Sequence[Entry], run_text: RunText) -> tuple[tuple[Ref, int
     return tuple((entry.ref, entry.turn + 1) for entry in with_rule)
 
 
-def mark_rules(
-    fold: Fold, entry_of: Mapping[Ref, Entry], later_rules: Sequence[LaterRule], *, cut: int
-) -> Fold:
+def mark_rules(fold: Fold, entry_of: Mapping[Ref, Entry], later_rules: Sequence[LaterRule]) -> Fold:
     """The fold with a mark at each rule that the user replaced after its digest was written.
 
     The rest of the digest stays as it was sent, and so does all of it if there is nothing to mark.
@@ -258,7 +257,16 @@ def mark_rules(
     text = mark_replaced_rules(fold.text, messages, later_rules)
     if text == fold.text:
         return fold
-    return msgspec.structs.replace(fold, text=text, marked=cut)
+    replaced_by = dict.fromkeys((*fold.replaced_by, *_find_replacing(messages, later_rules)))
+    return msgspec.structs.replace(fold, text=text, replaced_by=tuple(replaced_by))
+
+
+def _find_replacing(messages: Sequence[SpokenMessage], later_rules: Sequence[LaterRule]) -> tuple[Ref, ...]:
+    """The later messages with a rule that replaces one of these."""
+    if not later_rules or not any(message.has_rule for message in messages):
+        return ()
+    replaced = find_replaced_rules(messages, later_rules)
+    return tuple(dict.fromkeys(Ref(later.ref) for later in replaced.values() if later.ref))
 
 
 def _count_characters(run_text: RunText, indices: Iterable[int]) -> int:

@@ -328,9 +328,9 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `text` is sent in the user's voice and holds nobody else's words; `speaks`: it has such words, and is not
     only a title. `notes` is sent in the model's voice and quotes what the model and the tools said. `merged`
     are the keys of digests that it replaced. `rules` are the messages with a standing rule in them, each with
-    its turn, and `whole` says that every word of the user stands in it. `marked` is the number of a later cut
-    that marked a rule in it as replaced, 0 if none did. Since version 2 the voices are apart: a digest of
-    version 1 holds both in `text`, until the next cut.
+    its turn, and `whole` says that every word of the user stands in it. `replaced_by` are later messages
+    whose rules replace some in it, as its marks say: without these messages it does not hold. Since version 2
+    the voices are apart: a digest of version 1 holds both in `text`, until the next cut.
     """
 
     key: str
@@ -343,7 +343,7 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: int = 1
     rules: tuple[tuple[Ref, int], ...] = ()
     whole: bool = False
-    marked: int = 0
+    replaced_by: tuple[Ref, ...] = ()
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

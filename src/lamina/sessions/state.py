@@ -89,7 +89,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
         ledger = msgspec.structs.replace(
             ledger,
             lines={ref: line for ref, line in ledger.lines.items() if line.cut not in later_cuts},
-            folds=tuple(fold for fold in ledger.folds if later_cuts.isdisjoint((fold.cut, fold.marked))),
+            folds=tuple(fold for fold in ledger.folds if fold.cut not in later_cuts),
             promoted=tuple(ref for ref in promoted_before if ref in ledger.promoted),
         )
         return SessionState(ledger=ledger, cuts=self.cuts)
