@@ -15,6 +15,7 @@ from lamina.core.build import Memo, build
 from lamina.core.envelope import Envelope
 from lamina.core.folds import is_digest
 from lamina.core.laws import Case, what_the_user_said_is_not_lost_in_silence
+from lamina.core.options import Options
 from lamina.core.text.gist import mark_replaced_rules, print_talk
 from lamina.core.text.standing_rules import (
     find_replaced,
@@ -27,7 +28,7 @@ from lamina.core.text.user_words import LaterRule, SpokenMessage, SpokenMessages
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Ledger, Role, Segment
 from lamina.core.wording import text_of
-from lamina.segments import assistant, call, result, system, user
+from lamina.segments import assistant, call, result, system, thinking, user
 
 _RULE_LINE = re.compile(r"  [0-9]+, rule")
 
@@ -76,10 +77,18 @@ class TalkBuilder:
         self.log = list(first)
         self.ledger = Ledger()
         self.memo = Memo()
+        self.options = Options()
 
     def build(self) -> Envelope:
         budget = Budget(window=16_000, reserve=0)
-        envelope = build(self.log, budget=budget, counter=CHARS4, ledger=self.ledger, memo=self.memo)
+        envelope = build(
+            self.log,
+            budget=budget,
+            counter=CHARS4,
+            ledger=self.ledger,
+            memo=self.memo,
+            options=self.options,
+        )
         self.ledger = envelope.ledger
         return envelope
 
@@ -125,6 +134,29 @@ def test_a_rule_that_is_replaced_after_its_digest_was_written_is_marked_by_the_n
     assert f", rule: {second}" in sent_text(envelope)
     again = talk_until_cut(talk, language)
     assert again.ledger.folds[0] == marked
+
+
+def test_no_rule_is_marked_while_the_model_waits_with_thinking_that_is_bound_to_what_was_sent() -> None:
+    (language,) = (each for each in LANGUAGES if each.name == "English")
+    first, second = language.changes[0]
+    talk = TalkBuilder(user(language.task), assistant("Good."), user(first), assistant("I will."))
+    talk.options = Options(binding="strict")
+    talk_until_cut(talk, language)
+    before = talk.ledger.folds
+    cuts = len(talk.ledger.cuts)
+    talk.log.append(user(second))
+    while len(talk.ledger.cuts) == cuts:
+        number = len(talk.log)
+        talk.log += [
+            thinking(f"What does part {number} do? " * 60, signature=f"s{number}"),
+            call("read", {"path": f"m{number}.py"}, id=f"c{number}"),
+            result(f"part {number} reads a column", id=f"c{number}", name="read"),
+        ]
+        envelope = talk.build()
+    assert envelope.ledger.folds == before
+    talk.log.append(assistant("It is done."))
+    talk_until_cut(talk, language)
+    assert ", rule, replaced in turn " in talk.ledger.folds[0].text
 
 
 def test_only_the_line_of_the_replaced_rule_is_marked() -> None:
