@@ -15,6 +15,8 @@ from lamina.core.build import Memo, build
 from lamina.core.envelope import Envelope
 from lamina.core.folds import is_digest
 from lamina.core.laws import Case, what_the_user_said_is_not_lost_in_silence
+from lamina.core.options import Options
+from lamina.core.text.gist import mark_replaced_rules, print_talk
 from lamina.core.text.standing_rules import (
     find_replaced,
     find_rules,
@@ -22,11 +24,11 @@ from lamina.core.text.standing_rules import (
     split_clauses,
     weigh_sentence,
 )
-from lamina.core.text.user_words import SpokenMessage, SpokenMessages, quote_messages
+from lamina.core.text.user_words import LaterRule, SpokenMessage, SpokenMessages, quote_messages
 from lamina.core.tokens import CHARS4
-from lamina.core.values import Budget, Ledger, Segment
+from lamina.core.values import Budget, Ledger, Role, Segment
 from lamina.core.wording import text_of
-from lamina.segments import assistant, call, result, system, user
+from lamina.segments import assistant, call, result, system, thinking, user
 
 _RULE_LINE = re.compile(r"  [0-9]+, rule")
 
@@ -66,6 +68,138 @@ def test_a_standing_rule_is_readable_at_the_end_of_a_talk(talk: RuleTalk) -> Non
             assert ", rule, replaced in turn " in line
     rule_tokens = CHARS4.count("\n".join(rules))
     assert rule_tokens <= MOST * talk.window
+
+
+class TalkBuilder:
+    """A talk that is built again and again in a window so large that its digests stay apart for some cuts."""
+
+    def __init__(self, *first: Segment) -> None:
+        self.log = list(first)
+        self.ledger = Ledger()
+        self.memo = Memo()
+        self.options = Options()
+
+    def build(self) -> Envelope:
+        budget = Budget(window=16_000, reserve=0)
+        envelope = build(
+            self.log,
+            budget=budget,
+            counter=CHARS4,
+            ledger=self.ledger,
+            memo=self.memo,
+            options=self.options,
+        )
+        self.ledger = envelope.ledger
+        return envelope
+
+
+def talk_until_cut(talk: TalkBuilder, language: Language) -> Envelope:
+    """Goes on with requests and long replies until the next cut."""
+    cuts = len(talk.ledger.cuts)
+    while len(talk.ledger.cuts) == cuts:
+        turn = len(talk.log)
+        talk.log.append(user(language.request.format(n=turn)))
+        envelope = talk.build()
+        talk.log.append(assistant(language.reply.format(n=turn) * 40))
+    return envelope
+
+
+@pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
+def test_a_rule_that_is_replaced_after_its_digest_was_written_is_marked_by_the_next_cut(
+    language: Language,
+) -> None:
+    first, second = language.changes[0]
+    kept = language.rules[1]
+    talk = TalkBuilder(
+        user(language.task),
+        assistant("Good."),
+        user(first),
+        assistant("I will."),
+        user(kept),
+        assistant("Yes."),
+    )
+    envelope = talk_until_cut(talk, language)
+    (digest,) = envelope.ledger.folds
+    assert f"  2, rule: {first}" in digest.text.split("\n")
+    replaced_in = 1 + sum(segment.role is Role.USER for segment in talk.log)
+    talk.log += [user(second), assistant("As you wish.")]
+    envelope = talk_until_cut(talk, language)
+    marked, _ = envelope.ledger.folds
+    expected = digest.text.replace("  2, rule: ", f"  2, rule, replaced in turn {replaced_in}: ")
+    assert marked.text == expected
+    assert (marked.key, marked.cut, marked.notes) == (digest.key, digest.cut, digest.notes)
+    (replacing,) = marked.replaced_by
+    assert [text_of(each.segment.parts) for each in envelope.entries if each.ref == replacing] == [second]
+    assert f"  3, rule: {kept}" in sent_text(envelope)
+    assert f", rule: {second}" in sent_text(envelope)
+    again = talk_until_cut(talk, language)
+    assert again.ledger.folds[0] == marked
+
+
+def test_no_rule_is_marked_while_the_model_waits_with_thinking_that_is_bound_to_what_was_sent() -> None:
+    (language,) = (each for each in LANGUAGES if each.name == "English")
+    first, second = language.changes[0]
+    talk = TalkBuilder(user(language.task), assistant("Good."), user(first), assistant("I will."))
+    talk.options = Options(binding="strict")
+    talk_until_cut(talk, language)
+    before = talk.ledger.folds
+    cuts = len(talk.ledger.cuts)
+    talk.log.append(user(second))
+    while len(talk.ledger.cuts) == cuts:
+        number = len(talk.log)
+        talk.log += [
+            thinking(f"What does part {number} do? " * 60, signature=f"s{number}"),
+            call("read", {"path": f"m{number}.py"}, id=f"c{number}"),
+            result(f"part {number} reads a column", id=f"c{number}", name="read"),
+        ]
+        envelope = talk.build()
+    assert envelope.ledger.folds == before
+    talk.log.append(assistant("It is done."))
+    talk_until_cut(talk, language)
+    assert ", rule, replaced in turn " in talk.ledger.folds[0].text
+
+
+def test_only_the_line_of_the_replaced_rule_is_marked() -> None:
+    both = "Always answer in British English.\n\nNever touch vendor/."
+    facts = "The importer reads the orders of the shop from a file."
+    said = [
+        (2, "Always answer in British English."),
+        (2, "Never touch vendor/."),
+        (3, both),
+        (12, f"{facts}\n\nAlways use tabs."),
+    ]
+    messages = [SpokenMessage(turn, "asked", text) for turn, text in said]
+    words = print_talk("Title", SpokenMessages(messages), 2_000).words
+    later = [
+        LaterRule(20, "From now on answer in American English instead."),
+        LaterRule(21, "From now on use spaces, not tabs."),
+    ]
+    marked = mark_replaced_rules(words, messages, later)
+    pairs = zip(words.split("\n"), marked.split("\n"), strict=True)
+    assert [pair for pair in pairs if pair[0] != pair[1]] == [
+        (
+            "  2, rule: Always answer in British English.",
+            "  2, rule, replaced in turn 20: Always answer in British English.",
+        ),
+        (f"  12: {facts}", f"  12, with a rule that is replaced in turn 21: {facts}"),
+    ]
+    assert print_talk("Title", SpokenMessages(messages), 2_000, later_rules=later).words == marked
+    assert mark_replaced_rules(marked, messages, later) == marked
+
+
+def test_a_rule_is_in_force_again_when_the_message_that_replaced_it_is_taken_back() -> None:
+    (language,) = (each for each in LANGUAGES if each.name == "English")
+    first, second = language.changes[0]
+    talk = TalkBuilder(user(language.task), assistant("Good."), user(first), assistant("I will."))
+    talk_until_cut(talk, language)
+    before = len(talk.log)
+    talk.log += [user(second), assistant("As you wish.")]
+    talk_until_cut(talk, language)
+    assert "replaced in turn" in sent_text(talk.build())
+    talk.log = [*talk.log[:before], user("Go on as before.")]
+    envelope = talk.build()
+    assert first in sent_text(envelope)
+    assert "replaced in turn" not in sent_text(envelope)
 
 
 def test_each_language_knows_its_rules_and_what_replaces_them() -> None:

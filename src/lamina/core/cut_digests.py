@@ -44,11 +44,11 @@ def write_digests(progress: CutProgress, digest_limit: int | None) -> CutProgres
 
     A `digest_limit` bounds each digest in characters, even the user's words in it.
     """
-    old_folds = progress.draft.ledger.folds
+    old_folds = progress.earlier
     most_tokens = None
     if digest_limit is None and progress.limits.room:  # a cut for a window of history has no room to keep to
         digest_tokens = progress.limits.free // DIGEST_SHARE
-        most_tokens = digest_tokens - sum(_digest_sizes(progress.draft.entries).values())
+        most_tokens = digest_tokens - sum(_digest_sizes(_find_entries_before(progress)).values())
         most_tokens = max(most_tokens, digest_tokens // _LEAST_PART)
     new_folds: list[Fold] = []
     for run in find_runs(progress.entries, progress.folded):
@@ -56,6 +56,13 @@ def write_digests(progress: CutProgress, digest_limit: int | None) -> CutProgres
         if fold is not None:
             new_folds.append(fold)
     return _merge_digests(lay_request(progress, old_folds + tuple(new_folds)), digest_limit)
+
+
+def _find_entries_before(progress: CutProgress) -> Sequence[Entry]:
+    """The entries before the cut. If rules are marked now, the digests are larger by these marks."""
+    if progress.earlier == progress.draft.ledger.folds:
+        return progress.draft.entries
+    return lay_request(progress, progress.earlier).request
 
 
 def _fold_run(

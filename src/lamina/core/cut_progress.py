@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from lamina.core.bound_thinking import is_held_by_thinking
 from lamina.core.cut_target import CutLimits
 from lamina.core.digests import Reader, RunText
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent, index_by_ref, is_users_text
-from lamina.core.folds import VERBATIM_PART, DigestSize, is_digest, lay_folds, read_run
+from lamina.core.folds import VERBATIM_PART, DigestSize, is_digest, lay_folds, mark_rules, read_run
 from lamina.core.ledger import current_turn
 from lamina.core.need import ReadResult, read_results
 from lamina.core.options import BuildContext
@@ -49,7 +50,7 @@ def read_user_words(entries: Sequence[Entry], room: int, context: BuildContext) 
             continue
         text = text_of(entry.segment.parts)
         tokens += count(text)
-        rules += [(at, LaterRule(entry.turn + 1, rule)) for rule in find_rules(text)]
+        rules += [(at, LaterRule(entry.turn + 1, rule, entry.ref)) for rule in find_rules(text)]
     return UserWords(
         may_stand=tokens <= room // VERBATIM_PART,
         rules=tuple(rules),
@@ -61,6 +62,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     """A cut in the making.
 
     `draft` is the request before the cut, `words` what the user said in it, and `tokens_before` its size.
+    `earlier` are the folds of earlier cuts, with marks at rules that the user replaced since.
     `entries` are its entries with the moves taken so far, `folded` the positions that go under digests,
     `lines` the new lines and `folds` all folds, old and new. `request` are the entries as they would be sent
     now, and `tokens` their size. `exhausted`: nothing more could be lowered to reach the goal.
@@ -82,6 +84,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     tokens_before: int
     current: frozenset[int]
     mergeable: frozenset[Ref] | None
+    earlier: tuple[Fold, ...]
     entries: list[Entry]
     folded: frozenset[int]
     lines: dict[Ref, LedgerLine]
@@ -128,14 +131,19 @@ def start_cut(
 ) -> CutProgress:
     """A cut in which nothing is lowered yet."""
     tokens = context.scale.total(draft.tokens)
+    words = read_user_words(draft.entries, limits.room, context)
+    earlier = draft.ledger.folds
+    if not is_held_by_thinking(draft.entries, context.options.binding):
+        earlier = _mark_earlier(draft, words, mergeable)
     return CutProgress(
         draft=draft,
-        words=read_user_words(draft.entries, limits.room, context),
+        words=words,
         limits=limits,
         context=context,
         tokens_before=tokens,
         current=current_turn(draft.entries),
         mergeable=mergeable,
+        earlier=earlier,
         entries=draft.entries,
         folded=frozenset(),
         lines={},
@@ -146,6 +154,25 @@ def start_cut(
         released=_find_positions(draft.entries, draft.wishes.released),
         results=read_results(draft.entries) if context.options.need.has_weights else {},
     )
+
+
+def _mark_earlier(draft: Draft, words: UserWords, mergeable: frozenset[Ref] | None) -> tuple[Fold, ...]:
+    """The folds of earlier cuts, with marks at rules that the user replaced since.
+
+    A digest may stand for many cuts before it merges, and the model would go on following such a rule.
+    """
+    folds = draft.ledger.folds
+    if not words.rules or not any(fold.rules for fold in folds):
+        return folds
+    entry_of = {entry.ref: entry for entry in draft.entries}
+    marked: list[Fold] = []
+    for fold in folds:
+        if mergeable is None or mergeable.issuperset(fold.covers):
+            later_rules = words.rules_after(fold.covers[-1])
+            marked.append(mark_rules(fold, entry_of, later_rules))
+        else:
+            marked.append(fold)
+    return tuple(marked)
 
 
 def _find_positions(entries: Sequence[Entry], refs: frozenset[Ref]) -> frozenset[int]:

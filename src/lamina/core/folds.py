@@ -1,7 +1,8 @@
 """Folding: a run of old steps becomes one digest that stands where the run began.
 
 A cut adds its digests after the earlier ones. Digests merge only when together they take more than one part
-in `SHARE` of the free room. A digest that would not be smaller than its run is not made. System text is never
+in `SHARE` of the free room. Until then a digest stays as it was sent, but for a mark at a rule that the user
+replaced since. A digest that would not be smaller than its run is not made. System text is never
 folded: it stands between the two voices of the digest, and the run goes on after it.
 
 A digest speaks in two voices. The user's words come first, in a message of the user. What the model and the
@@ -13,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from lamina.core import hashing
 from lamina.core.digests import (
@@ -28,9 +31,10 @@ from lamina.core.kinds import Kinds
 from lamina.core.orders import CHARACTERS_PER_TOKEN
 from lamina.core.repair import find_side
 from lamina.core.text.excerpts import clean_text
+from lamina.core.text.gist import mark_replaced_rules
 from lamina.core.text.names import list_counted_names
 from lamina.core.text.tags import wrap_in_tag
-from lamina.core.text.user_words import LaterRule
+from lamina.core.text.user_words import QUESTION_LABEL, LaterRule, SpokenMessage, find_replaced_rules
 from lamina.core.tokens import Scale
 from lamina.core.values import OWN_ORIGIN, Entry, Fold, Layer, Ref, Role, Segment, Text
 from lamina.core.wishes import NOTE_LIMIT, write_notes
@@ -183,6 +187,7 @@ def make_fold(
         version=FOLD_VERSION,
         rules=_find_rules(run, run_text),
         whole=texts.whole,
+        replaced_by=_find_replacing(run_text.talk.messages, later_rules),
     )
     return WrittenFold(fold, texts.complete)
 
@@ -234,6 +239,33 @@ def _find_rules(run: Sequence[Entry], run_text: RunText) -> tuple[tuple[Ref, int
         entry for entry in run if is_users_text(entry) and clean_text(text_of(entry.source.parts)) in texts
     ]
     return tuple((entry.ref, entry.turn + 1) for entry in with_rule)
+
+
+def mark_rules(fold: Fold, entry_of: Mapping[Ref, Entry], later_rules: Sequence[LaterRule]) -> Fold:
+    """The fold with a mark at each rule that the user replaced after its digest was written.
+
+    The rest of the digest stays as it was sent, and so does all of it if there is nothing to mark.
+    """
+    if not fold.rules or not later_rules:
+        return fold
+    messages: list[SpokenMessage] = []
+    for ref, turn in fold.rules:
+        if ref in entry_of:
+            text = clean_text(text_of(entry_of[ref].source.parts))
+            messages.append(SpokenMessage(turn, QUESTION_LABEL, text))
+    text = mark_replaced_rules(fold.text, messages, later_rules)
+    if text == fold.text:
+        return fold
+    replaced_by = dict.fromkeys((*fold.replaced_by, *_find_replacing(messages, later_rules)))
+    return msgspec.structs.replace(fold, text=text, replaced_by=tuple(replaced_by))
+
+
+def _find_replacing(messages: Sequence[SpokenMessage], later_rules: Sequence[LaterRule]) -> tuple[Ref, ...]:
+    """The later messages with a rule that replaces one of these."""
+    if not later_rules or not any(message.has_rule for message in messages):
+        return ()
+    replaced = find_replaced_rules(messages, later_rules)
+    return tuple(dict.fromkeys(Ref(later.ref) for later in replaced.values() if later.ref))
 
 
 def _count_characters(run_text: RunText, indices: Iterable[int]) -> int:

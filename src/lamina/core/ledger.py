@@ -89,7 +89,7 @@ def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
     return msgspec.structs.replace(
         ledger,
         lines=_select(ledger.lines, logged),
-        folds=tuple(fold for fold in ledger.folds if logged.issuperset(fold.covers)),
+        folds=tuple(fold for fold in ledger.folds if logged.issuperset((*fold.covers, *fold.replaced_by))),
         repairs=repairs,
         bound=_select(ledger.bound, logged),
         promoted=tuple(ref for ref in ledger.promoted if ref in logged),
@@ -341,6 +341,9 @@ class _LogStructure(msgspec.Struct, frozen=True, kw_only=True):
 def _find_valid_folds(entries: Sequence[Entry], folds: tuple[Fold, ...]) -> tuple[Fold, ...]:
     """The folds that hold: all that they cover is there, in order, and nothing new stands between.
 
+    Where a mark says that a later message replaced a rule, that message is there too: if the user took it
+    back, the rule is in force again.
+
     A call and its result are in one fold or in none, and no fold stands between the two. What must be sent
     is in no fold.
     """
@@ -381,7 +384,7 @@ def _is_valid_fold(fold: Fold, log: _LogStructure) -> bool:
         return False
     first = positions[0]
     last = positions[-1]
-    if first < 0:
+    if first < 0 or not all(ref in log.position for ref in fold.replaced_by):
         return False
     if first > 0 and log.open_until[first - 1] > last:
         return False

@@ -323,13 +323,14 @@ class LedgerLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Fold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Old segments under one digest, which stays as it was sent.
+    """Old segments under one digest, which stays as it was sent until a cut merges it or marks a rule in it.
 
     `text` is sent in the user's voice and holds nobody else's words; `speaks`: it has such words, and is not
     only a title. `notes` is sent in the model's voice and quotes what the model and the tools said. `merged`
     are the keys of digests that it replaced. `rules` are the messages with a standing rule in them, each with
-    its turn, and `whole` says that every word of the user stands in it. Since version 2 the voices are apart:
-    a digest of version 1 holds both in `text`, until the next cut.
+    its turn, and `whole` says that every word of the user stands in it. `replaced_by` are later messages
+    whose rules replace some in it, as its marks say: without these messages it does not hold. Since version 2
+    the voices are apart: a digest of version 1 holds both in `text`, until the next cut.
     """
 
     key: str
@@ -342,6 +343,7 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: int = 1
     rules: tuple[tuple[Ref, int], ...] = ()
     whole: bool = False
+    replaced_by: tuple[Ref, ...] = ()
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

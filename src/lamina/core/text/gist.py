@@ -6,8 +6,9 @@ for anything else. Who wrote the messages, and in what order, is the caller's bu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import NamedTuple
 
 from lamina.core.text.arguments import PATH_ARGUMENTS
@@ -30,7 +31,10 @@ from lamina.core.text.user_words import (
     SHORT_MESSAGE,
     LaterRule,
     QuotedMessage,
+    SpokenMessage,
     SpokenMessages,
+    choose_remarks,
+    find_replaced_rules,
     quote_messages,
 )
 
@@ -51,6 +55,7 @@ __all__ = (
     "gather_errors",
     "gather_message",
     "gather_reply",
+    "mark_replaced_rules",
     "merge_equal_pieces",
     "print_gist",
     "print_talk",
@@ -210,6 +215,44 @@ def _print_quoted(header: str, talk: SpokenMessages, quoted: Mapping[int, Quoted
     if reply_lines:
         reply_lines.insert(0, REPLIES_TITLE)
     return PrintedTalk("\n".join([header, *word_lines]), "\n".join(reply_lines), whole, complete)
+
+
+def mark_replaced_rules(
+    words: str, messages: Sequence[SpokenMessage], later_rules: Sequence[LaterRule]
+) -> str:
+    """The printed words of the user, with a mark at each rule in them that was replaced since.
+
+    `  12, rule: Use tabs.` becomes `  12, rule, replaced in turn 30: Use tabs.` Nothing else is changed, and
+    a mark that stands there already stays what it is.
+    """
+    remarks_before = choose_remarks(messages, find_replaced_rules(messages, ()))
+    remarks_now = choose_remarks(messages, find_replaced_rules(messages, later_rules))
+    lines = words.split("\n")
+    for message, before, now in zip(messages, remarks_before, remarks_now, strict=True):
+        if now == before:
+            continue
+        head = f"  {message.turn}{before}"
+        for at, line in enumerate(lines):
+            is_of_message = line.startswith(head) and _AFTER_REMARK.match(line, len(head))
+            # Two messages may be of one turn.
+            if is_of_message and _quotes_rule(_read_quotation(lines, at), message):
+                lines[at] = f"  {message.turn}{now}{line[len(head) :]}"
+    return "\n".join(lines)
+
+
+_AFTER_REMARK = re.compile("(?:, [0-9,]+ times like this)?: ")
+
+
+def _read_quotation(lines: Sequence[str], at: int) -> str:
+    """A printed message, which begins in this line. Its other lines are indented by more, or blank."""
+    others = takewhile(lambda line: line.startswith("    ") or is_blank(line), lines[at + 1 :])
+    return " ".join(" ".join([lines[at], *others]).split())
+
+
+def _quotes_rule(quotation: str, message: SpokenMessage) -> bool:
+    """Whether a rule of the message can be read in the quotation."""
+    quoted = zip(message.statements, message.quotations, strict=True)
+    return any(each.weight == "rule" and " ".join(text.split()) in quotation for each, text in quoted)
 
 
 def merge_equal_pieces(pieces: Iterable[GistPiece]) -> list[GistPiece]:

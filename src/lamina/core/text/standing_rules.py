@@ -505,7 +505,8 @@ def find_replaced(rules: Sequence[str]) -> dict[str, str]:
     """Which of these rules, in the order in which they were given, a later one replaces, and by which.
 
     A later rule replaces an earlier one if it says that something changes, and is about the same: half of the
-    words of the shorter one are in both. `From now on answer in French` replaces `Always answer in English`.
+    words of the shorter one are in both, without those that only say that it is a rule. `From now on answer
+    in American English` replaces `Always answer in British English`.
     """
     topics = [_find_topic(rule) for rule in rules]
     replaced: dict[str, str] = {}

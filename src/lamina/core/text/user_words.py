@@ -157,10 +157,11 @@ class SpokenMessages:
 
 
 class LaterRule(NamedTuple):
-    """A rule that the user gave later, in words of the user, and the turn of it."""
+    """A rule that the user gave later, in words of the user, its turn, and the ref of its message."""
 
     turn: int
     text: str
+    ref: str = ""
 
 
 class QuotedMessage(NamedTuple):
@@ -224,8 +225,8 @@ def quote_messages(
     `later_rules` are rules that the user gave after these messages: one that they replace is marked.
     `verbatim` asks for every message of the user, if there is room for them; replies have what is left.
     """
-    replaced = _find_replaced_rules(talk.messages, later_rules)
-    remarks = [_choose_remark(message, replaced) for message in talk.messages]
+    replaced = find_replaced_rules(talk.messages, later_rules)
+    remarks = choose_remarks(talk.messages, replaced)
     sizes = [_measure(text) + len(remark) for text, remark in zip(talk.clipped_texts, remarks, strict=True)]
     whole: set[int] = set()
     if sum(sizes) <= room:
@@ -284,21 +285,26 @@ def _measure(text: str) -> int:
     return len(text) + 4 * text.count("\n") + AROUND_MESSAGE
 
 
-def _find_replaced_rules(
+def find_replaced_rules(
     messages: Sequence[SpokenMessage], later_rules: Sequence[LaterRule]
-) -> dict[str, int]:
-    """Each rule that a later one replaces, with the turn of that one."""
+) -> dict[str, LaterRule]:
+    """Each rule that a later one replaces, with that one. One of these messages themselves has no ref."""
     rules: list[LaterRule] = []
     for message in messages:
         own_rules = [statement.text for statement in message.statements if statement.weight == "rule"]
         rules += [LaterRule(message.turn, rule) for rule in own_rules]
     rules += later_rules
-    turn_of = {rule.text: rule.turn for rule in rules}
+    by_text = {rule.text: rule for rule in rules}
     replaced = find_replaced([rule.text for rule in rules])
-    return {rule: turn_of[later] for rule, later in replaced.items()}
+    return {rule: by_text[later] for rule, later in replaced.items()}
 
 
-def _choose_remark(message: SpokenMessage, replaced: Mapping[str, int]) -> str:
+def choose_remarks(messages: Sequence[SpokenMessage], replaced: Mapping[str, LaterRule]) -> list[str]:
+    """What is said of each message besides its words, if these of its rules are replaced."""
+    return [_choose_remark(message, replaced) for message in messages]
+
+
+def _choose_remark(message: SpokenMessage, replaced: Mapping[str, LaterRule]) -> str:
     """What is said of a message besides its words: that it is a rule, if that is most of it, or a quotation.
 
     If a later rule replaces those of the message, the remark says so. Replies need none, since they stand
@@ -311,7 +317,7 @@ def _choose_remark(message: SpokenMessage, replaced: Mapping[str, int]) -> str:
         return remark
     rules = [statement.text for statement in message.statements if statement.weight == "rule"]
     is_rule = 2 * sum(map(len, rules)) >= len(message.text)
-    replaced_in = [replaced[rule] for rule in rules if rule in replaced]
+    replaced_in = [replaced[rule].turn for rule in rules if rule in replaced]
     if len(replaced_in) < len(rules):
         return ", rule" if is_rule else remark
     if is_rule:
@@ -357,7 +363,7 @@ def _find_alike(messages: Sequence[SpokenMessage], *, task: int) -> dict[int, _A
 
 
 def _choose_passages(
-    talk: SpokenMessages, room: int, replaced: Mapping[str, int], taken: frozenset[int]
+    talk: SpokenMessages, room: int, replaced: Mapping[str, LaterRule], taken: frozenset[int]
 ) -> dict[int, dict[int, str]]:
     """What stays of the messages that are not `taken` yet, by message and by place.
 
