@@ -77,6 +77,7 @@ def main() -> int:
     print("| requests | list, s | strip, s | last request, s | strip again, s | memory, MB |")
     print("|--:|--:|--:|--:|--:|--:|")
     sizes = SIZES[:1] if options.quick else SIZES
+    rows: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
         for size in sizes:
             path = Path(folder) / f"{size}.db"
@@ -86,8 +87,11 @@ def main() -> int:
             figures = Figures(*json.loads(output))
             seconds = " | ".join(f"{value:.2f}" for value in figures[:4])
             print(f"| {size:,} | {seconds} | {figures.megabytes} |")
+            rows.append({"requests": size, **figures._asdict()})
         if not options.quick:
             _measure_page(path)
+    if options.json:
+        options.json.write_text(json.dumps(rows), encoding="utf-8")
     return 0
 
 
@@ -96,6 +100,7 @@ def _read_options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="the smallest conversation only")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     parser.add_argument("--measure", metavar="STORE", help=argparse.SUPPRESS)
     return parser.parse_args()
 

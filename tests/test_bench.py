@@ -158,6 +158,12 @@ def check_inspector(figures: Any) -> None:
     assert not rows or {row["session"] for row in rows} == sessions
 
 
+def check_inspector_records(figures: Any) -> None:
+    (row,) = figures
+    assert row["requests"] == 200
+    assert all(positive(value) for name, value in row.items() if name != "requests")
+
+
 def check_tools(figures: Any) -> None:
     alone, with_catalogue = figures
     assert (alone["added"], with_catalogue["added"]) == (0, 20)
@@ -252,6 +258,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "engines": check_engines,
     "estimate": check_estimate,
     "inspector": check_inspector,
+    "inspector_records": check_inspector_records,
     "fit_request": check_fit_request,
     "frontier": check_frontier,
     "fuzz": check_fuzz,

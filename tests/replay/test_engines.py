@@ -104,7 +104,7 @@ def test_an_engine_that_is_not_installed_says_how_to_install_it(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(BadInput, match=rf"pip install 'lamina\[{name}\]'"), open_engine(name, jobs=1):
+    with pytest.raises(BadInput, match=rf"pip install 'lamina-context\[{name}\]'"), open_engine(name, jobs=1):
         pass
 
 

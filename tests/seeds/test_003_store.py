@@ -267,5 +267,5 @@ def test_files_in_the_clear_need_no_cryptography(tmp_path: Path, monkeypatch: py
     Writer(tmp_path).append("hello")
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
     assert texts(found(tmp_path).segments) == ["hello"]
-    with pytest.raises(BadInput, match=r"lamina\[encryption\]"):
+    with pytest.raises(BadInput, match=r"lamina-context\[encryption\]"):
         found(tmp_path, "key")

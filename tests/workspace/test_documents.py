@@ -236,5 +236,5 @@ def test_a_pdf_that_is_read_for_ever_is_given_up_and_its_reader_is_gone(pypdf: P
 
 def test_a_pdf_says_which_package_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pypdf", None)
-    with pytest.raises(BadInput, match=r"install lamina\[documents\]"):
+    with pytest.raises(BadInput, match=r"install lamina-context\[documents\]"):
         text_in("a.pdf", b"%PDF-1.7 ...")

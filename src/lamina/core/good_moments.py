@@ -18,7 +18,7 @@ from typing import Any
 
 from lamina.core.cut_target import CutLimits, Growth, Rates
 from lamina.core.entries import is_users_text
-from lamina.core.text.characters import fold_case, is_alphanumeric, split_words
+from lamina.core.text.characters import fold_case, is_alphanumeric, lower_ascii, split_words
 from lamina.core.values import Entry, Layer, ToolCall, ToolResult
 from lamina.core.wishes import Wishes
 from lamina.core.wording import text_of
@@ -82,7 +82,7 @@ def _succeeded(entry: Entry) -> bool:
 def closes_task(call: ToolCall, earlier: Sequence[Entry]) -> bool:
     """Whether a call closes a task: it says so of one task, or its list has one more that is done."""
     arguments = _read_object(call.arguments)
-    if arguments.get("status") in _DONE and any("id" in name.lower() for name in arguments):
+    if arguments.get("status") in _DONE and any("id" in lower_ascii(name) for name in arguments):
         return True
     done = _count_done(arguments)
     if not done:

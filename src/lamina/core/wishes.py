@@ -18,7 +18,7 @@ import msgspec
 
 from lamina.core.entries import is_users_text, pair_parts
 from lamina.core.hashing import handle, short_handle
-from lamina.core.text.characters import fold_case, split_words
+from lamina.core.text.characters import WHITE_SPACE, fold_case, split_words
 from lamina.core.text.excerpts import to_one_line
 from lamina.core.values import Entry, Fold, Form, Ledger, Ref, Role, ToolCall, Wish
 from lamina.core.wording import text_of
@@ -126,7 +126,7 @@ class _Reading:
     def _release(self, call: Entry, targets: frozenset[Ref], what: str) -> None:
         """Take back the pins and the note that are named; what may be let go, goes first from now on."""
         self._pins = {ref: pin for ref, pin in self._pins.items() if targets.isdisjoint(pin)}
-        line = " ".join(what.split())
+        line = " ".join(split_words(what))
         self._notes = {ref: text for ref, text in self._notes.items() if text != line}
         for entry in self._entries:
             if entry.ref in targets and may_release(entry):
@@ -185,7 +185,7 @@ def find_targets(
     A key is a handle, the key of a digest, or the key of a segment. Anything else is a quotation: the newest
     message with these words. System text stays in any case, and calls of the tool itself have no name.
     """
-    name = what.strip()
+    name = what.strip(WHITE_SPACE)
     if not name:
         return frozenset()
     for fold in folds:

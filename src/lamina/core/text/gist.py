@@ -12,7 +12,7 @@ from itertools import groupby, takewhile
 from typing import NamedTuple
 
 from lamina.core.text.arguments import PATH_ARGUMENTS
-from lamina.core.text.characters import WHITE_SPACE, is_blank
+from lamina.core.text.characters import WHITE_SPACE, is_blank, split_words
 from lamina.core.text.clipping import clip, count_units
 from lamina.core.text.estimate import utf8_size
 from lamina.core.text.excerpts import (
@@ -246,13 +246,13 @@ _AFTER_REMARK = re.compile("(?:, [0-9,]+ times like this)?: ")
 def _read_quotation(lines: Sequence[str], at: int) -> str:
     """A printed message, which begins in this line. Its other lines are indented by more, or blank."""
     others = takewhile(lambda line: line.startswith("    ") or is_blank(line), lines[at + 1 :])
-    return " ".join(" ".join([lines[at], *others]).split())
+    return " ".join(split_words(" ".join([lines[at], *others])))
 
 
 def _quotes_rule(quotation: str, message: SpokenMessage) -> bool:
     """Whether a rule of the message can be read in the quotation."""
     quoted = zip(message.statements, message.quotations, strict=True)
-    return any(each.weight == "rule" and " ".join(text.split()) in quotation for each, text in quoted)
+    return any(each.weight == "rule" and " ".join(split_words(text)) in quotation for each, text in quoted)
 
 
 def merge_equal_pieces(pieces: Iterable[GistPiece]) -> list[GistPiece]:
