@@ -195,7 +195,7 @@ def _row_text(row: ProofRow) -> str:
 def list_versions(policies: Iterable[str]) -> dict[str, str]:
     """The versions of everything that a figure depends on."""
     versions = {
-        "lamina": version_of("lamina"),
+        "lamina": version_of("lamina-context"),
         "commit": read_commit(),
         "python": platform.python_version(),
         "machine": platform.machine(),

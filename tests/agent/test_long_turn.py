@@ -24,7 +24,8 @@ from lamina.sessions import Session
 from tests.agent.working import SCHEMA, opened
 from tests.sessions.talking import awaited
 
-FACT = "The lighthouse opens with 7-QUARTZ-19."
+FACT = "the lighthouse opens if one hums to the keeper"
+HUMMED = "hums to the keeper"  # plain words: a digest quotes names and numbers that were read, and not these
 HANDLE = re.compile(r'recall(?:=|\()\\?"([\w@#.-]+)')
 BUDGET = Budget(window=16_000, reserve=1_000)
 STEPS, FIRST, LATE = 200, 3, 190
@@ -42,13 +43,13 @@ class Reader:
     def __call__(self, request: Mapping[str, Any]) -> ScriptedAnswer:
         self.step += 1
         text = json.dumps([request.get(name) for name in ("messages", "system")], ensure_ascii=False)
-        if "QUARTZ" in text and self.step < LATE:
+        if HUMMED in text and self.step < LATE:
             self.knew_before.append(self.step)
         if self.step > STEPS:
             return ScriptedAnswer(text="All read.")
         if self.step < LATE or self.found_at:
             return self._calls("read", {"path": f"part_{self.step}.txt"})
-        if "QUARTZ" in text:
+        if HUMMED in text:
             self.found_at = self.step
             return self._calls("read", {"path": f"part_{self.step}.txt"}, text=self._remembered(text))
         handle = next(one for one in HANDLE.findall(text) if one not in self.tried)
@@ -61,8 +62,7 @@ class Reader:
 
     @staticmethod
     def _remembered(text: str) -> str:
-        code = re.search(r"7-QUARTZ-\d+", text)
-        return f"It opens with {code[0]}." if code else "I do not know."
+        return f"One {HUMMED}." if HUMMED in text else "I do not know."
 
 
 async def part(arguments: dict[str, Any]) -> str:
@@ -96,7 +96,7 @@ async def test_a_fact_of_step_3_is_recalled_at_step_190_of_200_under_16k(dialect
         cuts = session.ledger.cuts
         assert session.turns == 1
     assert (outcome.text, outcome.spent.steps) == ("All read.", STEPS + 1)
-    assert texts[model.found_at] == "It opens with 7-QUARTZ-19."
+    assert texts[model.found_at] == f"One {HUMMED}."
     assert LATE < model.found_at <= LATE + 8
     assert max(model.knew_before) < 100, "the fact must be out of sight long before it is needed"
     assert layers["tool_result"] is Layer.STEPS

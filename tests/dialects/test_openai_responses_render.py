@@ -36,7 +36,7 @@ def test_a_lowered_item_is_a_copy_in_which_the_rest_is_the_same() -> None:
     body = request(
         user([text, marked]), says(), user(), old, answers("c1"), says("No.", phase="commentary"), user()
     )
-    items = sent(body, window=600, keep_last=0)
+    items = sent(body, window=600, keep_last=0, target=0.9)
     first, call = items[0], next(item for item in items if item["type"] == "function_call")
     assert first["content"][0] is text
     assert first["content"][1]["text"].startswith("[trimmed: image")

@@ -130,7 +130,7 @@ NOT_COUNTED_HERE = {
     "lamina_cache_reports_total", "lamina_failures_total", "lamina_misses_total", "lamina_overflows_total",
     "lamina_recalls_total", "lamina_twin_calls_total", "lamina_twin_dollars_total",
 }  # fmt: skip
-"""Counters that appear when something goes wrong, if the model recalls something, or if they are asked for."""
+"""Counters that appear if something goes wrong, if the model recalls something, or if they are asked for."""
 
 
 def test_the_dashboard_asks_only_for_what_the_gateway_measures(tmp_path: Path) -> None:
