@@ -113,7 +113,9 @@ def test_a_result_is_named_after_its_call_by_position_where_ids_repeat() -> None
 
 def test_a_lowered_message_is_a_copy_in_which_the_rest_is_the_same() -> None:
     old = asks(called("c1", "write", json.dumps({"path": "a", "text": "long " * 900})), server="kept")
-    messages = sent(request(user(), old, answers("c1"), user(), answered(), user()), window=600, keep_last=0)
+    messages = sent(
+        request(user(), old, answers("c1"), user(), answered(), user()), window=600, keep_last=0, target=0.9
+    )
     changed = next(m for m in messages if m.get("tool_calls"))
     assert changed is not old
     assert changed["server"] == "kept"

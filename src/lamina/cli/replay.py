@@ -383,7 +383,9 @@ class _ChosenReplay:
 
     def _replay_store(self) -> Iterator[TraceReplay]:
         replays = []
-        for trace_replay in self._replay(read_stored_traces(self._arguments)):
+        for trace_replay in self._replay(
+            read_stored_traces(self._arguments, period=_period(self._arguments))
+        ):
             self._sessions.add(trace_replay)
             replays.append(trace_replay)
         if self._figures is not None:
@@ -438,17 +440,18 @@ def _read_chosen(arguments: argparse.Namespace, bar: _Bar) -> Iterator[Trace | U
     if arguments.paths:
         traces.append(read_traces(arguments.paths, progress=bar.read, period=_period(arguments)))
     if arguments.store is not None:
-        traces.append(read_stored_traces(arguments))
+        traces.append(read_stored_traces(arguments, period=_period(arguments)))
     return _limit_traces(chain.from_iterable(traces), arguments.limit)
 
 
-def read_stored_traces(arguments: argparse.Namespace) -> Iterator[Trace | UnreadableLine]:
+def read_stored_traces(
+    arguments: argparse.Namespace, *, period: Period = ALWAYS
+) -> Iterator[Trace | UnreadableLine]:
     """What lamina recorded in a store, and the sessions in it, one after the other, with what counts of each.
 
     The store is opened for each, so that whoever writes to it does not wait for the replay.
     """
     workspace = find_gateway_workspace(arguments)
-    period = _period(arguments)
     for name in ask_store(arguments, partial(list_recorded, workspace=workspace)):
         stored = ask_store(arguments, partial(read_recorded, workspace=workspace, name=name))
         yield from _select_period([stored], period)

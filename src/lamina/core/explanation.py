@@ -135,7 +135,7 @@ def explain(envelope: Envelope) -> Manifest:
         fold_keys |= dict.fromkeys(fold.covers, fold.key)
         cuts |= dict.fromkeys(fold.covers, fold.cut)
     last_step = max((entry.step for entry in envelope.entries), default=0)
-    wished = describe_wishes(envelope.ledger)
+    wish_reasons = describe_wishes(envelope.ledger)
     rows = []
     for entry in envelope.entries:
         fold_key = fold_keys.get(entry.ref, "")
@@ -145,8 +145,8 @@ def explain(envelope: Envelope) -> Manifest:
         if entry.form is not Form.FULL:
             recall_key = handle(entry.content)
         why = entry.why
-        if entry.form is Form.FULL and entry.ref in wished:
-            why = wished[entry.ref]
+        if entry.form is Form.FULL and entry.ref in wish_reasons:
+            why = wish_reasons[entry.ref]
         row = ManifestRow(
             key=entry.segment.key or handle(entry.content),
             ref=entry.ref,

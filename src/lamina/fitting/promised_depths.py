@@ -39,12 +39,12 @@ class DepthBounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
         The first depth that exceeds the limit ends the search, so that none keeps it by luck.
         """
-        found: tuple[float, float] | None = None
+        deepest: tuple[float, float] | None = None
         for depth, bound in self.bounds:
             if bound > limit:
                 break
-            found = depth, bound
-        return found
+            deepest = depth, bound
+        return deepest
 
 
 class DepthTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,8 +73,8 @@ def promise_depth(budget: Budget, limit: float, table: DepthTable) -> Budget:
     if not rows:
         problem = f"hide_at_most is {limit:g}, and nothing was measured for a window of {budget.window:,}"
         raise BadInput(problem, place="Policy", hint=FILE_HINT)
-    found = [row.find_depth(limit) for row in rows]
-    depths = [each for each in found if each is not None]
+    row_depths = [row.find_depth(limit) for row in rows]
+    depths = [each for each in row_depths if each is not None]
     if len(depths) < len(rows):
         least = max(row.bounds[0][1] for row in rows)
         hint = f"give {least:.3f} or more, or a larger window"

@@ -204,8 +204,8 @@ class TwinCalls:
         """Add what is new here to the tally in the store, which other workers add to as well."""
         twin = self._twins[name]
         async with self._saving:
-            known = self._stored[name]
-            new = twin.tally.since(known)
+            stored_tally = self._stored[name]
+            new = twin.tally.since(stored_tally)
             for _ in range(TRIES):
                 try:
                     stored, source = await self._read(name)
@@ -220,7 +220,7 @@ class TwinCalls:
                     continue
                 except StoreGone:
                     return  # it stays in memory, and is added the next time
-                added_meanwhile = twin.tally.since(known).since(new)
+                added_meanwhile = twin.tally.since(stored_tally).since(new)
                 self._stored[name] = merged
                 twin.take_tally(merged.plus(added_meanwhile))
                 return

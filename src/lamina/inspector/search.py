@@ -140,12 +140,12 @@ def search_places(inspector: Inspector, text: str, filters: SearchFilters) -> Js
             if not _is_wanted_place(place, filters):
                 continue
             words = join_texts(place.segment.parts)
-            found = find_words(words, terms)
-            if found is None:
+            word_span = find_words(words, terms)
+            if word_span is None:
                 continue
             count += 1
             if len(places) < MOST_PLACES:
-                places.append(_show_place(summary, place, words, found, finder.find_request(place)))
+                places.append(_show_place(summary, place, words, word_span, finder.find_request(place)))
     return {"text": text, "places": places, "count": count, "sessions": len(summaries)}
 
 
@@ -167,9 +167,9 @@ def find_words(text: str, terms: Sequence[Term]) -> tuple[int, int] | None:
 
 
 def _show_place(
-    summary: SessionSummary, place: _Place, text: str, found: tuple[int, int], request: int
+    summary: SessionSummary, place: _Place, text: str, word_span: tuple[int, int], request: int
 ) -> Json:
-    start, end = found
+    start, end = word_span
     return {
         "session": summary.id,
         "title": summary.first_words or summary.name,

@@ -169,13 +169,13 @@ def _promise(
     chosen: float | None = None
     bound = 1.0
     for depth in DEPTHS:
-        found = _bound_depth(calibration, depth, confidence)
-        if found > limit:
+        depth_bound = _bound_depth(calibration, depth, confidence)
+        if depth_bound > limit:
             break
         chosen = depth
-        bound = found
+        bound = depth_bound
     if chosen is None:
-        why = f"even a target of {DEPTHS[0]:g} may hide {100 * found:.1f} % of a session's names"
+        why = f"even a target of {DEPTHS[0]:g} may hide {100 * depth_bound:.1f} % of a session's names"
         return msgspec.structs.replace(promise, why=why)
     at_depth = [session[chosen] for session in held_out]
     safest = [session[DEPTHS[0]] for session in held_out]
