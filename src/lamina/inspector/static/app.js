@@ -22,7 +22,7 @@ async function draw() {
   try {
     if (address.session) await drawSession(address, () => own === turn);
     else if (findPage(address.page)) await drawPage(address, () => own === turn);
-    else await drawList(address);
+    else await drawList(address, () => own === turn);
   } catch (error) {
     if (own === turn) showProblem(error);
   }
@@ -35,8 +35,9 @@ function showProblem(error) {
   replace(main, h("div", { class: "problem", role: "alert" }, h("h1", {}, "That cannot be shown"), h("p", {}, error.message), h("div", { class: "buttons" }, retry, h("a", { class: "button", href: "#/" }, "All sessions"))));
 }
 
-async function drawList(address) {
-  const search = await drawSessions(main, address);
+async function drawList(address, isCurrent) {
+  const search = await drawSessions({ main, address, isCurrent });
+  if (!isCurrent()) return;
   page = { kind: "sessions", search };
   setCrumbs([], "");
   showTour(null, address);

@@ -19,14 +19,17 @@ const COLUMNS = [
   ["lost", "Lost caches", (session) => -session.lost_caches],
 ];
 
-export async function drawSessions(main, address) {
+// A list that arrives late must not replace what was opened meanwhile: `isCurrent` says whether it still counts.
+export async function drawSessions({ main, address, isCurrent }) {
   const list = await get("sessions");
+  if (!isCurrent()) return null;
   if (list.sessions.length === 1 && isSaved && !address.search) {
     go({ session: list.sessions[0].id });
     return null;
   }
   const { form, input } = makeSearchForm(address, { placeholder: "Search in everything that was said", label: "Search in all sessions" });
   const places = address.search ? await findPlaces(address) : null;
+  if (!isCurrent()) return null;
   const shown = { address, list };
   const entries = listActions("sessions", shown).map((action) => makeEntry(action, shown));
   replace(
