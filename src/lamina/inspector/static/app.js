@@ -195,6 +195,7 @@ function step(move) {
   const calls = page.session.calls;
   const next = calls[calls.findIndex((call) => call.number === page.selected) + move];
   if (!next) return;
+  page.selected = next.number; // the next key counts from here, also if it comes before the request is drawn
   go({ request: next.number, segment: null });
   say(`Request ${number(next.number + 1)}`);
 }
