@@ -240,6 +240,7 @@ def test_questions_are_answered_with_keys_alone(
     opened.wait("document.querySelector('#places')")
     page.press("g")
     opened.go(f"#/s/{session_id}")
+    opened.wait("document.querySelector('.live-line') && document.querySelector('.view h2')")
     page.press("k", "k")
     opened.wait(f"document.querySelector('.view h2')?.textContent.startsWith('Request {len(calls) - 2} ')")
     page.press("2")
