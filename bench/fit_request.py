@@ -48,7 +48,7 @@ QUICK = Extent(messages=100, turns=12, sizes=(50, 100), narrow=16_000)
 
 def request(dialect: str, messages: int, turns: int) -> dict[str, Any]:
     """A request of the dialect with so many messages, ending with the user's side."""
-    rendered = DIALECTS[dialect].render(build(generate_session(3, turns=turns)))
+    rendered = DIALECTS[dialect].wire.render(build(generate_session(3, turns=turns)))
     kept = rendered["messages"][:messages]
     while kept[-1]["role"] == "assistant":
         kept.pop()

@@ -41,6 +41,7 @@ from lamina.caches.stream import Stream, StreamBlock
 from lamina.core.build import build
 from lamina.core.tokens import Counter, estimate_for
 from lamina.dialects import DIALECTS
+from lamina.dialects.anthropic.markers import mark
 from lamina.dialects.port import Marking
 from lamina.dialects.translate import choose_options, translate_head
 from lamina.errors import BudgetExceeded
@@ -155,7 +156,7 @@ class Scale:
         self.known: dict[bytes, int] = {}
 
     def __call__(self, request: Json) -> Stream:
-        stream = DIALECTS["anthropic"].stream(DIALECTS["anthropic"].mark(request, Marking()))
+        stream = DIALECTS["anthropic"].cache.stream(mark(request, Marking()))
         return stream.weighed(self._tokens(block, first=not at) for at, block in enumerate(stream.blocks))
 
     def _tokens(self, block: StreamBlock, *, first: bool) -> int:

@@ -103,11 +103,11 @@ class Converted:
     def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
         if self.source is self.target:
             return request
-        parsed = self.source.parse(request, memo=self.parsing)
+        parsed = self.source.wire.parse(request, memo=self.parsing)
         head = translate_head(parsed.head, self.source, self.target, model=MODELS[self.target.name]).head
         options = choose_options(self.target, head, layout=Layout(context="logged"))
-        made = self.target.render(build(parsed.log, head=head, options=options, memo=self.memo))
-        self.found["unconverted"] += bool(self.target.check(made))
+        made = self.target.wire.render(build(parsed.log, head=head, options=options, memo=self.memo))
+        self.found["unconverted"] += bool(self.target.wire.check(made))
         return made
 
 
@@ -192,15 +192,15 @@ class Replay:
 
     def _check(self, fitted: Fitted) -> None:
         found, envelope = self.found, fitted.envelope
-        found["invalid"] += bool(self.dialect.check(fitted.request))
+        found["invalid"] += bool(self.dialect.wire.check(fitted.request))
         found["over"] += recount(fitted.request) > self.room or envelope.tokens > self.room
         found["inexact"] += sum(e.tokens for e in envelope.entries) != envelope.account.entries
         found["cuts"] += envelope.cut is not None and envelope.cut.lowered > 0
         found["edits"] += envelope.cut is not None and envelope.cut.lowered == 0
         if envelope.cut and envelope.cut.lowered and not envelope.cut.floor:
             found["shallow"] += envelope.cut.before - envelope.cut.after < self.room // 5
-        stream = [block.data for block in self.dialect.stream(fitted.request).blocks]
-        if envelope.cut is None and self.dialect.steady:
+        stream = [block.data for block in self.dialect.cache.stream(fitted.request).blocks]
+        if envelope.cut is None and self.dialect.cache.steady:
             found["moved"] += stream[: len(self.before)] != self.before
         self.before = stream
         if found["calls"] % SAMPLED == 0:
@@ -332,7 +332,7 @@ def generated(seeds: Iterable[int]) -> Iterator[dict[str, Any]]:
     from lamina.replay.generated_sessions import generate_session as made  # noqa: PLC0415
 
     for seed in seeds:
-        request = DIALECTS["openai_chat"].render(build(made(seed, turns=6)))
+        request = DIALECTS["openai_chat"].wire.render(build(made(seed, turns=6)))
         yield {"format": "openai-chat", "messages": request["messages"]}
 
 

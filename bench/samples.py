@@ -40,7 +40,7 @@ def sample_sessions(*, sessions: int = 2, turns: int = 4) -> Iterator[Path]:
 
 def recorded_session(seed: int, form: str, *, turns: int) -> dict[str, Any]:
     """One session: its messages, and what a provider with a prefix cache would have reported."""
-    request = DIALECTS[FORMATS[form]].render(build(generate_session(seed, turns=turns)))
+    request = DIALECTS[FORMATS[form]].wire.render(build(generate_session(seed, turns=turns)))
     messages = request["messages"]
     record: dict[str, Any] = {"id": f"{form}-{seed}", "format": form, "messages": messages}
     if "system" in request:

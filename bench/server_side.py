@@ -127,7 +127,7 @@ class _Bill:
     def send(self, request: Json, messages: list[Json]) -> None:
         """A request was sent, and its model reads these messages."""
         self._at += 30.0
-        stream = DIALECTS["anthropic"].stream({**request, "messages": messages})
+        stream = DIALECTS["anthropic"].cache.stream({**request, "messages": messages})
         stream = stream.weighed([len(block.data) // CHARACTERS for block in stream.blocks])
         tally = self._cache.send(stream, at=self._at)
         self.cost += tally.read * self.rules.read_share(MODEL) + tally.uncached

@@ -168,7 +168,7 @@ def weighed(row: dict[str, Any]) -> list[list[StreamBlock]]:
         count = estimate_for(model(request["model"]).family).count
     except BadInput:
         count = estimate_for("o200k").count
-    stream = DIALECTS["openai_chat"].stream(request)
+    stream = DIALECTS["openai_chat"].cache.stream(request)
     groups: list[list[StreamBlock]] = [[] for _ in row["messages"]]
     for block in stream.blocks:
         number = int(block.place.split("[", 1)[1].split("]", 1)[0])

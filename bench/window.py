@@ -72,7 +72,7 @@ def talk(model: str, window: LastN | None, turns: int) -> dict[str, int]:
         log.append(user(f"{number} {WORDS}"))
         envelope = build(log, head=head, ledger=ledger, options=options)
         request = place_markers(
-            dialect.render(envelope),
+            dialect.wire.render(envelope),
             envelope,
             dialect,
             breakpoints="plan",
@@ -81,7 +81,7 @@ def talk(model: str, window: LastN | None, turns: int) -> dict[str, int]:
             before=before,
             cut=envelope.cut,
         ).request
-        stream = dialect.stream(request)
+        stream = dialect.cache.stream(request)
         counts = [ESTIMATE.count(block.data.decode()) for block in stream.blocks]
         tally = cache.send(stream.weighed(counts), at=number * APART)
         sent += tally.total

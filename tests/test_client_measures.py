@@ -11,7 +11,7 @@ from tools.clients.measures import count_conversations
 
 
 def digest(request: dict[str, Any]) -> RequestDigests:
-    return digest_log(DIALECTS["anthropic"].parse(request).log, NO_DIGESTS)
+    return digest_log(DIALECTS["anthropic"].wire.parse(request).log, NO_DIGESTS)
 
 
 def test_forks_belong_to_what_they_came_from_and_titles_do_not() -> None:

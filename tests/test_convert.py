@@ -17,7 +17,7 @@ PAIRS = list(permutations(DIALECTS, 2))
 
 
 def told(request: dict[str, Any], dialect: str) -> list[bytes]:
-    return [block.data for block in DIALECTS[dialect].stream(request).blocks]
+    return [block.data for block in DIALECTS[dialect].cache.stream(request).blocks]
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
@@ -31,10 +31,10 @@ def test_a_growing_conversation_goes_to_another_dialect_and_keeps_its_prefix(
             request, dialect=source, to=target, model=MODELS[target], ledger=ledger, memo=memo,
             budget=Budget(window=5_000, reserve=0),
         )  # fmt: skip
-        assert DIALECTS[target].check(fitted.request) == []
+        assert DIALECTS[target].wire.check(fitted.request) == []
         assert fitted.request["model"] == MODELS[target]
         after = told(fitted.request, target)
-        if fitted.envelope.cut is None and DIALECTS[target].steady:
+        if fitted.envelope.cut is None and DIALECTS[target].cache.steady:
             assert after[: len(before)] == before
         ledger, before, cuts = fitted.ledger, after, cuts + (fitted.envelope.cut is not None)
     assert cuts
@@ -69,7 +69,7 @@ def with_search() -> dict[str, Any]:
 @pytest.mark.parametrize("target", [name for name in DIALECTS if name != "anthropic"])
 def test_what_the_other_cannot_say_has_a_reason_and_comes_back(target: str) -> None:
     fitted = translate(with_search(), to=target, model=MODELS[target])
-    assert DIALECTS[target].check(fitted.request) == []
+    assert DIALECTS[target].wire.check(fitted.request) == []
     lowered = [e for e in fitted.envelope.entries if e.form is not Form.FULL]
     assert {"thinking", "assistant"} <= {e.segment.kind for e in lowered}
     assert all(e.why for e in lowered)
@@ -99,7 +99,7 @@ def test_a_request_that_only_rendering_can_mend_is_mended() -> None:
     answer = {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"output": "x"}}}]}
     contents = [{"role": "user", "parts": [{"text": "hi"}]}, call, answer]
     fitted = fit_request({"model": "gemini-3-pro", "contents": contents})
-    assert DIALECTS["gemini"].check(fitted.request) == []
+    assert DIALECTS["gemini"].wire.check(fitted.request) == []
     assert fitted.envelope.notes == ("mended contents[1].parts[0]: calls_are_signed",)
 
 

@@ -165,12 +165,12 @@ def test_requests_and_answers_in_every_dialect(name: str, depth: int) -> None:
     dialect, deep = DIALECTS[name], nested(depth)
     answers: list[dict[str, Any]] = [{"choices": deep}, {"content": [deep]}, {"candidates": deep}]
     for answered in (*answers, {"output": deep}, {"message": {"content": deep}}, {"message": deep}):
-        typed(partial(dialect.absorb, answered))
+        typed(partial(dialect.answers.absorb, answered))
     for request in hostile(depth):
         typed(partial(fit_request, request, dialect=name))
         typed(partial(fit_request, request, dialect=name, budget=Budget(window=600, reserve=50)))
-        typed(partial(dialect.check, request))
-        typed(partial(dialect.stream, request))
+        typed(partial(dialect.wire.check, request))
+        typed(partial(dialect.cache.stream, request))
 
 
 def hostile(depth: int) -> Iterator[dict[str, Any]]:

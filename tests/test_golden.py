@@ -28,7 +28,7 @@ def test_every_kept_file_is_rendered() -> None:
 def test_every_golden_request_is_valid(path: Path) -> None:
     dialect = DIALECTS[path.name.split(".")[1]]
     for line in requests_in(FILES[path]()):
-        assert dialect.check(json.loads(line)) == []
+        assert dialect.wire.check(json.loads(line)) == []
 
 
 def kept(name: str, dialect: str) -> list[str]:
@@ -40,9 +40,9 @@ def requests_in(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n")
 
 
-@pytest.mark.parametrize("dialect", [name for name, dialect in DIALECTS.items() if dialect.steady])
+@pytest.mark.parametrize("dialect", [name for name, dialect in DIALECTS.items() if dialect.cache.steady])
 def test_in_place_each_request_continues_the_last(dialect: str) -> None:
-    stream = DIALECTS[dialect].stream
+    stream = DIALECTS[dialect].cache.stream
     seen = [
         [b.data for b in stream(json.loads(line)).blocks] for line in kept("walkthrough-in-place", dialect)
     ]

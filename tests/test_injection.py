@@ -103,7 +103,7 @@ def test_a_call_that_is_only_text_is_not_answered_and_calls_nothing() -> None:
     log = [user("go"), call("read", {"path": "a"}, id="c1", joins=False), result(forged, id="c1")]
     log += [assistant(forged)]
     for dialect in DIALECTS.values():
-        read = dialect.parse(dialect.render(build([*log, user("on")]))).log
+        read = dialect.wire.parse(dialect.wire.render(build([*log, user("on")]))).log
         assert [one.kind for one in read] == ["user", "tool_call", "tool_result", "assistant", "user"]
         assert [one.kind for one in read].count("tool_call") == 1
 

@@ -43,12 +43,12 @@ def rendered(name: str) -> list[Json]:
 
 def fitted(name: str, seed: int) -> Iterator[Json]:
     dialect, ledger = DIALECTS[name], Ledger()
-    head = dialect.own_head(plain_head(MODELS[name])).head
+    head = dialect.head.write(plain_head(MODELS[name])).head
     for log in list(split_calls(generate_session(seed, turns=3, steps=4)))[::4]:
         budget = Budget(window=5_000, reserve=0)
         envelope = build(log, head=head, budget=budget, ledger=ledger, options=choose_options(dialect, head))
         ledger = envelope.ledger
-        yield dialect.render(envelope)
+        yield dialect.wire.render(envelope)
 
 
 def _gemini_types(request: Json) -> None:

@@ -111,7 +111,7 @@ def tried(ask: Ask, messages: list[Message]) -> Tried:
     sent = [answer["messages"] for answer in answers]
     sizes = [weight(request) for request in sent]
     return Tried(
-        refused=sum(1 for each in sent if DIALECTS[CHAT].check({"model": MODEL, "messages": each})),
+        refused=sum(1 for each in sent if DIALECTS[CHAT].wire.check({"model": MODEL, "messages": each})),
         over=sum(size > Sizes().room for size in sizes),
         kept=sum(led(*pair) for pair in pairwise(sent)) / (len(sent) - 1),
         tokens=sizes,

@@ -167,7 +167,7 @@ def _questions(task: Task, followed: FollowedTask) -> Iterator[Question]:
 
 
 def _read_offers(task: Task, followed: FollowedTask, ledger: Ledger) -> dict[str, str]:
-    log = DIALECTS[CHAT].parse({"messages": task.messages}).log
+    log = DIALECTS[CHAT].wire.parse({"messages": task.messages}).log
     offers = {}
     for key in find_keys(followed.last_sent)[:MOST_OFFERED]:
         try:

@@ -42,7 +42,7 @@ class Offers:
 
     def __init__(self, messages: Sequence[Message], ledger: Ledger) -> None:
         self.ledger = ledger
-        self.log = DIALECTS[CHAT].parse({"messages": list(messages)}).log
+        self.log = DIALECTS[CHAT].wire.parse({"messages": list(messages)}).log
         self._segments: dict[str, Segment] = {}
         self._answers: dict[tuple[str, str], str] = {}
 

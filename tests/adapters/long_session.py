@@ -170,7 +170,7 @@ def count_requests(requests: Sequence[Mapping[str, Any]], *, dialect: str = "ope
     turns_field = {"openai_responses": "input", "gemini": "contents"}.get(dialect, "messages")
     before: Sequence[Any] = ()
     for request in requests:
-        invalid += [violation.message for violation in DIALECTS[dialect].check(request)]
+        invalid += [violation.message for violation in DIALECTS[dialect].wire.check(request)]
         whole = fit_request(request, dialect=dialect, budget=Budget(window=10_000_000), memo=memo)
         sizes.append(whole.envelope.tokens)
         turns = request[turns_field]

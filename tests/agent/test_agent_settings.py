@@ -62,7 +62,7 @@ async def test_one_shot_tools_run_before_the_question_and_the_model_answers_once
     assert "tools" in plan
     assert "function" not in answer
     assert answer.index("there are 12 lamps") < answer.index("nothing") < answer.index("How many lamps?")
-    assert [DIALECTS[dialect].check(request) for request in client.requests] == [[], []]
+    assert [DIALECTS[dialect].wire.check(request) for request in client.requests] == [[], []]
 
 
 @pytest.mark.parametrize("dialect", SPOKEN)
@@ -88,7 +88,7 @@ async def test_the_planner_is_told_to_plan_and_only_the_planner(dialect: str, to
     plan = ModelPlan(client, "gpt-5", actions, instructions=told_to)
     async with opened(agent := Agent(client=client, actions=actions, plan=plan)) as session:
         await agent.run(session, "How many?")
-    planned, answered = (DIALECTS[dialect].parse(request).log for request in client.requests)
+    planned, answered = (DIALECTS[dialect].wire.parse(request).log for request in client.requests)
     assert [(one.role, result_text(one)) for one in planned] == [
         (Role.SYSTEM, told_to),
         (Role.USER, "How many?"),
@@ -250,7 +250,7 @@ async def test_a_sub_agent_has_a_conversation_of_its_own_linked_on_both_sides(di
     assert outcome.spent.steps == 4
     assert "Twelve." in json.dumps(client.requests[1])
     assert "a.txt: content" not in json.dumps(client.requests[1])
-    assert DIALECTS[dialect].check(client.requests[1]) == []
+    assert DIALECTS[dialect].wire.check(client.requests[1]) == []
     async with opened(child, store, names[0]) as session:
         first = next(one for one in session.log if one.kind == "parent_message")
         assert (result_text(first), first.attrs) == ("Count the lamps", {"parent_agent_id": "a"})

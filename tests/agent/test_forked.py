@@ -46,7 +46,7 @@ def sent_by(agent: Agent) -> list[dict[str, Any]]:
 
 
 def stream_of(request: Any, dialect: str) -> Any:
-    return DIALECTS[dialect].stream(request)
+    return DIALECTS[dialect].cache.stream(request)
 
 
 @pytest.mark.parametrize("dialect", SPOKEN)
@@ -65,7 +65,7 @@ async def test_the_first_request_of_a_child_goes_on_from_the_last_one_of_its_par
     ]
     assert len(after.blocks) > len(before.blocks)
     assert diff(parent_request, child_request).cause == "none"
-    assert DIALECTS[dialect].check(child_request) == []
+    assert DIALECTS[dialect].wire.check(child_request) == []
     assert "Count the lamps" in json.dumps(child_request)
     assert outcome.text == "There are twelve."
     assert outcome.spent.steps == 4

@@ -103,4 +103,4 @@ async def test_a_fact_of_step_3_is_recalled_at_step_190_of_200_under_16k(dialect
     assert 2 < len(cuts) < STEPS / 4
     assert max(sizes) <= BUDGET.window - 1_000
     for request in client.requests[:: STEPS // 10]:
-        assert DIALECTS[dialect].check(request) == []
+        assert DIALECTS[dialect].wire.check(request) == []

@@ -41,7 +41,7 @@ async def test_calls_are_carried_out_and_their_results_are_read_in_the_next_step
         layers = [entry.layer for entry in spoken]
     assert json.dumps(client.requests[1]).count("a.txt: the answer is 12") == 2
     assert layers == [Layer.PROMPT] + [Layer.STEPS] * 6
-    assert [DIALECTS[dialect].check(request) for request in client.requests] == [[], []]
+    assert [DIALECTS[dialect].wire.check(request) for request in client.requests] == [[], []]
 
 
 @awaited

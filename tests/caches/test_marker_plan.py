@@ -260,10 +260,10 @@ def weighed(request: dict[str, Any]) -> Stream:
 
 def requests(seed: int, *, model: str, wide: int) -> list[dict[str, Any]]:
     """A generated session as requests; the user's words come in `wide` blocks."""
-    logged = Options(layout=Layout(context="logged"), repairs=DIALECT.repairs)
+    logged = Options(layout=Layout(context="logged"), repairs=DIALECT.wire.repairs)
     requests_made = []
     for log in split_calls(generate_session(seed, turns=4, steps=6, thinking=True)):
-        request = DIALECT.render(build(log, options=logged)) | {"model": model, "max_tokens": 1000}
+        request = DIALECT.wire.render(build(log, options=logged)) | {"model": model, "max_tokens": 1000}
         for message in request["messages"]:
             if isinstance(message["content"], str):
                 texts = [f"{i}: {message['content'][:80]}" for i in range(wide)]
@@ -288,7 +288,7 @@ def test_on_generated_sessions_a_plan_reads_at_least_as_much_as_markers_by_hand(
         for name, sent in (("plan", fitted.request), ("hand", by_hand(bare))):
             read[name] += caches[name].send(weighed(sent), at=20.0 * at).read
         ledger, cuts = fitted.ledger, cuts + (fitted.envelope.cut is not None)
-        assert DIALECT.check(fitted.request) == []
+        assert DIALECT.wire.check(fitted.request) == []
     assert cuts > 0
     assert read["plan"] >= read["hand"] > 0
     if wide > 1 or model == "claude-sonnet-4-5":

@@ -111,7 +111,7 @@ def test_the_retention_of_a_request_is_read(dialect: str, word: str, lives: int)
         field: [{"role": "user", "content": "Hi"}],
         "prompt_cache_retention": word,
     }
-    sent = DIALECTS[dialect].stream(requested).weighed([5000])
+    sent = DIALECTS[dialect].cache.stream(requested).weighed([5000])
     for later in (lives, lives + 1):
         cache = simulator(rules_for("gpt-5.4"))
         cache.send(sent)
@@ -149,7 +149,7 @@ def test_the_same_text_of_another_role_is_another_prefix(name: str) -> None:
     cache = simulator(rules_for(name))
     tallies = []
     for at, request in enumerate(requests):
-        blocks = DIALECTS["openai_chat"].stream(request)
+        blocks = DIALECTS["openai_chat"].cache.stream(request)
         weighed = blocks.weighed([len(block.data) // 4 for block in blocks.blocks])
         tallies.append(cache.send(weighed, at=float(at)))
     assert tallies[1].read == 0

@@ -24,7 +24,7 @@ CHUNKS = Options(wording=TAGGED, repairs=Repairs(merge=True))
 
 def sent(envelope: Envelope) -> list[tuple[str, str]]:
     """What a client of Chat Completions would be given."""
-    return messages(DIALECTS["openai_chat"].render(envelope))
+    return messages(DIALECTS["openai_chat"].wire.render(envelope))
 
 
 def rendered(*log: Segment, options: Options = CHUNKS) -> list[tuple[str, str]]:

@@ -42,7 +42,7 @@ def trimmed(
 
 
 def sent(envelope: Envelope) -> list[tuple[str, str]]:
-    return messages(DIALECTS["openai_chat"].render(envelope))
+    return messages(DIALECTS["openai_chat"].wire.render(envelope))
 
 
 ASK = user("And now?", pinned=True)
@@ -71,11 +71,11 @@ def test_35_user_and_system_text_is_never_trimmed_and_structure_stays() -> None:
     assert [pair for pair in after if pair[0] in {"user", "system"}] == [
         pair for pair in before if pair[0] in {"user", "system"}
     ]
-    request = DIALECTS["openai_chat"].render(envelope)
+    request = DIALECTS["openai_chat"].wire.render(envelope)
     asked = [one["id"] for message in request["messages"] for one in message.get("tool_calls", ())]
     answered = [message["tool_call_id"] for message in request["messages"] if message["role"] == "tool"]
     assert asked == answered == [f"c{number}" for number in range(10)]
-    assert DIALECTS["openai_chat"].check(request) == []
+    assert DIALECTS["openai_chat"].wire.check(request) == []
 
 
 def test_35_what_cannot_fit_is_an_error_and_not_a_request_that_is_too_large() -> None:

@@ -155,7 +155,7 @@ def test_every_request_of_the_recording_is_valid_and_continues_the_last() -> Non
     requests = [*split_calls(make_recording(3, turns=4, steps=4))]
     assert len(requests) > 4
     for request in requests:
-        assert DIALECTS["openai_chat"].check(request) == []
+        assert DIALECTS["openai_chat"].wire.check(request) == []
         assert request["messages"][-1]["role"] != "assistant"
     for before, after in pairwise(requests):
         assert after["messages"][: len(before["messages"])] == before["messages"]

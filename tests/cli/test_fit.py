@@ -33,7 +33,7 @@ def test_what_is_too_long_is_lowered_and_valid(tmp_path: Path) -> None:
     done = run("fit", saved(tmp_path, request), *WINDOW)
     fitted = json.loads(done.out)
     assert len(done.out) < len(json.dumps(request)) / 2
-    assert DIALECTS["openai_chat"].check(fitted) == []
+    assert DIALECTS["openai_chat"].wire.check(fitted) == []
     first, cut = done.err.splitlines()
     assert first.endswith("segments in full")
     assert cut.startswith("cut 1: over the trigger, ")

@@ -80,7 +80,7 @@ async def test_events_and_the_raw_answer_say_the_same(dialect: str) -> None:
     called = [(event.name, json.loads(event.arguments)) for event in call_events]
     assert called == [("read", {"path": "a"}), ("ls", {})]
     assert events[-2:] == [used, StopEvent(reason="tool", said=events[-1].said)]  # type: ignore[union-attr]
-    absorbed = DIALECTS[dialect].absorb_stream(raw)
+    absorbed = DIALECTS[dialect].answers.absorb_stream(raw)
     calls_absorbed = [part for one in absorbed.segments for part in one.parts if isinstance(part, ToolCall)]
     assert [CallEvent(id=part.id, name=part.name, arguments=part.arguments) for part in calls_absorbed] == (
         call_events
@@ -121,7 +121,7 @@ async def test_a_real_server_is_heard_word_by_word(dialect: str, own: bool, serv
     assert text in json.dumps(
         [
             part.text
-            for one in DIALECTS[dialect].absorb_stream(raw).segments
+            for one in DIALECTS[dialect].answers.absorb_stream(raw).segments
             for part in one.parts
             if hasattr(part, "text")
         ]
@@ -245,7 +245,7 @@ async def test_gemini_is_read_from_the_sdks_own_objects() -> None:
         UsageEvent(input=9, output=3),
         StopEvent(reason="tool", said="STOP"),
     ]
-    assert DIALECTS["gemini"].absorb_stream(raw).stop == "STOP"
+    assert DIALECTS["gemini"].answers.absorb_stream(raw).stop == "STOP"
 
 
 @awaited
@@ -276,7 +276,7 @@ async def test_ollama_is_read_from_the_sdks_own_objects_and_told_the_window() ->
         TextEvent("Yes"),
         CallEvent(id="call_0_read", name="read", arguments='{"path":"a"}'),
     ]
-    assert DIALECTS["ollama"].absorb_stream(raw).usage.input == 9
+    assert DIALECTS["ollama"].answers.absorb_stream(raw).usage.input == 9
 
 
 @pytest.mark.parametrize("dialect", ["gemini", "openai_chat"])

@@ -169,7 +169,7 @@ def test_without_changes_there_are_only_tools_that_look(bench: Bench) -> None:
 @pytest.mark.parametrize("name", DIALECTS)
 def test_every_dialect_can_say_the_definitions(bench: Bench, name: str) -> None:
     plain = PlainHead(tools=tuple(Tool(**tool.definition) for tool in bench.tools))
-    own = DIALECTS[name].own_head(plain)
+    own = DIALECTS[name].head.write(plain)
     assert name == "text" or (own.left == () and "Reads a text file" in str(own.head.tools))
 
 

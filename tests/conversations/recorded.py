@@ -67,7 +67,7 @@ def write_answer(text: str) -> bytes:
 
 def make_ledger(messages: list[dict[str, Any]]) -> Ledger:
     """A ledger with a digest of everything that quotes the secrets in part."""
-    log = DIALECTS["openai_chat"].parse({"model": "gpt-5", "messages": messages}).log
+    log = DIALECTS["openai_chat"].wire.parse({"model": "gpt-5", "messages": messages}).log
     refs = tuple(each.ref for each in identify_segments(log))
     text = f"The user gave {PROMPT}."
     notes = f"The tool said {RESULT} and the model {ANSWER}."
@@ -144,7 +144,7 @@ async def record_talk(
             body=answer_body if keeps_bodies else None,
         )
     if keep == "lowered":
-        log = DIALECTS["openai_chat"].parse({"model": "gpt-5", "messages": messages}).log
+        log = DIALECTS["openai_chat"].wire.parse({"model": "gpt-5", "messages": messages}).log
         for segment in log[:4]:
             writer.add_record(encode(segment))
     recalled = {"role": "tool", "tool_call_id": "r", "content": f"key = '{RESULT}'"}

@@ -133,19 +133,19 @@ class RecordedTalk:
     def _say_with_own_call(self, text: str, answer: str, tool: str, arguments: dict[str, str]) -> None:
         self._add_user(text)
         request = self.client_request()
-        digests = digest_log(self.dialect.parse(request).log, NO_DIGESTS)
+        digests = digest_log(self.dialect.wire.parse(request).log, NO_DIGESTS)
         sent_id, fitted, spliced = self._send(request)
         if tool == "recall":
             arguments = {"key": _DIGEST_KEY.findall(self.received[-1].body)[0].decode()}
         loop = RecallLoop(self.dialect)
         recall = self._write_call(tool, arguments)
-        turns = loop.take(self.dialect.absorb(recall), fitted)
+        turns = loop.take(self.dialect.answers.absorb(recall), fitted)
         assert turns
         self._answer(sent_id, recall, recalled=True)
         body = append_turns(spliced, turns)
         next_id, _, _ = self._send(request, body=body, follows=sent_id)
         final = self._write_answer(answer)
-        assert not loop.take(self.dialect.absorb(final), fitted)
+        assert not loop.take(self.dialect.answers.absorb(final), fitted)
         self._answer(next_id, final)
         place = place_after(request, digests)
         assert place is not None
@@ -223,7 +223,7 @@ class RecordedTalk:
         self._now += 1
         spliced = body
         if spliced is None:
-            digests = digest_log(self.dialect.parse(request).log, NO_DIGESTS)
+            digests = digest_log(self.dialect.wire.parse(request).log, NO_DIGESTS)
             spliced = splice_exchanges(request, self._exchanges, digests)
         fitted = fit_request(
             spliced,

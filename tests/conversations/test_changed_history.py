@@ -43,7 +43,7 @@ def fit(
 
 def stream_of(dialect: str, request: Mapping[str, Any]) -> list[tuple[str, bytes]]:
     """What a prefix cache sees of a request."""
-    return [(block.role, block.data) for block in DIALECTS[dialect].stream(request).blocks]
+    return [(block.role, block.data) for block in DIALECTS[dialect].cache.stream(request).blocks]
 
 
 @cache

@@ -367,4 +367,4 @@ def test_without_the_recall_tool_every_answer_is_the_callers() -> None:
     pending = call(conversations(), [{"role": "user", "content": "Hi"}])
     function = {"name": "recall", "arguments": '{"key": "k1"}'}
     message = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": function}]}
-    assert not pending.take_answer(DIALECT.absorb({"choices": [{"message": message}]}))
+    assert not pending.take_answer(DIALECT.answers.absorb({"choices": [{"message": message}]}))

@@ -43,7 +43,7 @@ def test_a_second_tool_is_answered_beside_recalls_and_never_shown(name: str) -> 
     write, _ = APIS[APIS_OF_DIALECTS[name]]
     answer = write(["Let me see. ", ASKS, RECALLS], 10)
     assert not shows_client_call(answer, dialect, OWN_NAMES)
-    turns = RecallLoop(dialect).take(dialect.absorb(answer), FITTED_WITH_TOOLS[name])
+    turns = RecallLoop(dialect).take(dialect.answers.absorb(answer), FITTED_WITH_TOOLS[name])
     words = json.dumps(turns)
     assert "1 logged, 1 entries" in words
     assert "nothing has the key" in words
@@ -60,7 +60,7 @@ def test_a_second_tool_is_hidden_in_streams(name: str, said: Said) -> None:
     events = list_events(name, said)
     shown = [shown_event for event in events for shown_event in stream_filter.take(event)]
     loop = RecallLoop(dialect, streams=True)
-    absorbed = dialect.absorb_stream(events)
+    absorbed = dialect.answers.absorb_stream(events)
     assert loop.take(absorbed, FITTED_WITH_TOOLS[name], shows_call=stream_filter.shows_call)
     shown += stream_filter.next_round()
     assert "census" not in json.dumps(shown)
@@ -74,7 +74,7 @@ def test_a_tool_that_the_request_does_not_have_is_the_clients(name: str) -> None
     only_recall = list_names((RECALL_TOOL,))
     assert shows_client_call(answer, dialect, only_recall)
     assert strip_recalls(answer, dialect, only_recall) is answer
-    assert RecallLoop(dialect).take(dialect.absorb(answer), FITTED[name]) == ()
+    assert RecallLoop(dialect).take(dialect.answers.absorb(answer), FITTED[name]) == ()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -82,14 +82,14 @@ def test_beside_a_call_of_the_client_the_result_waits_for_the_clients(name: str)
     dialect = DIALECTS[name]
     write, _ = APIS[APIS_OF_DIALECTS[name]]
     loop = RecallLoop(dialect)
-    assert loop.take(dialect.absorb(write([ASKS, READS], 10)), FITTED_WITH_TOOLS[name]) == ()
+    assert loop.take(dialect.answers.absorb(write([ASKS, READS], 10)), FITTED_WITH_TOOLS[name]) == ()
     assert not loop.shows_nothing
 
 
 def test_a_model_that_only_calls_own_tools_is_told_to_answer() -> None:
     dialect = DIALECTS["anthropic"]
     write, _ = APIS[APIS_OF_DIALECTS["anthropic"]]
-    absorbed = dialect.absorb(write([ASKS], 10))
+    absorbed = dialect.answers.absorb(write([ASKS], 10))
     loop = RecallLoop(dialect)
     for _ in range(ROUNDS):
         assert "1 logged" in json.dumps(loop.take(absorbed, FITTED_WITH_TOOLS["anthropic"]))

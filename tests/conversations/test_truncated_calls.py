@@ -117,7 +117,7 @@ def take_stream(name: str, events: list[Any]) -> Outcome:
         shown += stream_filter.take(event)
     absorbed = Absorbed(segments=())
     with suppress(LaminaError):
-        absorbed = dialect.absorb_stream(mend_recalls(events, dialect, OWN_NAMES))
+        absorbed = dialect.answers.absorb_stream(mend_recalls(events, dialect, OWN_NAMES))
     loop = RecallLoop(dialect, streams=True)
     turns = loop.take(absorbed, FITTED[name], shows_call=stream_filter.shows_call)
     if turns:
@@ -208,7 +208,7 @@ def test_a_whole_answer_with_an_own_call_is_the_clients(name: str, said: Said) -
     dialect = DIALECTS[name]
     assert shows_client_call(answer, dialect, OWN_NAMES)
     # Even if nothing of the own call can be read.
-    absorbed = dialect.absorb(write([one for one in said if one != OWN], 10))
+    absorbed = dialect.answers.absorb(write([one for one in said if one != OWN], 10))
     assert (
         RecallLoop(dialect).take(
             absorbed, FITTED[name], shows_call=shows_client_call(answer, dialect, OWN_NAMES)

@@ -140,7 +140,7 @@ def test_a_cache_reads_all_of_the_last_request_but_its_time(model: str) -> None:
     for log in logs:
         envelope = build(log, head=head, counter=CHARS4, ledger=ledger)
         request = place_markers(
-            dialect.render(envelope),
+            dialect.wire.render(envelope),
             envelope,
             dialect,
             breakpoints="plan",
@@ -150,7 +150,7 @@ def test_a_cache_reads_all_of_the_last_request_but_its_time(model: str) -> None:
             cut=envelope.cut,
         ).request
         assert "cache_control" not in json.dumps(request["messages"][-1])
-        stream = dialect.stream(request)
+        stream = dialect.cache.stream(request)
         tally = cache.send(stream.weighed([CHARS4.count(block.data.decode()) for block in stream.blocks]))
         assert tally.read >= last or last < rules.least(model)
         now = CHARS4.count(stream.blocks[-1].data.decode())

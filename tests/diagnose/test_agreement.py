@@ -73,7 +73,7 @@ def test_each_reason_of_the_responses_api_agrees(changes: dict[str, Any], reason
     after = responses_request(**changes)
     if not changes:
         after["input"] = [*before["input"], {"role": "assistant", "content": "It parses."}]
-    after |= DIALECTS["openai_responses"].ask_cache_report(after, answer_id)
+    after |= DIALECTS["openai_responses"].cache.ask_report(after, answer_id)
     report = read_cache_report({"prompt_cache_diagnostics": provider.compare_responses(after)})
     assert report.cause == reason
     rules = rules_for(RESPONSES_MODEL, dialect="openai_responses")

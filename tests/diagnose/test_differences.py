@@ -79,7 +79,7 @@ def test_a_difference_says_where_why_how_much_and_what_to_do() -> None:
 def test_the_offset_counts_from_the_first_tool() -> None:
     tool = {"name": "read", "input_schema": {"type": "object"}}
     difference = diff({**REQUEST, "tools": [tool]}, {**in_system("brief", "quick"), "tools": [tool]})
-    size = len(DIALECTS["anthropic"].stream({**REQUEST, "tools": [tool]}).blocks[0].data)
+    size = len(DIALECTS["anthropic"].cache.stream({**REQUEST, "tools": [tool]}).blocks[0].data)
     assert (difference.at, difference.offset) == (0, size + difference.byte)
 
 
@@ -246,7 +246,7 @@ def test_what_the_simulated_cache_reads_is_kept_and_the_rest_has_a_cause(
 
 
 def _weighed(request: dict[str, Any]) -> Stream:
-    stream = DIALECTS["anthropic"].stream(request)
+    stream = DIALECTS["anthropic"].cache.stream(request)
     return stream.weighed(len(block.data) for block in stream.blocks)
 
 

@@ -33,7 +33,7 @@ CASES = [(fault, dialect) for fault in FAULTS for dialect in fault.dialects]
 def whole(dialect: str, seed: int) -> dict[str, Any]:
     """A session as a request, with tools, a picture, a document and, where it has a place, thinking."""
     log = generate_session(seed, turns=5, steps=4, thinking=dialect == "anthropic")
-    request = DIALECTS[dialect].render(build(log))
+    request = DIALECTS[dialect].wire.render(build(log))
     shape = {"type": "object", "properties": {"path": {"type": "string"}}}
     if dialect == "anthropic":
         tools = [{"name": n, "description": f"Does {n}.", "input_schema": shape} for n in NAMES]

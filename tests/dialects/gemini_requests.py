@@ -16,7 +16,7 @@ from lamina.core.values import Budget
 from lamina.dialects.gemini import DIALECT
 
 Json = dict[str, Any]
-OPTIONS = Options(repairs=DIALECT.repairs, layout=Layout(context="logged"), carries=DIALECT.carries)
+OPTIONS = Options(repairs=DIALECT.wire.repairs, layout=Layout(context="logged"), carries=DIALECT.wire.carries)
 PIXEL = "iVBORw0K" * 400
 SIGNED = "c2lnbmVkIGJ5IHRoZSBtb2RlbA=="
 
@@ -54,16 +54,16 @@ def arguments(*contents: Any, **config: Any) -> Json:
 
 
 def fitted(original_request: Json, *, window: int | None = None, **dials: Any) -> Envelope:
-    parsed = DIALECT.parse(original_request)
+    parsed = DIALECT.wire.parse(original_request)
     budget = Budget(window=window, reserve=0, **dials) if window else None
     return build(parsed.log, head=parsed.head, budget=budget, options=OPTIONS)
 
 
 def sent(original_request: Json, **dials: Any) -> list[Any]:
     """The contents that are sent; the request is valid, and reads back."""
-    rendered_request = DIALECT.render(fitted(original_request, **dials))
-    assert DIALECT.check(rendered_request) == []
-    DIALECT.parse(json.loads(json.dumps(rendered_request)))
+    rendered_request = DIALECT.wire.render(fitted(original_request, **dials))
+    assert DIALECT.wire.check(rendered_request) == []
+    DIALECT.wire.parse(json.loads(json.dumps(rendered_request)))
     return list(rendered_request["contents"])
 
 

@@ -50,7 +50,7 @@ def request(*messages: Any, **fields: Any) -> Json:
 
 
 def fitted(original_request: Json, *, window: int | None = None, **dials: Any) -> Envelope:
-    parsed = DIALECT.parse(original_request)
+    parsed = DIALECT.wire.parse(original_request)
     budget = Budget(window=window, reserve=0, **dials) if window else None
     options = choose_options(DIALECT, parsed.head, layout=LOGGED)
     return build(parsed.log, head=parsed.head, budget=budget, options=options)
@@ -58,19 +58,19 @@ def fitted(original_request: Json, *, window: int | None = None, **dials: Any) -
 
 def sent(original_request: Json, **dials: Any) -> list[Json]:
     """The messages that are sent; the request is valid, and reads back."""
-    rendered_request = DIALECT.render(fitted(original_request, **dials))
-    assert DIALECT.check(rendered_request) == []
-    DIALECT.parse(json.loads(json.dumps(rendered_request)))
+    rendered_request = DIALECT.wire.render(fitted(original_request, **dials))
+    assert DIALECT.wire.check(rendered_request) == []
+    DIALECT.wire.parse(json.loads(json.dumps(rendered_request)))
     return list(rendered_request["messages"])
 
 
 def converted(original_request: Json, source: Dialect, target: Dialect, *, window: int | None = None) -> Json:
     """A request of one dialect in another."""
-    parsed = source.parse(original_request)
+    parsed = source.wire.parse(original_request)
     head = translate_head(parsed.head, source, target).head
     budget = Budget(window=window, reserve=0) if window else None
     options = choose_options(target, head, layout=LOGGED)
-    return target.render(build(parsed.log, head=head, budget=budget, options=options))
+    return target.wire.render(build(parsed.log, head=head, budget=budget, options=options))
 
 
 def conversation(seed: int) -> Json:

@@ -14,7 +14,7 @@ from lamina.core.values import Budget
 from lamina.dialects.openai_chat import DIALECT
 
 Json = dict[str, Any]
-OPTIONS = Options(repairs=DIALECT.repairs, layout=Layout(context="logged"))
+OPTIONS = Options(repairs=DIALECT.wire.repairs, layout=Layout(context="logged"))
 
 
 def called(id_: str, name: str = "read_file", arguments: str = '{"path": "src/a.py"}') -> Json:
@@ -38,16 +38,16 @@ def user(content: Any = "Go on.", **fields: Any) -> Json:
 
 
 def fitted(original_request: Json, *, window: int | None = None, **dials: Any) -> Envelope:
-    parsed = DIALECT.parse(original_request)
+    parsed = DIALECT.wire.parse(original_request)
     budget = Budget(window=window, reserve=0, **dials) if window else None
     return build(parsed.log, head=parsed.head, budget=budget, options=OPTIONS)
 
 
 def sent(original_request: Json, **dials: Any) -> list[Json]:
     """The messages that are sent; the request is valid, and reads back."""
-    rendered_request = DIALECT.render(fitted(original_request, **dials))
-    assert DIALECT.check(rendered_request) == []
-    DIALECT.parse(json.loads(json.dumps(rendered_request)))
+    rendered_request = DIALECT.wire.render(fitted(original_request, **dials))
+    assert DIALECT.wire.check(rendered_request) == []
+    DIALECT.wire.parse(json.loads(json.dumps(rendered_request)))
     return list(rendered_request["messages"])
 
 

@@ -47,7 +47,7 @@ def request(*items: Any, **fields: Any) -> Json:
 
 
 def fitted(body: Json, *, window: int | None = None, **dials: Any) -> Envelope:
-    parsed = DIALECT.parse(body)
+    parsed = DIALECT.wire.parse(body)
     budget = Budget(window=window, reserve=0, **dials) if window else None
     return build(
         parsed.log,
@@ -59,9 +59,9 @@ def fitted(body: Json, *, window: int | None = None, **dials: Any) -> Envelope:
 
 def sent(body: Json, **dials: Any) -> list[Json]:
     """The items that are sent; the request is valid, and reads back."""
-    rendered = DIALECT.render(fitted(body, **dials))
-    assert DIALECT.check(rendered) == []
-    DIALECT.parse(json.loads(json.dumps(rendered)))
+    rendered = DIALECT.wire.render(fitted(body, **dials))
+    assert DIALECT.wire.check(rendered) == []
+    DIALECT.wire.parse(json.loads(json.dumps(rendered)))
     return list(rendered["input"])
 
 

@@ -55,10 +55,12 @@ def fitted(
     memo: Memo | None = None,
 ) -> tuple[Json, Envelope]:
     """The request as lamina sends it."""
-    parsed = DIALECT.parse(request, memo=read)
-    options = Options(repairs=DIALECT.repairs, binding=find_binding(request), layout=Layout(context="logged"))
+    parsed = DIALECT.wire.parse(request, memo=read)
+    options = Options(
+        repairs=DIALECT.wire.repairs, binding=find_binding(request), layout=Layout(context="logged")
+    )
     envelope = build(parsed.log, head=parsed.head, budget=budget, ledger=ledger, options=options, memo=memo)
-    return DIALECT.render(envelope), envelope
+    return DIALECT.wire.render(envelope), envelope
 
 
 def text(dice: Random, most: int = 60) -> str:
@@ -231,14 +233,14 @@ def untouched(request: Json) -> bool:
 
 @pytest.mark.parametrize("request_", [EVERYTHING, COMPACTED], ids=["everything", "compacted"])
 def test_what_is_not_lowered_leaves_as_it_came(request_: Json) -> None:
-    assert DIALECT.check(request_) == []
+    assert DIALECT.wire.check(request_) == []
     assert untouched(request_)
 
 
 @given(requests())
 @example(EVERYTHING)
 def test_a_valid_request_is_untouched(request_: Json) -> None:
-    assert DIALECT.check(request_) == []
+    assert DIALECT.wire.check(request_) == []
     assert untouched(request_)
 
 
@@ -255,8 +257,8 @@ def test_a_fitted_request_is_valid_and_shares_what_it_kept(request_: Json, share
         rendered, envelope = fitted(request_, budget=windows(request_, share))
     except BudgetExceeded:
         reject()
-    assert DIALECT.check(rendered) == []
-    assert DIALECT.check(rendered, ledger=envelope.ledger) == []
+    assert DIALECT.wire.check(rendered) == []
+    assert DIALECT.wire.check(rendered, ledger=envelope.ledger) == []
     assert fitted(json.loads(json.dumps(rendered)))[0] == json.loads(json.dumps(rendered))
     lowered = {
         id(e.segment) for e in envelope.entries if e.form is not Form.FULL or e.parts != e.segment.parts
@@ -295,7 +297,7 @@ def test_a_request_that_grows_stays_valid_for_models_that_bind_thinking(
             rendered, envelope = fitted(now, budget=budget, ledger=ledger, read=read, memo=memo)
         except BudgetExceeded:
             break
-        assert DIALECT.check(rendered, ledger=envelope.ledger) == []
+        assert DIALECT.wire.check(rendered, ledger=envelope.ledger) == []
         again, fresh = fitted(now, budget=budget, ledger=ledger)
         assert (again, fresh.ledger) == (rendered, envelope.ledger)
         ledger = envelope.ledger
@@ -327,7 +329,7 @@ FIELDS = st.fixed_dictionaries(
 @given(FIELDS | st.fixed_dictionaries({"messages": st.lists(VALUES, max_size=4)}))
 def test_arbitrary_json_is_refused_with_a_reason_or_sent(request_: Json) -> None:
     assert isinstance(DIALECT.recognises(request_), bool)
-    violations = DIALECT.check(request_)
+    violations = DIALECT.wire.check(request_)
     if [violation.rule for violation in violations] in (["readable"], ["roles"]):
         with pytest.raises(BadInput) as refused:
             fitted(request_)
@@ -340,7 +342,7 @@ def test_arbitrary_json_is_refused_with_a_reason_or_sent(request_: Json) -> None
 def test_results_keep_pairing_by_position_where_ids_repeat() -> None:
     calls = [{"type": "tool_use", "id": "x", "name": n, "input": {"path": f"{n}.py"}} for n in ("one", "two")]
     answers = [{"type": "tool_result", "tool_use_id": "x", "content": n} for n in ("first", "second")]
-    log = DIALECT.parse(
+    log = DIALECT.wire.parse(
         {"messages": [{"role": "assistant", "content": calls}, {"role": "user", "content": answers}]}
     ).log
     results = [(s.parts[0].name, s.attrs) for s in log if isinstance(s.parts[0], ToolResult)]

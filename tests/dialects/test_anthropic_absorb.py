@@ -96,12 +96,12 @@ def object_of(value: Any) -> Any:
 def sent_back(absorbed: Absorbed) -> Any:
     """The assistant message that the next request has, without its results."""
     log = [segments.user("q"), *absorbed.segments]
-    return DIALECT.render(build(log, head=Head()))["messages"][1]
+    return DIALECT.wire.render(build(log, head=Head()))["messages"][1]
 
 
 @pytest.mark.parametrize("response", [RESPONSE, object_of(RESPONSE)], ids=["dict", "object"])
 def test_an_answer_is_sent_back_verbatim(response: Any) -> None:
-    absorbed = DIALECT.absorb(response)
+    absorbed = DIALECT.answers.absorb(response)
     assert sent_back(absorbed) == {"role": "assistant", "content": CONTENT}
     assert absorbed.stop == "tool_use"
     assert absorbed.usage == Usage(input=125, cached=100, written=20, output=7)
@@ -110,7 +110,7 @@ def test_an_answer_is_sent_back_verbatim(response: Any) -> None:
 
 @pytest.mark.parametrize("events", [STREAM, [object_of(e) for e in STREAM]], ids=["dicts", "objects"])
 def test_a_stream_gives_what_the_whole_answer_gives(events: list[Any]) -> None:
-    streamed, whole = DIALECT.absorb_stream(events), DIALECT.absorb(RESPONSE)
+    streamed, whole = DIALECT.answers.absorb_stream(events), DIALECT.answers.absorb(RESPONSE)
     assert [s.parts for s in streamed.segments] == [s.parts for s in whole.segments]
     assert sent_back(streamed) == sent_back(whole)
     assert (streamed.usage, streamed.stop) == (whole.usage, whole.stop)
@@ -118,15 +118,17 @@ def test_a_stream_gives_what_the_whole_answer_gives(events: list[Any]) -> None:
 
 @pytest.mark.parametrize("end", range(len(STREAM)))
 def test_a_stream_that_breaks_off_leaves_a_valid_answer(end: int) -> None:
-    broken = DIALECT.absorb_stream([*STREAM[:end], {"type": "error", "error": {"type": "overloaded_error"}}])
+    broken = DIALECT.answers.absorb_stream(
+        [*STREAM[:end], {"type": "error", "error": {"type": "overloaded_error"}}]
+    )
     assert broken.stop == "error"
     log = [segments.user("q"), *broken.segments, segments.user("again")]
-    request = DIALECT.render(build(log, head=Head(parameters={"max_tokens": 1})))
-    assert DIALECT.check(request) == []
+    request = DIALECT.wire.render(build(log, head=Head(parameters={"max_tokens": 1})))
+    assert DIALECT.wire.check(request) == []
 
 
 def test_text_is_kept_of_a_stream_that_ends_without_a_word() -> None:
-    broken = DIALECT.absorb_stream(STREAM[:11])
+    broken = DIALECT.answers.absorb_stream(STREAM[:11])
     assert broken.stop == "error"
     assert sent_back(broken) == {
         "role": "assistant",
@@ -136,7 +138,7 @@ def test_text_is_kept_of_a_stream_that_ends_without_a_word() -> None:
 
 @pytest.mark.parametrize("end", [4, 6, 23], ids=["thought", "unsigned end", "half a call"])
 def test_what_cannot_be_sent_back_is_not_kept(end: int) -> None:
-    blocks = [b for s in DIALECT.absorb_stream(STREAM[:end]).segments for b in s.meta["wire"].block]
+    blocks = [b for s in DIALECT.answers.absorb_stream(STREAM[:end]).segments for b in s.meta["wire"].block]
     assert blocks == CONTENT[: 5 if end > 20 else 0]
 
 
@@ -149,21 +151,21 @@ def test_unknown_deltas_are_added_by_name() -> None:
         {"type": "message_delta", "delta": {"stop_reason": "compaction"}},
         {"type": "message_stop"},
     ]
-    absorbed = DIALECT.absorb_stream(events)
+    absorbed = DIALECT.answers.absorb_stream(events)
     assert sent_back(absorbed)["content"] == [{"type": "compaction", "content": "summary"}]
     assert absorbed.segments[0].pinned
     assert absorbed.stop == "compaction"
 
 
 def test_an_empty_answer_and_an_error_have_no_segments() -> None:
-    assert DIALECT.absorb(RESPONSE | {"content": []}).segments == ()
-    assert DIALECT.absorb({"type": "error", "error": {}}) == Absorbed(segments=(), stop="error")
+    assert DIALECT.answers.absorb(RESPONSE | {"content": []}).segments == ()
+    assert DIALECT.answers.absorb({"type": "error", "error": {}}) == Absorbed(segments=(), stop="error")
 
 
 def test_a_long_stream_is_joined_once() -> None:
     """No time is asserted: adding to one long text at each delta would take minutes here."""
     grown = [delta(0, "text_delta", text="abcd")] * 100_000
-    absorbed = DIALECT.absorb_stream(
+    absorbed = DIALECT.answers.absorb_stream(
         [start(0, {"type": "text", "text": ""}), *grown, {"type": "message_stop"}]
     )
     assert sent_back(absorbed)["content"][0]["text"] == "abcd" * 100_000
@@ -172,13 +174,13 @@ def test_a_long_stream_is_joined_once() -> None:
 @pytest.mark.parametrize("junk", [None, 7, "text", {"type": 3}, {"content": "text"}, {"content": [7]}])
 def test_what_is_no_answer_is_refused(junk: Any) -> None:
     with pytest.raises(BadInput):
-        DIALECT.absorb(junk)
+        DIALECT.answers.absorb(junk)
 
 
 @pytest.mark.parametrize("junk", [[None], [7]])
 def test_what_is_no_event_is_refused(junk: list[Any]) -> None:
     with pytest.raises(BadInput):
-        DIALECT.absorb_stream(junk)
+        DIALECT.answers.absorb_stream(junk)
 
 
 @pytest.mark.parametrize(
@@ -192,4 +194,4 @@ def test_what_is_no_event_is_refused(junk: list[Any]) -> None:
     ],
 )
 def test_events_that_mean_nothing_are_passed_over(event: dict[str, Any]) -> None:
-    assert DIALECT.absorb_stream([event, *STREAM]).stop == "tool_use"
+    assert DIALECT.answers.absorb_stream([event, *STREAM]).stop == "tool_use"

@@ -138,7 +138,7 @@ def rename(messages: list[Json], id_: str) -> None:
 
 
 def test_the_request_that_the_others_are_made_from_is_valid() -> None:
-    assert DIALECT.check(VALID) == []
+    assert DIALECT.wire.check(VALID) == []
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_the_request_that_the_others_are_made_from_is_valid() -> None:
 def test_one_change_breaks_one_rule(rule: str, place: str, change: Breaking) -> None:
     request = copy.deepcopy(VALID)
     change(request, request["messages"])
-    violations = DIALECT.check(request)
+    violations = DIALECT.wire.check(request)
     assert {violation.rule for violation in violations} == {rule}
     assert place in [violation.place for violation in violations]
     assert all(violation.message for violation in violations)
@@ -173,7 +173,7 @@ DIRECTIVE = {"role": "system", "content": [], "output_config": {"effort": "low"}
 )
 def test_system_messages_that_only_set_something_may_stand_before_the_user(more: list[Json]) -> None:
     request = {**VALID, "messages": [*VALID["messages"], *more]}
-    assert DIALECT.check(request) == []
+    assert DIALECT.wire.check(request) == []
     assert fit_request(request, policy=Policy(breakpoints="keep")).request is request
 
 
@@ -201,21 +201,21 @@ def bound_ledger(request: Json) -> Ledger:
 def test_thinking_is_bound(change: Breaking) -> None:
     request = copy.deepcopy(VALID) | {"model": "claude-opus-5-5"}
     ledger = bound_ledger(request)
-    assert DIALECT.check(request, ledger=ledger) == []
+    assert DIALECT.wire.check(request, ledger=ledger) == []
     change(request, request["messages"])
-    violations = DIALECT.check(request, ledger=ledger)
+    violations = DIALECT.wire.check(request, ledger=ledger)
     assert {(v.rule, v.place) for v in violations} == {
         ("thinking_is_bound", "messages[1].content[0]"),
         ("thinking_is_bound", "messages[1].content[1]"),
     }
-    assert DIALECT.check(request) == []
+    assert DIALECT.wire.check(request) == []
 
 
 def test_a_message_that_the_client_puts_first_changes_the_past() -> None:
     request = copy.deepcopy(VALID) | {"model": "claude-opus-5-5"}
     ledger = bound_ledger(request)
     request["messages"].insert(0, {"role": "user", "content": "one more"})
-    places = {violation.place for violation in DIALECT.check(request, ledger=ledger)}
+    places = {violation.place for violation in DIALECT.wire.check(request, ledger=ledger)}
     assert places == {"messages[2].content[0]", "messages[2].content[1]"}
 
 
@@ -223,7 +223,7 @@ def test_markers_are_outside_what_thinking_is_bound_to() -> None:
     request = copy.deepcopy(VALID) | {"model": "claude-opus-5-5"}
     ledger = bound_ledger(request)
     request["messages"][0]["content"] = [{"type": "text", "text": "hello", "cache_control": FIVE}]
-    assert DIALECT.check(request, ledger=ledger) == []
+    assert DIALECT.wire.check(request, ledger=ledger) == []
 
 
 def test_nothing_is_said_of_equal_thoughts() -> None:
@@ -234,7 +234,7 @@ def test_nothing_is_said_of_equal_thoughts() -> None:
     ledger = bound_ledger(request)
     assert len(ledger.bound) == 2
     del request["messages"][1]["content"][0]
-    assert DIALECT.check(request, ledger=ledger) == []
+    assert DIALECT.wire.check(request, ledger=ledger) == []
 
 
 @pytest.mark.parametrize(
@@ -247,12 +247,12 @@ def test_what_rendering_adds_or_moves_is_not_taken_for_a_changed_past(before: li
     rendered, envelope = fitted(VALID | {"model": "claude-opus-5-5", "messages": messages})
     assert len(envelope.ledger.bound) == 2
     assert rendered["messages"] != messages
-    assert DIALECT.check(rendered, ledger=envelope.ledger) == []
+    assert DIALECT.wire.check(rendered, ledger=envelope.ledger) == []
 
 
 def test_after_a_compaction_the_assistant_may_begin() -> None:
     compaction = {"role": "assistant", "content": [{"type": "compaction", "content": "before"}]}
-    assert DIALECT.check(VALID | {"messages": [compaction, VALID["messages"][0]]}) == []
+    assert DIALECT.wire.check(VALID | {"messages": [compaction, VALID["messages"][0]]}) == []
 
 
 def test_a_system_message_may_follow_what_a_server_tool_found() -> None:
@@ -261,7 +261,7 @@ def test_a_system_message_may_follow_what_a_server_tool_found() -> None:
         "content": [{"type": "web_search_tool_result", "tool_use_id": "s", "content": []}],
     }
     messages = [VALID["messages"][0], search_result, INSTRUCTED]
-    assert DIALECT.check(VALID | {"messages": messages}) == []
+    assert DIALECT.wire.check(VALID | {"messages": messages}) == []
     assert fitted(VALID | {"messages": messages})[0]["messages"] == messages
 
 
@@ -301,7 +301,7 @@ def test_version(model: str, expected: tuple[str, tuple[int, int]]) -> None:
     ],
 )
 def test_what_a_model_asks_for(model: str, *, bound: str, prefill: bool, system: bool) -> None:
-    assert DIALECT.binding({"model": model}) == bound
+    assert find_binding({"model": model}) == bound
     assert rejects_prefill(model) is not prefill
     assert takes_system_messages(model) is system
 
@@ -348,5 +348,5 @@ def test_a_call_whose_id_is_not_a_text_is_reported_and_nothing_else_fails(call_i
     call = {"type": "tool_use", "id": call_id, "name": "read", "input": {}}
     question = {"role": "user", "content": "hello"}
     messages = [question, {"role": "assistant", "content": [call]}, question]
-    rules = {violation.rule for violation in DIALECT.check({**VALID, "messages": messages})}
+    rules = {violation.rule for violation in DIALECT.wire.check({**VALID, "messages": messages})}
     assert rules == {"calls_are_answered", "names_are_allowed"}

@@ -109,15 +109,15 @@ def damaged(request: Json, damages: list[tuple[str, int]]) -> Json:
 @given(requests(), DAMAGES)
 def test_a_damaged_request_is_sent_valid(request_: Json, damages: list[tuple[str, int]]) -> None:
     rendered, envelope = fitted(damaged(request_, damages))
-    assert DIALECT.check(rendered) == []
+    assert DIALECT.wire.check(rendered) == []
     assert fitted(rendered)[0] == rendered
-    assert DIALECT.check(rendered, ledger=envelope.ledger) == []
+    assert DIALECT.wire.check(rendered, ledger=envelope.ledger) == []
 
 
 @given(requests(), DAMAGES)
 def test_mended_thinking_is_not_taken_for_unbound(request_: Json, damages: list[tuple[str, int]]) -> None:
     rendered, envelope = fitted(damaged(request_ | {"model": "claude-opus-5-5"}, damages))
-    assert DIALECT.check(rendered, ledger=envelope.ledger) == []
+    assert DIALECT.wire.check(rendered, ledger=envelope.ledger) == []
 
 
 @given(requests(), DAMAGES, SHARES)
@@ -129,7 +129,7 @@ def test_a_damaged_request_is_fitted_valid(
         rendered, _ = fitted(broken, budget=windows(broken, share))
     except BudgetExceeded:
         reject()
-    assert DIALECT.check(rendered) == []
+    assert DIALECT.wire.check(rendered) == []
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -138,7 +138,7 @@ def test_every_way_to_break_a_request_breaks_one(way: str) -> None:
     whole = unique(make_request([1, 5, 8, 13, 21, 34]))
     valid_anyway = ("truncate", "blank_blocks")
     is_broken = any(
-        DIALECT.check(damaged(request, [(way, at)])) or way in valid_anyway
+        DIALECT.wire.check(damaged(request, [(way, at)])) or way in valid_anyway
         for request in (whole, EVERYTHING)
         for at in range(len(request["messages"]))
     )
@@ -159,7 +159,7 @@ def test_a_message_that_lost_one_block_and_gained_another_is_not_the_original() 
         },
     ]
     rendered, _ = fitted({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages})
-    assert DIALECT.check(rendered) == []
+    assert DIALECT.wire.check(rendered) == []
     assert rendered["messages"][1]["content"] == [thought, *used]
 
 
@@ -174,5 +174,5 @@ def test_words_that_join_a_message_which_lost_a_block_are_sent() -> None:
         {"role": "user", "content": [answer, {"type": "text", "text": "and then?"}]},
     ]
     rendered, _ = fitted({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages})
-    assert DIALECT.check(rendered) == []
+    assert DIALECT.wire.check(rendered) == []
     assert "and then?" in str(rendered["messages"])

@@ -45,7 +45,7 @@ def request(*messages: Json, **fields: Any) -> Json:
 
 def fitted(body: Json, ledger: Ledger | None = None, budget: Budget = ROOM, **options: Any) -> Fitted:
     result = fit_request(body, dialect="anthropic", budget=budget, ledger=ledger, **options)
-    assert DIALECT.check(result.request) == []
+    assert DIALECT.wire.check(result.request) == []
     return result
 
 

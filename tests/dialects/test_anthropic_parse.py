@@ -18,7 +18,7 @@ from tests.dialects.test_anthropic_render import CALL, REST, RESULT, STEP
 
 
 def test_parsing_says_what_each_segment_is() -> None:
-    log = DIALECT.parse(EVERYTHING).log
+    log = DIALECT.wire.parse(EVERYTHING).log
     assert [(s.role.value, s.kind, s.joins) for s in log[:9]] == [
         ("system", "system", False),
         ("user", "user", False),
@@ -44,7 +44,7 @@ def test_parsing_says_what_each_segment_is() -> None:
 
 
 def test_head_keeps_everything_else() -> None:
-    head = DIALECT.parse(EVERYTHING).head
+    head = DIALECT.wire.parse(EVERYTHING).head
     assert head.tools[0] is EVERYTHING["tools"][0]
     assert head.parameters == {name: EVERYTHING[name] for name in ("model", "max_tokens", "thinking")}
 
@@ -53,35 +53,38 @@ def test_a_late_result_is_named_after_its_call() -> None:
     late = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "late"}]}
     memo = ParseMemo()
     messages = [*STEP[:2], *REST]
-    DIALECT.parse({"messages": messages}, memo=memo)
+    DIALECT.wire.parse({"messages": messages}, memo=memo)
     for memo_or_none in (memo, None):
-        result = DIALECT.parse({"messages": [*messages, late]}, memo=memo_or_none).log[-1].parts[0]
+        result = DIALECT.wire.parse({"messages": [*messages, late]}, memo=memo_or_none).log[-1].parts[0]
         assert isinstance(result, ToolResult)
         assert result.name == "read"
 
 
 def test_a_memo_gives_the_same_segments_for_what_has_not_changed() -> None:
     memo = ParseMemo()
-    first = DIALECT.parse({"messages": STEP}, memo=memo).log
-    again = DIALECT.parse({"messages": [*copy.deepcopy(STEP), *REST]}, memo=memo).log
+    first = DIALECT.wire.parse({"messages": STEP}, memo=memo).log
+    again = DIALECT.wire.parse({"messages": [*copy.deepcopy(STEP), *REST]}, memo=memo).log
     assert all(a is b for a, b in zip(first, again, strict=False))
-    assert again == DIALECT.parse({"messages": [*STEP, *REST]}).log
+    assert again == DIALECT.wire.parse({"messages": [*STEP, *REST]}).log
 
 
 @pytest.mark.parametrize("at", range(4))
 def test_a_memo_sees_a_message_that_was_changed_in_place(at: int) -> None:
     memo, messages = ParseMemo(), copy.deepcopy(STEP)
-    DIALECT.parse({"messages": messages}, memo=memo)
+    DIALECT.wire.parse({"messages": messages}, memo=memo)
     content = messages[at]["content"]
     messages[at]["content"] = "changed" if isinstance(content, str) else [{"type": "text", "text": "changed"}]
-    assert DIALECT.parse({"messages": messages}, memo=memo).log == DIALECT.parse({"messages": messages}).log
+    assert (
+        DIALECT.wire.parse({"messages": messages}, memo=memo).log
+        == DIALECT.wire.parse({"messages": messages}).log
+    )
 
 
 def test_a_memo_does_not_give_back_an_object_that_was_changed_since() -> None:
     """A client may send copies and go on to mark the originals."""
     memo, messages = ParseMemo(), copy.deepcopy(STEP)
     sent = copy.deepcopy(messages)
-    DIALECT.parse({"messages": messages}, memo=memo)
+    DIALECT.wire.parse({"messages": messages}, memo=memo)
     messages[2]["content"][0]["novel"] = "changed"
     rendered = fitted({"messages": sent}, read=memo)[0]
     assert rendered["messages"] == sent
@@ -92,7 +95,8 @@ def test_a_memo_outlives_a_shorter_request_and_objects_that_cannot_be_copied() -
     odd = {"role": "user", "content": [SimpleNamespace(model_dump=lambda **_: {"type": "text", "text": "x"})]}
     for messages in ([*STEP, odd], STEP[:1], [*STEP, odd]):
         assert (
-            DIALECT.parse({"messages": messages}, memo=memo).log == DIALECT.parse({"messages": messages}).log
+            DIALECT.wire.parse({"messages": messages}, memo=memo).log
+            == DIALECT.wire.parse({"messages": messages}).log
         )
 
 
@@ -112,7 +116,7 @@ def test_a_memo_outlives_a_shorter_request_and_objects_that_cannot_be_copied() -
 )
 def test_bad_input_says_where(messages: list[Json], place: str) -> None:
     with pytest.raises(BadInput) as refused:
-        DIALECT.parse({"messages": messages})
+        DIALECT.wire.parse({"messages": messages})
     assert refused.value.place == place
 
 
@@ -146,5 +150,5 @@ def test_many_blocks_take_linear_time() -> None:
     answers = [{"type": "tool_result", "tool_use_id": "x", "content": "a"}] * many
     blocks = [{"type": "novel"}] * many
     messages = [{"role": "assistant", "content": [*blocks, *calls]}, {"role": "user", "content": answers}]
-    assert len(DIALECT.parse({"messages": messages}).log) == 2 * many + 1
-    assert DIALECT.check({"messages": messages})
+    assert len(DIALECT.wire.parse({"messages": messages}).log) == 2 * many + 1
+    assert DIALECT.wire.check({"messages": messages})

@@ -59,12 +59,12 @@ REST: list[Json] = [
 
 def lowered(messages: list[Json], form: Form, *places: int, model: str = "local") -> list[Json]:
     """The messages as sent when the ledger says that segments at these places of the log are lowered."""
-    parsed = DIALECT.parse({"model": model, "messages": messages})
+    parsed = DIALECT.wire.parse({"model": model, "messages": messages})
     refs = [entry.ref for entry in build(parsed.log).entries]
     lines = {refs[at]: LedgerLine(form=form, why="old", wording=1, sent=Digest("")) for at in places}
-    options = Options(repairs=DIALECT.repairs)
+    options = Options(repairs=DIALECT.wire.repairs)
     envelope = build(parsed.log, head=parsed.head, ledger=Ledger(lines=lines), options=options)
-    sent: list[Json] = DIALECT.render(envelope)["messages"]
+    sent: list[Json] = DIALECT.wire.render(envelope)["messages"]
     return sent
 
 
@@ -122,11 +122,11 @@ def test_a_fold_that_would_part_parallel_calls_does_not_stand() -> None:
     calls = [CALL, CALL | {"id": "t2"}]
     answers = [{"type": "tool_result", "tool_use_id": id_, "content": id_} for id_ in ("t1", "t2")]
     messages = [STEP[0], {"role": "assistant", "content": calls}, {"role": "user", "content": answers}]
-    log = DIALECT.parse({"messages": messages}).log
+    log = DIALECT.wire.parse({"messages": messages}).log
     refs = [entry.ref for entry in build(log).entries]
     fold = Fold(key="fold-1", covers=(refs[2], refs[4]), text="second call", cut=1)
     envelope = build(log, ledger=Ledger(folds=(fold,)))
-    assert DIALECT.render(envelope)["messages"] == messages
+    assert DIALECT.wire.render(envelope)["messages"] == messages
     assert envelope.ledger.folds == ()
 
 
@@ -182,7 +182,7 @@ def test_messages_stand_where_they_may(messages: list[str], roles: list[str]) ->
         "messages": [{"role": r, "content": f"{r} {i}"} for i, r in enumerate(messages)],
     }
     rendered, _ = fitted(request)
-    assert DIALECT.check(rendered) == []
+    assert DIALECT.wire.check(rendered) == []
     assert [message["role"] for message in rendered["messages"]] == roles
     text = str(rendered)
     assert all(f"{role} {i}" in text for i, role in enumerate(messages))
@@ -204,12 +204,12 @@ FOREIGN = {"wire": {"dialect": "other", "message": {}, "count": 1}}
 
 
 def typed(*log: Segment, model: str = "claude-opus-5-5", ledger: Ledger = Ledger()) -> Json:  # noqa: B008
-    return DIALECT.render(typed_envelope(*log, model=model, ledger=ledger))
+    return DIALECT.wire.render(typed_envelope(*log, model=model, ledger=ledger))
 
 
 def typed_envelope(*log: Segment, model: str, ledger: Ledger = Ledger()) -> Envelope:  # noqa: B008
     head = Head(parameters={"max_tokens": 1, "model": model})
-    return build(log, head=head, ledger=ledger, options=Options(repairs=DIALECT.repairs))
+    return build(log, head=head, ledger=ledger, options=Options(repairs=DIALECT.wire.repairs))
 
 
 def test_what_came_from_elsewhere_is_rendered_from_its_parts() -> None:
@@ -231,7 +231,7 @@ def test_what_came_from_elsewhere_is_rendered_from_its_parts() -> None:
         segments.result((), id="c2"),
         segments.user("go on"),
     )
-    assert DIALECT.check(request) == []
+    assert DIALECT.wire.check(request) == []
     user, assistant, results, last = request["messages"]
     assert request["system"] == [{"type": "text", "text": "be brief"}]
     assert user["content"] == [
@@ -265,7 +265,7 @@ def test_later_instructions_are_the_users_where_the_model_takes_no_system_messag
     request = typed(*log, segments.memory("new"), model=model, ledger=ledger)
     assert request["messages"][-1]["role"] == role
     assert "new" in request["messages"][-1]["content"]
-    assert DIALECT.check(request) == []
+    assert DIALECT.wire.check(request) == []
 
 
 class Block:
@@ -288,7 +288,7 @@ def test_objects_of_an_sdk_pass_through_and_are_lowered() -> None:
     messages = [STEP[0], {"role": "assistant", "content": answer}, *STEP[2:]]
     rendered, _ = fitted({"max_tokens": 1, "messages": messages})
     assert rendered["messages"][1] is messages[1]
-    assert DIALECT.check(rendered) == []
+    assert DIALECT.wire.check(rendered) == []
     sent = lowered(messages, Form.STUB, 1)
     assert sent[1]["content"][1:] == answer[1:]
 
@@ -301,4 +301,4 @@ def test_a_budget_cuts_old_thinking_with_what_it_was_bound_to() -> None:
     rendered, envelope = fitted(request, budget=Budget(window=1_500, reserve=0, keep_last=1))
     assert envelope.cut
     assert "signature" not in str(rendered)
-    assert DIALECT.check(rendered, ledger=envelope.ledger) == []
+    assert DIALECT.wire.check(rendered, ledger=envelope.ledger) == []

@@ -14,7 +14,7 @@ from lamina.core.repair import Repairs
 from lamina.core.values import Head
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
-from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, PlainHead
+from lamina.dialects.port import Dialect, Markers, OwnHead, ParsedRequest, PlainHead
 from lamina.testing.cases import Conformance
 
 CASES: list[Conformance] = [case for subject in DIALECTS.values() for case in testing.dialect(subject)]
@@ -27,17 +27,19 @@ def test_every_dialect_keeps_its_promises(case: Conformance) -> None:
 
 
 def without_results(envelope: Any) -> dict[str, Any]:
-    request = SOUND.render(envelope)
+    request = SOUND.wire.render(envelope)
     return {**request, "messages": [m for m in request["messages"] if "tool_result" not in str(m["content"])]}
 
 
 def forgetful(request: Mapping[str, Any], *, memo: ParseMemo | None = None) -> ParsedRequest:
-    first_parse = vars(memo).setdefault("first", SOUND.parse(request)) if memo is not None else None
-    return first_parse or SOUND.parse(request)
+    first_parse = vars(memo).setdefault("first", SOUND.wire.parse(request)) if memo is not None else None
+    return first_parse or SOUND.wire.parse(request)
 
 
 def careless(request: Mapping[str, Any], **_: Any) -> ParsedRequest:
-    return SOUND.parse({**request, "messages": [{"content": m["content"], **m} for m in request["messages"]]})
+    return SOUND.wire.parse(
+        {**request, "messages": [{"content": m["content"], **m} for m in request["messages"]]}
+    )
 
 
 def untranslated(plain: PlainHead) -> OwnHead:
@@ -45,27 +47,42 @@ def untranslated(plain: PlainHead) -> OwnHead:
 
 
 def with_one_tool(head: Head) -> PlainHead:
-    plain = SOUND.plain_head(head)
+    plain = SOUND.head.read(head)
     return msgspec.structs.replace(plain, tools=plain.tools[:1])
 
 
 def backwards(request: Mapping[str, Any]) -> Any:
-    stream = SOUND.stream(request)
+    stream = SOUND.cache.stream(request)
     return msgspec.structs.replace(stream, blocks=stream.blocks[::-1])
+
+
+MARKS_NOTHING = Markers(cache="breakpoints", put=lambda request, _: dict(request))
+
+
+def _in_wire(**faults: Any) -> dict[str, Any]:
+    return {"wire": msgspec.structs.replace(SOUND.wire, **faults)}
+
+
+def _in_head(**faults: Any) -> dict[str, Any]:
+    return {"head": msgspec.structs.replace(SOUND.head, **faults)}
+
+
+def _in_cache(**faults: Any) -> dict[str, Any]:
+    return {"cache": msgspec.structs.replace(SOUND.cache, **faults)}
 
 
 PLANTED: dict[str, tuple[str, dict[str, Any]]] = {
     "knows nothing": ("own requests are recognised", {"recognises": lambda _: False}),
-    "copies": ("untouched means untouched", {"render": lambda e: deepcopy(SOUND.render(e))}),
-    "loses results": ("every request of a session fits", {"render": without_results}),
-    "remembers too much": ("a memo changes nothing", {"parse": forgetful}),
-    "mends nothing": ("damage is mended", {"repairs": Repairs()}),
-    "keeps foreign tools": ("others can be said", {"own_head": untranslated}),
-    "refuses itself": ("its own is carried", {"carries": lambda _: "no"}),
-    "forgets tools": ("a head keeps its meaning", {"plain_head": with_one_tool}),
-    "marks nothing": ("markers are no part of the stream", {"mark": lambda request, _: dict(request)}),
-    "reads backwards": ("the stream reads everything", {"stream": backwards}),
-    "trips": ("nonsense is refused", {"parse": careless}),
+    "copies": ("untouched means untouched", _in_wire(render=lambda e: deepcopy(SOUND.wire.render(e)))),
+    "loses results": ("every request of a session fits", _in_wire(render=without_results)),
+    "remembers too much": ("a memo changes nothing", _in_wire(parse=forgetful)),
+    "mends nothing": ("damage is mended", _in_wire(repairs=Repairs())),
+    "keeps foreign tools": ("others can be said", _in_head(write=untranslated)),
+    "refuses itself": ("its own is carried", _in_wire(carries=lambda _: "no")),
+    "forgets tools": ("a head keeps its meaning", _in_head(read=with_one_tool)),
+    "marks nothing": ("markers are no part of the stream", _in_cache(markers=MARKS_NOTHING)),
+    "reads backwards": ("the stream reads everything", _in_cache(stream=backwards)),
+    "trips": ("nonsense is refused", _in_wire(parse=careless)),
 }
 
 

@@ -87,8 +87,8 @@ EVERYTHING = body(
 
 
 def test_a_request_that_nothing_is_done_to_comes_back_as_the_same_objects() -> None:
-    assert DIALECT.check(EVERYTHING) == []
-    rendered_request = DIALECT.render(fitted(EVERYTHING))
+    assert DIALECT.wire.check(EVERYTHING) == []
+    rendered_request = DIALECT.wire.render(fitted(EVERYTHING))
     assert rendered_request == EVERYTHING
     assert list(rendered_request)[1:] == list(EVERYTHING)[1:]
     for before, after in zip(EVERYTHING["contents"], rendered_request["contents"], strict=True):
@@ -99,7 +99,7 @@ def test_a_request_that_nothing_is_done_to_comes_back_as_the_same_objects() -> N
 
 
 def test_pieces_are_typed() -> None:
-    log = DIALECT.parse(EVERYTHING).log
+    log = DIALECT.wire.parse(EVERYTHING).log
     parts = [part for segment in log for part in segment.parts]
     assert Image(data=PIXEL, media_type="image/png") in parts
     assert Document(data="JVBE", media_type="application/pdf", name="a.pdf") in parts
@@ -114,7 +114,7 @@ def test_pieces_are_typed() -> None:
 
 
 def test_roles_kinds_and_joins() -> None:
-    log = DIALECT.parse(EVERYTHING).log
+    log = DIALECT.wire.parse(EVERYTHING).log
     assert [s.kind for s in log[:3]] == ["system", "system", "user"]
     assert {s.role for s in log if s.kind == "thinking"} == {Role.ASSISTANT}
     assert len([s for s in log if not s.joins]) == len(EVERYTHING["contents"]) + 1
@@ -124,7 +124,7 @@ def test_roles_kinds_and_joins() -> None:
 def test_results_without_ids_answer_calls_by_name_and_position() -> None:
     calls = model(asks("now"), asks(signed=False), asks("now", signed=False))
     results = user(answers("now", "1"), answers("now", "2"), answers("read_file", "3"))
-    log = DIALECT.parse(body(user(), calls, results)).log
+    log = DIALECT.wire.parse(body(user(), calls, results)).log
     ids = {s.parts[0].id: s.parts[0].name for s in log if isinstance(s.parts[0], ToolCall)}
     logged_results = [s.parts[0] for s in log if isinstance(s.parts[0], ToolResult)]
     assert len(ids) == 3
@@ -133,8 +133,8 @@ def test_results_without_ids_answer_calls_by_name_and_position() -> None:
 
 
 def test_the_id_of_a_call_without_one_does_not_depend_on_its_place() -> None:
-    one = DIALECT.parse(body(user(), model(asks()), user(answers())))
-    two = DIALECT.parse(body(user(), model(), user(), model(asks()), user(answers())))
+    one = DIALECT.wire.parse(body(user(), model(asks()), user(answers())))
+    two = DIALECT.wire.parse(body(user(), model(), user(), model(asks()), user(answers())))
     assert one.log[1].parts == two.log[3].parts
 
 
@@ -174,7 +174,7 @@ def test_a_lowered_result_no_longer_shows_its_media() -> None:
     shot = answers("shot", "taken " * 900)
     shot["functionResponse"]["parts"] = [{"inlineData": {"mimeType": "image/png", "data": PIXEL}}]
     original_request = body(user(), model(asks("shot")), user(shot), model(), user(), model(), user())
-    assert [type(p) for p in DIALECT.parse(original_request).log[2].parts[0].content] == [Text, Image]  # type: ignore[union-attr]
+    assert [type(p) for p in DIALECT.wire.parse(original_request).log[2].parts[0].content] == [Text, Image]  # type: ignore[union-attr]
     response = sent(original_request, window=500, keep_last=0)[2]["parts"][0]["functionResponse"]
     assert response.keys() == {"name", "response"}
 
@@ -211,7 +211,7 @@ def test_text_that_is_shortened_loses_its_signature() -> None:
     ],
 )
 def test_what_the_api_would_refuse_is_mended(contents: list[Json]) -> None:
-    assert DIALECT.check(body(*contents))
+    assert DIALECT.wire.check(body(*contents))
     sent(body(*contents))
     sent({"model": "gemini-3-pro", "contents": contents})
 
@@ -248,16 +248,16 @@ def test_calls_of_others_carry_the_signature_that_is_documented_for_them() -> No
         segments.assistant("Done."),
         segments.user("And?"),
     ]
-    new = DIALECT.render(build(log, head=Head(parameters={"model": "gemini-3-pro"}), options=OPTIONS))
+    new = DIALECT.wire.render(build(log, head=Head(parameters={"model": "gemini-3-pro"}), options=OPTIONS))
     parts = new["contents"][1]["parts"]
     assert [part.get("thought_signature") for part in parts] == [FOREIGN_SIGNATURE, None]
-    old = DIALECT.render(build(log, head=Head(parameters={"model": "gemini-2.5-pro"}), options=OPTIONS))
+    old = DIALECT.wire.render(build(log, head=Head(parameters={"model": "gemini-2.5-pro"}), options=OPTIONS))
     assert FOREIGN_SIGNATURE not in json.dumps(old)
 
 
 def test_unsigned_calls_of_earlier_turns_stay_as_they_came() -> None:
     original_request = body(user(), model(asks(signed=False)), user(answers()), model(), user())
-    assert DIALECT.check(original_request) == []
+    assert DIALECT.wire.check(original_request) == []
     assert sent(original_request)[1] is original_request["contents"][1]
 
 
@@ -276,8 +276,8 @@ def test_what_came_from_elsewhere_is_written_in_the_shape_of_the_sdk() -> None:
         segments.file("a.md", "# A"),
         segments.user("And?"),
     ]
-    rendered_request = DIALECT.render(build(log, options=OPTIONS))
-    assert DIALECT.check(rendered_request) == []
+    rendered_request = DIALECT.wire.render(build(log, options=OPTIONS))
+    assert DIALECT.wire.check(rendered_request) == []
     assert rendered_request.keys() == {"contents", "config"}
     assert rendered_request["config"] == {"system_instruction": {"parts": [{"text": "Be brief."}]}}
     assert [content["role"] for content in rendered_request["contents"]] == [
@@ -309,7 +309,7 @@ def test_later_instructions_are_said_by_the_user() -> None:
         segments.assistant("Hi."),
         segments.system("Be loud."),
     ]
-    rendered_request = DIALECT.render(build([*log, segments.user("Go.")], options=OPTIONS))
+    rendered_request = DIALECT.wire.render(build([*log, segments.user("Go.")], options=OPTIONS))
     assert "Be loud." not in json.dumps(rendered_request["config"])
     assert [content["role"] for content in rendered_request["contents"]] == ["user", "model", "user", "user"]
 
@@ -317,12 +317,12 @@ def test_later_instructions_are_said_by_the_user() -> None:
 def test_names_that_the_request_defines_are_left_alone() -> None:
     tools = [{"functionDeclarations": [{"name": "read it"}]}]
     original_request = body(user(), model(asks("read it")), user(answers("read it")), tools=tools)
-    assert DIALECT.render(fitted(original_request))["contents"][1] == original_request["contents"][1]
+    assert DIALECT.wire.render(fitted(original_request))["contents"][1] == original_request["contents"][1]
 
 
 def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
     with pytest.raises(BadInput, match="nothing is left to send"):
-        DIALECT.render(fitted(body(user(""))))
+        DIALECT.wire.render(fitted(body(user(""))))
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
 )  # fmt: skip
 def test_bad_input_says_where(original_request: Json, place: str) -> None:
     with pytest.raises(BadInput) as caught:
-        DIALECT.parse(original_request)
+        DIALECT.wire.parse(original_request)
     assert caught.value.place == place
     assert caught.value.hint
 
@@ -362,8 +362,8 @@ SEEDS = st.integers(0, 10_000)
 @given(SEEDS)
 def test_valid_requests_come_back_as_the_same_objects(seed: int) -> None:
     original_request = conversation(seed)
-    assert DIALECT.check(original_request) == []
-    rendered_request = DIALECT.render(fitted(original_request))
+    assert DIALECT.wire.check(original_request) == []
+    rendered_request = DIALECT.wire.render(fitted(original_request))
     assert rendered_request == original_request
     assert all(
         a is b for a, b in zip(rendered_request["contents"], original_request["contents"], strict=True)
@@ -378,10 +378,10 @@ def test_fitted_requests_are_valid_and_what_did_not_change_is_the_same_object(
     window = 300 + int(share * fitted(original_request).tokens)
     with suppress(BudgetExceeded):
         envelope = fitted(original_request, window=window, keep_last=keep_last)
-        rendered_request = DIALECT.render(envelope)
-        assert DIALECT.check(rendered_request) == []
+        rendered_request = DIALECT.wire.render(envelope)
+        assert DIALECT.wire.check(rendered_request) == []
         accepted(rendered_request)
-        DIALECT.parse(json.loads(json.dumps(rendered_request)))
+        DIALECT.wire.parse(json.loads(json.dumps(rendered_request)))
         mine = {id(content) for content in original_request["contents"]}
         assert {id(content) for content in rendered_request["contents"]} & mine == whole(envelope)
 

@@ -38,13 +38,13 @@ def chunk(*parts: Any, stop: str = "", **fields: Any) -> Json:
 def sent_back(absorbed: Absorbed, *after: Json) -> Any:
     """The content as it is sent with the next request."""
     log = (
-        *DIALECT.parse({"contents": "Go."}).log,
+        *DIALECT.wire.parse({"contents": "Go."}).log,
         *absorbed.segments,
-        *DIALECT.parse({"contents": after}).log,
+        *DIALECT.wire.parse({"contents": after}).log,
     )
     head = Head(parameters={"model": "gemini-3-pro"})
-    rendered_request = DIALECT.render(build(log, head=head, options=OPTIONS))
-    assert DIALECT.check(rendered_request) == []
+    rendered_request = DIALECT.wire.render(build(log, head=head, options=OPTIONS))
+    assert DIALECT.wire.check(rendered_request) == []
     return rendered_request["contents"][1]
 
 
@@ -52,7 +52,7 @@ def test_an_answer_is_sent_back_as_it_came() -> None:
     answer = response(
         {"text": "hm", "thought": True}, {"text": "Yes.", "thoughtSignature": SIGNED}, {"new": 1}
     )
-    absorbed = DIALECT.absorb(answer)
+    absorbed = DIALECT.answers.absorb(answer)
     assert [s.parts[0] for s in absorbed.segments[:2]] == [Thinking(text="hm"), Text("Yes.")]
     assert absorbed.usage == Usage(input=105, cached=80, output=27)
     assert absorbed.stop == "STOP"
@@ -60,7 +60,7 @@ def test_an_answer_is_sent_back_as_it_came() -> None:
 
 
 def test_calls_are_sent_back_with_their_signature() -> None:
-    absorbed = DIALECT.absorb(response(asks("now", zone="UTC")))
+    absorbed = DIALECT.answers.absorb(response(asks("now", zone="UTC")))
     assert isinstance(absorbed.segments[0].parts[0], ToolCall)
     content = sent_back(absorbed, user(answers("now")))
     assert content["parts"] == [asks("now", zone="UTC")]
@@ -69,7 +69,7 @@ def test_calls_are_sent_back_with_their_signature() -> None:
 def test_an_object_of_the_sdk_is_read_like_its_json() -> None:
     answer = response({"text": "Yes.", "thoughtSignature": SIGNED}, asks("now"))
     object_ = types.GenerateContentResponse.model_validate(answer)
-    absorbed, same = DIALECT.absorb(object_), DIALECT.absorb(answer)
+    absorbed, same = DIALECT.answers.absorb(object_), DIALECT.answers.absorb(answer)
     assert [s.parts for s in absorbed.segments] == [s.parts for s in same.segments]
     assert (absorbed.usage, absorbed.stop) == (same.usage, same.stop)
     content = types.Content.model_validate(sent_back(absorbed, user(answers("now"))))
@@ -77,7 +77,7 @@ def test_an_object_of_the_sdk_is_read_like_its_json() -> None:
 
 
 def test_a_stream_is_put_together() -> None:
-    absorbed = DIALECT.absorb_stream(
+    absorbed = DIALECT.answers.absorb_stream(
         [
             chunk({"text": "I ", "thought": True}),
             chunk({"text": "think.", "thought": True}),
@@ -102,7 +102,7 @@ def test_a_stream_is_put_together() -> None:
 
 def test_a_signed_part_of_a_stream_stays_apart() -> None:
     signed = {"text": "b", "thoughtSignature": SIGNED}
-    absorbed = DIALECT.absorb_stream(
+    absorbed = DIALECT.answers.absorb_stream(
         [chunk({"text": "a"}), chunk(signed), chunk({"text": "c"}), chunk({"text": "d"})]
     )
     assert sent_back(absorbed, user())["parts"] == [{"text": "a"}, signed, {"text": "cd"}]
@@ -110,20 +110,22 @@ def test_a_signed_part_of_a_stream_stays_apart() -> None:
 
 def test_objects_of_a_stream_are_read_too() -> None:
     chunks = [chunk({"text": "a"}), chunk({"text": "b"}, stop="MAX_TOKENS", usageMetadata=USAGE)]
-    absorbed = DIALECT.absorb_stream([types.GenerateContentResponse.model_validate(one) for one in chunks])
+    absorbed = DIALECT.answers.absorb_stream(
+        [types.GenerateContentResponse.model_validate(one) for one in chunks]
+    )
     assert absorbed.segments[0].parts == (Text("ab"),)
     assert (absorbed.stop, absorbed.usage.cached) == ("MAX_TOKENS", 80)
 
 
 @pytest.mark.parametrize("answer", [{}, {"candidates": []}, {"promptFeedback": {"blockReason": "SAFETY"}}])
 def test_an_answer_that_says_nothing_has_no_segments(answer: Json) -> None:
-    assert DIALECT.absorb(answer) == Absorbed(segments=())
-    assert DIALECT.absorb_stream([answer]) == Absorbed(segments=())
+    assert DIALECT.answers.absorb(answer) == Absorbed(segments=())
+    assert DIALECT.answers.absorb_stream([answer]) == Absorbed(segments=())
 
 
 @pytest.mark.parametrize("answer", [7, "x", {"candidates": 7}])
 def test_what_is_no_answer_is_bad_input(answer: Any) -> None:
     with pytest.raises(BadInput):
-        DIALECT.absorb(answer)
+        DIALECT.answers.absorb(answer)
     with pytest.raises(BadInput):
-        DIALECT.absorb_stream([answer])
+        DIALECT.answers.absorb_stream([answer])

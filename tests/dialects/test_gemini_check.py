@@ -120,14 +120,14 @@ BREAKS: dict[str, list[Change]] = {
 
 
 def test_a_valid_request_breaks_no_rule() -> None:
-    assert DIALECT.check(VALID) == []
+    assert DIALECT.wire.check(VALID) == []
 
 
 @pytest.mark.parametrize(("rule", "change"), [(rule, change) for rule in RULES for change in BREAKS[rule]])
 def test_each_rule_is_broken_alone(rule: str, change: Change) -> None:
     broken = copy.deepcopy(VALID)
     change(broken)
-    assert {violation.rule for violation in DIALECT.check(broken)} == {rule}
+    assert {violation.rule for violation in DIALECT.wire.check(broken)} == {rule}
 
 
 @pytest.mark.parametrize(
@@ -140,15 +140,17 @@ def test_arguments_of_the_sdk_are_held_to_the_same_rules(rule: str, change: Chan
         name: value for name, value in broken.items() if name not in ("contents", "model", "generationConfig")
     }
     contents = {"contents": broken["contents"]} if "contents" in broken else {}
-    assert {v.rule for v in DIALECT.check({"model": broken["model"], **contents, "config": config})} == {rule}
+    assert {v.rule for v in DIALECT.wire.check({"model": broken["model"], **contents, "config": config})} == {
+        rule
+    }
 
 
 def test_older_models_want_no_signatures() -> None:
     broken = copy.deepcopy(VALID) | {"model": "gemini-2.5-flash"}
     del broken["contents"][3]["parts"][0]["thoughtSignature"]
-    assert DIALECT.check(broken) == []
-    assert DIALECT.check(broken | {"model": "gemini-3-pro-image"}) == []
-    assert DIALECT.check(broken | {"model": "gemini-3.8-flash"})
+    assert DIALECT.wire.check(broken) == []
+    assert DIALECT.wire.check(broken | {"model": "gemini-3-pro-image"}) == []
+    assert DIALECT.wire.check(broken | {"model": "gemini-3.8-flash"})
 
 
 def test_a_violation_says_where() -> None:
@@ -156,7 +158,7 @@ def test_a_violation_says_where() -> None:
         *copy.deepcopy(VALID["contents"]), tools=[{"function_declarations": [{"name": "a b"}]}]
     )
     broken["contents"][1]["parts"][2]["functionCall"]["args"] = 1
-    assert [v.place for v in DIALECT.check(broken)] == [
+    assert [v.place for v in DIALECT.wire.check(broken)] == [
         "contents[1].parts[2].functionCall.args",
         "config.tools[0].function_declarations[0].name",
     ]
@@ -166,7 +168,7 @@ def test_each_of_several_equal_results_without_a_call_is_reported() -> None:
     calls: list[dict[str, Any]] = [{"functionCall": {"name": name, "args": {}}} for name in ("now", "today")]
     results = [{"functionResponse": {"name": "later", "response": {}}}] * 2
     broken = body(user(), {"role": "model", "parts": calls}, {"role": "user", "parts": results})
-    violations = DIALECT.check(broken | {"model": "gemini-2.5-flash"})
+    violations = DIALECT.wire.check(broken | {"model": "gemini-2.5-flash"})
     assert [(v.rule, v.place) for v in violations] == [
         ("results_match_their_calls", "contents[2].parts[0].functionResponse"),
         ("results_match_their_calls", "contents[2].parts[1].functionResponse"),
@@ -196,4 +198,4 @@ def test_requests_of_others_are_not(request_: Json) -> None:
 
 
 def test_nothing_is_bound_to_the_past() -> None:
-    assert DIALECT.binding({"model": "gemini-3-pro"}) == "none"
+    assert DIALECT.server is None

@@ -27,15 +27,17 @@ def converted(
     request: Json, source: Dialect, target: Dialect, *, model: str, window: int | None = None
 ) -> Json:
     """The request in another dialect, valid there."""
-    parsed = source.parse(request)
-    plain = source.plain_head(
+    parsed = source.wire.parse(request)
+    plain = source.head.read(
         Head(tools=parsed.head.tools, parameters=parsed.head.parameters | {"model": model})
     )
-    options = Options(repairs=target.repairs, layout=Layout(context="logged"), carries=target.carries)
+    options = Options(
+        repairs=target.wire.repairs, layout=Layout(context="logged"), carries=target.wire.carries
+    )
     budget = Budget(window=window, reserve=0) if window else None
-    envelope = build(parsed.log, head=target.own_head(plain).head, budget=budget, options=options)
-    rendered_request = target.render(envelope)
-    assert target.check(rendered_request) == []
+    envelope = build(parsed.log, head=target.head.write(plain).head, budget=budget, options=options)
+    rendered_request = target.wire.render(envelope)
+    assert target.wire.check(rendered_request) == []
     return rendered_request
 
 
@@ -141,11 +143,11 @@ def test_media_that_cannot_be_fetched_is_refused_with_a_reason() -> None:
         {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,not=base64"}},
     ]
-    log = OPENAI_CHAT.parse({"messages": [{"role": "user", "content": parts}]}).log
-    assert [bool(DIALECT.carries(segment)) for segment in log] == [True, False, True]
-    assert DIALECT.carries(log[0]) == "media of openai_chat that gemini cannot fetch"
-    own = DIALECT.parse(body(user({"fileData": {"fileUri": "file-1"}}))).log
-    assert DIALECT.carries(own[0]) == ""
+    log = OPENAI_CHAT.wire.parse({"messages": [{"role": "user", "content": parts}]}).log
+    assert [bool(DIALECT.wire.carries(segment)) for segment in log] == [True, False, True]
+    assert DIALECT.wire.carries(log[0]) == "media of openai_chat that gemini cannot fetch"
+    own = DIALECT.wire.parse(body(user({"fileData": {"fileUri": "file-1"}}))).log
+    assert DIALECT.wire.carries(own[0]) == ""
 
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": ["string", "null"]}}, "required": ["path"]}
@@ -163,9 +165,9 @@ PLAIN = PlainHead(
 
 
 def test_a_head_means_the_same_there_and_back() -> None:
-    own = DIALECT.own_head(PLAIN)
+    own = DIALECT.head.write(PLAIN)
     assert own.left == ()
-    assert DIALECT.plain_head(own.head) == PLAIN
+    assert DIALECT.head.read(own.head) == PLAIN
     config = own.head.parameters["config"] | {"tools": list(own.head.tools)}
     types.GenerateContentConfig.model_validate(config)
 
@@ -173,7 +175,7 @@ def test_a_head_means_the_same_there_and_back() -> None:
 @pytest.mark.parametrize("choice", ["", "auto", "none", "any", "tool:now"])
 def test_choices_of_a_tool_are_kept(choice: str) -> None:
     plain = PlainHead(tools=(Tool(name="now"),), choice=choice)
-    assert DIALECT.plain_head(DIALECT.own_head(plain).head).choice == choice
+    assert DIALECT.head.read(DIALECT.head.write(plain).head).choice == choice
 
 
 def test_a_rest_body_and_arguments_of_the_sdk_mean_the_same() -> None:
@@ -188,8 +190,8 @@ def test_a_rest_body_and_arguments_of_the_sdk_mean_the_same() -> None:
     one = body(user(), generationConfig=generation, tools=tools, toolConfig=calling)
     config = types.GenerateContentConfig.model_validate(generation | {"tools": tools, "toolConfig": calling})
     two = {"model": one["model"], "contents": one["contents"], "config": config}
-    plain = DIALECT.plain_head(DIALECT.parse(one).head)
-    assert plain == DIALECT.plain_head(DIALECT.parse(two).head)
+    plain = DIALECT.head.read(DIALECT.wire.parse(one).head)
+    assert plain == DIALECT.head.read(DIALECT.wire.parse(two).head)
     assert (plain.output, plain.top_p, plain.stop, plain.effort, plain.choice) == (
         5,
         0.1,
@@ -208,7 +210,7 @@ def test_what_only_this_api_has_is_named() -> None:
         "response_mime_type": "application/json",
         "labels": {"team": "a"},
     }
-    plain = DIALECT.plain_head(DIALECT.parse(arguments(user(), **config)).head)
+    plain = DIALECT.head.read(DIALECT.wire.parse(arguments(user(), **config)).head)
     assert plain.left == (
         "top_k", "tools[0].google_search", "tool_config", "thinking_config", "response_mime_type",
     )  # fmt: skip
@@ -217,7 +219,7 @@ def test_what_only_this_api_has_is_named() -> None:
 
 def test_what_this_api_has_no_words_for_is_named() -> None:
     twice = (Tool(name="a b"), Tool(name="a_b"))
-    own = DIALECT.own_head(PlainHead(model="gemini-2.5-pro", tools=twice, effort="low", stream=True))
+    own = DIALECT.head.write(PlainHead(model="gemini-2.5-pro", tools=twice, effort="low", stream=True))
     assert own.left == ("effort", "stream", "tools")
     assert own.head.tools == ({"function_declarations": [{"name": "a_b"}]},)
 
@@ -234,7 +236,7 @@ def test_schemas_in_words_of_this_api_become_json_schema() -> None:
         "propertyOrdering": ["path"],
     }
     tools = [{"functionDeclarations": [{"name": "f", "parameters": schema}]}]
-    plain = DIALECT.plain_head(DIALECT.parse(body(user(), tools=tools)).head)
+    plain = DIALECT.head.read(DIALECT.wire.parse(body(user(), tools=tools)).head)
     assert plain.tools[0].schema == {
         "type": "object",
         "properties": {

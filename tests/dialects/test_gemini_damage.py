@@ -109,8 +109,8 @@ def test_damaged_requests_are_sent_valid(seed: int, damages: list[Damage], windo
         user("And now?")
     )  # else there is nothing to ask, and the request is refused
     with suppress(BudgetExceeded):
-        rendered_request = DIALECT.render(fitted(original_request, window=window))
-        assert DIALECT.check(rendered_request) == []
+        rendered_request = DIALECT.wire.render(fitted(original_request, window=window))
+        assert DIALECT.wire.check(rendered_request) == []
 
 
 NAMES = (
@@ -140,28 +140,28 @@ def test_any_json_is_a_request_or_bad_input(contents: Any, fields: Json, inside:
     original_request = {"model": "gemini-3", "contents": contents} | (
         {"config": fields} if inside else fields
     )
-    DIALECT.check(original_request)
+    DIALECT.wire.check(original_request)
     DIALECT.recognises(original_request)
     with suppress(BadInput):
-        DIALECT.stream(original_request)
+        DIALECT.cache.stream(original_request)
     with suppress(BadInput):
-        rendered_request = DIALECT.render(fitted(original_request))
-        DIALECT.plain_head(DIALECT.parse(original_request).head)
-        broken = {v.rule for v in DIALECT.check(rendered_request) if v.place.startswith("contents")}
+        rendered_request = DIALECT.wire.render(fitted(original_request))
+        DIALECT.head.read(DIALECT.wire.parse(original_request).head)
+        broken = {v.rule for v in DIALECT.wire.check(rendered_request) if v.place.startswith("contents")}
         unmended = {"media_are_whole", "parts_say_one_thing"}  # what is unknown is rendered as it came
         assert broken <= unmended | {"ends_with_the_user"}
 
 
 @given(JSON)
 def test_any_value_is_a_request_or_bad_input(value: Any) -> None:
-    for read in (DIALECT.parse, DIALECT.stream, DIALECT.absorb):
+    for read in (DIALECT.wire.parse, DIALECT.cache.stream, DIALECT.answers.absorb):
         with suppress(BadInput):
             read(value)
-    DIALECT.check(value)
+    DIALECT.wire.check(value)
     with suppress(BadInput):
-        DIALECT.absorb_stream([value])
+        DIALECT.answers.absorb_stream([value])
     with suppress(BadInput):
-        DIALECT.absorb({"candidates": [{"content": value}], "usageMetadata": value})
+        DIALECT.answers.absorb({"candidates": [{"content": value}], "usageMetadata": value})
 
 
 @given(SEEDS, st.integers(1, 8))
@@ -172,8 +172,8 @@ def test_a_memo_changes_nothing_and_keeps_the_segments(seed: int, pieces: int) -
         {max(1, len(original_request["contents"]) * i // pieces) for i in range(1, pieces + 1)}
     ):
         part = original_request | {"contents": copy.deepcopy(original_request["contents"][:end])}
-        now = DIALECT.parse(part, memo=memo)
-        assert now == DIALECT.parse(part)
+        now = DIALECT.wire.parse(part, memo=memo)
+        assert now == DIALECT.wire.parse(part)
         message_segments = [s for s in now.log if s.kind != "system"]
         assert all(a is b for a, b in zip(before, message_segments, strict=False))
         before = tuple(message_segments)
@@ -182,24 +182,24 @@ def test_a_memo_changes_nothing_and_keeps_the_segments(seed: int, pieces: int) -
 def test_equal_calls_without_ids_get_the_same_ids_with_and_without_a_memo() -> None:
     """The second call is equal to the first, in a content that goes on with the first one's."""
     call, memo = asks("search", path="a"), ParseMemo()
-    DIALECT.parse(body(user(), model(call)), memo=memo)
+    DIALECT.wire.parse(body(user(), model(call)), memo=memo)
     grown = body(user(), model(call), model("again", call), user(answers("search"), answers("search")))
-    assert DIALECT.parse(grown, memo=memo) == DIALECT.parse(grown)
+    assert DIALECT.wire.parse(grown, memo=memo) == DIALECT.wire.parse(grown)
 
 
 @given(SEEDS, st.sampled_from((0, 1, 2, 3, 5, 8)))
 def test_a_content_that_changed_under_a_memo_is_read_again(seed: int, at: int) -> None:
     original_request, memo = copy.deepcopy(conversation(seed)), ParseMemo()
-    DIALECT.parse(original_request, memo=memo)
+    DIALECT.wire.parse(original_request, memo=memo)
     content = original_request["contents"][at % len(original_request["contents"])]
     content["parts"].append({"text": "changed"})
-    assert DIALECT.parse(original_request, memo=memo) == DIALECT.parse(original_request)
+    assert DIALECT.wire.parse(original_request, memo=memo) == DIALECT.wire.parse(original_request)
 
 
 def test_loose_parts_are_remembered_too() -> None:
     memo = ParseMemo()
-    one = DIALECT.parse({"contents": ["Hi", "there"]}, memo=memo)
-    two = DIALECT.parse(
+    one = DIALECT.wire.parse({"contents": ["Hi", "there"]}, memo=memo)
+    two = DIALECT.wire.parse(
         {"contents": ["Hi", "there", {"role": "model", "parts": [{"text": "Hi."}]}]}, memo=memo
     )
     assert all(a is b for a, b in zip(one.log, two.log, strict=False))
@@ -207,10 +207,10 @@ def test_loose_parts_are_remembered_too() -> None:
 
 def test_an_old_object_that_its_owner_changed_is_not_sent() -> None:
     memo, old = ParseMemo(), model("as it was")
-    DIALECT.parse(body(user(), old), memo=memo)
+    DIALECT.wire.parse(body(user(), old), memo=memo)
     again = body(user(), copy.deepcopy(old))
     old["parts"][0]["text"] = "changed since"
-    origin = read_origin(DIALECT.parse(again, memo=memo).log[1])
+    origin = read_origin(DIALECT.wire.parse(again, memo=memo).log[1])
     assert origin is not None
     assert origin.message is again["contents"][1]
 
@@ -219,15 +219,15 @@ def test_what_is_nested_for_ever_is_bad_input() -> None:
     content: Json = user({"mirror": None})
     content["parts"][0]["mirror"] = content
     with pytest.raises(BadInput):
-        DIALECT.parse(body(content), memo=ParseMemo())
+        DIALECT.wire.parse(body(content), memo=ParseMemo())
     with pytest.raises(BadInput):
         fitted(body(content))
     with pytest.raises(BadInput):
-        DIALECT.stream(body(content))
+        DIALECT.cache.stream(body(content))
     schema: Json = {"type": "OBJECT"}
     schema["items"] = schema
     tools = [{"functionDeclarations": [{"name": "f", "parameters": schema}]}]
-    DIALECT.plain_head(DIALECT.parse(body(user(), tools=tools)).head)
+    DIALECT.head.read(DIALECT.wire.parse(body(user(), tools=tools)).head)
 
 
 def test_a_megabyte_of_one_character_is_read_like_any_text() -> None:
@@ -236,13 +236,13 @@ def test_a_megabyte_of_one_character_is_read_like_any_text() -> None:
         picture = {"fileData": {"mimeType": "image/png", "fileUri": f"data:{text}"}}
         calls = model(asks(text, id_=text, path=text))
         original_request = body(user(text, picture), calls, user(answers(text, text, id_=text)))
-        assert {v.rule for v in DIALECT.check(original_request)} == {"names_fit_the_pattern"}
-        assert len(DIALECT.parse(original_request).log) == 4
+        assert {v.rule for v in DIALECT.wire.check(original_request)} == {"names_fit_the_pattern"}
+        assert len(DIALECT.wire.parse(original_request).log) == 4
 
 
 def test_many_calls_without_ids_are_paired_in_linear_time() -> None:
     count = 20_000
     calls = model(*(asks(f"f{i % 7}", signed=i == 0, n=i % 3) for i in range(count)))
     original_request = body(user(), calls, user(*(answers(f"f{i % 7}", "x") for i in range(count))))
-    assert DIALECT.check(original_request) == []
-    assert len(DIALECT.parse(original_request).log) == 2 * count + 1
+    assert DIALECT.wire.check(original_request) == []
+    assert len(DIALECT.wire.parse(original_request).log) == 2 * count + 1

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from lamina.caches.stream import OWN_JSON, SETTINGS
 from lamina.dialects.gemini import DIALECT
-from lamina.dialects.port import Marking
 from tests.dialects.gemini_requests import Json, answers, arguments, asks, body, conversation, model, user
 
 TOOLS: list[Json] = [
@@ -31,7 +30,7 @@ REQUEST = body(
 
 
 def test_the_blocks_are_tools_system_text_and_parts_in_order() -> None:
-    stream = DIALECT.stream(REQUEST)
+    stream = DIALECT.cache.stream(REQUEST)
     assert [block.sort for block in stream.blocks] == [
         "tool", "tool", "tool", "system", "text", "image", "thinking", "call", "result",
     ]  # fmt: skip
@@ -44,7 +43,7 @@ def test_the_blocks_are_tools_system_text_and_parts_in_order() -> None:
     assert stream.blocks[7].place == "contents[1].parts[1]"
     assert stream.blocks[7].name == "read_file"
     assert stream.blocks[3].place == "systemInstruction.parts[0]"
-    inside = DIALECT.stream(arguments(user(), system_instruction="Be brief."))
+    inside = DIALECT.cache.stream(arguments(user(), system_instruction="Be brief."))
     assert inside.blocks[0].place == "config.system_instruction"
     assert not any(block.markable or block.marker for block in stream.blocks)
     assert stream.model == "gemini-3-pro"
@@ -58,7 +57,7 @@ def test_both_shapes_and_spellings_are_the_same_stream() -> None:
     contents[0]["parts"][1]["inline_data"]["data"] = "aGk="
     tools = [{"function_declarations": TOOLS[0]["functionDeclarations"]}, {"codeExecution": {}}]
     other = arguments(*contents, tools=tools, system_instruction="Be brief.")
-    assert DIALECT.stream(other).chain() == DIALECT.stream(REQUEST).chain()
+    assert DIALECT.cache.stream(other).chain() == DIALECT.cache.stream(REQUEST).chain()
 
 
 def test_text_is_the_same_with_or_without_its_part() -> None:
@@ -71,7 +70,7 @@ def test_text_is_the_same_with_or_without_its_part() -> None:
         types.Part(text="Hi"),
         [["Hi"]],
     ]
-    chains = [DIALECT.stream({"contents": shape}).chain() for shape in shapes]
+    chains = [DIALECT.cache.stream({"contents": shape}).chain() for shape in shapes]
     assert all(chain == chains[0] for chain in chains)
 
 
@@ -84,7 +83,7 @@ def _reordered(value: Any) -> Any:
 @given(st.integers(0, 10_000))
 def test_what_does_not_enter_the_prompt_changes_nothing(seed: int) -> None:
     original_request = conversation(seed)
-    was = DIALECT.stream(original_request)
+    was = DIALECT.cache.stream(original_request)
     changed = _reordered(copy.deepcopy(original_request))
     fields = changed["config"] if "config" in changed else changed["generationConfig"]
     fields |= {"temperature": 1, "maxOutputTokens": 9, "seed": 4, "topP": 0.5, "stopSequences": ["x"]}
@@ -93,7 +92,7 @@ def test_what_does_not_enter_the_prompt_changes_nothing(seed: int) -> None:
             for inner in (part.get("functionCall"), part.get("functionResponse")):
                 if inner:
                     inner.pop("id", None)
-    now = DIALECT.stream(changed)
+    now = DIALECT.cache.stream(changed)
     assert now.chain() == was.chain()
     assert now.settings == was.settings
 
@@ -118,7 +117,7 @@ def test_every_word_that_the_model_reads_counts() -> None:
         altered("contents", 2, "parts", 0, "functionResponse", "response", {"output": ""}),
         altered("contents", 0, "parts", 1, "inlineData", "data", "aGg="),
     ]
-    chains = [DIALECT.stream(change).chain()[-1] for change in (REQUEST, *changes)]
+    chains = [DIALECT.cache.stream(change).chain()[-1] for change in (REQUEST, *changes)]
     assert len(set(chains)) == len(chains)
 
 
@@ -130,16 +129,18 @@ def test_settings_have_the_names_that_all_dialects_share() -> None:
         "media_resolution": "MEDIA_RESOLUTION_LOW",
         "service_tier": "flex",
     }
-    stream = DIALECT.stream(arguments(user(), **config))
+    stream = DIALECT.cache.stream(arguments(user(), **config))
     assert set(stream.settings) == {"tool_choice", "effort", "thinking", "format", "images", "tier"}
     assert set(stream.settings) <= set(SETTINGS)
     defaults = {
         "tool_config": {"function_calling_config": {"mode": "AUTO"}},
         "response_mime_type": "text/plain",
     }
-    assert DIALECT.stream(arguments(user(), **defaults)).settings == {}
+    assert DIALECT.cache.stream(arguments(user(), **defaults)).settings == {}
     objects = types.GenerateContentConfig.model_validate(config)
-    assert DIALECT.stream({"model": "m", "contents": "x", "config": objects}).settings == stream.settings
+    assert (
+        DIALECT.cache.stream({"model": "m", "contents": "x", "config": objects}).settings == stream.settings
+    )
 
 
 def test_a_cached_content_is_named() -> None:
@@ -147,8 +148,8 @@ def test_a_cached_content_is_named() -> None:
         body(user(), cachedContent="cachedContents/1"),
         arguments(user(), cached_content="cachedContents/1"),
     ):
-        assert DIALECT.stream(original_request).cached == "cachedContents/1"
+        assert DIALECT.cache.stream(original_request).cached == "cachedContents/1"
 
 
 def test_there_is_nothing_to_mark() -> None:
-    assert DIALECT.mark(REQUEST, Marking(places={"contents[0].parts[0]": "5m"}, key="k")) is REQUEST
+    assert DIALECT.cache.markers is None

@@ -29,8 +29,8 @@ from tests.dialects.gemini_requests import fitted
 )
 def test_contents_in_every_shape_of_the_sdk_come_back_as_they_are(contents: Any) -> None:
     original_request = {"model": "gemini-3-pro", "contents": contents, "config": {"temperature": 0}}
-    assert DIALECT.check(original_request) == []
-    rendered_request = DIALECT.render(fitted(original_request))
+    assert DIALECT.wire.check(original_request) == []
+    rendered_request = DIALECT.wire.render(fitted(original_request))
     assert rendered_request == original_request
     if isinstance(contents, list):
         assert all(a is b for a, b in zip(rendered_request["contents"], contents, strict=True))
@@ -40,7 +40,7 @@ def test_contents_in_every_shape_of_the_sdk_come_back_as_they_are(contents: Any)
 
 def test_one_content_comes_back_in_a_list() -> None:
     content = {"role": "user", "parts": [{"text": "Hello"}]}
-    rendered_request = DIALECT.render(fitted({"model": "gemini-3-pro", "contents": content}))
+    rendered_request = DIALECT.wire.render(fitted({"model": "gemini-3-pro", "contents": content}))
     assert rendered_request == {"model": "gemini-3-pro", "contents": [content]}
 
 
@@ -49,20 +49,20 @@ def test_a_memo_tells_the_shapes_of_one_text_apart() -> None:
     memo = ParseMemo()
     for contents in shapes:
         request = {"model": "gemini-3-pro", "contents": contents}
-        remembered = DIALECT.parse(request, memo=memo)
-        assert DIALECT.render(build(remembered.log, head=remembered.head)) == request
+        remembered = DIALECT.wire.parse(request, memo=memo)
+        assert DIALECT.wire.render(build(remembered.log, head=remembered.head)) == request
 
 
 def test_bytes_are_read_as_base64() -> None:
     part = types.Part.from_bytes(data=b"\x89PNG", mime_type="image/png")
     for spelled_part in (part, {"inline_data": {"mime_type": "image/png", "data": b"\x89PNG"}}):
-        log = DIALECT.parse({"contents": [spelled_part]}).log
+        log = DIALECT.wire.parse({"contents": [spelled_part]}).log
         assert log[0].parts == (Image(data=base64.b64encode(b"\x89PNG").decode(), media_type="image/png"),)
 
 
 def test_loose_parts_get_a_content_where_others_are_made() -> None:
     call = types.Part(function_call=types.FunctionCall(name="now", args={}))
-    rendered_contents = DIALECT.render(fitted({"model": "gemini-2.5-pro", "contents": ["Hi", call]}))[
+    rendered_contents = DIALECT.wire.render(fitted({"model": "gemini-2.5-pro", "contents": ["Hi", call]}))[
         "contents"
     ]
     assert [content["role"] for content in rendered_contents] == ["user", "model", "user"]
@@ -77,9 +77,9 @@ def test_objects_of_the_sdk_are_read_and_come_back_as_they_are() -> None:
     )  # fmt: skip
     content = types.ModelContent(parts=[types.Part.from_text(text="Hi.")])
     original_request = {"model": "gemini-3-pro", "contents": ["Hi", content, "And?"][1:], "config": config}
-    parsed = DIALECT.parse(original_request)
+    parsed = DIALECT.wire.parse(original_request)
     assert parsed.log[0].parts == (Text("Be brief."),)
     assert parsed.head.tools == ({"function_declarations": [{"name": "now"}]},)
-    rendered_request = DIALECT.render(fitted(original_request))
+    rendered_request = DIALECT.wire.render(fitted(original_request))
     assert rendered_request["contents"][0] is content
     assert types.GenerateContentConfig.model_validate(rendered_request["config"]) == config

@@ -38,9 +38,9 @@ def translating() -> list[Dialect]:
 @pytest.mark.parametrize("choice", ["", "auto", "none", "any", "tool:read"])
 def test_a_plain_head_comes_back_as_it_was(dialect: Dialect, choice: str) -> None:
     plain = PlainHead(**{**_fields(PLAIN), "choice": choice})
-    own = dialect.own_head(plain)
+    own = dialect.head.write(plain)
     assert own.left == ()
-    assert dialect.plain_head(own.head) == plain
+    assert dialect.head.read(own.head) == plain
 
 
 @pytest.mark.parametrize("dialect", translating(), ids=lambda d: d.name)
@@ -48,18 +48,18 @@ def test_what_only_this_api_has_is_named_and_what_the_model_never_sees_is_not(di
     head = Head(
         tools=({"type": "web_search_20250305", "name": "web_search"},), parameters=PARAMETERS[dialect.name]
     )
-    left = dialect.plain_head(head).left
+    left = dialect.head.read(head).left
     assert LEFT[dialect.name] in left
     assert not {"user", "metadata"} & set(left)
 
 
 def test_a_tool_that_the_server_runs_is_named() -> None:
     head = Head(tools=({"type": "web_search_20250305", "name": "web_search"},))
-    assert DIALECTS["anthropic"].plain_head(head).left == ("tools[0]",)
+    assert DIALECTS["anthropic"].head.read(head).left == ("tools[0]",)
 
 
 def test_what_a_model_refuses_is_left_and_named() -> None:
-    own = DIALECTS["anthropic"].own_head(PlainHead(**{**_fields(PLAIN), "model": "claude-opus-5-5"}))
+    own = DIALECTS["anthropic"].head.write(PlainHead(**{**_fields(PLAIN), "model": "claude-opus-5-5"}))
     assert own.left == ("temperature", "top_p", "choice")
     assert {"temperature", "top_p", "tool_choice"}.isdisjoint(own.head.parameters)
 
@@ -67,19 +67,21 @@ def test_what_a_model_refuses_is_left_and_named() -> None:
 def test_names_are_made_safe_in_definitions_and_in_the_choice() -> None:
     plain = PlainHead(model="m", tools=(Tool(name="fs.read/v2"),), choice="tool:fs.read/v2")
     for dialect in translating():
-        head = dialect.own_head(plain).head
+        head = dialect.head.write(plain).head
         assert "fs_read_v2" in str(head.tools)
         assert "fs_read_v2" in str(head.parameters["tool_choice"])
 
 
 def test_the_output_limit_that_anthropic_wants_is_given() -> None:
-    assert DIALECTS["anthropic"].own_head(PlainHead(model="claude-opus-5")).head.parameters["max_tokens"] > 0
+    assert (
+        DIALECTS["anthropic"].head.write(PlainHead(model="claude-opus-5")).head.parameters["max_tokens"] > 0
+    )
 
 
 @pytest.mark.parametrize("dialect", translating(), ids=lambda d: d.name)
 def test_odd_values_are_not_taken_for_something_else(dialect: Dialect) -> None:
     odd = {"stop": 5, "stop_sequences": 5, "max_tokens": "x", "temperature": [], "tool_choice": 7, "model": 9}
-    plain = dialect.plain_head(Head(parameters=odd))
+    plain = dialect.head.read(Head(parameters=odd))
     assert (plain.stop, plain.output, plain.temperature, plain.choice) == ((), None, None, "")
     assert "tool_choice" in plain.left
 

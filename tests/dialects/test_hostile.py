@@ -47,7 +47,7 @@ def rules(violations: list[Violation]) -> list[str]:
 
 
 def blocks(name: str, request: dict[str, Any]) -> list[tuple[str, bytes]]:
-    return [(block.role, block.data) for block in DIALECTS[name].stream(request).blocks]
+    return [(block.role, block.data) for block in DIALECTS[name].cache.stream(request).blocks]
 
 
 @every_dialect
@@ -68,7 +68,7 @@ def test_what_leaves_is_valid_continues_what_was_sent_and_owes_nothing_to_a_memo
         assert json.dumps(fitted.request) == json.dumps(again.request)
         assert fitted.ledger == again.ledger
         assert fitted.envelope.notes == again.envelope.notes
-        assert rules(DIALECTS[name].check(fitted.request)) == []
+        assert rules(DIALECTS[name].wire.check(fitted.request)) == []
         after = blocks(name, fitted.request)
         if len(fitted.ledger.cuts) == len(ledger.cuts):
             assert after[: len(before)] == before
@@ -125,7 +125,7 @@ def test_an_edited_history_leaves_valid_too_and_its_edit_is_a_recorded_cut(
             continue
         assert json.dumps(fitted.request) == json.dumps(again.request)
         assert fitted.ledger == again.ledger
-        assert rules(DIALECTS[name].check(fitted.request)) == []
+        assert rules(DIALECTS[name].wire.check(fitted.request)) == []
         after = blocks(name, fitted.request)
         if len(fitted.ledger.cuts) == len(ledger.cuts) and name != "gemini":
             assert after[: len(before)] == before
@@ -138,7 +138,7 @@ def test_an_edited_history_leaves_valid_too_and_its_edit_is_a_recorded_cut(
 def test_what_is_valid_leaves_as_it_came(name: str, data: st.DataObject) -> None:
     """A hostile request as it was mended is valid, so nobody changes it again."""
     request = data.draw(conversations(name, most=6)).request(6)
-    if DIALECTS[name].check(request):
+    if DIALECTS[name].wire.check(request):
         mended = fit(request, name, None)
         if isinstance(mended, LaminaError):
             return
@@ -159,17 +159,17 @@ def test_a_growing_request_is_checked_at_its_end_as_it_is_as_a_whole(name: str, 
     """What is hostile stands behind more valid steps than are looked at again; the first has a common id."""
     hostile: Hostile = data.draw(conversations(name, most=4))
     request, memo = hostile.request(4), CheckMemo()
-    recheck = DIALECTS[name].recheck
+    recheck = DIALECTS[name].wire.recheck
     assert recheck is not None
     valid = [item for at in range(40) for item in STEPS[name]("a" if at == 0 else f"k{at}")]
     for end in (len(valid) // 2, len(valid)):
         for items in (valid[:end], [*valid[:end], *request[hostile.field]]):
             whole = {**request, hostile.field: items}
             try:
-                DIALECTS[name].parse(whole)
+                DIALECTS[name].wire.parse(whole)
             except BadInput:
                 return
-            assert rules(recheck(whole, memo)) == rules(DIALECTS[name].check(whole))
+            assert rules(recheck(whole, memo)) == rules(DIALECTS[name].wire.check(whole))
 
 
 def _user_message(name: str, text: str) -> dict[str, Any]:
@@ -311,7 +311,7 @@ def test_a_gemini_request_may_repeat_the_content_that_the_last_one_ended_with(
     second = fit_request({**request, "contents": [content, content]}, budget=ROOM, ledger=first.ledger)
     before, after = blocks("gemini", first.request), blocks("gemini", second.request)
     assert after[: len(before)] == before
-    assert DIALECTS["gemini"].check(second.request) == []
+    assert DIALECTS["gemini"].wire.check(second.request) == []
 
 
 def test_two_blank_messages_that_change_places_are_a_recorded_cut() -> None:

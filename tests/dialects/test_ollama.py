@@ -56,14 +56,14 @@ EVERYTHING = request(
 
 
 def test_every_kind_of_message_comes_back_as_the_same_object() -> None:
-    assert DIALECT.check(EVERYTHING) == []
-    rendered_request = DIALECT.render(fitted(EVERYTHING))
+    assert DIALECT.wire.check(EVERYTHING) == []
+    rendered_request = DIALECT.wire.render(fitted(EVERYTHING))
     assert rendered_request == EVERYTHING
     assert all(a is b for a, b in zip(rendered_request["messages"], EVERYTHING["messages"], strict=True))
 
 
 def test_each_piece_is_a_segment_of_its_own() -> None:
-    log = DIALECT.parse(EVERYTHING).log
+    log = DIALECT.wire.parse(EVERYTHING).log
     kinds = [(segment.kind, segment.joins) for segment in log[:10]]
     assert kinds == [
         ("system", False), ("user", False), ("user", True), ("user", True), ("user", True), ("user", True),
@@ -76,14 +76,16 @@ def test_each_piece_is_a_segment_of_its_own() -> None:
 
 
 def test_head_keeps_everything_that_is_not_a_message() -> None:
-    head = DIALECT.parse(EVERYTHING).head
+    head = DIALECT.wire.parse(EVERYTHING).head
     assert head.tools == (TOOL,)
     assert {**head.parameters, "messages": EVERYTHING["messages"], "tools": [TOOL]} == EVERYTHING
 
 
 def test_results_belong_to_calls_by_name_and_place() -> None:
     calls = asks(called("f", {"n": 1}), called("g", {"path": "b.py"}), called("f", {"n": 2}))
-    log = DIALECT.parse(request(user(), calls, answers("g", "g"), answers("1", "f"), answers("2", "f"))).log
+    log = DIALECT.wire.parse(
+        request(user(), calls, answers("g", "g"), answers("1", "f"), answers("2", "f"))
+    ).log
     ids = [part.id for s in log if isinstance(part := s.parts[0], ToolCall)]
     results = [part for s in log if isinstance(part := s.parts[0], ToolResult)]
     assert [(r.name, r.id) for r in results] == [("g", ids[1]), ("f", ids[0]), ("f", ids[2])]
@@ -92,7 +94,7 @@ def test_results_belong_to_calls_by_name_and_place() -> None:
 
 def test_a_result_without_a_name_belongs_to_the_first_call_that_waits() -> None:
     calls = asks(called("f"), called("g"))
-    log = DIALECT.parse(request(user(), calls, answers("g", "g"), {"role": "tool", "content": "f"})).log
+    log = DIALECT.wire.parse(request(user(), calls, answers("g", "g"), {"role": "tool", "content": "f"})).log
     assert [part.name for s in log if isinstance(part := s.parts[0], ToolResult)] == ["g", "f"]
 
 
@@ -148,11 +150,11 @@ def test_objects_of_the_sdk_are_read_and_come_back_as_they_are() -> None:
     spoken = ollama.Message(role="assistant", tool_calls=[call])
     seen = ollama.Message(role="user", content="See.", images=[ollama.Image(value=Path("missing.png"))])
     original_request = request(seen, spoken, answers("x", "f"), tools=[ollama.Tool.model_validate(TOOL)])
-    rendered_request = DIALECT.render(fitted(original_request))
+    rendered_request = DIALECT.wire.render(fitted(original_request))
     assert rendered_request["messages"][0] is seen
     assert rendered_request["messages"][1] is spoken
     assert rendered_request["tools"][0]["function"]["name"] == "read_file"
-    assert DIALECT.check(rendered_request) == []
+    assert DIALECT.wire.check(rendered_request) == []
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,7 @@ def test_objects_of_the_sdk_are_read_and_come_back_as_they_are() -> None:
 )
 def test_bad_input_says_where(original_request: Json, place: str) -> None:
     with pytest.raises(BadInput) as caught:
-        DIALECT.parse(original_request)
+        DIALECT.wire.parse(original_request)
     assert caught.value.place == place
     assert caught.value.hint
 
@@ -185,8 +187,8 @@ def test_bad_input_says_where(original_request: Json, place: str) -> None:
 @given(SEEDS)
 def test_valid_requests_come_back_as_the_same_objects(seed: int) -> None:
     original_request = conversation(seed)
-    assert DIALECT.check(original_request) == []
-    rendered_request = DIALECT.render(fitted(original_request))
+    assert DIALECT.wire.check(original_request) == []
+    rendered_request = DIALECT.wire.render(fitted(original_request))
     assert rendered_request == original_request
     assert all(
         a is b for a, b in zip(rendered_request["messages"], original_request["messages"], strict=True)
@@ -201,8 +203,8 @@ def test_fitted_requests_are_valid_and_what_did_not_change_is_the_same_object(
     window = 300 + int(share * fitted(original_request).tokens)
     with suppress(BudgetExceeded):
         envelope = fitted(original_request, window=window, keep_last=keep_last)
-        rendered_request = DIALECT.render(envelope)
-        assert DIALECT.check(rendered_request) == []
+        rendered_request = DIALECT.wire.render(envelope)
+        assert DIALECT.wire.check(rendered_request) == []
         validated(rendered_request)
         mine = {id(message): message for message in original_request["messages"]}
         lowered = [e.segment for e in envelope.entries if _lowered(e.form, e.segment)]
@@ -260,13 +262,13 @@ def foreign(*parts: Any, role: Role = Role.USER, kind: str = "user") -> Segment:
     ],
 )
 def test_what_cannot_be_said_here_has_a_reason(segment: Segment, reason: str) -> None:
-    why = DIALECT.carries(segment)
+    why = DIALECT.wire.carries(segment)
     assert reason in why if reason else why == ""
 
 
 def test_requests_are_not_changed_by_any_function() -> None:
     before = copy.deepcopy(EVERYTHING)
-    DIALECT.render(fitted(EVERYTHING))
-    DIALECT.stream(EVERYTHING)
-    DIALECT.check(EVERYTHING)
+    DIALECT.wire.render(fitted(EVERYTHING))
+    DIALECT.cache.stream(EVERYTHING)
+    DIALECT.wire.check(EVERYTHING)
     assert before == EVERYTHING

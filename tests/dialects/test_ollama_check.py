@@ -121,14 +121,14 @@ def test_each_rule_is_broken_alone(rule: str, change: Change) -> None:
 
 
 def test_a_window_is_asked_for_only_by_who_wants_every_message_read() -> None:
-    assert DIALECT.check(request(user())) == []
+    assert DIALECT.wire.check(request(user())) == []
     assert {v.rule for v in check(request(user()), strict=True)} == STRICT.keys()
 
 
 def test_a_violation_says_where() -> None:
     broken = copy.deepcopy(VALID)
     broken["messages"][2]["tool_calls"][1]["function"]["name"] = ""
-    assert [v.place for v in DIALECT.check(broken)] == ["messages[2].tool_calls[1].function.name"]
+    assert [v.place for v in DIALECT.wire.check(broken)] == ["messages[2].tool_calls[1].function.name"]
 
 
 @pytest.mark.parametrize(
@@ -167,4 +167,4 @@ def test_requests_of_others_are_not(request_: Json) -> None:
 
 
 def test_nothing_is_bound_to_the_past() -> None:
-    assert DIALECT.binding({"model": "qwen3"}) == "none"
+    assert DIALECT.server is None

@@ -97,8 +97,8 @@ def test_damaged_requests_are_sent_valid(
         if len(original_request["messages"]) > 1:
             damage(original_request["messages"], Random(seed))  # noqa: S311
     with suppress(BudgetExceeded, BadInput):
-        rendered_request = DIALECT.render(fitted(original_request, window=window))
-        assert DIALECT.check(rendered_request) == []
+        rendered_request = DIALECT.wire.render(fitted(original_request, window=window))
+        assert DIALECT.wire.check(rendered_request) == []
         validated(rendered_request)
 
 
@@ -123,14 +123,14 @@ MESSAGES = st.builds(
 @given(st.lists(MESSAGES | JSON, max_size=4), JSON, JSON)
 def test_any_json_is_a_request_or_bad_input(messages: list[Any], tools: Any, options: Any) -> None:
     original_request = {"messages": messages, "tools": tools, "options": options}
-    DIALECT.check(original_request)
+    DIALECT.wire.check(original_request)
     DIALECT.recognises(original_request)
     with suppress(BadInput):
-        DIALECT.stream(original_request)
+        DIALECT.cache.stream(original_request)
     with suppress(BadInput):
-        rendered_request = DIALECT.render(fitted(original_request))
+        rendered_request = DIALECT.wire.render(fitted(original_request))
         assert [
-            v for v in DIALECT.check(rendered_request) if not v.place.startswith(("tools", "options"))
+            v for v in DIALECT.wire.check(rendered_request) if not v.place.startswith(("tools", "options"))
         ] == []
 
 
@@ -151,9 +151,9 @@ def test_results_in_any_number_and_order_are_sent_valid(
         messages.append(asks(*(called(name, {"n": i}) for i, name in enumerate(names))))
         messages += [answers(f"{i}", name) for i, name in enumerate(results)]
         messages += [answered()] if speaks else []
-    rendered_request = DIALECT.render(fitted(request(*messages)))
-    assert DIALECT.check(rendered_request) == []
-    if DIALECT.check(request(*messages)) == []:
+    rendered_request = DIALECT.wire.render(fitted(request(*messages)))
+    assert DIALECT.wire.check(rendered_request) == []
+    if DIALECT.wire.check(request(*messages)) == []:
         assert all(a is b for a, b in zip(rendered_request["messages"], messages, strict=True))
 
 
@@ -165,8 +165,8 @@ def test_a_memo_changes_nothing_and_keeps_the_segments(seed: int, pieces: int) -
         {max(1, len(original_request["messages"]) * i // pieces) for i in range(1, pieces + 1)}
     ):
         part = original_request | {"messages": copy.deepcopy(original_request["messages"][:end])}
-        now = DIALECT.parse(part, memo=memo)
-        assert now == DIALECT.parse(part)
+        now = DIALECT.wire.parse(part, memo=memo)
+        assert now == DIALECT.wire.parse(part)
         assert all(a is b for a, b in zip(before, now.log, strict=False))
         before = now.log
 
@@ -174,19 +174,19 @@ def test_a_memo_changes_nothing_and_keeps_the_segments(seed: int, pieces: int) -
 @given(SEEDS, st.integers(0, 9), st.sampled_from(("tool_name", "content", "role")))
 def test_a_message_that_changed_under_a_memo_is_read_again(seed: int, at: int, field: str) -> None:
     original_request, memo = copy.deepcopy(conversation(seed)), ParseMemo()
-    DIALECT.parse(original_request, memo=memo)
+    DIALECT.wire.parse(original_request, memo=memo)
     message = original_request["messages"][at % len(original_request["messages"])]
     message |= {"role": "user", "content": "changed"} if field == "role" else {field: "changed"}
-    assert DIALECT.parse(original_request, memo=memo) == DIALECT.parse(original_request)
+    assert DIALECT.wire.parse(original_request, memo=memo) == DIALECT.wire.parse(original_request)
 
 
 def test_what_is_nested_for_ever_is_bad_input() -> None:
     arguments: Json = {}
     arguments["mirror"] = arguments
     with pytest.raises(BadInput):
-        DIALECT.parse(request(user(), asks(called("f", arguments))))
+        DIALECT.wire.parse(request(user(), asks(called("f", arguments))))
     with pytest.raises(BadInput):
-        DIALECT.stream(request(user(), asks(called("f", arguments))))
+        DIALECT.cache.stream(request(user(), asks(called("f", arguments))))
 
 
 def test_a_megabyte_of_one_character_is_read_like_any_text() -> None:
@@ -195,15 +195,17 @@ def test_a_megabyte_of_one_character_is_read_like_any_text() -> None:
         original_request = request(
             user(text), asks(called("f", {"text": text}), called(text, {})), answers(text, "f")
         )
-        assert len(DIALECT.parse(original_request).log) == 4
-        DIALECT.check(original_request | {"messages": [*original_request["messages"], user(images=[text])]})
+        assert len(DIALECT.wire.parse(original_request).log) == 4
+        DIALECT.wire.check(
+            original_request | {"messages": [*original_request["messages"], user(images=[text])]}
+        )
 
 
 @given(SEEDS, st.sampled_from((None, 3000)))
 def test_requests_of_openai_chat_are_valid_here(seed: int, window: int | None) -> None:
     with suppress(BudgetExceeded):
         rendered_request = converted(chat.conversation(seed), OPENAI_CHAT, DIALECT, window=window)
-        assert DIALECT.check(rendered_request) == []
+        assert DIALECT.wire.check(rendered_request) == []
         validated(rendered_request)
         assert rendered_request["truncate"] is False
 
@@ -247,7 +249,7 @@ def _anthropic() -> Json:
 
 def test_a_request_of_anthropic_is_said_here() -> None:
     rendered_request = converted(_anthropic(), ANTHROPIC, DIALECT)
-    assert DIALECT.check(rendered_request) == []
+    assert DIALECT.wire.check(rendered_request) == []
     validated(rendered_request)
     roles = [message["role"] for message in rendered_request["messages"]]
     assert roles == ["system", "user", "assistant", "tool", "tool", "tool", "user", "assistant", "user"]
@@ -278,5 +280,5 @@ def test_what_another_provider_alone_can_read_is_named_and_its_reasoning_left_ou
 @pytest.mark.parametrize("name", ["thinking", "tool_name"])
 def test_a_text_that_is_none_is_left_out_whoever_speaks(role: str, name: str) -> None:
     messages = [{"role": role, "content": "hi", name: []}, {"role": "user", "content": "and?"}]
-    parsed = DIALECT.parse({"model": "m", "messages": messages})
-    assert DIALECT.check(DIALECT.render(build(parsed.log, head=parsed.head))) == []
+    parsed = DIALECT.wire.parse({"model": "m", "messages": messages})
+    assert DIALECT.wire.check(DIALECT.wire.render(build(parsed.log, head=parsed.head))) == []

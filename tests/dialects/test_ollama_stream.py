@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.dialects.ollama import DIALECT
-from lamina.dialects.port import Marking, PlainHead, Tool
+from lamina.dialects.port import PlainHead, Tool
 from tests.dialects.ollama_requests import (
     PIXEL,
     TOOL,
@@ -34,7 +34,7 @@ FULL = request(
 
 
 def test_blocks_stand_as_the_server_reads_them() -> None:
-    blocks = DIALECT.stream(FULL).blocks
+    blocks = DIALECT.cache.stream(FULL).blocks
     assert [(block.sort, block.role, block.place, block.opens, block.name) for block in blocks] == [
         ("tool", "tool", "tools[0]", True, "read_file"),
         ("system", "system", "messages[0].content", True, ""),
@@ -64,7 +64,7 @@ def test_blocks_stand_as_the_server_reads_them() -> None:
 def test_harmless_changes_leave_the_stream_as_it_is(change: Callable[[Json], Any]) -> None:
     changed = copy.deepcopy(FULL)
     change(changed)
-    before, after = DIALECT.stream(FULL), DIALECT.stream(changed)
+    before, after = DIALECT.cache.stream(FULL), DIALECT.cache.stream(changed)
     assert before.chain() == after.chain()
     assert before.settings == after.settings
 
@@ -84,15 +84,15 @@ def test_harmless_changes_leave_the_stream_as_it_is(change: Callable[[Json], Any
 def test_a_change_is_seen_where_it_is(change: Callable[[Json], Any], place: int) -> None:
     changed = copy.deepcopy(FULL)
     change(changed)
-    before, after = DIALECT.stream(FULL).chain(), DIALECT.stream(changed).chain()
+    before, after = DIALECT.cache.stream(FULL).chain(), DIALECT.cache.stream(changed).chain()
     assert before[:place] == after[:place]
     assert before[place] != after[place]
 
 
 def test_settings_are_what_a_template_may_read() -> None:
-    stream = DIALECT.stream({**FULL, "think": True, "format": "json", "unheard": 1})
+    stream = DIALECT.cache.stream({**FULL, "think": True, "format": "json", "unheard": 1})
     assert stream.settings == {"thinking": b"true", "format": b'"json"', "other": b'{"unheard":1}'}
-    assert DIALECT.stream({**FULL, "think": "low"}).settings == {"effort": b'"low"'}
+    assert DIALECT.cache.stream({**FULL, "think": "low"}).settings == {"effort": b'"low"'}
     assert stream.model == "qwen3"
 
 
@@ -100,12 +100,12 @@ def test_settings_are_what_a_template_may_read() -> None:
 def test_a_longer_conversation_continues_the_stream(seed: int) -> None:
     original_request = conversation(seed)
     shorter = original_request | {"messages": original_request["messages"][:-1]}
-    chain = DIALECT.stream(shorter).chain()
-    assert DIALECT.stream(original_request).chain()[: len(chain)] == chain
+    chain = DIALECT.cache.stream(shorter).chain()
+    assert DIALECT.cache.stream(original_request).chain()[: len(chain)] == chain
 
 
-def test_marking_leaves_the_request_as_it_is() -> None:
-    assert DIALECT.mark(FULL, Marking(places={"tools[0]": ""}, key="k")) is FULL
+def test_there_is_nothing_to_mark() -> None:
+    assert DIALECT.cache.markers is None
 
 
 PLAIN = PlainHead(
@@ -122,7 +122,7 @@ PLAIN = PlainHead(
 
 
 def test_a_head_comes_back_from_its_plain_meaning() -> None:
-    own = DIALECT.own_head(PLAIN)
+    own = DIALECT.head.write(PLAIN)
     assert own.left == ()
     assert own.head.parameters == {
         "model": "qwen3",
@@ -132,27 +132,27 @@ def test_a_head_comes_back_from_its_plain_meaning() -> None:
         "stream": True,
         "truncate": False,
     }
-    assert DIALECT.plain_head(own.head) == PLAIN
+    assert DIALECT.head.read(own.head) == PLAIN
 
 
 def test_what_only_one_side_can_say_is_named() -> None:
-    own = DIALECT.own_head(PlainHead(tools=PLAIN.tools, choice="tool:read_file", effort="ultra"))
+    own = DIALECT.head.write(PlainHead(tools=PLAIN.tools, choice="tool:read_file", effort="ultra"))
     assert own.left == ("choice", "effort")
-    head = DIALECT.parse(
+    head = DIALECT.wire.parse(
         request(user(), options={"num_ctx": 5, "mirostat": 2}, format="json", keep_alive=5, extra=1)
     ).head
-    assert DIALECT.plain_head(head).left == ("extra", "options.mirostat", "format")
+    assert DIALECT.head.read(head).left == ("extra", "options.mirostat", "format")
 
 
 def test_tools_that_may_not_be_called_are_not_defined() -> None:
-    own = DIALECT.own_head(PlainHead(tools=PLAIN.tools, choice="none"))
+    own = DIALECT.head.write(PlainHead(tools=PLAIN.tools, choice="none"))
     assert (own.head.tools, own.left) == ((), ())
 
 
 @pytest.mark.parametrize(("think", "effort"), [(True, "medium"), (False, "none"), ("low", "low"), (None, "")])
 def test_thinking_is_an_effort(think: Any, effort: str) -> None:
-    assert DIALECT.plain_head(DIALECT.parse(request(user(), think=think)).head).effort == effort
+    assert DIALECT.head.read(DIALECT.wire.parse(request(user(), think=think)).head).effort == effort
 
 
 def test_a_request_that_says_nothing_of_streaming_is_not_streamed() -> None:
-    assert DIALECT.own_head(PlainHead()).head.parameters == {"stream": False, "truncate": False}
+    assert DIALECT.head.write(PlainHead()).head.parameters == {"stream": False, "truncate": False}

@@ -75,8 +75,8 @@ EVERYTHING = request(
 
 
 def test_a_request_that_nothing_is_done_to_comes_back_as_the_same_objects() -> None:
-    assert DIALECT.check(EVERYTHING) == []
-    rendered_request = DIALECT.render(fitted(EVERYTHING))
+    assert DIALECT.wire.check(EVERYTHING) == []
+    rendered_request = DIALECT.wire.render(fitted(EVERYTHING))
     assert rendered_request == EVERYTHING
     for before, after in zip(EVERYTHING["messages"], rendered_request["messages"], strict=True):
         assert before is after
@@ -85,7 +85,7 @@ def test_a_request_that_nothing_is_done_to_comes_back_as_the_same_objects() -> N
 
 
 def test_pieces_are_typed() -> None:
-    parts = [s.parts[0] for s in DIALECT.parse(EVERYTHING).log]
+    parts = [s.parts[0] for s in DIALECT.wire.parse(EVERYTHING).log]
     assert Image(data="iVBORw0KGgo=" * 300, media_type="image/png", detail="low") in parts
     assert Image(url="https://example.org/a.png") in parts
     assert Document(data="UklGRg==", media_type="audio/wav", name="audio.wav") in parts
@@ -97,7 +97,7 @@ def test_pieces_are_typed() -> None:
 
 
 def test_roles_kinds_and_joins() -> None:
-    log = DIALECT.parse(EVERYTHING).log
+    log = DIALECT.wire.parse(EVERYTHING).log
     assert [s.kind for s in log[:2]] == ["system", "system"]
     assert [s.role for s in log if s.kind == "thinking"] == [Role.ASSISTANT, Role.ASSISTANT]
     assert len([s for s in log if not s.joins]) == len(EVERYTHING["messages"])
@@ -106,7 +106,7 @@ def test_roles_kinds_and_joins() -> None:
 
 def test_a_result_is_named_after_its_call_by_position_where_ids_repeat() -> None:
     calls = (called("x", "read_file"), called("x", "bash", '{"command": "ls"}'))
-    log = DIALECT.parse(request(user(), asks(*calls), answers("x"), answers("x"))).log
+    log = DIALECT.wire.parse(request(user(), asks(*calls), answers("x"), answers("x"))).log
     assert [s.parts[0].name for s in log if isinstance(s.parts[0], ToolResult)] == ["read_file", "bash"]
     assert [s.attrs for s in log if s.kind == "tool_result"] == [{"path": "src/a.py"}, {}]
 
@@ -190,7 +190,7 @@ def test_an_id_that_a_server_uses_for_every_call_is_left_alone() -> None:
     ],
 )
 def test_what_a_provider_would_refuse_is_mended(messages: list[Json]) -> None:
-    assert DIALECT.check(request(*messages))
+    assert DIALECT.wire.check(request(*messages))
     sent(request(*messages))
 
 
@@ -211,8 +211,8 @@ def test_what_came_from_elsewhere_is_written_from_its_parts() -> None:
         segments.file("a.md", "# A"),
         segments.user("And?"),
     ]
-    rendered_request = DIALECT.render(build(log, options=OPTIONS))
-    assert DIALECT.check(rendered_request) == []
+    rendered_request = DIALECT.wire.render(build(log, options=OPTIONS))
+    assert DIALECT.wire.check(rendered_request) == []
     roles = [message["role"] for message in rendered_request["messages"]]
     assert roles == ["system", "user", "assistant", "tool", "tool", "user", "user", "user"]
     assert [part["type"] for part in rendered_request["messages"][1]["content"]] == [
@@ -227,7 +227,7 @@ def test_what_came_from_elsewhere_is_written_from_its_parts() -> None:
 
 def test_names_that_the_request_defines_are_left_alone() -> None:
     tools = [{"type": "function", "function": {"name": "fs.read"}}]
-    rendered_request = DIALECT.render(
+    rendered_request = DIALECT.wire.render(
         fitted(request(user(), asks(called("c", "fs.read")), answers("c"), tools=tools))
     )
     assert rendered_request["messages"][1]["tool_calls"][0]["function"]["name"] == "fs.read"
@@ -235,13 +235,13 @@ def test_names_that_the_request_defines_are_left_alone() -> None:
 
 def test_functions_from_before_tools_keep_their_name() -> None:
     old = request(user(), functions=[{"name": "now", "parameters": {}}])
-    assert DIALECT.parse(old).head.tools == ({"name": "now", "parameters": {}},)
-    assert DIALECT.render(fitted(old)) == old
+    assert DIALECT.wire.parse(old).head.tools == ({"name": "now", "parameters": {}},)
+    assert DIALECT.wire.render(fitted(old)) == old
 
 
 def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
     with pytest.raises(BadInput, match="nothing is left to send"):
-        DIALECT.render(fitted(request({"role": "assistant", "content": None})))
+        DIALECT.wire.render(fitted(request({"role": "assistant", "content": None})))
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
 )
 def test_bad_input_says_where(original_request: Json, place: str) -> None:
     with pytest.raises(BadInput) as caught:
-        DIALECT.parse(original_request)
+        DIALECT.wire.parse(original_request)
     assert caught.value.place == place
     assert caught.value.hint
 
@@ -276,9 +276,9 @@ def test_objects_of_an_sdk_are_read_and_come_back_as_they_are() -> None:
             return answered() if exclude_unset else {}
 
     message = Message()
-    rendered_request = DIALECT.render(fitted(request(user(), message)))
+    rendered_request = DIALECT.wire.render(fitted(request(user(), message)))
     assert rendered_request["messages"][1] is message
-    assert DIALECT.check(rendered_request) == []
+    assert DIALECT.wire.check(rendered_request) == []
 
 
 SEEDS = st.integers(0, 10_000)
@@ -287,8 +287,8 @@ SEEDS = st.integers(0, 10_000)
 @given(SEEDS)
 def test_valid_requests_come_back_as_the_same_objects(seed: int) -> None:
     original_request = conversation(seed)
-    assert DIALECT.check(original_request) == []
-    rendered_request = DIALECT.render(fitted(original_request))
+    assert DIALECT.wire.check(original_request) == []
+    rendered_request = DIALECT.wire.render(fitted(original_request))
     assert rendered_request == original_request
     assert all(
         a is b for a, b in zip(rendered_request["messages"], original_request["messages"], strict=True)
@@ -303,9 +303,9 @@ def test_fitted_requests_are_valid_and_what_did_not_change_is_the_same_object(
     window = 300 + int(share * fitted(original_request).tokens)
     with suppress(BudgetExceeded):
         envelope = fitted(original_request, window=window, keep_last=keep_last)
-        rendered_request = DIALECT.render(envelope)
-        assert DIALECT.check(rendered_request) == []
-        DIALECT.parse(json.loads(json.dumps(rendered_request)))
+        rendered_request = DIALECT.wire.render(envelope)
+        assert DIALECT.wire.check(rendered_request) == []
+        DIALECT.wire.parse(json.loads(json.dumps(rendered_request)))
         mine = {id(message) for message in original_request["messages"]}
         assert {id(message) for message in rendered_request["messages"]} & mine == whole(envelope)
 

@@ -46,7 +46,7 @@ def piece(index: int | None, **fields: Any) -> Json:
 def sent_back(absorbed: Absorbed) -> Json:
     """The assistant message of the next request."""
     log = [user("Read it."), *absorbed.segments]
-    message: Json = DIALECT.render(build(log, options=OPTIONS))["messages"][1]
+    message: Json = DIALECT.wire.render(build(log, options=OPTIONS))["messages"][1]
     return message
 
 
@@ -56,7 +56,7 @@ def test_an_answer_goes_back_as_the_same_message() -> None:
         "completion_tokens": 7,
         "prompt_tokens_details": {"cached_tokens": 64, "cache_write_tokens": 20},
     }
-    absorbed = DIALECT.absorb(response(ANSWER, usage=usage))
+    absorbed = DIALECT.answers.absorb(response(ANSWER, usage=usage))
     assert absorbed.usage == Usage(input=90, cached=64, written=20, output=7)
     assert absorbed.stop == "tool_calls"
     assert sent_back(absorbed) is ANSWER
@@ -69,11 +69,11 @@ def test_an_answer_of_an_sdk_is_taken_without_the_fields_that_were_not_set() -> 
             unset = {} if exclude_unset else {"function_call": None}
             return response({"role": "assistant", "content": "Hi."} | unset)
 
-    assert sent_back(DIALECT.absorb(Completion())) == {"role": "assistant", "content": "Hi."}
+    assert sent_back(DIALECT.answers.absorb(Completion())) == {"role": "assistant", "content": "Hi."}
 
 
 def test_hits_that_a_server_counts_in_its_own_field_are_seen() -> None:
-    assert DIALECT.absorb(response(ANSWER, usage={"prompt_cache_hit_tokens": 5})).usage.cached == 5
+    assert DIALECT.answers.absorb(response(ANSWER, usage={"prompt_cache_hit_tokens": 5})).usage.cached == 5
 
 
 def test_a_stream_makes_the_message_that_the_whole_answer_has() -> None:
@@ -97,14 +97,14 @@ def test_a_stream_makes_the_message_that_the_whole_answer_has() -> None:
         chunk({}, stop="tool_calls"),
         chunk(usage={"prompt_tokens": 9, "completion_tokens": 3}),
     ]
-    absorbed = DIALECT.absorb_stream(events)
+    absorbed = DIALECT.answers.absorb_stream(events)
     assert sent_back(absorbed) == ANSWER
     assert absorbed.usage == Usage(input=9, output=3)
     assert absorbed.stop == "tool_calls"
 
 
 def test_a_streamed_refusal_and_nothing_else() -> None:
-    absorbed = DIALECT.absorb_stream(
+    absorbed = DIALECT.answers.absorb_stream(
         [chunk({"role": "assistant", "refusal": "I "}), chunk({"refusal": "cannot."})]
     )
     assert sent_back(absorbed) == {"role": "assistant", "content": None, "refusal": "I cannot."}
@@ -136,31 +136,31 @@ def test_a_streamed_refusal_and_nothing_else() -> None:
     ],
 )
 def test_streams_of_servers_that_number_calls_in_their_own_way(pieces: list[Json]) -> None:
-    absorbed = DIALECT.absorb_stream([chunk(delta) for delta in pieces])
+    absorbed = DIALECT.answers.absorb_stream([chunk(delta) for delta in pieces])
     assert sent_back(absorbed)["tool_calls"] == [called("a"), called("b")]
 
 
 def test_only_the_first_of_several_choices_is_taken() -> None:
     other = {"index": 1, "delta": {"content": "other"}, "finish_reason": None}
     events = [chunk({"content": "this"}), {"choices": [other]}]
-    assert sent_back(DIALECT.absorb_stream(events))["content"] == "this"
+    assert sent_back(DIALECT.answers.absorb_stream(events))["content"] == "this"
 
 
 def test_an_empty_stream_says_nothing() -> None:
-    assert DIALECT.absorb_stream([]) == Absorbed(segments=())
-    assert DIALECT.absorb({"choices": []}) == Absorbed(segments=())
+    assert DIALECT.answers.absorb_stream([]) == Absorbed(segments=())
+    assert DIALECT.answers.absorb({"choices": []}) == Absorbed(segments=())
 
 
 def test_a_stream_of_many_small_pieces_takes_as_long_as_its_length() -> None:
     events = [chunk({"content": "ab"}) for _ in range(50_000)]
-    assert len(sent_back(DIALECT.absorb_stream(events))["content"]) == 100_000
+    assert len(sent_back(DIALECT.answers.absorb_stream(events))["content"]) == 100_000
 
 
 def test_the_results_of_an_absorbed_call_follow_it() -> None:
-    absorbed = DIALECT.absorb(response(ANSWER))
-    rendered_request = DIALECT.render(build([user("x"), *absorbed.segments], options=OPTIONS))
+    absorbed = DIALECT.answers.absorb(response(ANSWER))
+    rendered_request = DIALECT.wire.render(build([user("x"), *absorbed.segments], options=OPTIONS))
     rendered_request["messages"][2:] = [answers("c1"), answers("c2")]
-    assert DIALECT.check(rendered_request) == []
+    assert DIALECT.wire.check(rendered_request) == []
 
 
 JSON = st.recursive(
@@ -178,12 +178,12 @@ JSON = st.recursive(
 @given(st.lists(JSON, max_size=4))
 def test_any_stream_is_absorbed_or_bad_input(deltas: list[Any]) -> None:
     with suppress(BadInput):
-        absorbed = DIALECT.absorb_stream([{"choices": [{"delta": delta}]} for delta in deltas])
+        absorbed = DIALECT.answers.absorb_stream([{"choices": [{"delta": delta}]} for delta in deltas])
         for segment in absorbed.segments:
             assert encode(segment)
     for value in deltas:
         with suppress(BadInput):
-            DIALECT.absorb({"choices": [{"message": value}], "usage": value})
+            DIALECT.answers.absorb({"choices": [{"message": value}], "usage": value})
 
 
 def test_a_bottomless_event_is_bad_input() -> None:
@@ -191,4 +191,4 @@ def test_a_bottomless_event_is_bad_input() -> None:
     for _ in range(500):
         deep = {"x": deep}
     with pytest.raises(BadInput, match="too deeply"):
-        DIALECT.absorb_stream([chunk(deep)])
+        DIALECT.answers.absorb_stream([chunk(deep)])

@@ -97,20 +97,20 @@ BREAKS: dict[str, list[Change]] = {
 
 
 def test_a_valid_request_breaks_no_rule() -> None:
-    assert DIALECT.check(VALID) == []
+    assert DIALECT.wire.check(VALID) == []
 
 
 @pytest.mark.parametrize(("rule", "change"), [(rule, change) for rule in RULES for change in BREAKS[rule]])
 def test_each_rule_is_broken_alone(rule: str, change: Change) -> None:
     broken = copy.deepcopy(VALID)
     change(broken)
-    assert [violation.rule for violation in DIALECT.check(broken)] == [rule]
+    assert [violation.rule for violation in DIALECT.wire.check(broken)] == [rule]
 
 
 def test_a_violation_says_where() -> None:
     broken = copy.deepcopy(VALID)
     broken["messages"][2]["tool_calls"][1]["function"]["name"] = "a b"
-    assert [v.place for v in DIALECT.check(broken)] == ["messages[2].tool_calls[1].function.name"]
+    assert [v.place for v in DIALECT.wire.check(broken)] == ["messages[2].tool_calls[1].function.name"]
 
 
 @pytest.mark.parametrize(
@@ -143,4 +143,4 @@ def test_requests_of_others_are_not(request_: Json) -> None:
 
 
 def test_nothing_is_bound_to_the_past() -> None:
-    assert DIALECT.binding({"model": "gpt-5"}) == "none"
+    assert DIALECT.server is None

@@ -76,8 +76,8 @@ def test_damaged_requests_are_sent_valid(
         if len(original_request["messages"]) > 1:
             damage(original_request["messages"], Random(seed))  # noqa: S311
     with suppress(BudgetExceeded, BadInput):
-        rendered_request = DIALECT.render(fitted(original_request, window=window))
-        assert DIALECT.check(rendered_request) == []
+        rendered_request = DIALECT.wire.render(fitted(original_request, window=window))
+        assert DIALECT.wire.check(rendered_request) == []
 
 
 NAMES = (
@@ -106,11 +106,11 @@ not mended, for one."""
 @given(st.lists(MESSAGES | JSON, max_size=4), JSON)
 def test_any_json_is_a_request_or_bad_input(messages: list[Any], tools: Any) -> None:
     original_request = {"messages": messages, "tools": tools}
-    DIALECT.check(original_request)
+    DIALECT.wire.check(original_request)
     DIALECT.recognises(original_request)
     with suppress(BadInput):
-        rendered_request = DIALECT.render(fitted(original_request))
-        broken = DIALECT.check(rendered_request)
+        rendered_request = DIALECT.wire.render(fitted(original_request))
+        broken = DIALECT.wire.check(rendered_request)
         assert [v for v in broken if not v.place.startswith("tools") and v.rule not in NOT_MENDED] == []
 
 
@@ -122,8 +122,8 @@ def test_a_memo_changes_nothing_and_keeps_the_segments(seed: int, pieces: int) -
         {max(1, len(original_request["messages"]) * i // pieces) for i in range(1, pieces + 1)}
     ):
         part = original_request | {"messages": copy.deepcopy(original_request["messages"][:end])}
-        now = DIALECT.parse(part, memo=memo)
-        assert now == DIALECT.parse(part)
+        now = DIALECT.wire.parse(part, memo=memo)
+        assert now == DIALECT.wire.parse(part)
         assert all(a is b for a, b in zip(before, now.log, strict=False))
         before = now.log
 
@@ -131,18 +131,18 @@ def test_a_memo_changes_nothing_and_keeps_the_segments(seed: int, pieces: int) -
 @given(SEEDS, st.sampled_from((0, 1, 2, 3, 5, 8)), st.sampled_from(("tool_call_id", "content", "role")))
 def test_a_message_that_changed_under_a_memo_is_read_again(seed: int, at: int, field: str) -> None:
     original_request, memo = copy.deepcopy(conversation(seed)), ParseMemo()
-    DIALECT.parse(original_request, memo=memo)
+    DIALECT.wire.parse(original_request, memo=memo)
     message = original_request["messages"][at % len(original_request["messages"])]
     message |= {"role": "user", "content": "changed"} if field == "role" else {field: "changed"}
-    assert DIALECT.parse(original_request, memo=memo) == DIALECT.parse(original_request)
+    assert DIALECT.wire.parse(original_request, memo=memo) == DIALECT.wire.parse(original_request)
 
 
 def test_an_old_object_that_its_owner_changed_is_not_sent() -> None:
     memo, old = ParseMemo(), answered("as it was")
-    DIALECT.parse(request(user(), old), memo=memo)
+    DIALECT.wire.parse(request(user(), old), memo=memo)
     again = request(user(), dict(old))
     old["content"] = "changed since"
-    origin = read_origin(DIALECT.parse(again, memo=memo).log[1])
+    origin = read_origin(DIALECT.wire.parse(again, memo=memo).log[1])
     assert origin is not None
     assert origin.message is again["messages"][1]
 
@@ -151,7 +151,7 @@ def test_what_is_nested_for_ever_is_bad_input() -> None:
     message: Json = user([{"type": "mirror"}])
     message["content"][0]["mirror"] = message
     with pytest.raises(BadInput):
-        DIALECT.parse(request(message), memo=ParseMemo())
+        DIALECT.wire.parse(request(message), memo=ParseMemo())
     with pytest.raises(BadInput):
         fitted(request(message))
 
@@ -167,8 +167,8 @@ def test_a_megabyte_of_one_character_is_read_like_any_text() -> None:
         messages = [user(parts), {"role": "assistant", "content": None, "tool_calls": [call]}]
         messages.append({"role": "tool", "tool_call_id": "c", "content": text})
         original_request = request(*messages)
-        assert DIALECT.check(original_request) == []
-        assert len(DIALECT.parse(original_request).log) == 4
+        assert DIALECT.wire.check(original_request) == []
+        assert len(DIALECT.wire.parse(original_request).log) == 4
 
 
 @pytest.mark.parametrize("role", ["system", "user", "assistant"])
@@ -177,6 +177,6 @@ def test_a_message_that_says_it_has_no_calls_is_sent_without_the_field(role: str
     """So an SDK's object looks when it is dumped with its unset fields."""
     message = {"role": role, "content": "Hello.", "tool_calls": calls}
     original_request = {"model": "gpt-4o", "messages": [message, {"role": "user", "content": "Go."}]}
-    rendered_request = DIALECT.render(fitted(original_request))
+    rendered_request = DIALECT.wire.render(fitted(original_request))
     assert rendered_request["messages"][0] == {"role": role, "content": "Hello."}
-    assert DIALECT.check(rendered_request) == []
+    assert DIALECT.wire.check(rendered_request) == []

@@ -32,12 +32,12 @@ def answers(id_: str | None, text: str) -> Message:
 def grown(messages: list[Message], *, at: int) -> tuple[Segment, ...]:
     """The log of these messages after the first of them were parsed before."""
     memo = ParseMemo()
-    DIALECT.parse({"model": "m", "messages": messages[:at]}, memo=memo)
-    return DIALECT.parse({"model": "m", "messages": messages}, memo=memo).log
+    DIALECT.wire.parse({"model": "m", "messages": messages[:at]}, memo=memo)
+    return DIALECT.wire.parse({"model": "m", "messages": messages}, memo=memo).log
 
 
 def whole(messages: list[Message]) -> tuple[Segment, ...]:
-    return DIALECT.parse({"model": "m", "messages": messages}).log
+    return DIALECT.wire.parse({"model": "m", "messages": messages}).log
 
 
 TWO = asks(("a", "read"), ("b", "search"))

@@ -125,8 +125,8 @@ EVERYTHING = request(
 
 
 def test_a_request_that_nothing_is_done_to_comes_back_as_the_same_objects() -> None:
-    assert DIALECT.check(EVERYTHING) == []
-    rendered = DIALECT.render(fitted(EVERYTHING))
+    assert DIALECT.wire.check(EVERYTHING) == []
+    rendered = DIALECT.wire.render(fitted(EVERYTHING))
     assert rendered == EVERYTHING
     for before, after in zip(EVERYTHING["input"], rendered["input"], strict=True):
         assert before is after
@@ -136,7 +136,7 @@ def test_a_request_that_nothing_is_done_to_comes_back_as_the_same_objects() -> N
 
 
 def test_pieces_are_typed() -> None:
-    parts = [s.parts[0] for s in DIALECT.parse(EVERYTHING).log]
+    parts = [s.parts[0] for s in DIALECT.wire.parse(EVERYTHING).log]
     assert Image(data="iVBORw0KGgo=" * 300, media_type="image/png", detail="low") in parts
     assert Image(url="https://example.org/a.png", detail="auto") in parts
     assert Document(data="JVBE", media_type="application/pdf", name="a.pdf") in parts
@@ -152,42 +152,42 @@ def test_pieces_are_typed() -> None:
 
 
 def test_roles_kinds_and_joins() -> None:
-    log = DIALECT.parse(EVERYTHING).log
+    log = DIALECT.wire.parse(EVERYTHING).log
     assert [s.kind for s in log[:3]] == ["system"] * 3
     assert {s.role for s in log if s.kind == "thinking"} == {Role.ASSISTANT}
     assert {s.origin for s in log} == {"openai_responses"}
     result = next(s for s in log if isinstance(p := s.parts[0], ToolResult) and p.id == "c1")
     assert result.attrs == {"path": "src/a.py"}
-    log = DIALECT.parse(request(user(), thinks(1), says(), calls("c"), answers("c"))).log
+    log = DIALECT.wire.parse(request(user(), thinks(1), says(), calls("c"), answers("c"))).log
     assert [s.joins for s in log] == [False, False, True, True, False]
 
 
 def test_a_result_is_named_after_its_call_by_position_where_ids_repeat() -> None:
     two_calls = (calls("x"), calls("x", "bash", '{"command": "ls"}'))
-    log = DIALECT.parse(request(user(), *two_calls, answers("x"), answers("x"))).log
+    log = DIALECT.wire.parse(request(user(), *two_calls, answers("x"), answers("x"))).log
     assert [s.parts[0].name for s in log if isinstance(s.parts[0], ToolResult)] == ["read_file", "bash"]
     assert [s.attrs for s in log if s.kind == "tool_result"] == [{"path": "src/a.py"}, {}]
 
 
 def test_a_string_is_what_the_user_says_and_stays_a_string() -> None:
     body = {"model": "m", "input": "Hello"}
-    assert [(s.role, s.parts) for s in DIALECT.parse(body).log] == [(Role.USER, (Text("Hello"),))]
-    assert DIALECT.render(fitted(body)) == body
+    assert [(s.role, s.parts) for s in DIALECT.wire.parse(body).log] == [(Role.USER, (Text("Hello"),))]
+    assert DIALECT.wire.render(fitted(body)) == body
 
 
 @pytest.mark.parametrize("field", ["previous_response_id", "conversation"])
 def test_an_output_whose_call_the_server_has_is_kept(field: str) -> None:
     body = request(answers("c9"), user("And?"), **{field: "resp_1"})
-    assert DIALECT.check(body) == []
-    assert DIALECT.render(fitted(body)) == body
-    assert DIALECT.check(request(answers("c9"), user())) != []
+    assert DIALECT.wire.check(body) == []
+    assert DIALECT.wire.render(fitted(body)) == body
+    assert DIALECT.wire.check(request(answers("c9"), user())) != []
 
 
 def test_a_request_that_only_continues_has_no_input() -> None:
     for body in ({"model": "m", "prompt": {"id": "pmpt_1"}}, {"previous_response_id": "r", "input": []}):
         assert DIALECT.recognises(body)
-        assert DIALECT.check(body) == []
-        assert DIALECT.render(fitted(body)) == body
+        assert DIALECT.wire.check(body) == []
+        assert DIALECT.wire.render(fitted(body)) == body
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_request_that_only_continues_has_no_input() -> None:
     ],
 )
 def test_what_the_api_would_refuse_is_mended(items: list[Json]) -> None:
-    assert DIALECT.check(request(*items))
+    assert DIALECT.wire.check(request(*items))
     sent(request(*items))
 
 
@@ -236,10 +236,10 @@ def test_what_came_from_elsewhere_is_written_from_its_parts() -> None:
         segments.user("And?"),
     ]
     envelope = build(
-        log, options=choose_options(DIALECT, DIALECT.parse(request(user())).head, layout=AS_LOGGED)
+        log, options=choose_options(DIALECT, DIALECT.wire.parse(request(user())).head, layout=AS_LOGGED)
     )
-    rendered = DIALECT.render(envelope)
-    assert DIALECT.check(rendered) == []
+    rendered = DIALECT.wire.render(envelope)
+    assert DIALECT.wire.check(rendered) == []
     assert rendered["instructions"] == "Be brief.\n\nIn French."
     items = rendered["input"]
     assert [item["type"] for item in items] == [
@@ -261,7 +261,7 @@ def test_what_came_from_elsewhere_is_written_from_its_parts() -> None:
 def test_what_cannot_be_said_here_has_a_reason() -> None:
     def why(*parts: Any, role: Role = Role.USER, dialect: str = "gemini") -> str:
         meta = {"wire": {"dialect": dialect}}
-        return DIALECT.carries(Segment(role=role, kind="user", parts=parts, meta=meta))
+        return DIALECT.wire.carries(Segment(role=role, kind="user", parts=parts, meta=meta))
 
     assert why(Thinking(text="hm", signature="s"), role=Role.ASSISTANT)
     assert why(Raw(dialect="gemini", data={"executableCode": {}}), role=Role.ASSISTANT)
@@ -277,13 +277,13 @@ def test_what_cannot_be_said_here_has_a_reason() -> None:
 
 def test_names_that_the_request_defines_are_left_alone() -> None:
     tools = [{"type": "function", "name": "fs.read"}]
-    rendered = DIALECT.render(fitted(request(user(), calls("c", "fs.read"), answers("c"), tools=tools)))
+    rendered = DIALECT.wire.render(fitted(request(user(), calls("c", "fs.read"), answers("c"), tools=tools)))
     assert rendered["input"][1]["name"] == "fs.read"
 
 
 def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
     with pytest.raises(BadInput, match="nothing is left to send"):
-        DIALECT.render(fitted(request(user([]))))
+        DIALECT.wire.render(fitted(request(user([]))))
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
 )
 def test_what_is_no_request_is_refused_with_its_place(body: Json, place: str) -> None:
     with pytest.raises(BadInput) as caught:
-        DIALECT.parse(body)
+        DIALECT.wire.parse(body)
     assert caught.value.place == place
 
 

@@ -59,12 +59,12 @@ def delta(at: int, text: str, inner: int = 0) -> Json:
 
 
 def sent_back(absorbed: Absorbed) -> list[Any]:
-    log = [*DIALECT.parse(request(user())).log, *absorbed.segments]
-    return list(DIALECT.render(build(log))["input"][1:])
+    log = [*DIALECT.wire.parse(request(user())).log, *absorbed.segments]
+    return list(DIALECT.wire.render(build(log))["input"][1:])
 
 
 def test_an_answer_goes_back_as_it_came() -> None:
-    absorbed = DIALECT.absorb(RESPONSE)
+    absorbed = DIALECT.answers.absorb(RESPONSE)
     assert [type(s.parts[0]) for s in absorbed.segments][::2] == [Thinking, ToolCall]
     assert absorbed.usage == Usage(input=90, cached=64, written=20, output=7)
     assert absorbed.stop == "completed"
@@ -73,11 +73,11 @@ def test_an_answer_goes_back_as_it_came() -> None:
 
 def test_objects_of_the_sdk_are_taken_as_they_are() -> None:
     response = Response.model_validate(RESPONSE)
-    items = sent_back(DIALECT.absorb(response))
+    items = sent_back(DIALECT.answers.absorb(response))
     assert all(a is b for a, b in zip(items, response.output, strict=False))
     body = request(user(), *response.output, answers("c"))
-    assert DIALECT.check(body) == []
-    rendered = DIALECT.render(fitted(body))
+    assert DIALECT.wire.check(body) == []
+    rendered = DIALECT.wire.render(fitted(body))
     assert all(a is b for a, b in zip(rendered["input"], body["input"], strict=True))
     assert isinstance(rendered["input"][2], ResponseOutputMessage)
     assert isinstance(rendered["input"][3], ResponseFunctionToolCall)
@@ -85,7 +85,7 @@ def test_objects_of_the_sdk_are_taken_as_they_are() -> None:
 
 def test_an_answer_that_was_cut_short_says_why() -> None:
     short = RESPONSE | {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
-    assert DIALECT.absorb(short).stop == "max_output_tokens"
+    assert DIALECT.answers.absorb(short).stop == "max_output_tokens"
 
 
 def test_of_a_stream_the_items_that_were_done_count() -> None:
@@ -101,7 +101,7 @@ def test_of_a_stream_the_items_that_were_done_count() -> None:
         done(2, OUTPUT[2]),
         {"type": "response.completed", "response": RESPONSE | {"output": []}},
     ]
-    absorbed = DIALECT.absorb_stream(events)
+    absorbed = DIALECT.answers.absorb_stream(events)
     assert sent_back(absorbed)[:2] == OUTPUT[:2]
     assert absorbed.usage.input == 90
     assert absorbed.stop == "completed"
@@ -120,16 +120,16 @@ def test_items_that_have_no_number_are_told_apart_by_their_ids() -> None:
     ends = [
         {"type": "response.output_item.done", "item": item} for item in (says("I look.", n=2), first, second)
     ]
-    items = sent_back(DIALECT.absorb_stream([*events, *ends]))
+    items = sent_back(DIALECT.answers.absorb_stream([*events, *ends]))
     own_items = [item for item in items if item["type"] != "function_call_output"]
     assert own_items == [says("I look.", n=2), first, second]
-    [words] = sent_back(DIALECT.absorb_stream(events))
+    [words] = sent_back(DIALECT.answers.absorb_stream(events))
     assert words["content"][0]["text"] == "I look."
 
 
 def test_a_stream_with_nothing_but_its_end_is_read_from_that() -> None:
     end = {"type": "response.completed", "response": RESPONSE}
-    assert DIALECT.absorb_stream([end]).segments == DIALECT.absorb(RESPONSE).segments
+    assert DIALECT.answers.absorb_stream([end]).segments == DIALECT.answers.absorb(RESPONSE).segments
 
 
 def test_of_a_stream_that_broke_off_only_words_are_kept() -> None:
@@ -141,7 +141,7 @@ def test_of_a_stream_that_broke_off_only_words_are_kept() -> None:
         added(2, OUTPUT[2]),
         {"type": "response.function_call_arguments.delta", "output_index": 2, "delta": '{"pa'},
     ]
-    items = sent_back(DIALECT.absorb_stream(events))
+    items = sent_back(DIALECT.answers.absorb_stream(events))
     assert [item["type"] for item in items] == ["reasoning", "message"]
     assert items[1]["content"][0]["text"] == "I look"
     assert items[1]["phase"] == "commentary"
@@ -149,5 +149,5 @@ def test_of_a_stream_that_broke_off_only_words_are_kept() -> None:
 
 
 def test_an_empty_answer_is_empty() -> None:
-    assert DIALECT.absorb_stream([]).segments == ()
-    assert DIALECT.absorb({"output": []}).segments == ()
+    assert DIALECT.answers.absorb_stream([]).segments == ()
+    assert DIALECT.answers.absorb({"output": []}).segments == ()

@@ -128,7 +128,7 @@ def test_every_rule_has_a_request_that_breaks_it() -> None:
     ("rule", "at"), [(rule, i) for rule, them in BROKEN.items() for i in range(len(them))]
 )
 def test_a_request_that_breaks_one_rule_is_caught_by_its_name(rule: str, at: int) -> None:
-    violations = DIALECT.check(BROKEN[rule][at])
+    violations = DIALECT.wire.check(BROKEN[rule][at])
     beside = {"call_ids_are_unique": {"calls_are_answered", "outputs_have_calls"}}
     beside["reasoning_is_followed"] = {"content_is_there"}
     assert rule in {violation.rule for violation in violations}
@@ -152,22 +152,22 @@ def test_a_request_that_breaks_one_rule_is_caught_by_its_name(rule: str, at: int
     ],
 )
 def test_what_the_api_takes_breaks_no_rule(valid: Json) -> None:
-    assert DIALECT.check(valid) == []
+    assert DIALECT.wire.check(valid) == []
 
 
 @given(st.integers(0, 10_000))
 def test_made_up_conversations_are_valid(seed: int) -> None:
-    assert DIALECT.check(conversation(seed)) == []
+    assert DIALECT.wire.check(conversation(seed)) == []
 
 
 def test_a_place_is_a_path_into_the_request() -> None:
     body = request(
         user(), says(), user([{"type": "input_text", "text": "x"}, {"type": "output_text", "text": "x"}])
     )
-    assert [v.place for v in DIALECT.check(body)] == ["input[2].content[1]"]
+    assert [v.place for v in DIALECT.wire.check(body)] == ["input[2].content[1]"]
 
 
 def test_many_items_take_time_in_proportion() -> None:
     many = request(user(), *(thinks(i) for i in range(20_000)), says())
-    assert DIALECT.check(many) == []
-    assert len(DIALECT.parse(many).log) == 20_002
+    assert DIALECT.wire.check(many) == []
+    assert len(DIALECT.wire.parse(many).log) == 20_002

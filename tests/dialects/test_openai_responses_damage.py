@@ -73,7 +73,7 @@ def exhausted(value: Any) -> None:
 @given(SEEDS)
 def test_a_conversation_comes_back_as_the_same_objects(seed: int) -> None:
     before = conversation(seed)
-    rendered = DIALECT.render(fitted(before))
+    rendered = DIALECT.wire.render(fitted(before))
     assert rendered == before
     assert all(a is b for a, b in zip(rendered["input"], before["input"], strict=True))
 
@@ -83,8 +83,8 @@ def test_a_small_window_gives_a_valid_request(seed: int, window: int, keep_last:
     before = conversation(seed)
     with suppress(BudgetExceeded):
         envelope = fitted(before, window=window, keep_last=keep_last)
-        rendered = DIALECT.render(envelope)
-        assert DIALECT.check(rendered) == []
+        rendered = DIALECT.wire.render(envelope)
+        assert DIALECT.wire.check(rendered) == []
         validated(rendered)
         whole = [e for e in envelope.entries if e.form is Form.FULL and e.segment.kind == "tool_call"]
         sent_ids = {id(item) for item in rendered["input"]} if isinstance(rendered["input"], list) else set()
@@ -117,19 +117,19 @@ def test_damage_is_mended(seed: int, window: int | None, store: bool) -> None:  
     dice, before = Random(seed), conversation(seed)  # noqa: S311
     harmed = request(user("Hello"), *damaged(before["input"], dice), store=store)
     with suppress(BudgetExceeded):
-        rendered = DIALECT.render(fitted(harmed, window=window))
-        assert DIALECT.check(rendered) == []
+        rendered = DIALECT.wire.render(fitted(harmed, window=window))
+        assert DIALECT.wire.check(rendered) == []
         validated(rendered)
 
 
 @given(SEEDS, st.sampled_from(("role", "content", "id", "call_id")))
 def test_an_item_that_changed_under_a_memo_is_read_again(seed: int, field: str) -> None:
     body, memo = copy.deepcopy(conversation(seed)), ParseMemo()
-    DIALECT.parse(body, memo=memo)
+    DIALECT.wire.parse(body, memo=memo)
     item = body["input"][seed % len(body["input"])]
     item |= user("changed") if field == "role" else {field: "changed"}
     with suppress(BadInput):
-        assert DIALECT.parse(body, memo=memo) == DIALECT.parse(body)
+        assert DIALECT.wire.parse(body, memo=memo) == DIALECT.wire.parse(body)
 
 
 @given(SEEDS)
@@ -138,8 +138,8 @@ def test_a_growing_request_is_parsed_the_same_with_a_memo(seed: int) -> None:
     before: tuple[Any, ...] = ()
     for end in range(1, len(body["input"]) + 1):
         part = body | {"input": copy.deepcopy(body["input"][:end])}
-        now = DIALECT.parse(part, memo=memo)
-        assert now == DIALECT.parse(part)
+        now = DIALECT.wire.parse(part, memo=memo)
+        assert now == DIALECT.wire.parse(part)
         steady = [s for s in before if s.kind != "thinking" or s is not before[-1]]
         assert all(a is b for a, b in zip(steady, now.log, strict=False))
         before = now.log
@@ -150,7 +150,7 @@ def test_a_memo_forgets_when_what_surrounds_the_items_changes() -> None:
     items = [user(), thinks(1, encrypted_content=""), says(n=1), answers("c")]
     for fields in ({}, {"store": False}, {"previous_response_id": "r"}, {"instructions": "Be brief."}):
         body = request(*items, **fields)
-        assert DIALECT.parse(body, memo=memo) == DIALECT.parse(body)
+        assert DIALECT.wire.parse(body, memo=memo) == DIALECT.wire.parse(body)
 
 
 @pytest.mark.parametrize("name", ["anthropic", "openai_chat"])
@@ -168,18 +168,18 @@ def test_chats_become_valid_requests(seed: int, window: int | None) -> None:
 
 def said_here(name: str, before: Any, window: int | None = None) -> None:
     other = DIALECTS[name]
-    parsed = other.parse(before)
+    parsed = other.wire.parse(before)
     own = translate_head(parsed.head, other, DIALECT, model="gpt-5.6-sol")
     budget = Budget(window=window, reserve=0) if window else None
     envelope = build(
         parsed.log, head=own.head, budget=budget, options=choose_options(DIALECT, own.head, layout=AS_LOGGED)
     )
-    rendered = DIALECT.render(envelope)
-    assert DIALECT.check(rendered) == []
+    rendered = DIALECT.wire.render(envelope)
+    assert DIALECT.wire.check(rendered) == []
     validated(rendered)
-    again = DIALECT.parse(json.loads(msgspec.json.encode(rendered)))
+    again = DIALECT.wire.parse(json.loads(msgspec.json.encode(rendered)))
     assert (
-        DIALECT.render(build(again.log, head=again.head, options=choose_options(DIALECT, own.head)))
+        DIALECT.wire.render(build(again.log, head=again.head, options=choose_options(DIALECT, own.head)))
         == rendered
     )
 
@@ -237,7 +237,7 @@ JSON = st.recursive(
 
 @given(JSON | st.builds(lambda items: {"model": "m", "input": items}, st.lists(JSON, max_size=4)))
 def test_arbitrary_json_raises_nothing_but_bad_input(value: Any) -> None:
-    for ask in (DIALECT.parse, DIALECT.check, DIALECT.stream, DIALECT.recognises):
+    for ask in (DIALECT.wire.parse, DIALECT.wire.check, DIALECT.cache.stream, DIALECT.recognises):
         with suppress(BadInput):
             ask(value)
 
@@ -246,8 +246,8 @@ def test_arbitrary_json_raises_nothing_but_bad_input(value: Any) -> None:
 def test_whatever_can_be_read_becomes_a_valid_request(items: list[Any]) -> None:
     with suppress(BadInput):
         body = request(user(), *items)
-        parsed = DIALECT.parse(body)
-        left = [v for v in DIALECT.check(DIALECT.render(fitted(body))) if v.rule in STRUCTURE]
+        parsed = DIALECT.wire.parse(body)
+        left = [v for v in DIALECT.wire.check(DIALECT.wire.render(fitted(body))) if v.rule in STRUCTURE]
         assert left == []
         assert len(parsed.log) >= len(items)
 
@@ -259,7 +259,7 @@ def test_what_is_nested_for_ever_is_bad_input() -> None:
     item: Json = user([{"type": "mirror"}])
     item["content"][0]["mirror"] = item
     with pytest.raises(BadInput):
-        DIALECT.parse(request(item), memo=ParseMemo())
+        DIALECT.wire.parse(request(item), memo=ParseMemo())
     with pytest.raises(BadInput):
         fitted(request(item))
 
@@ -271,5 +271,5 @@ def test_a_megabyte_of_one_character_is_read_like_any_text() -> None:
         body = request(
             user([{"type": "input_text", "text": text}, picture]), calls("c", "f", text), answers("c", text)
         )
-        assert DIALECT.check(body) == []
-        assert len(DIALECT.parse(body).log) == 4
+        assert DIALECT.wire.check(body) == []
+        assert len(DIALECT.wire.parse(body).log) == 4

@@ -89,7 +89,7 @@ def test_reasoning_that_cannot_be_sent_back_is_left_out_with_its_reason() -> Non
         (request(user(), shut, says(n=4), store=False), REASONING_UNREADABLE),
     ]
     for body, why in cases:
-        assert DIALECT.check(body)
+        assert DIALECT.wire.check(body)
         left = [e for e in fitted(body).entries if e.form is Form.OMITTED and e.segment.kind == "thinking"]
         assert [e.why for e in left] == [why]
         sent(body)
@@ -113,12 +113,12 @@ def test_what_an_approval_is_asked_by_is_told_otherwise_where_its_reasoning_is_g
 
 def test_reasoning_goes_with_the_item_that_it_led_to() -> None:
     body = request(user(), thinks(1), calls("c", id="fc_1"), answers("c"), thinks(2), says(n=3), user())
-    parsed = DIALECT.parse(body)
+    parsed = DIALECT.wire.parse(body)
     layout = Layout(context="logged", exclude=Filter(kinds=frozenset(("tool_call",))))
     envelope = build(
         parsed.log, head=parsed.head, options=choose_options(DIALECT, parsed.head, layout=layout)
     )
-    assert DIALECT.render(envelope)["input"] == [body["input"][0], *body["input"][4:]]
+    assert DIALECT.wire.render(envelope)["input"] == [body["input"][0], *body["input"][4:]]
 
 
 def test_lost_reasoning_takes_no_ids_from_later_answers() -> None:

@@ -14,6 +14,7 @@ from openai.types.responses import Response
 from lamina.caches.stream import OWN_JSON
 from lamina.core.values import Head
 from lamina.dialects.openai_responses import DIALECT
+from lamina.dialects.openai_responses.mark import mark
 from lamina.dialects.port import Marking, PlainHead, Tool
 from lamina.errors import BadInput
 from tests.dialects.openai_responses_requests import (
@@ -57,11 +58,11 @@ BODY = request(
 
 
 def seen(value: Json) -> list[tuple[str, str, bytes, bool]]:
-    return [(b.sort, b.role, b.data, b.opens) for b in DIALECT.stream(value).blocks]
+    return [(b.sort, b.role, b.data, b.opens) for b in DIALECT.cache.stream(value).blocks]
 
 
 def test_blocks_stand_in_the_order_in_which_a_cache_reads_them() -> None:
-    stream = DIALECT.stream(BODY)
+    stream = DIALECT.cache.stream(BODY)
     assert [(b.sort, b.place, b.name) for b in stream.blocks] == [
         ("tool", "tools[0]", "f"),
         ("tool", "tools[1]", "web_search"),
@@ -129,7 +130,7 @@ def test_a_harmless_change_leaves_the_stream_as_it_is(name: str) -> None:
     changed = _harmless()[name]
     assert changed != BODY or name == "order of the fields of the API"
     assert seen(changed) == seen(BODY)
-    assert DIALECT.stream(changed).settings == DIALECT.stream(BODY).settings
+    assert DIALECT.cache.stream(changed).settings == DIALECT.cache.stream(BODY).settings
 
 
 @pytest.mark.parametrize(
@@ -156,7 +157,7 @@ def test_reasoning_in_the_clear_is_part_of_the_stream() -> None:
 
 
 def test_what_the_assistant_said_takes_no_marker() -> None:
-    blocks = DIALECT.stream(request(user(), {"role": "assistant", "content": "Yes."}, says())).blocks
+    blocks = DIALECT.cache.stream(request(user(), {"role": "assistant", "content": "Yes."}, says())).blocks
     assert [b.markable for b in blocks] == [True, False, False]
 
 
@@ -170,7 +171,7 @@ def test_settings_are_in_one_vocabulary_and_leave_defaults_out() -> None:
         "reasoning": {"context": "auto"},
         "image": {"context_compression": "auto"},
     }
-    assert DIALECT.stream(request(user(), **defaults)).settings == {}
+    assert DIALECT.cache.stream(request(user(), **defaults)).settings == {}
     others = {
         "tool_choice": {"type": "function", "name": "f"},
         "parallel_tool_calls": False,
@@ -180,7 +181,7 @@ def test_settings_are_in_one_vocabulary_and_leave_defaults_out() -> None:
         "image": {"context_compression": "enabled"},
         "a_field_of_tomorrow": 1,
     }
-    assert set(DIALECT.stream(request(user(), **others)).settings) == {
+    assert set(DIALECT.cache.stream(request(user(), **others)).settings) == {
         "tool_choice",
         "parallel",
         "tier",
@@ -205,12 +206,12 @@ def test_markers_stand_exactly_where_they_were_asked_for(seed: int) -> None:
     whole = conversation(seed)
     before = copy.deepcopy(whole)
     dice = Random(seed)  # noqa: S311
-    places = [b.place for b in DIALECT.stream(whole).blocks if b.markable]
+    places = [b.place for b in DIALECT.cache.stream(whole).blocks if b.markable]
     chosen = {place: dice.choice(("", "30m", "12h")) for place in dice.sample(places, min(3, len(places)))}
-    marked = DIALECT.mark(whole, Marking(places=chosen, key="k2", automatic="explicit"))
+    marked = mark(whole, Marking(places=chosen, key="k2", automatic="explicit"))
     assert whole == before
-    assert DIALECT.check(marked) == []
-    again = DIALECT.stream(marked)
+    assert DIALECT.wire.check(marked) == []
+    again = DIALECT.cache.stream(marked)
     assert {b.place: b.marker for b in again.blocks if b.marker} == {p: t or "30m" for p, t in chosen.items()}
     assert (again.key, again.automatic) == ("k2", "explicit")
     assert seen(marked) == seen(whole)
@@ -220,23 +221,23 @@ def test_markers_stand_exactly_where_they_were_asked_for(seed: int) -> None:
 
 
 def test_markers_that_were_not_asked_for_are_taken_off() -> None:
-    bare = DIALECT.mark(BODY, Marking())
+    bare = mark(BODY, Marking())
     assert "prompt_cache_breakpoint" not in json.dumps(bare)
     assert "prompt_cache_breakpoint" in json.dumps(BODY)
     assert bare["input"][0] is BODY["input"][0]
     assert bare["prompt_cache_key"] == "k"
-    assert DIALECT.mark(bare, Marking()) is bare
+    assert mark(bare, Marking()) is bare
 
 
 def test_a_string_is_marked_as_a_message() -> None:
-    marked = DIALECT.mark({"input": "Hello"}, Marking(places={"input[0].content[0]": ""}))
+    marked = mark({"input": "Hello"}, Marking(places={"input[0].content[0]": ""}))
     assert marked["input"][0]["content"][0]["prompt_cache_breakpoint"] == {"mode": "explicit"}
-    assert DIALECT.mark({"input": "Hello"}, Marking()) == {"input": "Hello"}
+    assert mark({"input": "Hello"}, Marking()) == {"input": "Hello"}
 
 
 def test_the_lifetime_of_the_whole_request_is_set_where_it_belongs() -> None:
-    assert DIALECT.mark(request(user()), Marking(automatic="12h"))["prompt_cache_options"] == {"ttl": "12h"}
-    assert DIALECT.mark(request(user()), Marking(automatic="24h"))["prompt_cache_retention"] == "24h"
+    assert mark(request(user()), Marking(automatic="12h"))["prompt_cache_options"] == {"ttl": "12h"}
+    assert mark(request(user()), Marking(automatic="24h"))["prompt_cache_retention"] == "24h"
 
 
 @pytest.mark.parametrize(
@@ -244,7 +245,7 @@ def test_the_lifetime_of_the_whole_request_is_set_where_it_belongs() -> None:
 )
 def test_a_marker_where_none_may_stand_is_refused(place: str) -> None:
     with pytest.raises(BadInput, match="takes a marker"):
-        DIALECT.mark(BODY, Marking(places={place: ""}))
+        mark(BODY, Marking(places={place: ""}))
 
 
 def test_objects_of_the_sdk_are_read_and_only_taken_apart_where_marked() -> None:
@@ -263,7 +264,7 @@ def test_objects_of_the_sdk_are_read_and_only_taken_apart_where_marked() -> None
     )
     body = request(user(), *response.output, answers("c"))
     assert seen(body) == seen(request(user(), *output, answers("c")))
-    marked = DIALECT.mark(body, Marking(places={"input[4].output[0]": ""}))
+    marked = mark(body, Marking(places={"input[4].output[0]": ""}))
     assert all(a is b for a, b in zip(body["input"][:4], marked["input"][:4], strict=True))
 
 
@@ -282,9 +283,9 @@ HEAD = PlainHead(
 
 
 def test_a_plain_head_becomes_a_head_that_the_api_takes() -> None:
-    own = DIALECT.own_head(HEAD)
+    own = DIALECT.head.write(HEAD)
     assert own.left == ("stop",)
-    assert DIALECT.check({**own.head.parameters, "tools": list(own.head.tools), "input": "x"}) == []
+    assert DIALECT.wire.check({**own.head.parameters, "tools": list(own.head.tools), "input": "x"}) == []
     assert own.head.tools[0] == {
         "type": "function",
         "name": "files_read",
@@ -293,12 +294,12 @@ def test_a_plain_head_becomes_a_head_that_the_api_takes() -> None:
         "strict": False,
     }
     assert own.head.parameters["tool_choice"] == {"type": "function", "name": "files_read"}
-    back = DIALECT.plain_head(own.head)
+    back = DIALECT.head.read(own.head)
     safe = Tool(name="files_read", description="Reads.", schema={"type": "object"})
     assert msgspec.structs.replace(back, tools=(safe, back.tools[1])) == msgspec.structs.replace(
         HEAD, tools=(safe, back.tools[1]), choice="tool:files_read", stop=()
     )
-    assert DIALECT.own_head(back).head == own.head
+    assert DIALECT.head.write(back).head == own.head
 
 
 def test_what_only_this_api_has_is_named() -> None:
@@ -315,7 +316,7 @@ def test_what_only_this_api_has_is_named() -> None:
         "text": {"format": {"type": "json_object"}, "verbosity": "low"},
         "reasoning": {"summary": "auto"},
     }
-    plain = DIALECT.plain_head(Head(tools=tools, parameters=parameters))
+    plain = DIALECT.head.read(Head(tools=tools, parameters=parameters))
     assert [tool.name for tool in plain.tools] == ["patch"]
     assert plain.tools[0].schema["required"] == ["input"]
     assert plain.left == (
@@ -330,6 +331,6 @@ def test_what_only_this_api_has_is_named() -> None:
 
 
 def test_an_effort_that_the_api_does_not_have_is_named() -> None:
-    own = DIALECT.own_head(PlainHead(model="m", effort="heroic"))
+    own = DIALECT.head.write(PlainHead(model="m", effort="heroic"))
     assert own.left == ("effort",)
     assert "reasoning" not in own.head.parameters

@@ -249,7 +249,7 @@ def test_each_result_goes_to_the_call_that_its_client_meant(wire: Wire, seed: in
     # A call without a result, further down, has the whole request written anew.
     more = [*turns, *wire.calls([Asked(9, "ls", "late")]), wire.user("last")]
     fitted = fit_request(wire.wrap(more), dialect=wire.name, budget=BUDGET)
-    assert DIALECTS[wire.name].check(fitted.request) == []
+    assert DIALECTS[wire.name].wire.check(fitted.request) == []
     check_pairs(fitted.request, wire, expected)
 
 
@@ -271,7 +271,7 @@ def test_a_longer_request_keeps_the_bytes_of_the_one_before_it(wire: Wire, seed:
         sent_turns = list_turns(dict(fitted.request), wire)
         if fitted.envelope.cut is None:
             assert sent_turns[: len(last_turns)] == last_turns
-        if not DIALECTS[wire.name].check(request):
+        if not DIALECTS[wire.name].wire.check(request):
             assert sent_turns == turns
         last_turns = sent_turns
         ledger = fitted.ledger.dump()
@@ -287,9 +287,9 @@ def test_a_memo_changes_no_pair(wire: Wire, seed: int, seen: int) -> None:
         turns += [wire.user(f"question {step}"), *wire.calls(calls), *wire.results(results)]
     dialect = DIALECTS[wire.name]
     memo = ParseMemo()
-    dialect.parse(wire.wrap(turns[:seen]), memo=memo)
-    remembered = dialect.parse(wire.wrap(turns), memo=memo)
-    fresh = dialect.parse(wire.wrap(turns))
+    dialect.wire.parse(wire.wrap(turns[:seen]), memo=memo)
+    remembered = dialect.wire.parse(wire.wrap(turns), memo=memo)
+    fresh = dialect.wire.parse(wire.wrap(turns))
     assert [segment.parts for segment in remembered.log] == [segment.parts for segment in fresh.log]
 
 
@@ -325,7 +325,7 @@ def test_a_flat_prompt_gives_a_result_to_the_call_of_its_name() -> None:
     wire = next(wire for wire in WIRES if wire.name == "openai_chat")
     turns = [wire.user("go"), *wire.calls(calls), *wire.results(results), wire.user("on")]
     fitted = translate(wire.wrap(turns), dialect="openai_chat", to="text", budget=BUDGET)
-    log = DIALECTS["text"].parse(fitted.request).log
+    log = DIALECTS["text"].wire.parse(fitted.request).log
     answers = [segment.parts[0] for segment in log if isinstance(segment.parts[0], ToolResult)]
     assert [(answer.name, answer.content) for answer in answers] == [
         ("read", (Text("of 1"),)),

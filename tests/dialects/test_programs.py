@@ -111,7 +111,7 @@ def test_no_cut_takes_what_belongs_to_a_program() -> None:
     assert LARGE in fitted.request["messages"][2]["content"][0]["content"]
     for block_type in ("server_tool_use", "code_execution_tool_result", "'tool_use'"):
         assert block_type in sent
-    assert DIALECTS["anthropic"].check(fitted.request) == []
+    assert DIALECTS["anthropic"].wire.check(fitted.request) == []
 
 
 def test_what_a_program_read_is_counted_where_a_model_reads_it() -> None:
@@ -134,9 +134,9 @@ def test_what_a_program_read_is_no_part_of_the_prefix(name: str) -> None:
         by_the_model = [
             responses_program(None, output_says_so=False, result=text) for text in (LARGE, "other")
         ]
-    chains = [DIALECTS[name].stream(request).chain() for request in requests]
+    chains = [DIALECTS[name].cache.stream(request).chain() for request in requests]
     assert chains[0] == chains[1]
-    chains = [DIALECTS[name].stream(request).chain() for request in by_the_model]
+    chains = [DIALECTS[name].cache.stream(request).chain() for request in by_the_model]
     assert chains[0] != chains[1]
 
 
@@ -198,7 +198,9 @@ def test_deferred_tools_of_the_responses_api_count_nothing(*, in_namespace: bool
     base = {"model": "gpt-5.6-sol", "input": "Hi"}
     tokens = [fit_request({**base, "tools": tools}, budget=BUDGET).envelope.tokens for tools in (few, many)]
     assert tokens[0] == tokens[1]
-    chains = [DIALECTS["openai_responses"].stream({**base, "tools": tools}).chain() for tools in (few, many)]
+    chains = [
+        DIALECTS["openai_responses"].cache.stream({**base, "tools": tools}).chain() for tools in (few, many)
+    ]
     assert chains[0] == chains[1]
 
 
@@ -252,7 +254,7 @@ def test_the_reference_of_a_loaded_tool_is_never_folded_away(find: Any) -> None:
     fitted = fit_request(messages_request(*messages, tools=[SEARCH, tool("a", deferred=True)]), budget=BUDGET)
     assert fitted.envelope.cut is not None
     assert "tool_reference" in str(fitted.request["messages"])
-    assert DIALECTS["anthropic"].check(fitted.request) == []
+    assert DIALECTS["anthropic"].wire.check(fitted.request) == []
 
 
 def test_a_deferred_tool_that_is_added_is_no_cut_and_no_difference() -> None:
@@ -270,7 +272,7 @@ def test_a_deferred_tool_that_is_added_is_no_cut_and_no_difference() -> None:
 
 
 def test_another_definition_of_a_loaded_tool_is_another_prefix() -> None:
-    stream = DIALECTS["anthropic"].stream
+    stream = DIALECTS["anthropic"].cache.stream
     one = tool("a", deferred=True)
     other = {**one, "description": "Another."}
     chains = [stream(messages_request(*searched("a"), tools=[SEARCH, each])).chain() for each in (one, other)]
@@ -281,7 +283,7 @@ def test_another_definition_of_a_loaded_tool_is_another_prefix() -> None:
 
 
 def test_a_memo_sees_another_definition_of_a_loaded_tool() -> None:
-    parse = DIALECTS["anthropic"].parse
+    parse = DIALECTS["anthropic"].wire.parse
     one = tool("a", deferred=True)
     memo = ParseMemo()
     parse(messages_request(*searched("a"), tools=[one]), memo=memo)
@@ -295,7 +297,7 @@ def test_web_search_is_no_part_of_the_prefix_of_the_other_tools(*, first: bool) 
     web_search = {"type": "web_search_20250305", "name": "web_search"}
     others = [tool("a"), tool("b")]
     tools = [web_search, *others] if first else [*others, web_search]
-    stream = DIALECTS["anthropic"].stream
+    stream = DIALECTS["anthropic"].cache.stream
     chains = [stream(messages_request(user("Hi"), tools=each)).chain() for each in (others, tools)]
     assert chains[0][:2] == chains[1][:2]
     assert chains[0][-1] != chains[1][-1]

@@ -178,7 +178,7 @@ SHAPES: dict[str, tuple[str, str, Json]] = {
 def test_a_valid_request_leaves_as_the_same_object(shape: str) -> None:
     name, _, request = SHAPES[shape]
     assert recognise(request).name == name
-    assert DIALECTS[name].check(request) == []
+    assert DIALECTS[name].wire.check(request) == []
     fitted = fit_request(request, budget=Budget(window=400_000))
     assert fitted.request is request
     assert fitted.ledger.repairs == {}
@@ -192,7 +192,7 @@ def test_it_does_so_at_every_length_at_which_it_is_sent(shape: str) -> None:
     memo, ledger, sent = RequestMemo(), None, 0
     for count in range(1, len(whole[field]) + 1):
         request = {**whole, field: whole[field][:count]}
-        if whole[field][count - 1].get("role") not in ("user", "tool") or DIALECTS[name].check(request):
+        if whole[field][count - 1].get("role") not in ("user", "tool") or DIALECTS[name].wire.check(request):
             continue
         fitted = fit_request(request, budget=Budget(window=400_000), memo=memo, ledger=ledger)
         assert fitted.request is request
@@ -206,4 +206,4 @@ def test_a_request_with_a_directive_that_must_be_lowered_keeps_it_in_its_place()
     messages = [long, {"role": "assistant", "content": "a"}, *CLAUDE_CODE["messages"][-3:]]
     fitted = fit_request({**CLAUDE_CODE, "messages": messages}, budget=Budget(window=4_000, reserve=100))
     assert fitted.request["messages"][-3:] == CLAUDE_CODE["messages"][-3:]
-    assert DIALECTS["anthropic"].check(fitted.request) == []
+    assert DIALECTS["anthropic"].wire.check(fitted.request) == []

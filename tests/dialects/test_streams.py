@@ -52,11 +52,11 @@ CHAT: dict[str, Any] = {
 
 
 def claude(request: dict[str, Any] = CLAUDE, **fields: Any) -> Stream:
-    return DIALECTS["anthropic"].stream({**request, **fields})
+    return DIALECTS["anthropic"].cache.stream({**request, **fields})
 
 
 def chat(request: dict[str, Any] = CHAT, **fields: Any) -> Stream:
-    return DIALECTS["openai_chat"].stream({**request, **fields})
+    return DIALECTS["openai_chat"].cache.stream({**request, **fields})
 
 
 def prompt(content: Any, role: str = "user") -> list[dict[str, Any]]:
@@ -345,9 +345,9 @@ REQUESTS = st.dictionaries(
 @given(request_=REQUESTS)
 def test_any_request_has_a_stream_or_is_refused(dialect: str, request_: dict[str, Any]) -> None:
     try:
-        stream = DIALECTS[dialect].stream(request_)
+        stream = DIALECTS[dialect].cache.stream(request_)
     except BadInput:
         return
     assert len(stream.chain()) == len(stream.blocks)
     assert all(b"cache_control" not in msgspec.json.decode(b.data) for b in stream.blocks)
-    assert stream == DIALECTS[dialect].stream(request_)
+    assert stream == DIALECTS[dialect].cache.stream(request_)

@@ -53,25 +53,25 @@ Assistant:"""
 
 
 def fitted(prompt: str, *, window: int | None = None) -> Envelope:
-    parsed = DIALECT.parse({"model": "m", "prompt": prompt})
+    parsed = DIALECT.wire.parse({"model": "m", "prompt": prompt})
     options = choose_options(DIALECT, parsed.head, layout=LOGGED)
     budget = Budget(window=window, reserve=0) if window else None
     return build(parsed.log, head=parsed.head, budget=budget, options=options)
 
 
 def again(prompt: str) -> str:
-    rendered_request = DIALECT.render(fitted(prompt))
+    rendered_request = DIALECT.wire.render(fitted(prompt))
     assert rendered_request["model"] == "m"
     return str(rendered_request["prompt"])
 
 
 def write_prompt(*log: Segment, cue: bool = True) -> str:
-    parsed = DIALECT.parse({"prompt": "x"})
+    parsed = DIALECT.wire.parse({"prompt": "x"})
     return render_prompt(build(log, options=choose_options(DIALECT, parsed.head)), cue=cue)
 
 
 def test_a_conversation_is_split_into_its_turns() -> None:
-    log = DIALECT.parse({"prompt": CHAT}).log
+    log = DIALECT.wire.parse({"prompt": CHAT}).log
     assert [(segment.role.value, segment.kind, segment.joins) for segment in log] == [
         ("system", "system", False),
         ("user", "user", False),
@@ -114,7 +114,7 @@ def test_a_conversation_is_split_into_its_turns() -> None:
     ],
 )
 def test_any_other_prompt_is_one_text_of_the_user(prompt: str) -> None:
-    log = DIALECT.parse({"prompt": prompt}).log
+    log = DIALECT.wire.parse({"prompt": prompt}).log
     assert [(segment.role, segment.kind) for segment in log] == [(Role.USER, "user")]
     assert again(prompt) == prompt
 
@@ -142,7 +142,7 @@ def test_no_text_can_speak_in_another_voice(rules: str, question: str, reply: st
         system(rules), user(question), assistant(reply), call("f", "{}", id="1"),
         result(output, id="1", name="f"), user(question),
     )  # fmt: skip
-    read = DIALECT.parse({"prompt": write_prompt(*log)}).log
+    read = DIALECT.wire.parse({"prompt": write_prompt(*log)}).log
     assert [(s.role, s.kind) for s in read] == [(s.role, s.kind) for s in log]
     texts = [part.text for s in read if isinstance(part := s.parts[0], Text)]
     assert texts == [rules, question, reply, question]
@@ -198,7 +198,7 @@ def test_names_that_fit_no_label_are_made_safe() -> None:
 def test_a_reply_that_stands_last_is_for_the_model_to_go_on() -> None:
     assert write_prompt(user("go"), assistant("Sure,")) == "User: go\nAssistant: Sure,"
     assert again("User: go\nAssistant: Sure,") == "User: go\nAssistant: Sure,"
-    assert len(DIALECT.parse({"prompt": "User: go\nAssistant: Sure,"}).log) == 2
+    assert len(DIALECT.wire.parse({"prompt": "User: go\nAssistant: Sure,"}).log) == 2
 
 
 def test_a_transcript_asks_for_nothing() -> None:
@@ -246,7 +246,7 @@ def foreign(*parts: Any, role: Role = Role.USER, kind: str = "user") -> Segment:
     ],
 )
 def test_what_cannot_be_said_here_has_a_reason(segment: Segment, reason: str) -> None:
-    why = DIALECT.carries(segment)
+    why = DIALECT.wire.carries(segment)
     assert reason in why if reason else why == ""
 
 
@@ -254,17 +254,17 @@ def test_what_cannot_be_said_here_has_a_reason(segment: Segment, reason: str) ->
 def test_any_log_is_one_prompt_that_is_split_into_the_same_voices(
     log: tuple[Segment, ...], share: float
 ) -> None:
-    head = DIALECT.parse({"model": "m", "prompt": "x"}).head
+    head = DIALECT.wire.parse({"model": "m", "prompt": "x"}).head
     options = choose_options(DIALECT, head)
     budget = Budget(window=300 + int(share * build(log).tokens), reserve=0)
     with suppress(BudgetExceeded):
         envelope = build(log, head=head, budget=budget, options=options)
-        rendered_request = DIALECT.render(envelope)
-        assert DIALECT.check(rendered_request) == []
+        rendered_request = DIALECT.wire.render(envelope)
+        assert DIALECT.wire.check(rendered_request) == []
         TypeAdapter(CompletionCreateParamsNonStreaming).validate_python(rendered_request)
         sent = [e.role for e in envelope.sent]
         late = any(r is Role.SYSTEM and sent[i] is not Role.SYSTEM for i, r in enumerate(sent[1:]))
-        read = DIALECT.parse(rendered_request).log
+        read = DIALECT.wire.parse(rendered_request).log
         assert late or [s.role for s in read] == _voices(envelope)
 
 
@@ -288,8 +288,8 @@ def test_a_memo_changes_nothing_and_keeps_the_segments(texts: list[str], turns: 
     for end in range(1, turns + 1):
         log = [make(text) for text in texts for make in (user, assistant)][: 2 * end]
         request = {"prompt": write_prompt(*log)}
-        now = DIALECT.parse(request, memo=memo).log
-        assert now == DIALECT.parse(request).log
+        now = DIALECT.wire.parse(request, memo=memo).log
+        assert now == DIALECT.wire.parse(request).log
         assert all(a is b for a, b in zip(before, now, strict=False))
         before = now
 
@@ -298,7 +298,7 @@ def test_a_memo_changes_nothing_and_keeps_the_segments(texts: list[str], turns: 
     "request_", [{}, {"prompt": ""}, {"prompt": ["a"]}, {"prompt": None}, {"prompt": 5}, []]
 )
 def test_bad_input_says_where(request_: Any) -> None:
-    for function in (DIALECT.parse, DIALECT.stream):
+    for function in (DIALECT.wire.parse, DIALECT.cache.stream):
         with pytest.raises(BadInput) as caught:
             function(request_)
         assert caught.value.hint
@@ -310,10 +310,10 @@ def test_small_windows_shorten_old_turns_and_keep_the_layout() -> None:
     prompt = "Previous context:\n" + "\n".join(turns) + "\n\nUser: last\nAssistant:"
     envelope = fitted(prompt, window=2000)
     assert any(entry.form is not Form.FULL for entry in envelope.entries)
-    rendered_request = DIALECT.render(envelope)
+    rendered_request = DIALECT.wire.render(envelope)
     assert rendered_request["prompt"].startswith("Previous context:\nUser: ")
     assert rendered_request["prompt"].endswith("\n\nUser: last\nAssistant:")
-    assert len(DIALECT.parse(rendered_request).log) == len(envelope.sent)
+    assert len(DIALECT.wire.parse(rendered_request).log) == len(envelope.sent)
 
 
 def test_a_megabyte_of_one_piece_is_read_in_one_pass() -> None:

@@ -29,7 +29,7 @@ ROOM = Budget(window=20_000)
 
 def fitted(dialect: str, request: Json, ledger: Ledger | None = None) -> Fitted:
     result = fit_request(request, dialect=dialect, budget=ROOM, ledger=ledger)
-    assert DIALECTS[dialect].check(result.request) == []
+    assert DIALECTS[dialect].wire.check(result.request) == []
     return result
 
 
@@ -61,7 +61,7 @@ def test_a_signature_that_a_call_was_given_stays_when_its_turn_is_over() -> None
     assert signed["parts"][0]["thought_signature"] == FOREIGN_SIGNATURE
     assert list(first.ledger.repairs.values()) == [SIGNED]
     grown = gemini(user_content(), CALL, RESULT, spoke(), user_content("q2"))
-    assert DIALECTS["gemini"].check(grown) == []
+    assert DIALECTS["gemini"].wire.check(grown) == []
     second = fitted("gemini", grown, Ledger.load(first.ledger.dump()))
     assert second.request["contents"][:3] == first.request["contents"]
     assert second.ledger.cuts == ()
@@ -192,8 +192,8 @@ def test_a_growing_request_is_checked_at_its_end_only(name: str, monkeypatch: py
     dialect: Dialect = DIALECTS[name]
     field = {"gemini": "contents", "openai_responses": "input"}.get(name, "messages")
     model = {"gemini": "gemini-3-pro", "anthropic": "claude-opus-4-8"}.get(name, "gpt-5")
-    assert dialect.recheck is not None
-    module = __import__(dialect.recheck.__module__, fromlist=["_"])
+    assert dialect.wire.recheck is not None
+    module = __import__(dialect.wire.recheck.__module__, fromlist=["_"])
     seen: list[int] = []
 
     def counting_check(*arguments: Any, view: Any, **options: Any) -> Any:

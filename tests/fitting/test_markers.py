@@ -44,11 +44,13 @@ def long(steps: int, *, make: Any = talk, model: str = "claude-opus-5") -> dict[
 
 
 def data(dialect: Dialect, request: dict[str, Any]) -> list[bytes]:
-    return [block.data for block in dialect.stream(request).blocks]
+    return [block.data for block in dialect.cache.stream(request).blocks]
 
 
 def markers(dialect: Dialect, fitted: Fitted) -> dict[str, str]:
-    return {block.place: block.marker for block in dialect.stream(fitted.request).blocks if block.marker}
+    return {
+        block.place: block.marker for block in dialect.cache.stream(fitted.request).blocks if block.marker
+    }
 
 
 def test_the_clients_markers_stay_by_default_and_the_request_is_the_same_object() -> None:
@@ -99,7 +101,7 @@ def test_planned_markers_change_nothing_that_a_cache_reads(steps: int) -> None:
     assert planned.envelope.prefix == keep.envelope.prefix
     assert planned.ledger == keep.ledger
     assert 2 <= len(markers(MESSAGES, planned)) <= 4
-    assert MESSAGES.check(planned.request) == []
+    assert MESSAGES.wire.check(planned.request) == []
 
 
 def test_a_marker_is_where_the_last_request_ended_and_where_a_cut_did() -> None:
@@ -135,11 +137,11 @@ def test_what_a_cut_left_ends_right_before_the_first_thing_that_it_changed() -> 
     pairs = zip(data(MESSAGES, before.request), data(MESSAGES, after.request), strict=False)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     last_place = next(place for place, why in after.plan.reasons.items() if why == LAST_CUT_END)
-    assert last_place == MESSAGES.stream(after.request).blocks[same - 1].place
+    assert last_place == MESSAGES.cache.stream(after.request).blocks[same - 1].place
 
 
 def _weighed(fitted: Fitted) -> Stream:
-    stream = MESSAGES.stream(fitted.request)
+    stream = MESSAGES.cache.stream(fitted.request)
     return stream.weighed(len(block.data) for block in stream.blocks)
 
 

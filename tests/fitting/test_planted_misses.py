@@ -47,7 +47,7 @@ class Api(NamedTuple):
         return {"model": self.model, "messages": [{"role": "system", "content": system}, *history]}
 
     def weigh(self, request: Request) -> Stream:
-        stream = DIALECTS[self.dialect].stream(request)
+        stream = DIALECTS[self.dialect].cache.stream(request)
         return stream.weighed(max(len(block.data) // 4, 1) for block in stream.blocks)
 
     def bill(self, tally: Tally) -> float:

@@ -70,7 +70,7 @@ def test_a_recall_that_shares_its_id_gets_its_own_result(name: str, said: Said) 
     model = "claude-opus-4-8" if name == "anthropic" else "m"
     base: Json = {"model": model, "max_tokens": 9} if name == "anthropic" else {"model": model}
     asked: Json = {**base, field: [user(name, "Hi")]}
-    digests = digest_log(dialect.parse(asked).log, NO_DIGESTS)
+    digests = digest_log(dialect.wire.parse(asked).log, NO_DIGESTS)
     place = place_after(asked, digests)
     assert place is not None
 
@@ -79,16 +79,16 @@ def test_a_recall_that_shares_its_id_gets_its_own_result(name: str, said: Said) 
     fitted = msgspec.structs.replace(
         fit_request(asked, dialect=name, budget=BUDGET), own_tools=(RECALL_TOOL,)
     )
-    assert loop.take(dialect.absorb(write(said, 10)), fitted) == ()
+    assert loop.take(dialect.answers.absorb(write(said, 10)), fitted) == ()
     exchange = loop.exchange(place)
     assert exchange is not None
 
     history: Json = {**base, field: [*asked[field], *own_answer(name), own_result(name)]}
-    digests = digest_log(dialect.parse(history).log, NO_DIGESTS)
+    digests = digest_log(dialect.wire.parse(history).log, NO_DIGESTS)
     spliced = splice_exchanges(history, [exchange], digests)
     assert spliced is not history
     sent = fit_request(spliced, dialect=name, budget=BUDGET)
-    assert dialect.check(sent.request) == []
+    assert dialect.wire.check(sent.request) == []
     answers = {}
     for entry in sent.envelope.sent:
         if isinstance(entry.parts[0], ToolResult):

@@ -75,7 +75,7 @@ def test_a_growing_request_is_fitted_and_stays_valid(make: Any) -> None:
             policy=Policy(counter=STRICT_HALF, breakpoints="keep"),
         )
         dialect = DIALECTS["openai_chat" if make is chat else "anthropic"]
-        assert dialect.check(fitted.request) == []
+        assert dialect.wire.check(fitted.request) == []
         assert fitted.envelope.tokens <= 2_500
         if previous is not None and fitted.envelope.cut is None:
             assert fitted.request["messages"][: len(previous)] == previous
@@ -189,7 +189,10 @@ def test_hostile_sizes() -> None:
         fit_request(big)
     request = chat(2)
     request["messages"][2]["tool_calls"][0]["id"] = request["messages"][3]["tool_call_id"] = "i" * 1_000_000
-    assert DIALECTS["openai_chat"].check(fit_request(request, budget=Budget(window=10_000_000)).request) == []
+    assert (
+        DIALECTS["openai_chat"].wire.check(fit_request(request, budget=Budget(window=10_000_000)).request)
+        == []
+    )
     deep: Any = "x"
     for _ in range(5_000):
         deep = [deep]

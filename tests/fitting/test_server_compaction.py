@@ -52,7 +52,9 @@ def test_a_tool_loop_is_compacted_and_its_last_steps_stay() -> None:
     compaction = compact(request)
     applied = apply_compaction(request, compaction)
     check_messages(applied)
-    assert DIALECTS["anthropic"].check({**applied, "stream": False, "tool_choice": {"type": "auto"}}) == []
+    assert (
+        DIALECTS["anthropic"].wire.check({**applied, "stream": False, "tool_choice": {"type": "auto"}}) == []
+    )
     assert len(applied["messages"]) < len(request["messages"])
     assert applied["messages"][-3:] == request["messages"][-3:]
     assert compaction.usage.output == 60
@@ -102,7 +104,7 @@ def test_the_responses_api_gets_its_own_call_and_items() -> None:
     assert applied["input"][0] == request["input"][0]
     assert applied["input"][1]["type"] == "compaction"
     assert applied["input"][-1] is request["input"][-1]
-    assert DIALECTS["openai_responses"].check({**applied, "stream": False}) == []
+    assert DIALECTS["openai_responses"].wire.check({**applied, "stream": False}) == []
 
 
 @given(st.integers(min_value=0, max_value=30))
@@ -119,7 +121,7 @@ def test_no_call_is_parted_from_its_result(steps: int) -> None:
         ids = [f"toolu_{step}" for step in range(steps)] if dialect == "anthropic" else []
         assert all(text.count(f'"{name}"') in (0, 2) for name in ids)
         applied = apply_compaction(request, compact(request, dialect))
-        assert DIALECTS[dialect].check({**applied, "stream": False}) == []
+        assert DIALECTS[dialect].wire.check({**applied, "stream": False}) == []
 
 
 def test_an_answer_without_a_compaction_is_refused() -> None:

@@ -38,7 +38,7 @@ def test_the_responses_api_is_asked_to_generate_nothing() -> None:
     assert warm is not None
     assert warm["prompt_cache_options"] == {"ttl": "12h", "prewarm": True}
     assert "stream" not in warm
-    assert DIALECTS["openai_responses"].check(warm) == []
+    assert DIALECTS["openai_responses"].wire.check(warm) == []
     rules = rules_for("gpt-6-sol", dialect="openai_responses")
     assert diff(RESPONSES, warm, rules=rules).continues
 

@@ -32,11 +32,11 @@ def test_what_is_read_back_renders_to_the_same_bytes(name: str, window: int | No
     dialect = DIALECTS[name]
     budget = Budget(window=window, reserve=0) if window else None
     for request in DialectTrial(dialect, MODELS[name], (), (3,)).samples:
-        parsed = dialect.parse(request)
+        parsed = dialect.wire.parse(request)
         options = choose_options(dialect, parsed.head, layout=Layout(context="logged"))
         again = decode([encode(segment) for segment in parsed.log])
         one, other = (
-            dialect.render(build(log, head=parsed.head, budget=budget, options=options))
+            dialect.wire.render(build(log, head=parsed.head, budget=budget, options=options))
             for log in (parsed.log, again)
         )
         assert canonical_json(one) == canonical_json(other)

@@ -67,7 +67,7 @@ def test_status_pin_and_note_inside_one_answer_and_after_a_restart(wire: Wire, t
                 history += reply.turns
         for request in api.requests[start:]:
             assert FACT in flatten(request)
-            assert wire.dialect.check(request) == []
+            assert wire.dialect.wire.check(request) == []
             assert request["tools"] == api.requests[0]["tools"]
         assert len(wire.turns(api.requests[-1])) < len(wire.turns(api.requests[0])) + 16 + 6
 

@@ -87,7 +87,7 @@ def test_a_growing_conversation_is_cut_seldom_and_continues_between_cuts(tmp_pat
     sent = asyncio.run(main())
     breaks = 0
     for before, after in pairwise(sent):
-        assert DIALECTS["anthropic"].check(after) == []
+        assert DIALECTS["anthropic"].wire.check(after) == []
         if shared_messages(before, after) < len(before["messages"]):
             breaks += 1
         else:
@@ -213,7 +213,7 @@ def test_an_edited_history_is_a_fork_with_the_common_ledger(tmp_path: Path) -> N
 
     *_, last, fork = asyncio.run(main())
     assert shared_messages(last, fork) >= len(last["messages"]) - 4
-    assert DIALECTS["anthropic"].check(fork) == []
+    assert DIALECTS["anthropic"].wire.check(fork) == []
     main_line, branch = sorted(states(store).values(), key=lambda state: -state.requests)
     assert branch.parent in states(store)
     assert (main_line.requests, branch.requests) == (20, 1)
@@ -317,7 +317,7 @@ def test_chat_completions_are_cut_and_continued_too(tmp_path: Path) -> None:
                 assert status == 200
             assert gateway.events("cut")
             for seen in stub.seen:
-                assert DIALECTS["openai_chat"].check(seen.json) == []
+                assert DIALECTS["openai_chat"].wire.check(seen.json) == []
 
     asyncio.run(main())
 

@@ -295,12 +295,12 @@ def check_prefixes(wire: Wire, requests: list[dict[str, Any]]) -> None:
         assert wire.turns(after)[: len(wire.turns(before))] == wire.turns(before)
         assert after["tools"] == before["tools"]
     for request in requests:
-        assert wire.dialect.check(request) == []
+        assert wire.dialect.wire.check(request) == []
 
 
 def check_directly(wire: Wire, history: list[Any]) -> None:
     """The client's own history is valid without the gateway, and knows nothing of recalls."""
-    assert wire.dialect.check(wire.request(history)) == []
+    assert wire.dialect.wire.check(wire.request(history)) == []
     assert '"recall"' not in flatten(history)
 
 

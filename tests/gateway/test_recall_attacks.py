@@ -192,7 +192,7 @@ def test_two_recalls_and_a_call_of_the_client_in_one_message(bench: Bench) -> No
     check_directly(WIRE, history)
     assert WIRE.ask(bench.gateway.url, history).text == "Done."
     request = bench.of(question)[-1]
-    assert WIRE.dialect.check(request) == []
+    assert WIRE.dialect.wire.check(request) == []
     *_, calls, results = WIRE.turns(request)
     assert [block["id"] for block in calls["content"]] == ["r1", "c1", "r2"]
     assert sorted(block["tool_use_id"] for block in results["content"]) == ["c1", "r1", "r2"]
@@ -214,13 +214,13 @@ def test_a_recall_that_makes_no_sense_is_a_problem_for_the_model_only(bench: Ben
     reply = WIRE.ask(bench.gateway.url, history)
     assert (reply.text, reply.calls, reply.stop) == ("Sorry.", [], "end_turn")
     request = bench.of(question)[-1]
-    assert WIRE.dialect.check(request) == []
+    assert WIRE.dialect.wire.check(request) == []
     [result] = WIRE.turns(request)[-1]["content"]
     assert result["is_error"] is True
     history += [*reply.turns, WIRE.user("Thanks.")]
     check_directly(WIRE, history)
     WIRE.ask(bench.gateway.url, history)
-    assert WIRE.dialect.check(bench.of(question)[-1]) == []
+    assert WIRE.dialect.wire.check(bench.of(question)[-1]) == []
 
 
 def test_requests_of_one_conversation_at_once_while_one_recalls(bench: Bench) -> None:
@@ -256,10 +256,10 @@ def test_requests_of_one_conversation_at_once_while_one_recalls(bench: Bench) ->
     history += [WIRE.says(f"Let me look.{ANSWER}"), WIRE.user("Thanks.")]
     assert "Fine." in bench.stream(history)
     request = bench.of("Thanks.")[-1]
-    assert WIRE.dialect.check(request) == []
+    assert WIRE.dialect.wire.check(request) == []
     assert FACT in flatten(WIRE.turns(request)[-4:-1])
     for one in bench.of(question):
-        assert WIRE.dialect.check(one) == []
+        assert WIRE.dialect.wire.check(one) == []
 
 
 def test_a_conversation_with_recalls_goes_on_without_lamina_and_back(bench: Bench) -> None:
@@ -281,6 +281,6 @@ def test_a_conversation_with_recalls_goes_on_without_lamina_and_back(bench: Benc
     history += [WIRE.says("Fine."), WIRE.user("And?")]
     assert "Fine." in bench.stream(history)
     back = bench.of(question)[-1]
-    assert WIRE.dialect.check(back) == []
+    assert WIRE.dialect.wire.check(back) == []
     kept = WIRE.turns(with_recall)
     assert WIRE.turns(back)[: len(kept)] == kept

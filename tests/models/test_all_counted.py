@@ -515,7 +515,7 @@ def grown(request: Json, path: Path, *, times: int = TIMES) -> Json:
 
 
 def counted(dialect: str, request: Json) -> int:
-    parsed = DIALECTS[dialect].parse(request)
+    parsed = DIALECTS[dialect].wire.parse(request)
     return build(parsed.log, head=parsed.head, counter=STRICT).tokens
 
 
@@ -568,7 +568,7 @@ def test_a_longer_string_costs_more_or_a_table_says_why_not(dialect: str, path: 
 @pytest.mark.parametrize("dialect", REQUESTS)
 def test_these_requests_are_the_dialects_own(dialect: str) -> None:
     request = REQUESTS[dialect]
-    parsed = DIALECTS[dialect].parse(request)
+    parsed = DIALECTS[dialect].wire.parse(request)
     envelope = build(parsed.log, head=parsed.head, counter=STRICT)
     assert all(entry.form == "full" for entry in envelope.entries)
 
@@ -610,7 +610,7 @@ def test_a_field_that_nobody_has_heard_of_counts(dialect: str, path: Path) -> No
 
 @pytest.mark.parametrize("dialect", REQUESTS)
 def test_a_log_that_was_stored_counts_what_it_counted(dialect: str) -> None:
-    parsed = DIALECTS[dialect].parse(REQUESTS[dialect])
+    parsed = DIALECTS[dialect].wire.parse(REQUESTS[dialect])
     stored = decode([encode(segment) for segment in parsed.log])
     assert [segment.beside for segment in stored] == [segment.beside for segment in parsed.log]
     assert build(stored, counter=STRICT).account.entries == build(parsed.log, counter=STRICT).account.entries

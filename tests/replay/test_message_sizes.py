@@ -68,7 +68,7 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=8))
 def test_refused_is_what_the_dialect_refuses_of_the_whole(messages: list[Json]) -> None:
-    whole = DIALECTS["openai_chat"].check({"model": "gpt-5.5", "messages": messages})
+    whole = DIALECTS["openai_chat"].wire.check({"model": "gpt-5.5", "messages": messages})
     message_sizes = MessageSizes(WORDS, [])
     for _ in range(2):  # the second time from what is remembered
         assert message_sizes.is_refused(messages) == bool(whole)

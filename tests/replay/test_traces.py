@@ -84,7 +84,7 @@ def test_requests_of_one_conversation_are_one_trace(tmp_path: Path) -> None:
         uncached=400, read=3600, output=9, at=1_772_359_440.0, model="gpt-5"
     )
     assert trace.compacted == ()
-    assert not DIALECTS["openai_chat"].check(request_of(trace))
+    assert not DIALECTS["openai_chat"].wire.check(request_of(trace))
 
 
 def test_conversations_that_are_interleaved_are_kept_apart(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_summary_in_place_of_the_middle_is_kept_and_marked(tmp_path: Path) -> 
     trace = the_trace(written(tmp_path / "a.jsonl", rows))
     assert trace.items == [*whole[:12], summary, *whole[12:]]
     assert trace.compacted == (12,)
-    assert not DIALECTS["openai_chat"].check({"model": "m", "messages": trace.items})
+    assert not DIALECTS["openai_chat"].wire.check({"model": "m", "messages": trace.items})
 
 
 def test_results_that_were_cleared_in_place_are_not_there_twice(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_claude_code_lines_of_one_answer_are_one_message(tmp_path: Path) -> None
     ]  # fmt: skip
     assert (main.id, main.model, main.compacted) == ("S", "claude-opus-4-6", (3,))
     sent = {"model": main.model, "max_tokens": 9, "messages": main.items[:-1]}
-    assert not DIALECTS["anthropic"].check(sent)
+    assert not DIALECTS["anthropic"].wire.check(sent)
     assert side.id == "S/s1"
     assert [item["role"] for item in side.items] == ["user", "assistant"]
 
@@ -242,7 +242,7 @@ def test_claude_code_lines_about_requests_give_system_text_tools_and_prompts_as_
     assert main.title == "Mend the parser."
     assert (side.items[0]["content"], side.title) == ("Look around.", "Look around.")
     sent = {"model": "claude-opus-5", "max_tokens": 9, **main.head, "messages": main.items[:-1]}
-    assert not DIALECTS["anthropic"].check(sent)
+    assert not DIALECTS["anthropic"].wire.check(sent)
 
 
 def test_claude_code_counts_the_usage_of_an_answer_once(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_codex_counts_belong_to_the_answer_before_them(tmp_path: Path) -> None:
     }
     assert trace.compacted == (5,)
     assert trace.head == {"instructions": "Be brief."}
-    assert not DIALECTS["openai_responses"].check(request_of(trace))
+    assert not DIALECTS["openai_responses"].wire.check(request_of(trace))
 
 
 def test_codex_history_that_was_replaced_stands_behind_its_place(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_codex_rollouts_that_were_put_together_are_parted(tmp_path: Path) -> Non
 
 
 def test_an_export_gives_the_messages_that_it_was_parsed_from(tmp_path: Path) -> None:
-    log = DIALECTS["openai_chat"].parse({"messages": chat(2)}).log
+    log = DIALECTS["openai_chat"].wire.parse({"messages": chat(2)}).log
     trace = the_trace(written(tmp_path / "a.jsonl", map(encode, log)))
     assert trace.items == chat(2)
     assert (trace.source, trace.dialect) == ("lamina", "openai_chat")

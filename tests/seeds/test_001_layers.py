@@ -28,7 +28,7 @@ OLD, NEW = "Existing words. " * 20, "New words."
 
 
 def rendered(*log: Segment, options: Options = HOISTED) -> Any:
-    return DIALECTS["openai_chat"].render(build(log, options=options))["messages"]
+    return DIALECTS["openai_chat"].wire.render(build(log, options=options))["messages"]
 
 
 def library(envelope: Envelope) -> list[str]:

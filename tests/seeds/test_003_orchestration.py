@@ -112,7 +112,7 @@ async def test_the_house_answers_from_its_manual_and_keeps_nothing_in_the_clear(
     assert first[-2]["content"].endswith(UTTERANCES[0])
     assert first[-1]["content"].startswith("<now>")
     assert "twelve lamps" in json.dumps(client.requests[1]["messages"])
-    assert all(DIALECTS["ollama"].check(request) == [] for request in client.requests)
+    assert all(DIALECTS["ollama"].wire.check(request) == [] for request in client.requests)
     for path in (tmp_path / "conversations").rglob("*"):
         assert path.is_dir() or b"boiler" not in path.read_bytes()
 

@@ -24,7 +24,7 @@ def test_the_layout_of_its_renderer() -> None:
 def test_s3_08_system_text_context_and_question_each_have_their_place() -> None:
     prompt = rendered([user("context")], "user-question", system_text="sys")
     assert prompt == "System: sys\n\nPrevious context:\nUser: context\n\nUser: user-question\nAssistant:"
-    read = DIALECT.parse({"prompt": prompt}).log
+    read = DIALECT.wire.parse({"prompt": prompt}).log
     assert [segment.kind for segment in read] == ["system", "user", "user"]
 
 

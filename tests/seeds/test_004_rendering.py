@@ -18,10 +18,10 @@ Message = dict[str, Any]
 
 def sent(*messages: Message) -> list[Message]:
     """The messages as lamina sends them; always valid."""
-    parsed = DIALECT.parse({"max_tokens": 64, "messages": list(messages)})
-    options = Options(repairs=DIALECT.repairs, layout=Layout(context="logged"))
-    request = DIALECT.render(build(parsed.log, head=parsed.head, options=options))
-    assert DIALECT.check(request) == []
+    parsed = DIALECT.wire.parse({"max_tokens": 64, "messages": list(messages)})
+    options = Options(repairs=DIALECT.wire.repairs, layout=Layout(context="logged"))
+    request = DIALECT.wire.render(build(parsed.log, head=parsed.head, options=options))
+    assert DIALECT.wire.check(request) == []
     found: list[Message] = request["messages"]
     return found
 

@@ -212,7 +212,7 @@ def _write(value: Any) -> bytes:
 
 def _check_rules(request: dict[str, Any]) -> None:
     """Refuse what breaks another rule of the API."""
-    for violation in DIALECT.check(request):
+    for violation in DIALECT.wire.check(request):
         raise Refused(f"{violation.place}: {violation.message}")
 
 

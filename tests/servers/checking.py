@@ -40,9 +40,9 @@ class Checking:
             return 404, {"error": {"message": f"nothing is served at {path}", "type": "not_found_error"}}
         dialect = DIALECTS[name]
         try:
-            found = dialect.check(body)
+            found = dialect.wire.check(body)
             if not found:
-                dialect.parse(body)
+                dialect.wire.parse(body)
         except BadInput as error:
             found = [Violation(rule="parses", place=error.place, message=str(error))]
         if found:

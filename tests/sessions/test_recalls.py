@@ -101,7 +101,7 @@ async def test_the_tool_is_in_the_list_from_the_first_request_on_or_never(dialec
     async with opened(store, **setup_of(dialect, recall="tool")) as session:
         await session.ask("hello")
         request = await session.request()
-        head = speaks.plain_head(speaks.parse(request).head)
+        head = speaks.head.read(speaks.wire.parse(request).head)
         assert [tool.name for tool in head.tools] == ["read_file", "recall"]
         await session.record(answer(dialect, "hi"))
     async with opened(store, recall="off") as session:
@@ -117,15 +117,15 @@ async def test_the_tool_is_in_the_list_from_the_first_request_on_or_never(dialec
 @awaited
 async def test_the_tool_joins_those_in_the_dialects_own_words(dialect: str) -> None:
     speaks = DIALECTS[dialect]
-    own = speaks.own_head(HEAD).head
+    own = speaks.head.write(HEAD).head
     async with opened(
         MemoryStore(), model=MODELS[dialect], dialect=dialect, head=own, recall="tool"
     ) as session:
         await session.ask("hello")
         request = await session.request()
-        names = [tool.name for tool in speaks.plain_head(speaks.parse(request).head).tools]
+        names = [tool.name for tool in speaks.head.read(speaks.wire.parse(request).head).tools]
         assert names == ["read_file", RECALL.name]
-        assert speaks.check(request) == []
+        assert speaks.wire.check(request) == []
 
 
 @awaited

@@ -39,7 +39,7 @@ async def test_nothing_is_kept_or_sent_before_the_hook_saw_it(dialect: str) -> N
         request = await session.request()
         assert SECRET not in json.dumps(request)
         assert "[hidden]" in json.dumps(request)
-        assert DIALECTS[dialect].check(request) == []
+        assert DIALECTS[dialect].wire.check(request) == []
     page = await store.read(Where("", "a"))
     assert all(SECRET.encode() not in record.body for record in page.records)
     assert SECRET.encode() not in page.head.state
@@ -99,4 +99,4 @@ async def test_a_message_without_its_thinking_is_still_a_message_of_its_own() ->
         await session.ask("and now?")
         request = await session.request()
         assert [message["role"] for message in request["messages"]] == ["user", "assistant", "user"]
-        assert DIALECTS["anthropic"].check(request) == []
+        assert DIALECTS["anthropic"].wire.check(request) == []

@@ -109,7 +109,7 @@ async def test_answers_of_every_dialect_are_recorded_with_what_they_took(dialect
             assert text_of(envelope.sent[-1].parts) == "contents"
         else:
             await session.ask("once more")
-        assert DIALECTS[dialect].check(await session.request()) == []
+        assert DIALECTS[dialect].wire.check(await session.request()) == []
 
 
 async def events(*chunks: Any) -> AsyncIterator[Any]:

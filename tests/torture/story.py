@@ -102,7 +102,7 @@ def _chapters(length: int, seed: int) -> tuple[Chapter, ...]:
 
 def _request(log: Sequence[Segment], ledger: Ledger) -> str:
     envelope = build(log, head=HEAD, budget=BUDGET, ledger=ledger)
-    request = DIALECTS["anthropic"].render(envelope)
+    request = DIALECTS["anthropic"].wire.render(envelope)
     return hashlib.sha256(canonical_json([request, envelope.ledger.dump()])).hexdigest()
 
 

@@ -60,7 +60,7 @@ class CompactingClient:
                 raise RefusedCall("compaction: Extra inputs are not permitted")
             return compact_messages(body, (extra_headers or {}).get("anthropic-beta", ""))
         check_messages(body)
-        assert DIALECTS["anthropic"].check(body) == []
+        assert DIALECTS["anthropic"].wire.check(body) == []
         self.bodies.append(body)
         return {"id": "msg", "content": [{"type": "text", "text": "Yes."}], "usage": {"input_tokens": 50}}
 
@@ -119,7 +119,7 @@ class CompactingResponses:
         self.bodies: list[Json] = []
 
     def create(self, **request: Any) -> Any:
-        assert DIALECTS["openai_responses"].check(request) == []
+        assert DIALECTS["openai_responses"].wire.check(request) == []
         self.bodies.append(request)
         return {"id": "resp_1", "object": "response", "output": [], "usage": {"input_tokens": 90}}
 

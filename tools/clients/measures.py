@@ -82,7 +82,7 @@ def measure_session(
     hidden = 0
     for one in answered:
         request, dialect = _read_request(one)
-        valid += not dialect.check(request)
+        valid += not dialect.wire.check(request)
         hidden += "call_recall_" not in one.body.decode() and not set(OWN_TOOLS) & set(list_tools(request))
     return SessionMeasures(
         requests=len(sent),
@@ -160,7 +160,7 @@ class _Sent(NamedTuple):
         request = one.request
         if one.dialect == "gemini":
             request = {"model": "gemini-2.5-pro", **request}
-        digests = digest_log(DIALECTS[one.dialect].parse(request).log, NO_DIGESTS)
+        digests = digest_log(DIALECTS[one.dialect].wire.parse(request).log, NO_DIGESTS)
         tools = json.dumps(request.get("tools"))
         ending = json.dumps([str(segment.parts) for segment in digests.segments[-3:]])
         has_recall = any(f"'{name}'" in ending for name in OWN_TOOLS)
@@ -185,7 +185,7 @@ def _compare_conversations(sent: Sequence[Recorded], events: Sequence[dict[str, 
     for one in sent:
         if one.status == 200:
             request, dialect = _read_request(one)
-            requests.append(digest_log(dialect.parse(request).log, NO_DIGESTS))
+            requests.append(digest_log(dialect.wire.parse(request).log, NO_DIGESTS))
     answers = [event for event in events if event["event"] in ("answered", "answered without usage")]
     forks: dict[str, str] = {}
     for event in answers:

@@ -101,9 +101,9 @@ class ScriptedUpstream:
         request = json.loads(body)
         dialect = DIALECTS[route.dialect]
         checked = {"model": route.model, **request} if route.model else request
-        violations = tuple(f"{one.rule} at {one.place}" for one in dialect.check(checked))
+        violations = tuple(f"{one.rule} at {one.place}" for one in dialect.wire.check(checked))
         said = self._speak(request)
-        if dialect.binding(checked) != "none":
+        if dialect.server is not None and dialect.server.binding(checked) != "none":
             with self._lock:
                 said, refusals = self._think(request, said, betas)
             violations += refusals

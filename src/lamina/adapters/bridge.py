@@ -201,7 +201,7 @@ class ContextFitter:
     ) -> str:
         """Answer a call of the recall tool from the whole history. An unknown key is told in the answer."""
         turns = [turn for message in messages for turn in self.codec.write(message)]
-        log = self._dialect.parse(self._make_request([*_write_system(system), *turns])).log
+        log = self._dialect.wire.parse(self._make_request([*_write_system(system), *turns])).log
         if not isinstance(arguments, str):
             arguments = json.dumps(dict(arguments))
         call = ToolCall(id=RECALL.name, name=RECALL.name, arguments=arguments)

@@ -96,7 +96,9 @@ class LaminaLogger(CustomLogger):
         pending = self._pending.get(str(kwargs.get("litellm_call_id")))
         if pending is None or _is_follow_up(kwargs):
             return False, {}
-        return pending.take_answer(DIALECT.absorb(response)), {"lamina": str(kwargs.get("litellm_call_id"))}
+        return pending.take_answer(DIALECT.answers.absorb(response)), {
+            "lamina": str(kwargs.get("litellm_call_id"))
+        }
 
     async def async_run_agentic_loop(
         self,
@@ -121,7 +123,7 @@ class LaminaLogger(CustomLogger):
             response = await litellm.acompletion(
                 **{**arguments, **_read_fitted(pending), "model": model, "metadata": {_FOLLOW_UP: True}}
             )
-            if not pending.take_answer(DIALECT.absorb(response)):
+            if not pending.take_answer(DIALECT.answers.absorb(response)):
                 return strip_recalls(response, DIALECT, pending.fitted.own_names)
 
     async def async_post_call_success_deployment_hook(

@@ -64,7 +64,7 @@ class ModelPlan:
     def _make_request(self, prompt: str) -> dict[str, Any]:
         dialect = DIALECTS[self._client.dialect]
         tools = tuple(action.tool for action in self._actions)
-        head = dialect.own_head(PlainHead(model=self._model, tools=tools)).head
+        head = dialect.head.write(PlainHead(model=self._model, tools=tools)).head
         return render_request(build([system(self._instructions), user(prompt)], head=head), dialect)
 
 

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print which rules the request breaks. The exit code is 1 if it breaks any."""
     request = read_request(arguments.file)
     dialect = find_dialect(arguments.dialect) if arguments.dialect is not None else recognise(request)
-    violations = dialect.check(request)
+    violations = dialect.wire.check(request)
     if arguments.json:
         emit({"dialect": dialect.name, "violations": msgspec.to_builtins(violations)})
     elif violations:

@@ -149,15 +149,15 @@ class _DemoTalk:
     def ask_with_recall(self, call: dict[str, Any], answer: dict[str, Any]) -> bool:
         """The model recalls the largest thing that the cut left out, and answers then."""
         request = self._complete(call)
-        digests = digest_log(self._dialect.parse(request).log, NO_DIGESTS)
+        digests = digest_log(self._dialect.wire.parse(request).log, NO_DIGESTS)
         sent_id, fitted, spliced = self._send(request)
         recall = _write_recall(_find_handle(fitted))
         loop = RecallLoop(self._dialect)
-        turns = loop.take(self._dialect.absorb(recall), fitted)
+        turns = loop.take(self._dialect.answers.absorb(recall), fitted)
         self._answer(sent_id, fitted, recall, recalled=True)
         next_id, next_fitted, _ = self._send(request, spliced=append_turns(spliced, turns), follows=sent_id)
         final = _write_answer(answer)
-        loop.take(self._dialect.absorb(final), next_fitted)
+        loop.take(self._dialect.answers.absorb(final), next_fitted)
         self._answer(next_id, next_fitted, final)
         place = place_after(request, digests)
         exchange = None if place is None else loop.exchange(place)
@@ -194,7 +194,7 @@ class _DemoTalk:
     ) -> tuple[str, Fitted, Any]:
         self.now += SECONDS_APART
         if spliced is None:
-            digests = digest_log(self._dialect.parse(request).log, NO_DIGESTS)
+            digests = digest_log(self._dialect.wire.parse(request).log, NO_DIGESTS)
             spliced = splice_exchanges(request, self._exchanges, digests)
         policy = Policy(budget=Budget(window=WINDOW, reserve=_RESERVE), recall="tool")
         fitted = fit_request(

@@ -92,8 +92,8 @@ def _read_stream(path: str, dialect_name: str | None) -> Stream:
     request = read_request(path)
     try:
         dialect: Dialect = find_dialect(dialect_name) if dialect_name is not None else recognise(request)
-        dialect.parse(request)  # refuses what is no request, and says where
-        return dialect.stream(request)
+        dialect.wire.parse(request)  # refuses what is no request, and says where
+        return dialect.cache.stream(request)
     except BadInput as error:
         place = f"{path}: {error.place}" if error.place else path
         raise BadInput(error.problem, place=place, hint=error.hint) from None

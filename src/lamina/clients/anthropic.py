@@ -62,7 +62,7 @@ def _read_pieces(item: Any) -> Iterator[TextEvent | ThinkingEvent]:
 
 MESSAGES_FORMAT = StreamFormat(
     read_pieces=_read_pieces,
-    absorb=DIALECT.absorb_stream,
+    absorb=DIALECT.answers.absorb_stream,
     reasons={
         "end_turn": "end",
         "stop_sequence": "end",

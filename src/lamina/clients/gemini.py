@@ -36,7 +36,7 @@ def _read_pieces(item: Any) -> Iterator[TextEvent | ThinkingEvent]:
 
 def _absorb(items: Sequence[Any]) -> Absorbed:
     """Read the whole answer. A prompt that was blocked has no candidate that says why it stopped."""
-    absorbed = DIALECT.absorb_stream(items)
+    absorbed = DIALECT.answers.absorb_stream(items)
     for item in items:
         # An object of the SDK has the first name, plain JSON the second.
         feedback = value_at(item, "prompt_feedback") or value_at(item, "promptFeedback")

@@ -49,6 +49,6 @@ def _read_pieces(item: Any) -> Iterator[TextEvent | ThinkingEvent]:
 
 CHAT_FORMAT = StreamFormat(
     read_pieces=_read_pieces,
-    absorb=DIALECT.absorb_stream,
+    absorb=DIALECT.answers.absorb_stream,
     reasons={"stop": "end", "length": "length", "load": "other", "unload": "other"},
 )

@@ -76,7 +76,7 @@ def _read_chat_pieces(item: Any) -> Iterator[TextEvent | ThinkingEvent]:
 
 CHAT_FORMAT = StreamFormat(
     read_pieces=_read_chat_pieces,
-    absorb=CHAT.absorb_stream,
+    absorb=CHAT.answers.absorb_stream,
     reasons={
         "stop": "end",
         "tool_calls": "tool",
@@ -110,6 +110,6 @@ def _make_failure(error: Any) -> CallFailed:
 
 RESPONSES_FORMAT = StreamFormat(
     read_pieces=_read_responses_pieces,
-    absorb=RESPONSES.absorb_stream,
+    absorb=RESPONSES.answers.absorb_stream,
     reasons={"completed": "end", "max_output_tokens": "length", "content_filter": "refused"},
 )

@@ -51,10 +51,10 @@ def read_answer(body: bytes, answer: Answered, dialect: str) -> Absorbed:
     if not values:
         raise BadInput("it is not JSON", place="answer", hint="its text is shown as it came")
     if is_stream(plain, answer.content_type):
-        return DIALECTS[dialect].absorb_stream(values)
+        return DIALECTS[dialect].answers.absorb_stream(values)
     if isinstance(values[0], list):  # Gemini without alt=sse sends its stream as one list
-        return DIALECTS[dialect].absorb_stream(values[0])
-    return DIALECTS[dialect].absorb(values[0])
+        return DIALECTS[dialect].answers.absorb_stream(values[0])
+    return DIALECTS[dialect].answers.absorb(values[0])
 
 
 def read_answer_text(body: bytes, answer: Answered) -> str:

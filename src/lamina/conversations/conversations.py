@@ -140,7 +140,7 @@ class Conversations:
         turns = read_turns(request)
         similar = self._find_similar(turns, dialect)
         memo = _branch_memo(similar.memo) if similar else RequestMemo()
-        log = dialect.parse(request, memo=memo.parse).log
+        log = dialect.wire.parse(request, memo=memo.parse).log
         digests = digest_log(log, similar.digests if similar else NO_DIGESTS)
         family = self._family_of(dialect, digests)
         new = Conversation(memo=memo, dialect=dialect.name, turns=turns, digests=digests, family=family)
@@ -249,7 +249,7 @@ class Conversations:
                 exchanges=(),
                 digests=NO_DIGESTS,
             )
-        log = dialect.parse(request, memo=conversation.memo.parse).log
+        log = dialect.wire.parse(request, memo=conversation.memo.parse).log
         digests = digest_log(log, conversation.digests)
         exchanges = select_exchanges(conversation.exchanges, digests)
         return msgspec.structs.replace(

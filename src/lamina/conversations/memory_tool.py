@@ -73,7 +73,7 @@ def find_memory_tool(head: Head, dialect: Dialect) -> str:
     for definition in map(to_dict_or_empty, head.tools):
         if definition.get("type") == MEMORY_TYPE:
             return text_or_empty(definition.get("name"))
-    for tool in dialect.plain_head(head).tools:
+    for tool in dialect.head.read(head).tools:
         if tool.name == MEMORY.name and tool.description == MEMORY.description:
             return tool.name
     return ""

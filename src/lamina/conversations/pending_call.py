@@ -109,13 +109,14 @@ class PendingCall:
     @property
     def question(self) -> dict[str, Any]:
         """The fields that ask the API why its cache missed, for the body; empty if nobody wants to know."""
-        if not self._conversations.policy.diagnostics or self._is_unasked:
+        ask_report = self._dialect.cache.ask_report
+        if ask_report is None or self._is_unasked or not self._conversations.policy.diagnostics:
             return {}
         last_request = self._conversation.last_request
         answer_id = ""
         if last_request is not None:
             answer_id = last_request.answer_id
-        return self._dialect.ask_cache_report(self._fitted.request, answer_id)
+        return ask_report(self._fitted.request, answer_id)
 
     def forgo_question(self) -> None:
         """The API refused the question about its cache. No later request for this model asks."""

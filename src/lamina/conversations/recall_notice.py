@@ -24,9 +24,10 @@ def fill_answer(answer: Any, dialect: Dialect) -> Any:
     What an object of an SDK has beside its fields stays, such as the id of the request.
     """
     plain_answer = plain_turn(answer)
-    if not isinstance(plain_answer, dict):
+    write = dialect.answers.write
+    if write is None or not isinstance(plain_answer, dict):
         return answer
-    filled_answer = dialect.write_answer(plain_answer, NOTICE)
+    filled_answer = write(plain_answer, NOTICE)
     if isinstance(answer, dict):
         return filled_answer
     rebuilt = _build_like(answer, filled_answer)
@@ -40,10 +41,11 @@ def fill_stream(closing: Sequence[Any], dialect: Dialect, *, index: int, stream:
     `index` says how many blocks or items of the answer the client has seen, and `stream` is the SDK's, if
     the events are its objects.
     """
-    if not closing:
-        return []
+    write_closing_events = dialect.answers.write_closing_events
+    if write_closing_events is None or not closing:
+        return list(closing)
     plain_events = [plain_turn(event) for event in closing]
-    filled_events = dialect.write_closing_events(plain_events, NOTICE, index)
+    filled_events = write_closing_events(plain_events, NOTICE, index)
     if isinstance(closing[0], dict):
         return filled_events
     samples = {read_field(event, "type"): event for event in closing}

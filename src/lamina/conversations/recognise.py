@@ -107,7 +107,7 @@ def rewind_to_fork(
     spliced_log = log
     spliced = splice_exchanges(request, exchanges, digests)
     if spliced is not request:
-        spliced_log = dialect.parse(spliced).log
+        spliced_log = dialect.wire.parse(spliced).log
     length = len(digests.system) + shared + len(spliced_log) - len(log)
     shared_refs = [ref for ref, _ in list_refs(spliced_log)][:length]
     return rewind(ledger, shared_refs)

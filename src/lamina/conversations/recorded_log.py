@@ -142,7 +142,7 @@ def _parse_body(
         return None
     try:
         request = msgspec.json.decode(body)
-        return _dialect_of(call.request.dialect or state.dialect, request).parse(request).log
+        return _dialect_of(call.request.dialect or state.dialect, request).wire.parse(request).log
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, LaminaError):
         return None  # a body that no dialect reads, or of which the erased part held it together
 

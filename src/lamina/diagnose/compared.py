@@ -99,7 +99,7 @@ def weigh_request(
     if not isinstance(value, Mapping):
         hint = "pass two requests as dicts, two fitted ones, two envelopes, or two streams"
         raise BadInput(f"diff cannot compare a {type(value).__name__}", place="diff", hint=hint)
-    return _count_stream(_choose_dialect(value, dialect, earlier).stream(value), counter, rate)
+    return _count_stream(_choose_dialect(value, dialect, earlier).cache.stream(value), counter, rate)
 
 
 def _choose_dialect(

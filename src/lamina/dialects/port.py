@@ -1,4 +1,8 @@
-"""What a dialect is: functions over one provider's wire format, and the values that they exchange.
+"""What a dialect is: functions over one provider's wire format, in groups, and the values that they exchange.
+
+    Wire ──▶ messages: parse, render, check      HeadShape ──▶ tools and parameters, in plain words and back
+    CacheView ──▶ what a prefix cache compares   Answers ──▶ responses and streams
+    ServerHelp ──▶ what the server does with the history by itself
 
 A dialect keeps bytes. Parsing notes on each segment where it came from (`origins`), so that rendering can
 send the very same object for a message that was not lowered. A dialect decides nothing: what is lowered, and
@@ -8,16 +12,17 @@ why, is for the core to say.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from lamina.caches.stream import Stream
+from lamina.caches.values import MatchRule
 from lamina.core.bound_thinking import Binding
 from lamina.core.envelope import Envelope
 from lamina.core.repair import Repairs
-from lamina.core.values import Entry, Head, Ref, Segment
-from lamina.dialects.memos import CheckMemo
+from lamina.core.values import Entry, Head, Ledger, Ref, Segment
+from lamina.dialects.memos import CheckMemo, ParseMemo
 from lamina.dialects.usage import Usage
 
 Request = Mapping[str, Any]
@@ -93,125 +98,149 @@ class Marking(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
 
 
-def _no_lasting_repairs(_: Envelope) -> Mapping[Ref, str]:
-    """For a dialect that mends nothing for good."""
-    return {}
+class Parse(Protocol):
+    """Makes a log and a head of a request. With a memo, a growing request is read only at its end."""
+
+    def __call__(self, request: Request, /, *, memo: ParseMemo | None = None) -> ParsedRequest: ...
 
 
-def _binds_nothing(_: Request) -> Binding:
-    """For an API whose thinking is not bound to what comes before it."""
-    return "none"
+class Check(Protocol):
+    """Lists the rules of the API that a request breaks. A ledger says what lamina itself did to it."""
+
+    def __call__(self, request: Request, /, *, ledger: Ledger | None = None) -> list[Violation]: ...
 
 
-def _never_asks(_: Request) -> bool:
-    """For an API that cannot leave out content by itself."""
-    return False
+class AskToClear(Protocol):
+    """Asks the server to leave out all tool results but the `keep` newest ones."""
+
+    def __call__(self, request: Request, /, *, keep: int) -> dict[str, Any]: ...
 
 
-def _keep_request(request: Request) -> Request:
-    """For an API that cannot drop thinking."""
-    return request
+class Wire(msgspec.Struct, frozen=True, kw_only=True):
+    """How a conversation is written in one wire format.
 
-
-def _loads_all_tools(request: Request, _: Sequence[str]) -> Request:
-    """For an API that does not search for tools."""
-    return request
-
-
-def _asks_no_report(_: Request, __: str) -> dict[str, Any]:
-    """For an API that says nothing about its cache."""
-    return {}
-
-
-def _takes_no_late_system(_: Request) -> bool:
-    """For an API with system text in its head only, and for models whose templates may refuse it later."""
-    return False
-
-
-def _takes_any_tool(_: Head) -> bool:
-    """For an API that takes a function beside all other tools, and gives one answer."""
-    return True
-
-
-def _keep_answer(answer: Mapping[str, Any], _: str) -> dict[str, Any]:
-    """For an API without tools: its answers are never empty because a call was taken out."""
-    return dict(answer)
-
-
-def _keep_closing_events(closing: Sequence[Mapping[str, Any]], _: str, __: int) -> list[dict[str, Any]]:
-    return [dict(event) for event in closing]
-
-
-class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """One wire format.
-
-    - `recognises` says whether a request looks like this dialect's.
     - `parse` makes a log and a head of a request, `render` makes a request of an envelope. `render` mends
       whatever `check` would refuse, if that is possible without inventing what somebody says. Its mends
       depend on nothing that comes later, with two exceptions, `lasting` and `order`.
-    - `lasting` names the mends of this request that every later one must make too, as lines for
-      `ledger.repairs`.
-    - `order` gives the positions of entries in the order in which they are sent, if a rule may move system
-      messages.
     - `check` lists the rules that a request breaks. `recheck` is the same for requests that were parsed or
-      rendered here and grow from call to call.
-    - `absorb` reads a whole response, `absorb_stream` all events of a stream in order.
-    - `write_answer` returns a whole answer that says one text of lamina's own and nothing else.
-      `write_closing_events` returns the events that end a stream with such a text before them or in them; its
-      block or item has the number that is passed.
-    - `repairs` says what the core has to repair in a log for this dialect.
-    - `binding` says what a changed past does to thinking in a request.
-    - `asks_to_clear` says whether the caller asked the server to leave out old content by itself.
-      `ask_to_drop_thinking` asks it to drop thinking that no longer fits, if the API can do that; such a
-      request needs the `help_headers`.
-    - `ask_to_clear` asks the server to leave out all tool results but the newest ones by itself; such a
-      request needs the `clearing_headers`. None if the API cannot do that.
-    - `ask_cache_report` returns the fields by which a request asks the API to compare it with the request of
-      an earlier answer; empty if the API compares nothing (`lamina.dialects.cache_reports`).
-    - `stream` is what a prefix cache sees of a request. `mark` puts exactly these cache markers on it, and
-      takes off all others.
-    - `carries` says why a segment of another dialect cannot be sent here, "" if it can.
-    - `plain_head` and `own_head` translate everything that is not a message.
-    - `takes_late_system` says whether the model takes system text in the middle of a conversation, with its
-      authority.
-    - `takes_tool` says whether a function of lamina's own can be added to a head, and its calls be answered
-      before the client sees the answer.
-    - `defer_tools` returns a request with every tool deferred that is not named, if the API searches for
-      tools and the client does not do so itself; else the same object.
-    - `steady` is False if the layout itself moves bytes at each new question.
+      rendered here and grow from call to call; without it, `check` reads the whole request each time.
+    - `repairs` says what the core has to repair in a log before it is rendered.
+    - `carries` says why a segment cannot be sent here, "" if it can.
     - `opening` is what `render` says in place of the user's first message, if the API wants one and the
       assistant begins.
+    - `lasting` names the mends of this request that every later one must make too, as lines for
+      `ledger.repairs`. None if rendering mends nothing for good.
+    - `order` gives the positions of entries in the order in which they are sent. None if no rule moves them.
+    - `takes_late_system` says whether the model takes system text in the middle of a conversation, with its
+      authority. None if the API has system text in its head only, or if the templates of its models may
+      refuse it later.
+    """
+
+    parse: Parse
+    render: Callable[[Envelope], dict[str, Any]]
+    check: Check
+    carries: Callable[[Segment], str]
+    recheck: Callable[[Request, CheckMemo | None], list[Violation]] | None = None
+    repairs: Repairs = Repairs()
+    opening: str = ""
+    lasting: Callable[[Envelope], Mapping[Ref, str]] | None = None
+    order: Callable[[Sequence[Entry], Head], list[int]] | None = None
+    takes_late_system: Callable[[Request], bool] | None = None
+
+
+class HeadShape(msgspec.Struct, frozen=True, kw_only=True):
+    """How everything that is not a message is written.
+
+    - `read` says what a head means in plain words, `write` says a plain head in the words of this API.
+    - `takes_tool` says whether a function of lamina's own can be added to a head, and its calls be answered
+      before the client sees the answer. None if it always can.
+    """
+
+    read: Callable[[Head], PlainHead]
+    write: Callable[[PlainHead], OwnHead]
+    takes_tool: Callable[[Head], bool] | None = None
+
+
+class Markers(msgspec.Struct, frozen=True, kw_only=True):
+    """Cache markers of one API.
+
+    - `cache` is the sort of cache whose markers it takes. The rules of a cache belong to the model, which may
+      be served behind another provider's wire format.
+    - `put` puts exactly these markers on a request, and takes off all others.
+    """
+
+    cache: MatchRule
+    put: Callable[[Request, Marking], dict[str, Any]]
+
+
+class CacheView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider's prefix cache sees of a request.
+
+    - `stream` is the request as blocks, in the order in which the cache compares them.
+    - `markers` says how to place cache markers. None if the API has none.
+    - `ask_report` returns the fields by which a request asks the API to compare it with the request of an
+      earlier answer (`lamina.dialects.cache_reports`). None if the API compares nothing.
+    - `steady` is False if the layout itself moves bytes at each new question.
+    """
+
+    stream: Callable[[Request], Stream]
+    markers: Markers | None = None
+    ask_report: Callable[[Request, str], dict[str, Any]] | None = None
+    steady: bool = True
+
+
+class Answers(msgspec.Struct, frozen=True, kw_only=True):
+    """How the answers of one API are read and written.
+
+    - `absorb` reads a whole response, `absorb_stream` all events of a stream in order.
+    - `write` returns a whole answer that says one text of lamina's own and nothing else.
+      `write_closing_events` returns the events that end a stream with such a text before them or in them; its
+      block or item has the number that is passed. Both are None for an API without tools: its answers are
+      never empty because a call was taken out.
+    """
+
+    absorb: Callable[[Any], Absorbed]
+    absorb_stream: Callable[[Sequence[Any]], Absorbed]
+    write: Callable[[Mapping[str, Any], str], dict[str, Any]] | None = None
+    write_closing_events: Callable[[Sequence[Mapping[str, Any]], str, int], list[dict[str, Any]]] | None = (
+        None
+    )
+
+
+class ServerHelp(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server does with the history by itself, if it is asked to.
+
+    - `binding` says what a changed past does to thinking in a request.
+    - `ask_to_drop_thinking` asks the server to drop thinking that no longer fits; such a request needs the
+      `dropping_headers`.
+    - `asks_to_clear` says whether the caller asked the server to leave out old content. `ask_to_clear` asks
+      it to leave out all tool results but the newest ones; such a request needs the `clearing_headers`.
+    """
+
+    binding: Callable[[Request], Binding]
+    ask_to_drop_thinking: Callable[[Request], Request]
+    dropping_headers: Mapping[str, str]
+    asks_to_clear: Callable[[Request], bool]
+    ask_to_clear: AskToClear
+    clearing_headers: Mapping[str, str]
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """One wire format. A capability that an API does not have is None.
+
+    - `recognises` says whether a request looks like this dialect's.
+    - `wire` writes messages, `head` everything else, `answers` what the model says.
+    - `cache` is the request as a prefix cache sees it.
+    - `server` is what the server does with the history if it is asked to.
+    - `defer_tools` returns a request with every tool deferred that is not named, or the same object if the
+      client does so itself. None if the API does not search for tools.
     """
 
     name: str
     recognises: Callable[[Request], bool]
-    parse: Callable[..., ParsedRequest]
-    render: Callable[[Envelope], dict[str, Any]]
-    check: Callable[..., list[Violation]]
-    absorb: Callable[[Any], Absorbed]
-    absorb_stream: Callable[[Sequence[Any]], Absorbed]
-    repairs: Repairs
-    stream: Callable[[Request], Stream]
-    mark: Callable[[Request, Marking], dict[str, Any]]
-    carries: Callable[[Segment], str]
-    plain_head: Callable[[Head], PlainHead]
-    own_head: Callable[[PlainHead], OwnHead]
-    takes_late_system: Callable[[Request], bool] = _takes_no_late_system
-    takes_tool: Callable[[Head], bool] = _takes_any_tool
-    binding: Callable[[Request], Binding] = _binds_nothing
-    write_answer: Callable[[Mapping[str, Any], str], dict[str, Any]] = _keep_answer
-    write_closing_events: Callable[[Sequence[Mapping[str, Any]], str, int], list[dict[str, Any]]] = (
-        _keep_closing_events
-    )
-    recheck: Callable[[Request, CheckMemo | None], list[Violation]] | None = None
-    lasting: Callable[[Envelope], Mapping[Ref, str]] = _no_lasting_repairs
-    asks_to_clear: Callable[[Request], bool] = _never_asks
-    ask_to_drop_thinking: Callable[[Request], Request] = _keep_request
-    help_headers: Mapping[str, str] = {}
-    defer_tools: Callable[[Request, Sequence[str]], Request] = _loads_all_tools
-    ask_to_clear: Callable[..., dict[str, Any]] | None = None
-    clearing_headers: Mapping[str, str] = {}
-    ask_cache_report: Callable[[Request, str], dict[str, Any]] = _asks_no_report
-    order: Callable[[Sequence[Entry], Head], list[int]] | None = None
-    steady: bool = True
-    opening: str = ""
+    wire: Wire
+    head: HeadShape
+    cache: CacheView
+    answers: Answers
+    server: ServerHelp | None = None
+    defer_tools: Callable[[Request, Sequence[str]], Request] | None = None

@@ -74,7 +74,9 @@ def settle_repairs(envelope: Envelope, dialect: Dialect, *, before: SentMark | N
     """
     ledger = envelope.ledger
     cut = envelope.cut
-    repairs = dialect.lasting(envelope)
+    repairs: Mapping[Ref, str] = {}
+    if dialect.wire.lasting is not None:
+        repairs = dialect.wire.lasting(envelope)
     new_repairs = {ref: repair for ref, repair in repairs.items() if ledger.repairs.get(ref) != repair}
     if new_repairs:
         ledger = msgspec.structs.replace(ledger, repairs=ledger.repairs | new_repairs)
@@ -107,15 +109,16 @@ def _moves_sent_entries(envelope: Envelope, dialect: Dialect, before: SentMark) 
 
     A system message stands last as long as nothing follows it, and may find another place once more follows.
     """
-    if dialect.order is None or envelope.ledger.mark is None:
+    order = dialect.wire.order
+    if order is None or envelope.ledger.mark is None:
         return False
     new_count = envelope.ledger.mark.sent - before.sent
     tail = _select_movable_tail(envelope.entries, new_count=new_count)
     if all(entry.role is not Role.SYSTEM for entry in tail):
         return False
     old_count = max(len(tail) - new_count, 0)
-    order_now = dialect.order(tail, envelope.head)
-    order_before = dialect.order(tail[:old_count], envelope.head)
+    order_now = order(tail, envelope.head)
+    order_before = order(tail[:old_count], envelope.head)
     return order_now[: len(order_before)] != order_before
 
 
@@ -155,7 +158,7 @@ def find_mended_refs(ledger: Ledger) -> frozenset[str]:
 
 def render_request(envelope: Envelope, dialect: Dialect, *, memo: CheckMemo | None = None) -> dict[str, Any]:
     """The request for an envelope. Raises InvalidRequest if the API would refuse it all the same."""
-    request = dialect.render(envelope)
+    request = dialect.wire.render(envelope)
     violations = find_violations(request, dialect, memo)
     if violations:
         raise make_refusal(request, violations)
@@ -167,9 +170,9 @@ def find_violations(request: Request, dialect: Dialect, memo: CheckMemo | None =
 
     With a memo, the part of a growing request that was clean before is not read again.
     """
-    if dialect.recheck is None:
-        return dialect.check(request)
-    return dialect.recheck(request, memo)
+    if dialect.wire.recheck is None:
+        return dialect.wire.check(request)
+    return dialect.wire.recheck(request, memo)
 
 
 def find_lost_question(caller_request: Request, request: Request) -> Violation | None:

@@ -7,8 +7,7 @@ from typing import Any
 
 from lamina.caches.stream import encode_block
 from lamina.dialects.json_values import drop_nulls, mapping_or_empty, text_or_empty
-from lamina.dialects.port import Marking, Request
-from lamina.dialects.same_objects import to_same_dict
+from lamina.dialects.port import Request
 from lamina.errors import BadInput
 
 
@@ -33,11 +32,6 @@ def find_other_fields(request: Request, fields: Container[str]) -> dict[str, Any
     """
     others = {name: value for name, value in request.items() if name not in fields}
     return drop_nulls(others) or None
-
-
-def mark_nothing(request: Request, _: Marking) -> dict[str, Any]:
-    """The request as it is, for an API without cache markers."""
-    return to_same_dict(request)
 
 
 def read_marker(holder: Mapping[str, Any], field: str, default_lifetime: str) -> str:

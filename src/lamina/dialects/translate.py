@@ -23,10 +23,10 @@ _DEFAULT_LAYOUT = Layout()
 
 def translate_head(head: Head, source: Dialect, target: Dialect, *, model: str = "") -> OwnHead:
     """Tools and parameters for another dialect, and the names of those that it cannot express."""
-    plain = source.plain_head(head)
+    plain = source.head.read(head)
     if model:
         plain = msgspec.structs.replace(plain, model=model)
-    own = target.own_head(plain)
+    own = target.head.write(plain)
     return OwnHead(head=own.head, left=plain.left + own.left)
 
 
@@ -55,15 +55,17 @@ def choose_options(
     """How to build for a dialect: what it mends, what it cannot express, what a changed past does there.
 
     `drop_block`: whoever sends the request asks the server to drop thinking that a cut has unbound
-    (`Dialect.ask_to_drop_thinking`). `more` are options that the caller sets besides, such as an order of
+    (`ServerHelp.ask_to_drop_thinking`). `more` are options that the caller sets besides, such as an order of
     cuts.
     """
+    wire = dialect.wire
+    takes_late_system = wire.takes_late_system
     return Options(
         layout=layout,
-        repairs=dialect.repairs,
-        carries=dialect.carries,
-        opening=dialect.opening,
-        late_system=dialect.takes_late_system(head.parameters),
+        repairs=wire.repairs,
+        carries=wire.carries,
+        opening=wire.opening,
+        late_system=takes_late_system is not None and takes_late_system(head.parameters),
         binding=choose_binding(dialect, head.parameters, drop_block=drop_block),
         **more,
     )
@@ -71,7 +73,10 @@ def choose_options(
 
 def choose_binding(dialect: Dialect, request: Request, *, drop_block: bool) -> Binding:
     """What a changed past does to thinking in a request, if its server may be asked to drop thinking."""
-    binding = dialect.binding(request)
+    server = dialect.server
+    if server is None:
+        return "none"
+    binding = server.binding(request)
     if binding == "strict" and drop_block:
-        return dialect.binding(dialect.ask_to_drop_thinking(request))
+        return server.binding(server.ask_to_drop_thinking(request))
     return binding

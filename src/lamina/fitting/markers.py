@@ -90,13 +90,16 @@ def place_markers(
     """
     if breakpoints == "keep":
         return Marked(request=request)  # type: ignore[arg-type]
+    markers = dialect.cache.markers
+    if markers is None:
+        return Marked(request=request)  # type: ignore[arg-type]
     if breakpoints == "none":
-        return Marked(request=dialect.mark(request, Marking()))
-    if not rules.markers or _CACHE_OF_DIALECT.get(dialect.name) != rules.match:
+        return Marked(request=markers.put(request, Marking()))
+    if not rules.markers or markers.cache != rules.match:
         return Marked(request=request)  # type: ignore[arg-type]
     if breakpoints == "auto" and not _wants_markers(request, envelope, dialect, rules):
         return Marked(request=request)  # type: ignore[arg-type]
-    stream = dialect.stream(request)
+    stream = dialect.cache.stream(request)
     lifetimes = Lifetimes()
     if isinstance(breakpoints, Lifetimes):
         lifetimes = _replace_auto(breakpoints, "")
@@ -111,7 +114,7 @@ def place_markers(
         cut=cut is not None and bool(cut.first),
     )
     marking = Marking(places=marker_plan.places, key=marker_plan.key)
-    return Marked(request=dialect.mark(request, marking), plan=marker_plan)
+    return Marked(request=markers.put(request, marking), plan=marker_plan)
 
 
 def _replace_auto(lifetimes: Lifetimes, word: str) -> Lifetimes:
@@ -135,7 +138,7 @@ def _wants_markers(
     if envelope.tokens * UNSURE < rules.least(str(request.get("model", ""))):
         return False
     try:
-        return not brings_markers(dialect.stream(request))
+        return not brings_markers(dialect.cache.stream(request))
     except BadInput:
         return False
 
@@ -151,13 +154,6 @@ def keeps_only_marked(rules: CacheRules) -> bool:
 def brings_markers(stream: Stream) -> bool:
     """Whether a request has a marker of its own, on a block or for the whole of it."""
     return bool(stream.automatic) or any(block.marker for block in stream.blocks)
-
-
-_CACHE_OF_DIALECT = {"anthropic": "breakpoints", "openai_chat": "tail", "openai_responses": "tail"}
-"""The sort of cache whose markers a dialect can write.
-
-The rules belong to the model, which may be served behind another provider's wire format.
-"""
 
 
 def _weigh_start(stream: Stream, counter: Counter, least: int) -> Stream:

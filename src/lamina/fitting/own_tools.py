@@ -96,16 +96,17 @@ def write_tools(
 
     A tool whose name the client has taken is left out, and so is one that the dialect cannot express.
     """
-    if not dialect.takes_tool(head):
+    takes_tool = dialect.head.takes_tool
+    if takes_tool is not None and not takes_tool(head):
         return (), ()
-    plain = dialect.plain_head(head)
+    plain = dialect.head.read(head)
     taken: Collection[str] = {tool.name for tool in plain.tools}
     added: list[OwnTool] = []
     written: list[dict[str, Any]] = []
     for own_tool in own_tools:
         if own_tool.definition is None or own_tool.name in taken:
             continue
-        own_head = dialect.own_head(PlainHead(model=plain.model, tools=(own_tool.definition,)))
+        own_head = dialect.head.write(PlainHead(model=plain.model, tools=(own_tool.definition,)))
         if own_head.head.tools:
             added.append(own_tool)
             written.append(own_head.head.tools[0])

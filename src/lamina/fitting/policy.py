@@ -238,7 +238,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
         It is the same object if nothing changes, and if it was done before.
         """
-        if self.tools == "keep":
+        if self.tools == "keep" or dialect.defer_tools is None:
             return request
         return dialect.defer_tools(request, self.load_tools)
 

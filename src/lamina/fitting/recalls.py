@@ -166,7 +166,7 @@ def render_turns(segments: Sequence[Segment], dialect: Dialect, head: Head) -> t
         head=head,
         options=choose_options(dialect, head, layout=Layout(context="logged")),
     )
-    return tuple(plain_turn(turn) for turn in read_turns(dialect.render(envelope))[1:])
+    return tuple(plain_turn(turn) for turn in read_turns(dialect.wire.render(envelope))[1:])
 
 
 def read_turns(request: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
     parse ──▶ build ──▶ render ──▶ mark ──▶ check
 
-- **parse** reads the request as a log of segments and a head (`Dialect.parse`).
+- **parse** reads the request as a log of segments and a head (`Wire.parse`).
 - **build** repairs the log and lowers what does not fit (`lamina.core.build`).
 - **render** writes the envelope in the target dialect. A request that nothing was changed in is not
   rendered: it is sent as it came, and `fit_request` returns the same object.
@@ -46,7 +46,7 @@ from lamina.dialects.sending import (
     make_refusal,
     settle_repairs,
 )
-from lamina.dialects.translate import choose_options, translate_head, translate_log
+from lamina.dialects.translate import choose_binding, choose_options, translate_head, translate_log
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import Marked, place_markers
@@ -376,7 +376,7 @@ def _parse(request: Request, source: Dialect, memo: RequestMemo) -> ParsedReques
     call, they must be emptied, or the changed message would count as checked.
     """
     earlier_messages = memo.parse.known
-    parsed = source.parse(request, memo=memo.parse)
+    parsed = source.wire.parse(request, memo=memo.parse)
     if not are_unchanged(earlier_messages, memo.parse.known):
         memo.incoming.forget()
         memo.outgoing.forget()
@@ -399,7 +399,7 @@ def _budget_for(request: Request, head: Head, target: Dialect, policy: Policy, r
     """Return the caller's budget, or the model's, with room for the answer and for what the server clears."""
     budget = policy.find_budget(str(head.parameters.get("model", "")))
     budget = _reserve_output(budget, head, target)
-    if target.asks_to_clear(request):
+    if target.server is not None and target.server.asks_to_clear(request):
         budget = extend_budget(budget, head, reported.cleared.tokens)
     return budget
 
@@ -414,7 +414,7 @@ def _reserve_output(budget: Budget, head: Head, dialect: Dialect) -> Budget:
         return budget
     if any(name.startswith("max_") for name in head.parameters):
         return budget
-    output = dialect.plain_head(head).output
+    output = dialect.head.read(head).output
     if not output or output > budget.window // 2:  # the core reserves its usual share
         return budget
     return msgspec.structs.replace(budget, reserve=output)
@@ -456,7 +456,7 @@ def _find_context_tool(fit: _Fit) -> str:
         return CONTEXT_TOOL.name
     if not fit.policy.context_tools or not fit.has_handles:
         return ""
-    for tool in fit.target.plain_head(fit.head).tools:
+    for tool in fit.target.head.read(fit.head).tools:
         if tool.name.endswith(f"lamina__{CONTEXT_TOOL.name}"):
             return tool.name
     return ""
@@ -472,7 +472,7 @@ def _record_usage(ledger: Ledger, reported: Usage, counter: Counter, request: Re
 
 def _asks_server(fit: _Fit) -> bool:
     """Whether the server may be asked to leave out old results. What a caller asks itself stays."""
-    if fit.policy.server not in ("when cheaper", "first") or fit.target.ask_to_clear is None:
+    if fit.policy.server not in ("when cheaper", "first") or fit.target.server.ask_to_clear is None:
         return False
     return fit.original is not None and not fit.original.get("context_management")
 
@@ -535,7 +535,7 @@ def _leave_cut_to_server(fit: _Fit, inputs: _BuildInputs, own: Envelope) -> Enve
     plan = plan_clearing(whole, limits)
     if plan is None:
         return None
-    binds = fit.target.binding(fit.head.parameters) == "strict"
+    binds = choose_binding(fit.target, fit.head.parameters, drop_block=False) == "strict"
     if fit.policy.server == "when cheaper" and not is_cheaper(plan, own, limits, inputs.rates, binds=binds):
         return None
     cleared = _build(fit, _without_cleared(inputs, fit.head, plan.clearing.tokens))
@@ -634,7 +634,7 @@ def _render(fit: _Fit, envelope: Envelope) -> Request:
     """Write the envelope in the target dialect. If nothing was changed, return the request as it came."""
     if fit.original is not None and fit.head is fit.parsed.head and _is_unchanged(envelope):
         return fit.original
-    return fit.target.render(envelope)
+    return fit.target.wire.render(envelope)
 
 
 def _is_unchanged(envelope: Envelope) -> bool:
@@ -692,7 +692,7 @@ def _check(fit: _Fit, envelope: Envelope, marked_request: Marked, *, as_it_came:
         mended_violations = find_violations(marked_request.request, fit.target, fit.memo.incoming)
         if not mended_violations:
             return _Outgoing(request=marked_request.request, plan=marked_request.plan)
-        marked_request = _mark(fit, envelope, fit.target.render(envelope))
+        marked_request = _mark(fit, envelope, fit.target.wire.render(envelope))
     elif fit.original is not None:
         mended_violations = find_violations(fit.original, fit.target, fit.memo.incoming)
     if mended_violations and fit.original is not None:

@@ -268,7 +268,7 @@ def _put_first(blocks: list[dict[str, Any]], messages: list[Any]) -> list[Any]:
 
 def recall_covered(request: Mapping[str, Any], key: str, *, dialect: str) -> tuple[Segment, ...]:
     """Return what a compaction covers, by its key, from the client's whole request."""
-    return recall(DIALECTS[dialect].parse(request).log, key)
+    return recall(DIALECTS[dialect].wire.parse(request).log, key)
 
 
 class CompactionPrice(msgspec.Struct, frozen=True, kw_only=True):

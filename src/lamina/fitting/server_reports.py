@@ -63,23 +63,25 @@ def add_server_help(
     """
     if ledger.clearing is not None and ledger.clearing.uses:
         return _ask_to_clear(request, dialect, ledger.clearing)
-    if not has_changed_bytes(ledger) or dialect.binding(request) != "strict":
+    help_of_server = dialect.server
+    if help_of_server is None or not has_changed_bytes(ledger) or help_of_server.binding(request) != "strict":
         return ServerRequest(request=request)
     if choose_binding(dialect, request, drop_block=may_drop_thinking(server)) != "drop":
         return ServerRequest(request=request)
-    helped_request = dict(dialect.ask_to_drop_thinking(request))
-    return ServerRequest(request=helped_request, headers=dict(dialect.help_headers))
+    helped_request = dict(help_of_server.ask_to_drop_thinking(request))
+    return ServerRequest(request=helped_request, headers=dict(help_of_server.dropping_headers))
 
 
 def _ask_to_clear(request: dict[str, Any], dialect: Dialect, clearing: ServerClearing) -> ServerRequest:
     """Ask the server to leave out what it left out before, and not more. Earlier cuts stay as they are."""
-    if dialect.ask_to_clear is None:
+    server = dialect.server
+    if server is None:
         return ServerRequest(request=request)
     keep = count_tool_uses(request) - clearing.uses
-    asking = dialect.ask_to_clear(request, keep=keep)
-    headers = dict(dialect.clearing_headers)
+    asking = server.ask_to_clear(request, keep=keep)
+    headers = dict(server.clearing_headers)
     if "block_binding" in mapping_or_empty(request.get("thinking")):
-        headers[BETAS] = merge_betas(headers[BETAS], dialect.help_headers.get(BETAS, ""))
+        headers[BETAS] = merge_betas(headers[BETAS], server.dropping_headers.get(BETAS, ""))
     return ServerRequest(request=asking, headers=headers)
 
 

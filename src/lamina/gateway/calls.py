@@ -138,8 +138,9 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         self, conversation: LiveConversation | None, number: int, request: Mapping[str, Any]
     ) -> OutgoingRequest:
         unasked = None
-        if self.asks_report and conversation is not None:
-            question = self.incoming.dialect.ask_cache_report(request, conversation.answer_id)
+        ask_report = self.incoming.dialect.cache.ask_report
+        if ask_report is not None and self.asks_report and conversation is not None:
+            question = ask_report(request, conversation.answer_id)
             if question:
                 unasked = request
                 request = {**request, **question}

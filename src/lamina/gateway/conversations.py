@@ -224,7 +224,7 @@ class ConversationIndex:
             memo.known = similar.memo.parse.known  # no parser changes the list, it makes another
             memo.basis = similar.memo.parse.basis
             digests = similar.digests
-        parsed = dialect.parse(body.request, memo=memo)
+        parsed = dialect.wire.parse(body.request, memo=memo)
         digests = digest_log(parsed.log, digests)
         if similar is not None and digests.opening == similar.digests.opening:
             family = similar.family

@@ -45,7 +45,7 @@ def _find_server_state(request: Mapping[str, Any]) -> str:
 
 
 def _takes_recall_tool(incoming: IncomingRequest) -> bool:
-    """Whether a request may get a tool of the gateway's own. `Dialect.takes_tool` has the API's rules."""
+    """Whether a request may get a tool of the gateway's own. `HeadShape.takes_tool` has the API's rules."""
     request = incoming.request
     if _find_server_state(request):
         return False

@@ -290,13 +290,13 @@ def _unpack(unpacker: Unpacker, piece: bytes) -> bytes:
 def _absorb(answer: Any, dialect: Dialect) -> Absorbed:
     """Read an answer. One that cannot be read calls nothing, and is passed on as it is."""
     with suppress(LaminaError):
-        return dialect.absorb(answer)
+        return dialect.answers.absorb(answer)
     return Absorbed(segments=())
 
 
 def _absorb_events(events: list[Any], dialect: Dialect, own_names: Collection[str]) -> Absorbed:
     with suppress(LaminaError):
-        return dialect.absorb_stream(mend_recalls(events, dialect, own_names))
+        return dialect.answers.absorb_stream(mend_recalls(events, dialect, own_names))
     return Absorbed(segments=())
 
 

@@ -232,7 +232,7 @@ def find_call(built: BuiltSession, number: int) -> BuiltCall:
 def read_log(built: BuiltSession, call: BuiltCall) -> tuple[Segment, ...]:
     """The log before one call."""
     request = built.session.conversation.request(call.call)
-    log = DIALECTS[CHAT].parse(request).log
+    log = DIALECTS[CHAT].wire.parse(request).log
     return choose_segments(log, built.settings)
 
 
@@ -241,4 +241,4 @@ def _render_chat(built: BuiltSession, envelope: Envelope) -> dict[str, Any]:
     request: dict[str, Any] = {}
     if built.session.conversation.trace.model:
         request["model"] = built.session.conversation.trace.model
-    return {**request, **DIALECTS[CHAT].render(envelope)}
+    return {**request, **DIALECTS[CHAT].wire.render(envelope)}

@@ -166,7 +166,7 @@ def _show_reported(calls: Sequence[BuiltCall]) -> Json | None:
 def _compare_blocks(built: BuiltSession, requests: Sequence[BuiltRequest]) -> Json:
     """The blocks of two requests: how many are the same at the start, which differ, and the first byte."""
     dialect = DIALECTS[built.dialect]
-    streams = [dialect.stream(each.request).blocks for each in requests]
+    streams = [dialect.cache.stream(each.request).blocks for each in requests]
     one = [(block.sort, block.role, block.data) for block in streams[0]]
     other = [(block.sort, block.role, block.data) for block in streams[1]]
     shared = count_common_items(one, other)

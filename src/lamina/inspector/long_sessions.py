@@ -35,7 +35,7 @@ def measure_calls(run: SessionWalk) -> list[BuiltCall] | None:
     conversation = run.session.conversation
     parse_memo = ParseMemo()
     try:
-        log = DIALECTS[CHAT].parse(conversation.request(conversation.calls[-1]), memo=parse_memo).log
+        log = DIALECTS[CHAT].wire.parse(conversation.request(conversation.calls[-1]), memo=parse_memo).log
         envelope = run.build_log(log, 0)
     except LaminaError:
         return None
@@ -156,7 +156,7 @@ def _are_as_built(run: SessionWalk, calls: Sequence[BuiltCall]) -> bool:
     for call in calls[::step]:
         request = run.session.conversation.request(call.call)
         try:
-            envelope = run.build_log(DIALECTS[CHAT].parse(request).log, 0)
+            envelope = run.build_log(DIALECTS[CHAT].wire.parse(request).log, 0)
         except LaminaError:
             return False
         if envelope.account.total != call.tokens:

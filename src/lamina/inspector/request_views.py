@@ -160,7 +160,7 @@ def find_sent_markers(built: BuiltSession, built_request: BuiltRequest) -> Itera
     if dialect is None or not built_request.request:
         return
     try:
-        blocks = dialect.stream(built_request.request).blocks
+        blocks = dialect.cache.stream(built_request.request).blocks
     except LaminaError:
         return
     if not any(block.marker for block in blocks):

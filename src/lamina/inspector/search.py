@@ -261,7 +261,7 @@ class _SessionPlaces:
         if request is None or dialect is None:
             return
         try:
-            log = dialect.parse(request).log
+            log = dialect.wire.parse(request).log
         except (LaminaError, RecursionError):
             return
         yield from _list_segments(log, conversation.record.ledger(last_call))
@@ -279,7 +279,7 @@ class _SessionPlaces:
         conversation = self._session.conversation
         memo = ParseMemo()
         try:
-            log = DIALECTS[CHAT].parse({"messages": conversation.messages}, memo=memo).log
+            log = DIALECTS[CHAT].wire.parse({"messages": conversation.messages}, memo=memo).log
         except (LaminaError, RecursionError):
             return
         ends = list(accumulate(len(parsed.segments) for parsed in memo.known))

@@ -71,7 +71,7 @@ class SentHistory:
         refs = frozenset()
         if request is not None and dialect is not None:
             try:
-                log = dialect.parse(request, memo=self._memo).log
+                log = dialect.wire.parse(request, memo=self._memo).log
                 refs = frozenset(str(ref) for ref, _ in list_refs(log))
             except (LaminaError, RecursionError):
                 refs = frozenset()

@@ -190,7 +190,7 @@ class SentRequests:
         if not self._conversation.state.exchanges:
             return None
         try:
-            log = dialect.parse(request, memo=self._parse_memo).log
+            log = dialect.wire.parse(request, memo=self._parse_memo).log
         except LaminaError:
             return None
         self._digests = digest_log(log, self._digests)
@@ -280,7 +280,7 @@ def _scale(envelope: Envelope, call: RecordedCall) -> Envelope:
 
 def _list_as_sent(request: Mapping[str, Any], dialect: Dialect, counter: Counter) -> Envelope:
     """The envelope of a request with each of its segments in full, in its order, and nothing repaired."""
-    parsed = dialect.parse(request)
+    parsed = dialect.wire.parse(request)
     options = choose_options(dialect, parsed.head, layout=AS_LOGGED)
     envelope = build(parsed.log, head=parsed.head, counter=counter, options=options)
     order = {str(ref): at for at, (ref, _) in enumerate(list_refs(parsed.log))}
@@ -363,7 +363,7 @@ def _list_blocks(request: Mapping[str, Any], turns: Sequence[Any], dialect: Dial
             shorter[name] = list(turns)
             break
     try:
-        blocks = dialect.stream(shorter).blocks
+        blocks = dialect.cache.stream(shorter).blocks
     except (BadInput, RecursionError):
         return None
     return [(block.sort, block.role, block.data) for block in blocks]

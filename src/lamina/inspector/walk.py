@@ -47,7 +47,7 @@ class SessionWalk:
         self.counter = counter_for(trace.model) if trace.model else o200k()
         self.rules = find_rules(settings.rules, trace.model, trace.dialect)
         first_request = session.conversation.request(session.conversation.calls[0])
-        self.head = DIALECTS[CHAT].parse(first_request).head
+        self.head = DIALECTS[CHAT].wire.parse(first_request).head
         self.sizes = MessageSizes(self.counter, session.conversation.tools)
         self.unrecorded = self._estimate_unrecorded()
         self.budget = make_budget(settings, session.window, unrecorded=self.unrecorded)
@@ -106,7 +106,7 @@ class SessionWalk:
         ledger = self.ledger
         request = self.session.conversation.request(call)
         try:
-            log = DIALECTS[CHAT].parse(request, memo=self.parse_memo).log
+            log = DIALECTS[CHAT].wire.parse(request, memo=self.parse_memo).log
             envelope = self.build_log(choose_segments(log, self.settings), idle, self.memo)
         except LaminaError as error:
             self._keep_failure(number, call, idle, ledger, str(error))
@@ -114,7 +114,7 @@ class SessionWalk:
         self.ledger = envelope.ledger
         messages = request["messages"]
         if not self.is_plain or envelope.ledger.repairs:
-            messages = DIALECTS[CHAT].render(envelope)["messages"]
+            messages = DIALECTS[CHAT].wire.render(envelope)["messages"]
         shared = count_common_items(self.previous_messages, messages)
         continues = shared >= len(self.previous_messages)
         self.previous_messages = messages

@@ -98,7 +98,7 @@ class MessageSizes:
         shape = tuple(id(self.measure(message)) for message in group)
         refused = self._refusals.get(shape)
         if refused is None:
-            violations = DIALECTS[CHAT].check({"model": "gpt-5.5", "messages": group})
+            violations = DIALECTS[CHAT].wire.check({"model": "gpt-5.5", "messages": group})
             refused = bool(violations)
             self._refusals[shape] = refused
         return refused
@@ -114,7 +114,7 @@ class MessageSizes:
             function = tool_call.get("function") or {}
             calls.append(f"{function.get('name')} {function.get('arguments')}")
         tokens = FRAMING + self._count(words) + sum(self._count(call) for call in calls)
-        blocks = DIALECTS[CHAT].stream({"messages": [message]}).blocks
+        blocks = DIALECTS[CHAT].cache.stream({"messages": [message]}).blocks
         return MessageSize(
             tokens=tokens, blocks=_share_out_tokens(blocks, tokens), words="\n".join((words, *calls))
         )
@@ -129,7 +129,7 @@ class MessageSizes:
         """The definitions of tools as blocks with their tokens, each counted as canonical JSON."""
         if not tools:
             return ()
-        blocks = DIALECTS[CHAT].stream({"messages": [], "tools": tools}).blocks
+        blocks = DIALECTS[CHAT].cache.stream({"messages": [], "tools": tools}).blocks
         measured = []
         for block, tool in zip(blocks, tools, strict=True):
             tokens = self._count(canonical_json(tool).decode())

@@ -158,8 +158,8 @@ def _convert_to_chat(trace: Trace) -> tuple[list[dict[str, Any]], list[dict[str,
     source = DIALECTS[trace.dialect]
     target = DIALECTS[CHAT]
     items_name = ITEM_FIELDS.get(trace.dialect, "messages")
-    parsed = source.parse({"model": trace.model, **trace.head, items_name: trace.items})
+    parsed = source.wire.parse({"model": trace.model, **trace.head, items_name: trace.items})
     head = translate_head(parsed.head, source, target, model=trace.model).head
     options = choose_options(target, head, layout=Layout(context="logged"))
-    request = target.render(build(parsed.log, head=head, options=options))
+    request = target.wire.render(build(parsed.log, head=head, options=options))
     return request["messages"], request.get("tools") or []

@@ -42,11 +42,11 @@ async def absorb_answer(answer: Answer, dialect: Dialect) -> Absorbed:
     object of an SDK may be iterable without being a stream, and is told by its `model_dump`.
     """
     if isinstance(answer, AsyncIterable) and not hasattr(answer, "model_dump"):
-        return dialect.absorb_stream([event async for event in answer])
+        return dialect.answers.absorb_stream([event async for event in answer])
     if isinstance(answer, list | tuple | Iterator):
-        return dialect.absorb_stream(list(answer))
+        return dialect.answers.absorb_stream(list(answer))
     if not isinstance(answer, str) or dialect.name == "text":
-        return dialect.absorb(answer)
+        return dialect.answers.absorb(answer)
     segments: list[Segment] = []
     if not is_blank(answer):
         segments.append(assistant(answer))

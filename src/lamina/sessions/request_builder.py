@@ -218,7 +218,7 @@ class RequestBuilder:
             raise BadInput("there is no model", place="request", hint=hint)
         model_name = str(self.head.parameters.get("model", ""))
         marked_request = place_markers(
-            self.dialect.render(envelope),
+            self.dialect.wire.render(envelope),
             envelope,
             self.dialect,
             breakpoints=self.breakpoints,

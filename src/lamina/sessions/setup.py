@@ -118,14 +118,14 @@ def _dialect_of_model(model: str) -> str:
 def head_for(setup: Setup, dialect: Dialect) -> OwnHead:
     """Return tools and parameters in the dialect's words, with the session's own tools at the end."""
     if setup.own is None:
-        return dialect.own_head(_plain_head(setup))
+        return dialect.head.write(_plain_head(setup))
     parameters = dict(setup.own.parameters)
     if setup.model:
         parameters["model"] = setup.model
     definitions = _list_definitions(setup)
     if not definitions:
         return OwnHead(head=Head(tools=setup.own.tools, parameters=parameters))
-    added = dialect.own_head(PlainHead(model=setup.model, tools=definitions))
+    added = dialect.head.write(PlainHead(model=setup.model, tools=definitions))
     head = Head(tools=setup.own.tools + added.head.tools, parameters=parameters)
     return OwnHead(head=head, left=added.left)
 
@@ -165,7 +165,7 @@ def answers_recall(setup: Setup) -> bool:
         return True
     if setup.own is None:
         return any(tool.name == RECALL_TOOL.name for tool in setup.head.tools)
-    tools = dialect_for(setup).plain_head(setup.own).tools
+    tools = dialect_for(setup).head.read(setup.own).tools
     return any(tool.name == RECALL_TOOL.name for tool in tools)
 
 

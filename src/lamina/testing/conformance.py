@@ -92,23 +92,23 @@ class DialectTrial:
 
     @cached_property
     def head(self) -> Head:
-        return self.subject.own_head(plain_head(self.model)).head
+        return self.subject.head.write(plain_head(self.model)).head
 
     def render_log(self, log: Sequence[Segment]) -> dict[str, Any]:
         """A log in the words of the dialect, as a client would send it: the same bytes each time."""
         options = choose_options(self.subject, self.head)
-        request = self.subject.render(build(log, head=self.head, options=options))
+        request = self.subject.wire.render(build(log, head=self.head, options=options))
         plain: dict[str, Any] = msgspec.json.decode(canonical_json(request))
         return plain
 
     def build_request(self, request: Request, **build_options: Any) -> Envelope:
-        parsed = self.subject.parse(request)
+        parsed = self.subject.wire.parse(request)
         options = choose_options(self.subject, parsed.head, layout=AS_LOGGED)
         return build(parsed.log, head=parsed.head, options=options, **build_options)
 
     def expect_valid(self, request: Request) -> None:
         """The dialect's own check has to accept the request."""
-        violations = self.subject.check(request)
+        violations = self.subject.wire.check(request)
         words = [f"{violation.rule} at {violation.place}: {violation.message}" for violation in violations]
         expect(not words, "; ".join(words))
 
@@ -120,12 +120,12 @@ class DialectTrial:
         self, before: Sequence[tuple[str, bytes]], after: Sequence[tuple[str, bytes]]
     ) -> None:
         """The stream of a request has to begin with that of the request before it, if prefixes are steady."""
-        if self.subject.steady:
+        if self.subject.cache.steady:
             expect(list(after[: len(before)]) == list(before), "the prefix moved without a cut")
 
     def stream_bytes(self, request: Request) -> list[tuple[str, bytes]]:
         """What a cache compares: who speaks in each block, and its bytes."""
-        return [(block.role, block.data) for block in self.subject.stream(request).blocks]
+        return [(block.role, block.data) for block in self.subject.cache.stream(request).blocks]
 
 
 def plain_head(model: str) -> PlainHead:
@@ -151,7 +151,7 @@ def own_requests_are_recognised(trial: DialectTrial) -> None:
 def untouched_means_untouched(trial: DialectTrial) -> None:
     """A request that fits comes back as it was, the same objects."""
     for request in trial.samples:
-        rendered = trial.subject.render(trial.build_request(request))
+        rendered = trial.subject.wire.render(trial.build_request(request))
         expect(canonical_json(rendered) == canonical_json(request), "a request that fits was changed")
         for name, value in request.items():
             if isinstance(value, list):
@@ -177,7 +177,7 @@ def _replay_session(trial: DialectTrial, requests: Sequence[Request], window: in
             envelope = trial.build_request(request, budget=Budget(window=window, reserve=0), ledger=ledger)
         except BudgetExceeded:
             continue
-        rendered = trial.subject.render(envelope)
+        rendered = trial.subject.wire.render(envelope)
         trial.expect_valid(rendered)
         after = trial.stream_bytes(rendered)
         if envelope.cut is not None:
@@ -193,11 +193,11 @@ def what_is_lowered_is_valid_json(trial: DialectTrial) -> None:
     """A request is plain JSON, and is read back as it was written."""
     for request in trial.samples:
         with_ledger = trial.build_request(request, budget=Budget(window=6_000, reserve=0, keep_last=0))
-        rendered = trial.subject.render(with_ledger)
+        rendered = trial.subject.wire.render(with_ledger)
         again = json.loads(json.dumps(rendered))
         trial.expect_valid(again)
         trial.expect_same_stream(again, rendered)
-        expect(trial.subject.parse(again).log, "a request that was written as JSON has no log any more")
+        expect(trial.subject.wire.parse(again).log, "a request that was written as JSON has no log any more")
 
 
 def a_memo_changes_nothing(trial: DialectTrial) -> None:
@@ -205,8 +205,10 @@ def a_memo_changes_nothing(trial: DialectTrial) -> None:
     for requests in trial.sessions:
         memo = ParseMemo()
         for request in requests:
-            remembered = trial.subject.parse(request, memo=memo)
-            expect(remembered == trial.subject.parse(request), "with a memo, a request is parsed otherwise")
+            remembered = trial.subject.wire.parse(request, memo=memo)
+            expect(
+                remembered == trial.subject.wire.parse(request), "with a memo, a request is parsed otherwise"
+            )
 
 
 def damage_is_mended(trial: DialectTrial) -> None:
@@ -215,7 +217,7 @@ def damage_is_mended(trial: DialectTrial) -> None:
         for name, items in request.items():
             if isinstance(items, list) and len(items) > 4:
                 harmed = {**request, name: _damage_items(items, Random(seed))}  # noqa: S311
-                trial.expect_valid(trial.subject.render(trial.build_request(harmed)))
+                trial.expect_valid(trial.subject.wire.render(trial.build_request(harmed)))
 
 
 def _damage_items(items: Sequence[Any], dice: Random) -> list[Any]:
@@ -237,11 +239,11 @@ def others_can_be_said(trial: DialectTrial) -> None:
     for other in DIALECTS.values():
         away = DialectTrial(other, MODELS[other.name], (), trial.seeds[:1])
         for request in away.samples:
-            parsed = other.parse(request)
+            parsed = other.wire.parse(request)
             own = translate_head(parsed.head, other, trial.subject, model=trial.model)
             options = choose_options(trial.subject, own.head, layout=AS_LOGGED)
             envelope = build(parsed.log, head=own.head, options=options)
-            trial.expect_valid(trial.subject.render(envelope))
+            trial.expect_valid(trial.subject.wire.render(envelope))
             segments = 0
             for entry in envelope.entries:
                 if entry.segment.is_own:
@@ -256,16 +258,16 @@ def others_can_be_said(trial: DialectTrial) -> None:
 def its_own_is_carried(trial: DialectTrial) -> None:
     """Nothing that it parsed itself is refused when it is sent again."""
     for request in trial.samples:
-        for segment in trial.subject.parse(request).log:
-            why = trial.subject.carries(segment)
+        for segment in trial.subject.wire.parse(request).log:
+            why = trial.subject.wire.carries(segment)
             expect(not why, f"it refuses its own {segment.kind}: {why}")
 
 
 def a_head_keeps_its_meaning(trial: DialectTrial) -> None:
     """Tools and parameters mean the same after a translation there and back."""
     plain = plain_head(trial.model)
-    own = trial.subject.own_head(plain)
-    back = trial.subject.plain_head(own.head)
+    own = trial.subject.head.write(plain)
+    back = trial.subject.head.read(own.head)
     for name in plain.__struct_fields__:
         if name in _DEFAULTS or name in own.left:
             continue
@@ -278,23 +280,27 @@ _DEFAULTS = ("stream", "choice")
 
 def markers_are_no_part_of_the_stream(trial: DialectTrial) -> None:
     """Markers are placed where they were asked for, nowhere else, and change nothing that is read."""
+    markers = trial.subject.cache.markers
     for request in trial.samples:
         before = deepcopy(request)
-        stream = trial.subject.stream(request)
+        stream = trial.subject.cache.stream(request)
+        if markers is None:
+            expect(not _marked_places(trial, request), "it reads markers and cannot write them")
+            continue
         places = [block.place for block in stream.blocks if block.markable]
         chosen = dict.fromkeys(places[:1] + places[-1:], "")
-        marked = trial.subject.mark(request, Marking(places=chosen))
+        marked = markers.put(request, Marking(places=chosen))
         expect(request == before, "the input was changed")
         trial.expect_valid(marked)
         expect(_marked_places(trial, marked) == set(chosen), "the markers are not where they were asked for")
         trial.expect_same_stream(marked, before)
-        bare = trial.subject.mark(marked, Marking())
+        bare = markers.put(marked, Marking())
         expect(not _marked_places(trial, bare), "markers stay though none was asked for")
 
 
 def _marked_places(trial: DialectTrial, request: Request) -> set[str]:
     """The places of the blocks that have a marker."""
-    return {block.place for block in trial.subject.stream(request).blocks if block.marker}
+    return {block.place for block in trial.subject.cache.stream(request).blocks if block.marker}
 
 
 def the_stream_reads_everything(trial: DialectTrial) -> None:
@@ -303,7 +309,7 @@ def the_stream_reads_everything(trial: DialectTrial) -> None:
         before: list[Any] = []
         for request in requests:
             places: set[str] = set()
-            for block in trial.subject.stream(request).blocks:
+            for block in trial.subject.cache.stream(request).blocks:
                 expect(block.place not in places, f"two blocks have the place {block.place!r}")
                 places.add(block.place)
                 expect(all((block.place, block.data, block.role)), f"the block at {block.place!r} is empty")
@@ -317,9 +323,9 @@ def nonsense_is_refused(trial: DialectTrial) -> None:
     for request in trial.samples[:3]:
         for harmed in _nonsense(request, Random(7)):  # noqa: S311
             for ask in (
-                trial.subject.parse,
-                trial.subject.check,
-                trial.subject.stream,
+                trial.subject.wire.parse,
+                trial.subject.wire.check,
+                trial.subject.cache.stream,
                 trial.subject.recognises,
             ):
                 with suppress(BadInput):

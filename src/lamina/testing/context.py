@@ -98,7 +98,7 @@ class ContextTrial:
 def valid(trial: ContextTrial) -> None:
     """A provider takes every request."""
     for place, request in _list_requests(trial):
-        for violation in DIALECT.check(request):
+        for violation in DIALECT.wire.check(request):
             raise AssertionError(f"{place}: {violation.message}")
 
 

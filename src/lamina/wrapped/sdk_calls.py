@@ -349,13 +349,13 @@ class SdkCall:
     def _absorb(self, answer: Any) -> Absorbed:
         """Read an answer. One that cannot be read is passed on as it is, so it calls nothing."""
         with suppress(LaminaError):
-            return self.pending.dialect.absorb(answer)
+            return self.pending.dialect.answers.absorb(answer)
         return Absorbed(segments=())
 
     def _absorb_events(self, events: list[Any]) -> Absorbed:
         with suppress(LaminaError):
             dialect = self.pending.dialect
-            return dialect.absorb_stream(mend_recalls(events, dialect, self.pending.fitted.own_names))
+            return dialect.answers.absorb_stream(mend_recalls(events, dialect, self.pending.fitted.own_names))
         return Absorbed(segments=(), usage=_read_usage(events[-1]))
 
     def _start(self, steps: Steps) -> Any:

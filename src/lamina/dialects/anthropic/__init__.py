@@ -39,7 +39,7 @@ from lamina.dialects.anthropic.stream import stream
 from lamina.dialects.cache_reports import ask_anthropic_report
 from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_empty, text_or_empty
 from lamina.dialects.origins import explain_foreign_segment
-from lamina.dialects.port import Dialect, Request
+from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Markers, Request, ServerHelp, Wire
 from lamina.dialects.words import OPENING
 
 __all__ = ["DIALECT", "NAME", "find_binding", "recognises", "render"]
@@ -121,30 +121,35 @@ def carries(segment: Segment) -> str:
 DIALECT = Dialect(
     name=NAME,
     recognises=recognises,
-    parse=parse,
-    render=render,
-    check=check,
-    absorb=absorb,
-    absorb_stream=absorb_stream,
-    write_answer=write_answer,
-    write_closing_events=write_closing_events,
-    binding=find_binding,
-    takes_late_system=lambda request: takes_system_messages(read_model(request)),
-    stream=stream,
-    mark=mark,
-    carries=carries,
-    lasting=lasting,
-    recheck=check_again,
-    asks_to_clear=asks_to_clear,
-    ask_to_drop_thinking=ask_to_drop_thinking,
-    help_headers={BETAS: BINDING_BETA},
+    wire=Wire(
+        parse=parse,
+        render=render,
+        check=check,
+        recheck=check_again,
+        carries=carries,
+        repairs=Repairs(unique_ids="log", id_pattern=r"[a-zA-Z0-9_-]{1,128}"),
+        opening=OPENING,
+        lasting=lasting,
+        order=order,
+        takes_late_system=lambda request: takes_system_messages(read_model(request)),
+    ),
+    head=HeadShape(read=plain_head, write=own_head),
+    cache=CacheView(
+        stream=stream, markers=Markers(cache="breakpoints", put=mark), ask_report=ask_anthropic_report
+    ),
+    answers=Answers(
+        absorb=absorb,
+        absorb_stream=absorb_stream,
+        write=write_answer,
+        write_closing_events=write_closing_events,
+    ),
+    server=ServerHelp(
+        binding=find_binding,
+        ask_to_drop_thinking=ask_to_drop_thinking,
+        dropping_headers={BETAS: BINDING_BETA},
+        asks_to_clear=asks_to_clear,
+        ask_to_clear=ask_to_clear,
+        clearing_headers={BETAS: EDITING_BETA},
+    ),
     defer_tools=defer_request_tools,
-    ask_to_clear=ask_to_clear,
-    clearing_headers={BETAS: EDITING_BETA},
-    ask_cache_report=ask_anthropic_report,
-    order=order,
-    plain_head=plain_head,
-    own_head=own_head,
-    opening=OPENING,
-    repairs=Repairs(unique_ids="log", id_pattern=r"[a-zA-Z0-9_-]{1,128}"),
 )

@@ -22,8 +22,7 @@ from lamina.dialects.gemini.prefix import stream
 from lamina.dialects.gemini.render import lasting, render
 from lamina.dialects.gemini.wire import NAME
 from lamina.dialects.origins import explain_foreign_segment, find_other_dialect
-from lamina.dialects.port import Dialect, Request
-from lamina.dialects.stream_data import mark_nothing
+from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Request, Wire
 from lamina.dialects.words import OPENING
 
 __all__ = ["DIALECT", "NAME", "carries", "recognises", "render"]
@@ -52,21 +51,22 @@ def carries(segment: Segment) -> str:
 DIALECT = Dialect(
     name=NAME,
     recognises=recognises,
-    parse=parse,
-    render=render,
-    check=check,
-    absorb=absorb,
-    absorb_stream=absorb_stream,
-    write_answer=write_answer,
-    write_closing_events=write_closing_events,
-    stream=stream,
-    mark=mark_nothing,
-    carries=carries,
-    plain_head=plain_head,
-    own_head=own_head,
-    takes_tool=takes_tool,
-    lasting=lasting,
-    recheck=check_again,
-    opening=OPENING,
-    repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id is anything not empty
+    wire=Wire(
+        parse=parse,
+        render=render,
+        check=check,
+        recheck=check_again,
+        carries=carries,
+        repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id is anything not empty
+        opening=OPENING,
+        lasting=lasting,
+    ),
+    head=HeadShape(read=plain_head, write=own_head, takes_tool=takes_tool),
+    cache=CacheView(stream=stream),
+    answers=Answers(
+        absorb=absorb,
+        absorb_stream=absorb_stream,
+        write=write_answer,
+        write_closing_events=write_closing_events,
+    ),
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lamina.core.repair import Repairs
 from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_empty
 from lamina.dialects.ollama.absorb import absorb, absorb_stream
 from lamina.dialects.ollama.check import check, check_again
@@ -18,8 +17,7 @@ from lamina.dialects.ollama.own_answer import write_answer, write_closing_events
 from lamina.dialects.ollama.parse import parse
 from lamina.dialects.ollama.render import carries, render
 from lamina.dialects.ollama.stream import stream
-from lamina.dialects.port import Dialect, Request
-from lamina.dialects.stream_data import mark_nothing
+from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Request, Wire
 
 __all__ = ["DIALECT", "render"]
 
@@ -61,18 +59,13 @@ def _is_own_message(message: Mapping[str, Any]) -> bool:
 DIALECT = Dialect(
     name=NAME,
     recognises=recognises,
-    parse=parse,
-    render=render,
-    check=check,
-    recheck=check_again,
-    absorb=absorb,
-    absorb_stream=absorb_stream,
-    write_answer=write_answer,
-    write_closing_events=write_closing_events,
-    repairs=Repairs(),
-    stream=stream,
-    mark=mark_nothing,
-    carries=carries,
-    plain_head=plain_head,
-    own_head=own_head,
+    wire=Wire(parse=parse, render=render, check=check, recheck=check_again, carries=carries),
+    head=HeadShape(read=plain_head, write=own_head),
+    cache=CacheView(stream=stream),
+    answers=Answers(
+        absorb=absorb,
+        absorb_stream=absorb_stream,
+        write=write_answer,
+        write_closing_events=write_closing_events,
+    ),
 )

@@ -22,7 +22,7 @@ from lamina.dialects.openai_chat.parts import NAME
 from lamina.dialects.openai_chat.render import render
 from lamina.dialects.openai_chat.stream import stream
 from lamina.dialects.origins import explain_foreign_segment
-from lamina.dialects.port import Dialect, Request
+from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Markers, Request, Wire
 from lamina.models.names import own_name
 
 __all__ = ["DIALECT", "render"]
@@ -95,20 +95,21 @@ def takes_late_system(request: Request) -> bool:
 DIALECT = Dialect(
     name=NAME,
     recognises=recognises,
-    parse=parse,
-    render=render,
-    check=check,
-    recheck=check_again,
-    absorb=absorb,
-    absorb_stream=absorb_stream,
-    takes_late_system=takes_late_system,
-    write_answer=write_answer,
-    write_closing_events=write_closing_events,
-    repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id is anything not empty
-    stream=stream,
-    mark=mark,
-    carries=carries,
-    plain_head=plain_head,
-    own_head=own_head,
-    takes_tool=takes_tool,
+    wire=Wire(
+        parse=parse,
+        render=render,
+        check=check,
+        recheck=check_again,
+        carries=carries,
+        repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id is anything not empty
+        takes_late_system=takes_late_system,
+    ),
+    head=HeadShape(read=plain_head, write=own_head, takes_tool=takes_tool),
+    cache=CacheView(stream=stream, markers=Markers(cache="tail", put=mark)),
+    answers=Answers(
+        absorb=absorb,
+        absorb_stream=absorb_stream,
+        write=write_answer,
+        write_closing_events=write_closing_events,
+    ),
 )

@@ -24,7 +24,7 @@ from lamina.dialects.openai_responses.reasoning import lasting
 from lamina.dialects.openai_responses.render import render
 from lamina.dialects.openai_responses.stream import stream
 from lamina.dialects.origins import explain_foreign_segment, find_other_dialect, read_origin_in
-from lamina.dialects.port import Dialect, Request
+from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Markers, Request, Wire
 
 __all__ = ["DIALECT", "render"]
 
@@ -93,22 +93,23 @@ def _explain_media(segment: Segment) -> str:
 DIALECT = Dialect(
     name=NAME,
     recognises=recognises,
-    parse=parse,
-    render=render,
-    check=check,
-    lasting=lasting,
-    ask_cache_report=ask_openai_report,
-    takes_late_system=lambda _: True,
-    recheck=check_again,
-    absorb=absorb,
-    absorb_stream=absorb_stream,
-    write_answer=write_answer,
-    write_closing_events=write_closing_events,
-    repairs=Repairs(unique_ids="log", id_pattern=rf"(?s).{{1,{CALL_ID_LIMIT}}}"),
-    stream=stream,
-    mark=mark,
-    carries=carries,
-    plain_head=plain_head,
-    own_head=own_head,
+    wire=Wire(
+        parse=parse,
+        render=render,
+        check=check,
+        recheck=check_again,
+        carries=carries,
+        repairs=Repairs(unique_ids="log", id_pattern=rf"(?s).{{1,{CALL_ID_LIMIT}}}"),
+        lasting=lasting,
+        takes_late_system=lambda _: True,
+    ),
+    head=HeadShape(read=plain_head, write=own_head),
+    cache=CacheView(stream=stream, markers=Markers(cache="tail", put=mark), ask_report=ask_openai_report),
+    answers=Answers(
+        absorb=absorb,
+        absorb_stream=absorb_stream,
+        write=write_answer,
+        write_closing_events=write_closing_events,
+    ),
     defer_tools=defer_request_tools,
 )

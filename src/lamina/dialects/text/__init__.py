@@ -5,9 +5,7 @@ Read `layout` first: it draws the prompt, writes it and reads it back.
 
 from __future__ import annotations
 
-from lamina.core.repair import Repairs
-from lamina.dialects.port import Dialect, Request
-from lamina.dialects.stream_data import mark_nothing
+from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Request, Wire
 from lamina.dialects.text.absorb import absorb, absorb_stream
 from lamina.dialects.text.check import check
 from lamina.dialects.text.head import own_head, plain_head
@@ -29,16 +27,9 @@ def recognises(request: Request) -> bool:
 DIALECT = Dialect(
     name=NAME,
     recognises=recognises,
-    parse=parse,
-    render=render,
-    check=check,
-    absorb=absorb,
-    absorb_stream=absorb_stream,
-    repairs=Repairs(),
-    stream=stream,
-    mark=mark_nothing,
-    carries=carries,
-    plain_head=plain_head,
-    own_head=own_head,
-    steady=False,  # the empty line before the question, and "Previous context:", move with each question
+    wire=Wire(parse=parse, render=render, check=check, carries=carries),
+    head=HeadShape(read=plain_head, write=own_head),
+    # The empty line before the question, and "Previous context:", move with each question.
+    cache=CacheView(stream=stream, steady=False),
+    answers=Answers(absorb=absorb, absorb_stream=absorb_stream),
 )

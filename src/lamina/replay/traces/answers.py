@@ -80,7 +80,7 @@ def _absorb_events(dialect: str, events: list[Any]) -> Answer:
     The usage is written in the names that `parse_usage` reads.
     """
     try:
-        absorbed = DIALECTS[dialect].absorb_stream(events)
+        absorbed = DIALECTS[dialect].answers.absorb_stream(events)
     except BadInput:
         return [], None
     items = []

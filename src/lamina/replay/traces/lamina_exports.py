@@ -75,7 +75,7 @@ def log_to_trace(log: Sequence[Segment], place: str, *, model: str = "") -> Trac
     dialect = DIALECTS[_most_common_dialect(log)]
     try:
         options = choose_options(dialect, Head(), layout=Layout(context="logged"))
-        request = dialect.render(build(log, options=options))
+        request = dialect.wire.render(build(log, options=options))
     except LaminaError as error:
         return UnreadableLine(place=place, reason=_reason(error))
     items = request.pop(FIELDS[dialect.name])

@@ -220,7 +220,7 @@ def _read_last_answer(
         return ()
     try:
         segments = read_answer(body, call.answer, dialect.name).segments
-        turns = render_turns(segments, dialect, dialect.parse(request).head)
+        turns = render_turns(segments, dialect, dialect.wire.parse(request).head)
     except LaminaError:
         return ()
     # A call of a tool has no result yet, and rendering writes one so that the request is valid.

@@ -68,7 +68,7 @@ class TwinPair(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_choice(dialect: str, answer: dict[str, Any]) -> ChosenCalls:
     """The calls of an answer in the format of a dialect, without those of lamina's own tool."""
-    return list_chosen(DIALECTS[dialect].absorb(answer))
+    return list_chosen(DIALECTS[dialect].answers.absorb(answer))
 
 
 def list_chosen(answer: Absorbed) -> ChosenCalls:
