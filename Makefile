@@ -62,7 +62,7 @@ seeds: $(STAMP)  ## what is too thorough for every change, and every property wi
 coverage: $(STAMP)  ## run the tests and print which lines they do not reach
 	@$(PYTHON_IN_VENV) -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term:skip-covered $(ARGS)
 
-house: $(STAMP)  ## how dense the code is and how clearly it is named, beside projects that we admire
+house: $(STAMP)  ## how dense the code is and how clearly it is named, beside projects that we admire (no figure of lines is a limit)
 	@$(PYTHON_IN_VENV) -m tools.house
 
 interpreters: $(STAMP)  ## a small environment for each Python found; `make test` compares their bytes, too

@@ -30,7 +30,7 @@ import orjson
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.samples import QUICK_HELP
-from lamina.core.build import Memo, build
+from lamina.core.build import BuildMemo, build
 from lamina.core.cut_target import BALANCED
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import ESTIMATE, Counter
@@ -190,7 +190,7 @@ def next_build(
 
 
 def last_build(logs: Sequence[Log], budget: Budget, counter: Counter, *, cuts: bool) -> float:
-    memo = Memo()
+    memo = BuildMemo()
     envelope = build(logs[0], budget=budget, counter=counter, memo=memo)
     for log in logs[1:-1]:
         envelope = build(log, budget=budget, counter=counter, memo=memo, ledger=envelope.ledger)
@@ -249,7 +249,7 @@ def ends_turn(segment: Segment, after: Segment | None) -> bool:
 def whole_session(log: Log, counter: Counter, window: int) -> dict[str, Any]:
     """Every call of the session in a narrow window, one build after the other."""
     note(f"a whole session, {counter.name}")
-    memo, budget = Memo(), Budget(window=window)
+    memo, budget = BuildMemo(), Budget(window=window)
     envelope: Envelope | None = None
     logs, times = list(split_calls(log)), []
     for prefix in logs:
@@ -269,7 +269,7 @@ def whole_session(log: Log, counter: Counter, window: int) -> dict[str, Any]:
     }
 
 
-def following(log: Log, last: Envelope | None, budget: Budget, counter: Counter, memo: Memo) -> Envelope:
+def following(log: Log, last: Envelope | None, budget: Budget, counter: Counter, memo: BuildMemo) -> Envelope:
     if last is None:
         return build(log, budget=budget, counter=counter, memo=memo)
     return build(log, budget=budget, counter=counter, memo=memo, ledger=last.ledger)

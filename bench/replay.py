@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 
 from bench.arguments import split_numbers
 from bench.samples import QUICK_HELP, sample_sessions
-from lamina.core.build import Memo, build
+from lamina.core.build import BuildMemo, build
 from lamina.core.cut_target import BALANCED
 from lamina.core.hashing import canonical_json
 from lamina.core.laws import LAWS, Case
@@ -98,7 +98,7 @@ class Converted:
 
     def __init__(self, source: Dialect, target: Dialect) -> None:
         self.source, self.target = source, target
-        self.parsing, self.memo, self.found = ParseMemo(), Memo(), Tally[str]()
+        self.parsing, self.memo, self.found = ParseMemo(), BuildMemo(), Tally[str]()
 
     def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
         if self.source is self.target:

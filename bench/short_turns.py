@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 
 from bench.arguments import split_numbers
 from bench.samples import QUICK_HELP
-from lamina.core.build import Memo, build
+from lamina.core.build import BuildMemo, build
 from lamina.core.folds import SHARE, is_digest
 from lamina.core.values import Budget, Ledger, Segment
 from lamina.models.counters import counter_for
@@ -120,7 +120,7 @@ def measure(language: str, window: int, turns: int, cuts: int) -> ShortTurns:
     counter = counter_for(COUNT_AS)
     budget = Budget(window=window, reserve=0)
     ledger = Ledger()
-    memo = Memo()
+    memo = BuildMemo()
     largest = 0
     cut_turns = []
     for turn in range(turns):

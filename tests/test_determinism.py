@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lamina.core.build import Memo, build
+from lamina.core.build import BuildMemo, build
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import digest
 from lamina.core.laws import is_same_request
@@ -34,10 +34,10 @@ print(told(restarts="restarts" in sys.argv))
 
 def requests(*, restarts: bool = False) -> list[Envelope]:
     """Every request of the session, with one memo, or from the ledger as JSON each time."""
-    ledger, memo, made = Ledger(), Memo(), []
+    ledger, memo, made = Ledger(), BuildMemo(), []
     for log in split_calls(LOG):
         if restarts:
-            ledger, memo = Ledger.load(json.loads(json.dumps(ledger.dump()))), Memo()
+            ledger, memo = Ledger.load(json.loads(json.dumps(ledger.dump()))), BuildMemo()
         made.append(build(log, budget=BUDGET, ledger=ledger, memo=memo))
         ledger = made[-1].ledger
     return made

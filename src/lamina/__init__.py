@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lamina.agent.loop import Agent
-    from lamina.core.build import Memo, build
+    from lamina.core.build import BuildMemo, build
     from lamina.core.envelope import Envelope
-    from lamina.core.explanation import explain, table
+    from lamina.core.explanation import explain
     from lamina.core.options import Options
     from lamina.core.recall import recall
     from lamina.core.values import Budget, Entry, Form, Head, Layer, Ledger, Role, Segment
@@ -34,6 +34,7 @@ __all__ = [
     "BadInput",
     "Budget",
     "BudgetExceeded",
+    "BuildMemo",
     "Difference",
     "Entry",
     "Envelope",
@@ -44,7 +45,6 @@ __all__ = [
     "LaminaError",
     "Layer",
     "Ledger",
-    "Memo",
     "Options",
     "Policy",
     "Role",
@@ -57,7 +57,6 @@ __all__ = [
     "fit_request",
     "recall",
     "serve",
-    "table",
     "translate",
     "wrap",
 ]
@@ -77,7 +76,7 @@ _PLACES = {
     "LaminaError": "lamina.errors",
     "Layer": "lamina.core.values",
     "Ledger": "lamina.core.values",
-    "Memo": "lamina.core.build",
+    "BuildMemo": "lamina.core.build",
     "Options": "lamina.core.options",
     "Policy": "lamina.fitting.policy",
     "Role": "lamina.core.values",
@@ -89,7 +88,6 @@ _PLACES = {
     "fit_request": "lamina.fitting.request",
     "recall": "lamina.core.recall",
     "serve": "lamina.gateway.serving",
-    "table": "lamina.core.explanation",
     "translate": "lamina.fitting.request",
     "wrap": "lamina.wrapped.client",
 }

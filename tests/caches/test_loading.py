@@ -9,7 +9,7 @@ from lamina import BadInput
 from lamina.caches import CacheRules, all_rules, load_rules, rules_for
 from lamina.caches.stream import SETTINGS
 from lamina.diagnose.values import CAUSES
-from lamina.models.facts import table
+from lamina.models.facts import listed_models
 
 NAMES = (
     "anthropic bedrock deepseek gemini gemini_explicit groq llama_cpp mistral ollama openai openai_legacy "
@@ -76,12 +76,12 @@ def test_the_minimum_is_the_models_own(model: str, least: int) -> None:
     assert rules_for("anthropic").least(model) == least
 
 
-PRICED = [row for row in table().values() if row.prices.input and row.prices.read is not None]
+PRICED = [row for row in listed_models().values() if row.prices.input and row.prices.read is not None]
 
 
 def test_what_is_a_fact_of_a_model_stands_in_one_place() -> None:
     """The minimum and the price of a read are those of the table, under every name, whatever the cache."""
-    for row in table().values():
+    for row in listed_models().values():
         name = row.listed or row.name
         rules = rules_for(name)
         if row.minimum is not None and rules.from_models:

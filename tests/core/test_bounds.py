@@ -7,7 +7,7 @@ from statistics import median
 
 import pytest
 
-from lamina.core.build import Memo, build
+from lamina.core.build import BuildMemo, build
 from lamina.core.cut_target import LEAST_SPARED, RESERVE, derive_limits, reserve
 from lamina.core.envelope import Envelope
 from lamina.core.folds import SHARE, is_digest
@@ -40,7 +40,7 @@ def read_files(count: int, *, characters: int) -> list[Segment]:
 def grow(log: list[Segment], budget: Budget, counter: Counter = CHARS4) -> list[Envelope]:
     """The requests of a conversation that grew to this log."""
     ledger = Ledger()
-    memo = Memo()
+    memo = BuildMemo()
     envelopes: list[Envelope] = []
     for end in range(2, len(log) + 1):
         if log[end - 1].role is Role.ASSISTANT:
@@ -106,7 +106,7 @@ def test_a_cut_reaches_its_target_with_large_results(share: float) -> None:
     budget = Budget(window=window, reserve=0)
     log = read_files(40, characters=int(window * share * 4))
     ledger = Ledger()
-    memo = Memo()
+    memo = BuildMemo()
     cuts = 0
     for end in range(4, len(log) + 1, 2):
         envelope = build(log[:end], budget=budget, counter=CHARS4, ledger=ledger, memo=memo)

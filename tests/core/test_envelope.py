@@ -8,7 +8,7 @@ from hypothesis import given
 
 from lamina.core.build import build
 from lamina.core.envelope import Envelope, check_laws
-from lamina.core.explanation import explain, join_folds, table
+from lamina.core.explanation import explain, format_manifest, join_folds
 from lamina.core.hashing import handle
 from lamina.core.layout import Filter, Layout
 from lamina.core.options import Options
@@ -103,13 +103,13 @@ def test_a_cut_is_told_in_one_line() -> None:
     cut = envelope.cut
     assert cut is not None
     cut_row = f"cut 1: over the trigger, {cut.before:,} to {cut.after:,} tokens, {cut.lowered} lowered"
-    assert cut_row in table(explain(envelope)).splitlines()
+    assert cut_row in str(explain(envelope)).splitlines()
 
 
 @pytest.mark.parametrize("width", [60, 100, 200])
 def test_the_table_has_a_line_for_each_row_and_fits_its_width(width: int) -> None:
     _, envelope = fitted()
-    lines = table(explain(envelope), width=width).splitlines()
+    lines = format_manifest(explain(envelope), width=width).splitlines()
     assert lines[0].split() == ["layer", "form", "tokens", "what", "why"]
     rows = join_folds(explain(envelope).rows)
     assert len(rows) < len(envelope.entries), "what is folded shares the line of its digest"
@@ -120,15 +120,13 @@ def test_the_table_has_a_line_for_each_row_and_fits_its_width(width: int) -> Non
 
 
 def test_the_table_of_nothing_says_so() -> None:
-    assert (
-        table(explain(build(())))[-len("0 tokens (estimated): nothing") :] == "0 tokens (estimated): nothing"
-    )
+    assert str(explain(build(())))[-len("0 tokens (estimated): nothing") :] == "0 tokens (estimated): nothing"
 
 
 def test_a_hostile_name_cannot_break_the_table() -> None:
     name = "a\nlayer  full  0\x1b[31m\u2028\r.md"
     envelope = build([file(name, "text " * 200), file(name, "text " * 200), user("Same?")])
-    lines = table(explain(envelope))
+    lines = str(explain(envelope))
     assert len(lines.splitlines()) == 1 + 3 + 2
     assert all(character.isprintable() or character == "\n" for character in lines)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from lamina.core.build import Memo, build
+from lamina.core.build import BuildMemo, build
 from lamina.core.envelope import HISTORY_CHANGED, REWORDED, Envelope
 from lamina.core.laws import BuildInputs, Case, audit
 from lamina.core.ledger import SAME_TEXT_LATER, STEP_IS_FOLDED
@@ -55,7 +55,7 @@ def turns(count: int, *, size: int = 60) -> list[Segment]:
     return [*log, user(f"Question {count}?")]
 
 
-def grown(log: list[Segment], budget: Budget = SMALL, memo: Memo | None = None) -> Envelope:
+def grown(log: list[Segment], budget: Budget = SMALL, memo: BuildMemo | None = None) -> Envelope:
     """The last of the requests of a conversation that grew to this log."""
     ledger = Ledger()
     for end in range(2, len(log) + 1):
@@ -422,7 +422,7 @@ def test_a_line_without_its_segment_stays_as_it_was() -> None:
 
 
 def test_a_memo_does_not_keep_what_an_edit_undid() -> None:
-    memo = Memo()
+    memo = BuildMemo()
     log = steps(20)
     before = grown(log, memo=memo)
     edited = replaced(log, 4, result("[cleared]", id="c0"))
@@ -529,7 +529,7 @@ def test_thinking_goes_with_the_call_that_it_led_to_though_words_before_it_stand
 def test_a_memo_sends_a_reminder_again_when_its_repetition_was_taken_back() -> None:
     budget = Budget(window=900, reserve=0, keep_last=1)
     log = reminded(8)
-    for memo in (Memo(), None):
+    for memo in (BuildMemo(), None):
         envelope = grown(log, budget, memo)
         rewound = [*log[:-4], user("Something else?")]
         again = build(rewound, budget=budget, ledger=envelope.ledger, counter=CHARS4, memo=memo)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import Memo, recall
+from lamina import BuildMemo, recall
 from lamina.core.build import build
 from lamina.core.envelope import WHOLE_HISTORY, Envelope
 from lamina.core.history_window import LastN
@@ -41,7 +41,7 @@ def chat(turns: int, *, steps: int = 0) -> list[list[Segment]]:
 
 
 def played(
-    turns: list[list[Segment]], window: LastN | None, *, memo: Memo | None = None, **arguments: Any
+    turns: list[list[Segment]], window: LastN | None, *, memo: BuildMemo | None = None, **arguments: Any
 ) -> list[Envelope]:
     """The first request of each turn, each checked by every law, the ledger through JSON."""
     log, ledger, envelopes = [system("Be brief.")], Ledger(), list[Envelope]()
@@ -182,7 +182,7 @@ def test_a_window_at_rest_changes_nothing() -> None:
 def test_a_memo_changes_nothing_and_every_law_holds(messages: int, slack: int, shape: list[int]) -> None:
     turns = [chat(n + 1, steps=steps)[-1] for n, steps in enumerate(shape)]
     window = LastN(messages, slack)
-    with_memo, without = played(turns, window, memo=Memo()), played(turns, window)
+    with_memo, without = played(turns, window, memo=BuildMemo()), played(turns, window)
     assert [one.entries for one in with_memo] == [one.entries for one in without]
     assert [one.ledger for one in with_memo] == [one.ledger for one in without]
 

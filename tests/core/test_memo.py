@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina.core.arrange import may_split_at
-from lamina.core.build import Memo, build
+from lamina.core.build import BuildMemo, build
 from lamina.core.envelope import Envelope
 from lamina.core.laws import is_same_request
 from lamina.core.options import Options
@@ -46,7 +46,7 @@ class Conversation:
         self.whole, self.end = whole, 2
         self.budget = Budget(window=window, reserve=0, keep_last=1)
         self.ledger, self.options, self.counter = Ledger(), Options(), ESTIMATE
-        self.memo = Memo()
+        self.memo = BuildMemo()
 
     def take(self, move: Move) -> None:
         place = len(self.whole) * move.place // 100
@@ -66,7 +66,7 @@ class Conversation:
             case "counter":
                 self.counter = (ESTIMATE, RFC)[move.place % 2]
 
-    def build(self, memo: Memo | None) -> Envelope | int:
+    def build(self, memo: BuildMemo | None) -> Envelope | int:
         try:
             return build(
                 self.whole[: self.end],
@@ -112,7 +112,7 @@ def test_a_digest_is_not_there_before_what_it_covers() -> None:
         talk.ledger = with_memo.ledger
 
 
-def requests(log: Log, memo: Callable[[], Memo | None]) -> list[Envelope]:
+def requests(log: Log, memo: Callable[[], BuildMemo | None]) -> list[Envelope]:
     """Every request of a session."""
     ledger, envelopes = Ledger(), []
     for each in split_calls(log):
@@ -122,7 +122,7 @@ def requests(log: Log, memo: Callable[[], Memo | None]) -> list[Envelope]:
 
 
 def test_two_threads_may_share_a_memo() -> None:
-    shared = Memo()
+    shared = BuildMemo()
     sessions = [generate_session(seed, turns=2, steps=4) for seed in (1, 2)]
     plain = [requests(log, lambda: None) for log in sessions]
     with ThreadPoolExecutor(4) as pool:
@@ -145,7 +145,7 @@ class Tally:
 
 
 def test_with_a_memo_only_what_is_new_is_counted() -> None:
-    tally, memo = Tally(), Memo()
+    tally, memo = Tally(), BuildMemo()
     log = [user("One"), call("ls", {}, id="c1"), result("a.md", id="c1"), assistant("Two"), user("Three")]
     first = build(log, counter=tally.counter, memo=memo)
     tally.asked.clear()
@@ -162,20 +162,20 @@ def test_with_a_memo_only_what_is_new_is_counted() -> None:
     ids=["framing", "count"],
 )
 def test_counters_that_share_a_name_do_not_share_their_counts(other: Counter) -> None:
-    log, memo = [user("One"), call("ls", {}, id="c1"), result("a.md", id="c1")], Memo()
+    log, memo = [user("One"), call("ls", {}, id="c1"), result("a.md", id="c1")], BuildMemo()
     build(log, counter=Counter(name="mine", count=len), memo=memo)
     assert build(log, counter=other, memo=memo).tokens == build(log, counter=other).tokens
 
 
 def test_turns_that_are_taken_back_make_the_prompt_a_prompt_again() -> None:
-    memo, log = Memo(), [user("One"), assistant("Two"), user("Three")]
+    memo, log = BuildMemo(), [user("One"), assistant("Two"), user("Three")]
     before = build(log, memo=memo)
     after = build(log[:2], ledger=before.ledger, memo=memo)
     assert (before.entries[0].layer, after.entries[0].layer) == (Layer.HISTORY, Layer.PROMPT)
 
 
 def test_a_memo_resumes_where_the_log_continues_and_begins_anew_where_it_does_not() -> None:
-    memo, log = Memo(), [user("One"), assistant("Two"), user("Three"), assistant("Four"), user("Five")]
+    memo, log = BuildMemo(), [user("One"), assistant("Two"), user("Three"), assistant("Four"), user("Five")]
     first = build(log, counter=CHARS4, memo=memo)
     checkpoint = memo.checkpoint
     assert checkpoint is not None
@@ -237,7 +237,7 @@ def test_pins_that_come_and_go_are_the_same_with_a_memo(dice: Random, window: in
     """Attachments that repeat each other, some of them pinned: what is pinned stands in full, each time."""
     texts = ("line of text here\n" * 60, "other text there\n" * 40)
     log: list[Segment] = []
-    memo = Memo()
+    memo = BuildMemo()
     ledger = Ledger()
     budget = Budget(window=window, reserve=0, keep_last=1)
     for turn in range(5):

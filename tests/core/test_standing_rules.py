@@ -11,7 +11,7 @@ import pytest
 
 from bench.standing_rules import LANGUAGES, Language, RuleTalk, make_talk, rule_talks
 from lamina.core import digests
-from lamina.core.build import Memo, build
+from lamina.core.build import BuildMemo, build
 from lamina.core.envelope import Envelope
 from lamina.core.folds import is_digest
 from lamina.core.laws import Case, what_the_user_said_is_not_lost_in_silence
@@ -41,7 +41,7 @@ def follow(talk: RuleTalk, *, window: int) -> Envelope:
     log: list[Segment] = []
     budget = Budget(window=window, reserve=window // 10)
     ledger = Ledger()
-    memo = Memo()
+    memo = BuildMemo()
     for number, message in enumerate(talk.messages):
         log.append((user if message["role"] == "user" else assistant)(message["content"]))
         is_last = number == len(talk.messages) - 1
@@ -76,7 +76,7 @@ class TalkBuilder:
     def __init__(self, *first: Segment) -> None:
         self.log = list(first)
         self.ledger = Ledger()
-        self.memo = Memo()
+        self.memo = BuildMemo()
         self.options = Options()
 
     def build(self) -> Envelope:
@@ -226,7 +226,7 @@ def test_a_rule_in_an_agents_session_stays_through_its_cuts() -> None:
     log = [system("Be brief."), user("Repair the parser."), assistant("I look around first."), user(rule)]
     budget = Budget(window=8_000, reserve=0)
     ledger = Ledger()
-    memo = Memo()
+    memo = BuildMemo()
     for number in range(60):
         log.append(call("read", {"path": f"src/m{number}.py"}, id=f"c{number}", joins=False))
         log.append(
@@ -246,7 +246,7 @@ def test_few_words_of_the_user_stand_word_for_word() -> None:
     log: list[Segment] = []
     budget = Budget(window=8_000, reserve=0)
     ledger = Ledger()
-    memo = Memo()
+    memo = BuildMemo()
     for question in asked:
         log.append(user(question))
         envelope = build(log, budget=budget, counter=CHARS4, ledger=ledger, memo=memo)
@@ -261,7 +261,7 @@ def test_many_requests_that_are_alike_are_one_line() -> None:
     log: list[Segment] = [user("Let us build the parser.")]
     budget = Budget(window=2_000, reserve=0)
     ledger = Ledger()
-    memo = Memo()
+    memo = BuildMemo()
     for number in range(40):
         log += [
             assistant(f"Part {number} is written and explained. " * 8),

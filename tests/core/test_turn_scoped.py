@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import Memo
+from lamina import BuildMemo
 from lamina.caches import rules_for, simulator
 from lamina.core.build import build
 from lamina.core.entries import OWN_TURN_ONLY
@@ -54,7 +54,9 @@ def logs_of(turns: Sequence[list[Segment]]) -> list[list[Segment]]:
     return logs
 
 
-def requests(logs: Sequence[list[Segment]], *, memo: Memo | None = None, **arguments: Any) -> list[Envelope]:
+def requests(
+    logs: Sequence[list[Segment]], *, memo: BuildMemo | None = None, **arguments: Any
+) -> list[Envelope]:
     ledger, envelopes = Ledger(), list[Envelope]()
     for log in logs:
         envelopes.append(build(log, counter=CHARS4, ledger=ledger, memo=memo, **arguments))
@@ -165,7 +167,7 @@ SHAPES = st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_s
 def test_a_memo_changes_nothing(shape: list[tuple[int, bool]], binding: Any) -> None:
     logs = logs_of([turn(n, steps=steps, thought=thought) for n, (steps, thought) in enumerate(shape)])
     options = Options(binding=binding)
-    with_memo = requests(logs, memo=Memo(), options=options)
+    with_memo = requests(logs, memo=BuildMemo(), options=options)
     without = requests(logs, options=options)
     assert [envelope.entries for envelope in with_memo] == [envelope.entries for envelope in without]
     assert [envelope.ledger for envelope in with_memo] == [envelope.ledger for envelope in without]
@@ -184,7 +186,7 @@ def test_a_memo_notices_that_the_rest_of_a_turn_was_edited() -> None:
         clock("09:01"),
         user("question 1"),
     ]
-    memo = Memo()
+    memo = BuildMemo()
     before = build(plain, counter=CHARS4, memo=memo)
     edited = build(called, counter=CHARS4, ledger=before.ledger, memo=memo)
     assert times(edited) == ["09:00", "09:01"]

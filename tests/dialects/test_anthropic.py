@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
-from lamina.core.build import EMPTY_LEDGER, Memo, build
+from lamina.core.build import EMPTY_LEDGER, BuildMemo, build
 from lamina.core.envelope import Envelope
 from lamina.core.layout import Layout
 from lamina.core.options import Options
@@ -52,7 +52,7 @@ def fitted(
     budget: Budget | None = None,
     ledger: Ledger = EMPTY_LEDGER,
     read: ParseMemo | None = None,
-    memo: Memo | None = None,
+    memo: BuildMemo | None = None,
 ) -> tuple[Json, Envelope]:
     """The request as lamina sends it."""
     parsed = DIALECT.wire.parse(request, memo=read)
@@ -288,7 +288,7 @@ def test_a_request_that_grows_stays_valid_for_models_that_bind_thinking(
     request_: Json, share: float, model: str
 ) -> None:
     request_ = request_ | {"model": model}
-    budget, ledger, read, memo = windows(request_, share), EMPTY_LEDGER, ParseMemo(), Memo()
+    budget, ledger, read, memo = windows(request_, share), EMPTY_LEDGER, ParseMemo(), BuildMemo()
     for length in range(1, len(request_["messages"]) + 1):
         if request_["messages"][length - 1]["role"] != "user":
             continue

@@ -20,18 +20,18 @@ from lamina.models.facts import (
     VARIABLE,
     Model,
     find_model,
+    listed_models,
     load_models,
     model,
     model_or_none,
     price_of,
-    table,
 )
 from lamina.models.names import is_named, key_of, tail_of
 from lamina.models.prices import Prices, Tier
 from tests.bounded import bounded_work
 
 TABLE = Path(models.__file__).with_name("models.json")
-ROWS = list(table().values())
+ROWS = list(listed_models().values())
 
 
 def file_of(folder: Path, text: str) -> Path:
@@ -424,7 +424,9 @@ def test_the_environment_names_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_many_threads_get_one_table() -> None:
     found: list[Model] = []
-    threads = [threading.Thread(target=lambda: found.append(find_model("gpt-4o", table()))) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: found.append(find_model("gpt-4o", listed_models()))) for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lamina.models.facts import table
+from lamina.models.facts import listed_models
 from lamina.models.prices import Hours, Prices, Tier
 from tools import models as tool
 
@@ -31,7 +31,7 @@ def rows(source: dict[str, Any], names: str, **more: Any) -> dict[str, Any]:
 def test_the_table_is_made_with_the_overlay_that_stands_here() -> None:
     made = json.loads(tool.TABLE.read_text(encoding="utf-8"))
     assert made["overlay"] == tool.digest(tool.OVERLAY.read_bytes()), "run python -m tools.models"
-    assert len(made["models"]) == len(table())
+    assert len(made["models"]) == len(listed_models())
 
 
 def test_prices_are_per_million_and_exact() -> None:

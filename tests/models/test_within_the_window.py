@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, BudgetExceeded, Policy, explain, fit_request, table
+from lamina import Budget, BudgetExceeded, Policy, explain, fit_request
 from lamina.core.tokens import STRICT
 
 LONG = "a description of one field " * 20_000
@@ -144,7 +144,7 @@ def test_the_account_has_a_line_for_the_answer_and_sums_to_the_total() -> None:
     assert account.parameters == len('{"prediction":{"content":"words","type":"content"}}')
     lines = (manifest.tools, manifest.answer, manifest.parameters, manifest.request, manifest.margin)
     assert sum(row.tokens for row in manifest.rows) + sum(lines) == fitted.envelope.tokens
-    assert f"answer format {account.answer} + parameters {account.parameters}" in table(manifest)
+    assert f"answer format {account.answer} + parameters {account.parameters}" in str(manifest)
 
 
 def test_a_document_that_is_lowered_no_longer_counts_what_is_said_about_it() -> None:

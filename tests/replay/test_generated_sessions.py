@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamina.core.build import Memo, build
+from lamina.core.build import BuildMemo, build
 from lamina.core.hashing import digest
 from lamina.core.values import Budget, Ledger, Role, Segment, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
@@ -89,7 +89,7 @@ def test_a_session_survives_json() -> None:
 def test_every_call_of_the_model_sees_a_log_that_needs_no_repair(
     *, seed: int, turns: int, steps: int, thinking: bool
 ) -> None:
-    memo, ledger = Memo(), Ledger()
+    memo, ledger = BuildMemo(), Ledger()
     for prefix in split_calls(generate_session(seed, turns=turns, steps=steps, thinking=thinking)):
         ledger = build(prefix, ledger=ledger, memo=memo).ledger
     assert ledger.repairs == {}
@@ -172,7 +172,7 @@ def test_thinking_opens_each_message_of_the_assistant_where_asked_for() -> None:
 
 
 def test_a_session_is_long_enough_to_need_cuts() -> None:
-    memo, ledger = Memo(), Ledger()
+    memo, ledger = BuildMemo(), Ledger()
     for prefix in split_calls(made(1)):
         ledger = build(prefix, budget=Budget(window=24_000), ledger=ledger, memo=memo).ledger
     assert len(ledger.cuts) > 1
@@ -180,7 +180,7 @@ def test_a_session_is_long_enough_to_need_cuts() -> None:
 
 @pytest.mark.parametrize("thinking", [False, True])
 def test_a_memo_changes_nothing_in_a_session_with_cuts_and_folds(*, thinking: bool) -> None:
-    memo, ledger, budget = Memo(), Ledger(), Budget(window=6_000)
+    memo, ledger, budget = BuildMemo(), Ledger(), Budget(window=6_000)
     for prefix in split_calls(generate_session(5, turns=4, thinking=thinking)):
         envelope = build(prefix, budget=budget, ledger=ledger, memo=memo)
         assert envelope == build(prefix, budget=budget, ledger=ledger)

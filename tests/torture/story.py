@@ -16,7 +16,7 @@ from random import Random
 
 import msgspec
 
-from lamina.core.build import Memo, build
+from lamina.core.build import BuildMemo, build
 from lamina.core.hashing import canonical_json
 from lamina.core.values import Budget, Head, Ledger, Segment
 from lamina.dialects import DIALECTS
@@ -85,7 +85,7 @@ def after(page: RecordPage) -> str:
 
 @cache
 def _chapters(length: int, seed: int) -> tuple[Chapter, ...]:
-    dice, memo, ledger = Random(seed), Memo(), Ledger()  # noqa: S311
+    dice, memo, ledger = Random(seed), BuildMemo(), Ledger()  # noqa: S311
     log: list[Segment] = []
     chapters: list[Chapter] = []
     for number in range(length):

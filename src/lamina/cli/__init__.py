@@ -108,7 +108,7 @@ def parser_for(command: str = "") -> Parser:
     """The parser of one command, or of `lamina` itself; only that command's file is imported."""
     if command:
         parser = Parser(prog=f"lamina {command}", description=_sentence(COMMANDS[command]))
-        import_module(f"lamina.cli.{command}").describe(parser)
+        describe_command(parser, command)
         return parser
     parser = Parser(
         prog="lamina",
@@ -122,6 +122,11 @@ def parser_for(command: str = "") -> Parser:
         for name in names:
             commands.add_argument(name, nargs="?", help=COMMANDS[name], default=argparse.SUPPRESS)
     return parser
+
+
+def describe_command(parser: argparse.ArgumentParser, command: str) -> None:
+    """Adds the arguments of one command to a parser. Only the file of that command is imported."""
+    import_module(f"lamina.cli.{command}").describe(parser)
 
 
 def _run(words: list[str]) -> int:

@@ -9,7 +9,7 @@ from lamina.cli.bar import draw_bar, draw_legend, tokens_by_layer
 from lamina.cli.fit import add_request_options, fit_from_arguments, manifest_json
 from lamina.cli.output import emit
 from lamina.cli.parser import add_file, add_json
-from lamina.core.explanation import explain, table
+from lamina.core.explanation import explain
 from lamina.errors import BadInput
 from lamina.models.facts import AS_OF, model, price_of
 
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         emit(manifest_json(envelope) | {"price": input_price(name, envelope.tokens)})
         return 0
     parts = tokens_by_layer(envelope)
-    print(f"{table(explain(envelope))}\n\n{draw_bar(parts, width=WIDTH)}\n{draw_legend(parts)}")
+    print(f"{explain(envelope)}\n\n{draw_bar(parts, width=WIDTH)}\n{draw_legend(parts)}")
     cost = input_price(name, envelope.tokens)
     if cost:
         print(

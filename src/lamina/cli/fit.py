@@ -12,7 +12,7 @@ from lamina.cli.output import emit, progress, tell
 from lamina.cli.parser import add_budget, add_dialect, add_file, add_json
 from lamina.core.entries import find_logged
 from lamina.core.envelope import Envelope
-from lamina.core.explanation import describe_cut, explain, table
+from lamina.core.explanation import describe_cut, explain
 from lamina.core.values import Form
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         emit(result)
         return 0
     if arguments.explain:
-        tell(table(explain(fitted.envelope)))
+        tell(str(explain(fitted.envelope)))
     else:
         tell(fit_summary(fitted.envelope))
     if fitted.left:

@@ -5,7 +5,7 @@
         results pair           words, ledger    and too large     is due          the next ledger
 
 A build is pure and synchronous. The same arguments give the same bytes, whatever the clock, the process or
-the machine. A `Memo` makes the next build of a growing log cheaper and never changes it.
+the machine. A `BuildMemo` makes the next build of a growing log cheaper and never changes it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def build(
     counter: Counter = ESTIMATE,
     idle: float = 0,
     options: Options = DEFAULT_OPTIONS,
-    memo: Memo | None = None,
+    memo: BuildMemo | None = None,
     phase: Phase = not_measured,
 ) -> Envelope:
     """The request for this log: valid, within the budget, continuing the last one, and explained.
@@ -75,7 +75,7 @@ def build(
     lower already. `phase` measures "library" and "compaction".
     """
     log = tuple(log)
-    memo = memo or Memo()
+    memo = memo or BuildMemo()
     context = _make_context(
         log,
         head=head,
@@ -124,7 +124,7 @@ def plan_cut(
     """
     log = tuple(log)
     context = _make_context(
-        log, head=head, ledger=load_ledger(ledger), counter=counter, options=options, memo=Memo(), idle=0
+        log, head=head, ledger=load_ledger(ledger), counter=counter, options=options, memo=BuildMemo(), idle=0
     )
     draft = _read_wishes(draft_log(log, context), budget, context)
     limits = _find_limits(budget, draft, context)
@@ -139,7 +139,7 @@ def _make_context(
     ledger: Ledger,
     counter: Counter,
     options: Options,
-    memo: Memo,
+    memo: BuildMemo,
     idle: float,
     phase: Phase = not_measured,
 ) -> BuildContext:
@@ -222,7 +222,7 @@ def _may_need_cut(draft: Draft, limits: CutLimits | None, context: BuildContext)
 # What one build leaves for the next.
 
 
-class Memo:
+class BuildMemo:
     """What the last build of a conversation leaves for the next one: token counts, and a checkpoint.
 
     Pass the same memo to each build of one conversation. It holds only what could be computed again: losing

@@ -73,7 +73,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return {layer: sums[layer] for layer in Layer if sums[layer]}
 
     def __str__(self) -> str:
-        return table(self)
+        return format_manifest(self)
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -345,7 +345,7 @@ _GAPS = 8  # characters between the five columns
 _NARROWEST = 20  # characters that the last two columns have at least
 
 
-def table(manifest: Manifest, *, width: int = 100) -> str:
+def format_manifest(manifest: Manifest, *, width: int = 100) -> str:
     """The manifest for a terminal: one line for each segment and each digest, and the sums below.
 
     The first three columns are as wide as they need to be. The other two share what is left of `width`, two

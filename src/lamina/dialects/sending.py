@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.bound_thinking import is_held_by_thinking
-from lamina.core.build import Memo
+from lamina.core.build import BuildMemo
 from lamina.core.envelope import Envelope
 from lamina.core.values import Cut, Entry, Form, Layer, Ledger, Ref, Role, SentMark
 from lamina.dialects.json_values import list_or_empty, read_field
@@ -67,7 +67,9 @@ _HINTS = {
 """What to do about rules that rendering does not mend."""
 
 
-def settle_repairs(envelope: Envelope, dialect: Dialect, *, before: SentMark | None, memo: Memo) -> Envelope:
+def settle_repairs(
+    envelope: Envelope, dialect: Dialect, *, before: SentMark | None, memo: BuildMemo
+) -> Envelope:
     """The envelope with the lasting mends of its wire format in the ledger, for later requests to repeat.
 
     `before` is the mark of the last request. If this request cannot continue that one, a cut is recorded.

@@ -23,7 +23,7 @@ import msgspec
 
 from lamina.caches import CacheRules, rates
 from lamina.caches.marker_plan import MarkerPlan
-from lamina.core.build import Memo, build
+from lamina.core.build import BuildMemo, build
 from lamina.core.cut_target import Rates, count_fixed, derive_limits
 from lamina.core.envelope import Envelope, digest_tools
 from lamina.core.explanation import LeftOut, list_left_out
@@ -94,7 +94,7 @@ class RequestMemo:
 
     def __init__(self) -> None:
         self.parse = ParseMemo()
-        self.build = Memo()
+        self.build = BuildMemo()
         self.incoming = CheckMemo()
         self.outgoing = CheckMemo()
 

@@ -14,7 +14,7 @@ from lamina.caches import all_rules, rules_for
 from lamina.inspector.alternative_rows import read_alternative
 from lamina.inspector.session_figures import measure_session
 from lamina.inspector.views import Inspector, Json
-from lamina.models.facts import model_or_none, table
+from lamina.models.facts import listed_models, model_or_none
 from lamina.replay.account_sums import share_of
 from lamina.replay.policies import POLICIES
 
@@ -95,7 +95,7 @@ def show_choices(inspector: Inspector, session_id: str) -> Json:
 def _list_models(name: str) -> list[str]:
     """Models of the same vendor, as the table of models has them; all models if the vendor is not known."""
     own = model_or_none(name)
-    listed = table()
+    listed = listed_models()
     if own is None:
         return sorted(listed)
     vendor = own.name.partition("-")[0]

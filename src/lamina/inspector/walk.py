@@ -10,7 +10,7 @@ import msgspec
 
 from lamina.caches import CacheRules, rates
 from lamina.caches.prefix_path import count_common_items
-from lamina.core.build import Memo, build
+from lamina.core.build import BuildMemo, build
 from lamina.core.envelope import Envelope
 from lamina.core.layout import Filter, Layout
 from lamina.core.recall import list_refs
@@ -52,7 +52,7 @@ class SessionWalk:
         self.unrecorded = self._estimate_unrecorded()
         self.budget = make_budget(settings, session.window, unrecorded=self.unrecorded)
         self.ledger = Ledger()
-        self.memo = Memo()
+        self.memo = BuildMemo()
         self.parse_memo = ParseMemo()
         self.calls: list[BuiltCall] = []
         self.steps: list[WalkStep] = []
@@ -74,7 +74,7 @@ class SessionWalk:
     def usages(self) -> list[RecordedUsage | None]:
         return usages_by_call(self.session)
 
-    def build_log(self, log: tuple[Segment, ...], idle: float, memo: Memo | None = None) -> Envelope:
+    def build_log(self, log: tuple[Segment, ...], idle: float, memo: BuildMemo | None = None) -> Envelope:
         return build_log(
             log,
             head=self.head,
@@ -213,7 +213,7 @@ def build_log(
     counter: Counter,
     rules: CacheRules,
     idle: float,
-    memo: Memo | None = None,
+    memo: BuildMemo | None = None,
 ) -> Envelope:
     layout = Layout(context="logged", exclude=Filter(keys=frozenset((_LEFT_OUT,))))
     model = str(head.parameters.get("model", ""))

@@ -18,7 +18,7 @@ from lamina.context.search.chunks import Chunk, chunks_of, turns_of
 from lamina.context.search.index import Hit, Index, open_index
 from lamina.conversations.recorded_log import read_recorded_log
 from lamina.conversations.store import ConversationState, conversation_workspace, recorded_workspace
-from lamina.core.explanation import describe_row, join_folds, table
+from lamina.core.explanation import describe_row, join_folds
 from lamina.core.hashing import handle, stem_of
 from lamina.core.recall import identify_segments, recall
 from lamina.core.text.characters import fold_case, split_words
@@ -216,7 +216,7 @@ async def _read_session(store: Store, where: Where) -> LibraryConversation:
         for row in (*rows, *manifest.rows):
             for name in (row.key, row.ref, row.recall):
                 sentences[name] = describe_row(row)
-        lines = table(manifest).split("\n")
+        lines = str(manifest).split("\n")
         return LibraryConversation(
             name=where.conversation,
             kind="session",

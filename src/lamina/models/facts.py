@@ -85,7 +85,7 @@ def model(name: str, *, own: Models | None = None) -> Model:
     """
     if own is None:
         return _find_with_file(name, os.environ.get(VARIABLE, ""))
-    return find_model(name, own, table())
+    return find_model(name, own, listed_models())
 
 
 def model_or_none(name: str) -> Model | None:
@@ -116,8 +116,8 @@ def price_of(model: Model, *, tokens: int = 0, at: datetime | None = None) -> Pr
 def _find_with_file(name: str, path: str) -> Model:
     """The model of this name in the user's file and the table; `path` is "" if there is no file."""
     if not path:
-        return find_model(name, table())
-    return find_model(name, _load_once(path), table())
+        return find_model(name, listed_models())
+    return find_model(name, _load_once(path), listed_models())
 
 
 @lru_cache(maxsize=256)
@@ -139,8 +139,8 @@ class _TableFile(msgspec.Struct, frozen=True):
 
 
 @cache
-def table() -> Models:
-    """The generated table, read when it is first needed."""
+def listed_models() -> Models:
+    """Every model of the generated table (docs/models.md), which is read when it is first needed."""
     data = Path(__file__).with_name("models.json").read_bytes()
     rows = msgspec.json.decode(data, type=_TableFile).models
     return MappingProxyType({key_of(row.listed or row.name): row for row in rows})
@@ -271,8 +271,8 @@ def _complete_model(name: str, own_model: _OwnModel, *, place: str) -> Model:
 def _find_base(name: str, own_model: _OwnModel, *, place: str) -> Model:
     """What the user's model begins as: the one that it is like, else the one of its name, else a new one."""
     if own_model.like is not None:
-        return msgspec.structs.replace(find_model(own_model.like, table()), name=name, listed="")
-    row = table().get(key_of(name))
+        return msgspec.structs.replace(find_model(own_model.like, listed_models()), name=name, listed="")
+    row = listed_models().get(key_of(name))
     if row is not None:
         return row
     if own_model.window is None:

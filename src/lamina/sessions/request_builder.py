@@ -18,7 +18,7 @@ from lamina.context.gather import gather
 from lamina.context.port import GatheredSegments, Source
 from lamina.context.relevance import PROMPT_KEY, TYPED_KEY, RankedTurn, Relevance
 from lamina.conversations.memory_tool import find_memory_tool
-from lamina.core.build import Memo, build
+from lamina.core.build import BuildMemo, build
 from lamina.core.cut_target import derive_limits
 from lamina.core.envelope import Envelope
 from lamina.core.history_window import LastN
@@ -121,7 +121,7 @@ class RequestBuilder:
         self.relevance: Relevance | None = None
         if isinstance(self.options.order, Relevance):
             self.relevance = self.options.order
-        self._memo = Memo()
+        self._memo = BuildMemo()
         self._check_memo = CheckMemo()
 
     def refuse_missing(self) -> None:

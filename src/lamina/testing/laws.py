@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lamina.core.build import Memo, build
+from lamina.core.build import BuildMemo, build
 from lamina.core.envelope import HISTORY_CHANGED
 from lamina.core.laws import LAWS, BuildInputs, Case, is_same_request
 from lamina.core.values import Ledger, Segment
@@ -51,7 +51,7 @@ def cases(story: Story) -> Iterator[Case]:
 
 def repeats(story: Story) -> None:
     """Built with a memo and without, with the ledger through JSON: the same bytes, or the same refusal."""
-    memo = Memo()
+    memo = BuildMemo()
     ledger = Ledger()
     for log in story.logs:
         try:
@@ -66,7 +66,7 @@ def repeats(story: Story) -> None:
     tell(ledger)
 
 
-def _floor_of_failure(log: tuple[Segment, ...], story: Story, ledger: Ledger, memo: Memo) -> int | None:
+def _floor_of_failure(log: tuple[Segment, ...], story: Story, ledger: Ledger, memo: BuildMemo) -> int | None:
     """The floor that a build names when it fails; None if it does not fail."""
     try:
         build(log, budget=story.budget, ledger=ledger, options=story.options, memo=memo)

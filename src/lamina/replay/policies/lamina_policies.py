@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lamina.core.build import Memo, build
+from lamina.core.build import BuildMemo, build
 from lamina.core.entries import VERBATIM_LIMIT
 from lamina.core.hashing import handle
 from lamina.core.layout import Layout
@@ -69,7 +69,7 @@ class OrderedRun:
         self.order = order
         self.counter = setting.message_sizes.counter
         self.ledger = Ledger()
-        self.memo = Memo()
+        self.memo = BuildMemo()
         self.parse_memo = ParseMemo()
 
     def __call__(self, request: dict[str, Any], _idle: float) -> PolicyRequest:
