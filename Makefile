@@ -17,7 +17,7 @@ CHECKED := $(wildcard src tests examples bench tools)
 HYPOTHESIS_PROFILE ?= quick
 export HYPOTHESIS_PROFILE
 
-# A process for each processor, unless told: make test WORKERS=1
+# A process for each processor and one more, unless told: make test WORKERS=1
 WORKERS ?= auto
 
 # The tests start hundreds of Python processes. In an image that forbids bytecode, each of them compiles

@@ -37,8 +37,12 @@ MOST_PROCESSES = 8
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One for each processor that this process may use."""
-    return min(_processors(), MOST_PROCESSES)
+    """One for each processor that this process may use, and one more.
+
+    Tests of gateways, browsers, terminals and databases spend half of their time waiting for another process.
+    With one process for each processor, that processor is idle meanwhile.
+    """
+    return min(_processors() + 1, MOST_PROCESSES)
 
 
 def _processors() -> int:

@@ -286,8 +286,8 @@ CHECKS: dict[str, Callable[[Any], None]] = {
 
 LONGEST = frozenset(
     (
-        "build", "engines", "fuzz", "inspector_records", "learn_need", "loss", "markers", "server_side",
-        "subagents", "why_miss",
+        "build", "engines", "fuzz", "inspector", "inspector_records", "learn_need", "loss", "markers",
+        "server_side", "subagents", "why_miss",
     )
 )  # fmt: skip
 """Benches that take seconds even in their quick form, over code that many tests run: for `make seeds`."""

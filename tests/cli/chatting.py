@@ -145,7 +145,8 @@ def pages(found: dict[str, tuple[str, str]], *, redirect: str = "") -> Iterator[
 
 def environment(folder: Path, url: str = "") -> dict[str, str]:
     """That of a user who has set nothing but a server, with a home of their own."""
-    names = ("PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH")  # the last may name the checkout to test
+    # PYTHONPATH may name the checkout to test; tests/conftest.py says what SSL_CERT_FILE saves.
+    names = ("PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "SSL_CERT_FILE")
     kept = {name: os.environ[name] for name in names if name in os.environ}
     home = {
         "HOME": str(folder),
