@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lamina.fitting.policy import Policy
+from lamina.gateway.account import GatewayAccount
 from lamina.gateway.config import GatewaySettings, UpstreamSettings
 from lamina.gateway.usage import UsageReader
+from tests.cli.running import run
 from tests.gateway.client_shapes import SHAPES
 from tests.gateway.growing import chat_request, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
@@ -72,21 +75,24 @@ def test_answers_that_cannot_be_read_say_nothing() -> None:
         assert reader.finish().input == 0
 
 
+def report_usage(cached: int) -> Any:
+    """An upstream that answers with 6,000 tokens, so many of them read from the cache."""
+
+    async def answer(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+        usage = {"input_tokens": 6000 - cached, "cache_read_input_tokens": cached, "output_tokens": 1}
+        body = json.dumps({"type": "message", "usage": usage}).encode()
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+
+    return answer
+
+
 def test_a_miss_is_diagnosed_and_logged() -> None:
     """The third request has another system text, and the upstream reports that nothing was cached."""
 
-    def report(cached: int) -> Any:
-        async def answer(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
-            usage = {"input_tokens": 6000 - cached, "cache_read_input_tokens": cached, "output_tokens": 1}
-            body = json.dumps({"type": "message", "usage": usage}).encode()
-            head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-            writer.write(head.encode() + body)
-
-        return answer
-
     async def main() -> None:
         async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
-            stub.play(report(0), report(5900), report(0))
+            stub.play(report_usage(0), report_usage(5900), report_usage(0))
             marker = {"type": "ephemeral"}
             for steps, text in ((8, "Be brief."), (9, "Be brief."), (10, "Be thorough.")):
                 system = [{"type": "text", "text": text, "cache_control": marker}]
@@ -107,6 +113,44 @@ def test_a_miss_is_diagnosed_and_logged() -> None:
                 )
 
     asyncio.run(main())
+
+
+def test_a_system_text_that_the_client_changes_is_a_miss_and_not_a_cut(tmp_path: Path) -> None:
+    """A program that writes the time into its system text loses the cache itself, with or without lamina."""
+    store = tmp_path / "kept.db"
+
+    async def main() -> None:
+        account = GatewayAccount()
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, store, keep="all", upstream={"breakpoints": "auto"})) as gateway,
+            open_client() as client,
+        ):
+            stub.play(*(report_usage(0) for _ in range(5)))
+            for steps in range(8, 13):
+                system = f"Be brief. It is 10:{steps:02}:00."  # no marker: lamina places its own
+                await post(client, gateway.url, messages_request(steps, system=system))
+                for _ in range(300):
+                    if len(gateway.events("miss")) >= steps - 8:
+                        break
+                    await asyncio.sleep(0.02)
+            assert gateway.events("cut") == []
+            assert {miss["cause"] for miss in gateway.events("miss")} == {"volatile text"}
+            for event in gateway.events("answered"):
+                account.read_event(event)
+        cuts, _, without = account.write_lines()[:3]
+        assert "0 cuts" in cuts
+        assert without.endswith("the same: nothing was cut")
+
+    asyncio.run(main())
+    listed = json.loads(run("conversations", "list", "--store", store, "--json").out)["conversations"]
+    assert [(talk["requests"], talk["cuts"]) for talk in listed] == [(5, 0)]
+    shown = run("conversations", "show", listed[0]["name"], "--store", store).out
+    assert "the caller changed what was sent: system text changed" in shown
+    assert "cut 1" not in shown
+    page = run("inspect", "--store", store, "--html", "-").out
+    assert "text that differs at every call stands in the prefix" in page
+    assert "lamina made a cut: system text changed" not in page
 
 
 def test_each_profile_leaves_out_its_list_and_nothing_else() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import stat
 import subprocess
@@ -43,13 +44,17 @@ def test_the_requests_of_a_past_gateway_are_printed_with_cuts_and_money(tmp_path
     assert "function_1" not in text  # no content
     printed = run("tail", "--store", store, "--once")
     assert printed.code == 0
-    requests = printed.out.splitlines()
-    assert len(requests) == 3
-    assert "cut 1, over the trigger: " in requests[-1]
-    assert "claude-sonnet-5" in requests[-1]
+    day, talk, *requests = printed.out.splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", day)
+    assert "claude-sonnet-5" in talk
+    assert len(requests) == 4
+    assert "cut 1, over the trigger: " in requests[2]
     assert "$" in requests[-1]
+    assert [line for line in printed.out.splitlines() if len(line) > 80] == []
     assert "lamina: 3 requests in 1 conversation, 1 cut; " in printed.err
-    assert len(run("tail", "--store", store, "--once", "-n", "1").out.splitlines()) == 1
+    assert "lamina: window of claude-sonnet-5: " in printed.err
+    assert "as it was set; the largest request had" in printed.err
+    assert len(run("tail", "--store", store, "--once", "-n", "1").out.splitlines()) == 3
     events = [json.loads(line) for line in run("tail", lines, "--once", "--json").out.splitlines()]
     assert [event["event"] for event in events] == ["answered", "answered", "cut", "answered"]
 
@@ -85,7 +90,23 @@ def test_hostile_and_foreign_lines_are_harmless() -> None:
     assert "price ?" in printed.out
     assert "cache lost: tools at tools[3], 900 tokens paid again; sort them" in printed.out
     assert "from the future: fact 1" in printed.out
-    assert len(printed.out.splitlines()) == 3
+    assert len(printed.out.splitlines()) == 5  # with the day, and with the model and the conversation
+    assert "cache lost 1 time, 900 tokens paid again" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        ({"event": "refused", "status": 400, "reason": "no JSON"}, "refused by the gateway (400): no JSON"),
+        ({"event": "unanswered", "status": 429}, "refused by the upstream: status 429"),
+        ({"event": "unanswered", "status": 0}, "no answer came from the upstream"),
+        ({"event": "stopped", "cut_off": 0}, "the gateway stopped"),
+        ({"event": "advice", "text": "set more"}, "advice: set more"),
+    ],
+)
+def test_an_event_is_a_sentence(event: dict[str, Any], words: str) -> None:
+    printed = run("tail", "-", given=json.dumps({"at": 1.0, **event}).encode() + b"\n")
+    assert words in printed.out
 
 
 def test_a_reader_waits_for_whole_lines_and_follows_a_renamed_file(tmp_path: Path) -> None:
@@ -146,7 +167,8 @@ def test_a_live_file_is_followed_until_ctrl_c(tmp_path: Path) -> None:
     )
     assert process.stdout is not None
     path.write_bytes(json.dumps(event).encode() + b"\n")
-    assert b"1,000 in" in process.stdout.readline()
+    printed = [process.stdout.readline() for _ in range(3)]  # the day, the conversation, the request
+    assert b"1,000 in" in printed[-1]
     process.send_signal(signal.SIGINT)
     _, remarks = process.communicate(timeout=30)
     assert process.returncode == 0

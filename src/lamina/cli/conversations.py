@@ -24,7 +24,7 @@ from lamina.conversations.deleting import delete_conversation
 from lamina.conversations.erasing import delete_message
 from lamina.conversations.exporting import write_lines
 from lamina.conversations.listing import ListedTalk, find_talk, list_names, list_talks, resolve_name
-from lamina.conversations.record import ERASED, ConversationRecord, RecordedCall, digest_body
+from lamina.conversations.record import ERASED, ConversationRecord, RecordedCall, digest_body, is_compaction
 from lamina.conversations.recorded_log import describe_kept, read_recorded_log
 from lamina.conversations.retention import Pruned, prune
 from lamina.conversations.store import (
@@ -234,7 +234,7 @@ async def _show(store: Store, workspace: str, arguments: argparse.Namespace) -> 
         return 0
     _print_fields(shown.talk, shown.state)
     for cut in shown.cuts:
-        print(f"cut {cut.number}: {cut.reason}, {cut.before:,} to {cut.after:,} tokens")
+        print(_cut_line(cut))
     if shown.record.calls:
         print(f"\n{'time':<19}  {'tokens':>9}  {'cached':>9}  {'cost':>9}  {'status':<9}  cut")
     for call in shown.record.calls:
@@ -305,6 +305,13 @@ def _print_fields(talk: ListedTalk, state: ConversationState) -> None:
             print(f"{field:<10} {value}"[:WIDTH])
 
 
+def _cut_line(cut: Cut) -> str:
+    """A cut of lamina, or what the caller changed: then the cache is lost, and nothing was shortened."""
+    if not is_compaction(cut):
+        return f"the caller changed what was sent: {cut.reason}"
+    return f"cut {cut.number}: {cut.reason}, {cut.before:,} to {cut.after:,} tokens"
+
+
 def _call_line(call: RecordedCall, record: ConversationRecord) -> str:
     """One request: when, its tokens as reported, else as counted, its cost, what became of it, its cut."""
     request = call.request
@@ -324,8 +331,10 @@ def _call_line(call: RecordedCall, record: ConversationRecord) -> str:
     if dollars is not None:
         cost = f"${dollars:.4f}"
     remarks = []
-    if request.cut is not None:
+    if request.cut is not None and request.is_cut:
         remarks.append(f"cut {request.cut.number}")
+    elif request.cut is not None:
+        remarks.append(request.cut.reason)
     if request.why:
         remarks.append(f"again: {request.why}")
     if record.is_erased(call):

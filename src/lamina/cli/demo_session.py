@@ -206,13 +206,7 @@ class _DemoTalk:
         cut = None
         if note is not None and note.lowered > 0:
             self.cuts += 1
-            cut = CutNote(
-                number=note.number,
-                reason=note.reason,
-                before=note.before,
-                after=note.after,
-                lowered=note.lowered,
-            )
+            cut = CutNote.of(note)
         sent_id = f"request-{self._count}"
         self._count += 1
         body = msgspec.json.encode(fitted.request)

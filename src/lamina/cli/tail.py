@@ -210,11 +210,17 @@ class JournalReader:
 
 
 class _Printer:
-    """Prints events as lines for a person. A cut is printed with the request that it made room for."""
+    """Prints events as lines for a person, 80 columns wide.
+
+    The model and the conversation stand in a line of their own whenever they change, and so does the day. A
+    cut is printed with the request that it made room for.
+    """
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
         self._cuts: dict[str, str] = {}
+        self._day = ""
+        self._talk = ""
 
     def print_event(self, event: Mapping[str, Any]) -> None:
         match event["event"]:
@@ -225,21 +231,15 @@ class _Printer:
             case "sent":
                 pass  # its answer is printed
             case "answered":
-                self._print(event, self._describe_answer(event))
+                self._print_answer(event)
             case "miss":
-                lost = ""
-                if event.get("lost"):
-                    lost = f", {_number(event, 'lost')} tokens paid again"
-                place = event.get("place") or "no place"
-                text = f"  cache lost: {event.get('cause')} at {place}{lost}; {event.get('advice', '')}"
-                self._print(event, text, "bad")
-            case "refused":
-                self._print(event, _describe_other(event), "bad")
+                self._print(event, _describe_miss(event), "bad")
+            case "refused" | "unanswered":
+                self._print(event, _describe_refusal(event), "bad")
+            case "advice":
+                self._print(event, f"  advice: {event.get('text', '')}", "remark")
             case "cache report":
                 self._print_report(event)
-            case "twin":
-                where = event.get("upstream", "")
-                self._print(event, f"  twin at {where}: {event.get('verdict')}; {event.get('report', '')}")
             case _:
                 self._print(event, _describe_other(event))
 
@@ -254,62 +254,99 @@ class _Printer:
             text += f" ({event['why']})"
         self._print(event, text)
 
-    def _describe_answer(self, event: Mapping[str, Any]) -> str:
-        from lamina.conversations.costs import price_usage  # noqa: PLC0415 - only for those who print
-        from lamina.dialects.usage import Usage  # noqa: PLC0415 - as above
-
-        usage = Usage(
-            input=event.get("input", 0),
-            cached=event.get("cached", 0),
-            written=event.get("written", 0),
-            written_long=event.get("written_long", 0),
-            output=event.get("output", 0),
-        )
-        amount = price_usage(
-            usage, str(event.get("model", "")), dialect=str(event.get("dialect", "")), at=event.get("at")
-        )
-        money = "price ?"
-        if amount is not None:
-            money = f"${amount:.4f}"
-        parts = [
-            f"{usage.input:>9,} in {usage.cached:>9,} read",
-            f"{usage.written:>8,} written {usage.output:>6,} out",
-            f"{money:>8}",
-            str(event.get("model", "")),
-            shorten_name(str(event.get("conversation", ""))),
-        ]
-        cut = self._cuts.pop(str(event.get("conversation")), "")
+    def _print_answer(self, event: Mapping[str, Any]) -> None:
+        """Print a request with its tokens and its price, and what was cut or left out for it."""
+        conversation = str(event.get("conversation", ""))
+        talk = f"{event.get('model', '')}  {conversation}".strip()
+        if talk != self._talk:
+            self._talk = talk
+            self._print(event, talk, "faint", has_time=False)
+        cut = self._cuts.pop(conversation, "")
         if cut:
-            parts.append(cut)
+            self._print(event, f"  {cut}", "remark")
+        self._print(event, _describe_answer(event))
         if event.get("left_out"):
-            parts.append(f"left out for this upstream: {', '.join(map(str, event['left_out']))}")
-        return "  ".join(parts)
+            names = ", ".join(map(str, event["left_out"]))
+            self._print(event, f"  left out for this upstream: {names}")
 
-    def _print(self, event: Mapping[str, Any], text: str, tone: Tone | None = None) -> None:
+    def _print(
+        self, event: Mapping[str, Any], text: str, tone: Tone | None = None, *, has_time: bool = True
+    ) -> None:
         moment = ""
         if isinstance(event.get("at"), int | float):
-            moment = datetime.fromtimestamp(event["at"]).astimezone().strftime("%H:%M:%S")
+            then = datetime.fromtimestamp(event["at"]).astimezone()
+            self._print_day(then.strftime("%Y-%m-%d"))
+            if has_time:
+                moment = then.strftime("%H:%M:%S")
         line = printable(text)
         if tone is not None:
             line = paint(line, tone, self._stream)
         self._stream.write(f"{moment:<8}  {line}\n")
         self._stream.flush()
 
+    def _print_day(self, day: str) -> None:
+        """Print the day where it changes: the file may begin weeks ago."""
+        if day != self._day:
+            self._day = day
+            self._stream.write(paint(day, "faint", self._stream) + "\n")
+
+
+def _describe_answer(event: Mapping[str, Any]) -> str:
+    from lamina.conversations.costs import price_usage  # noqa: PLC0415 - only for those who print
+    from lamina.dialects.usage import Usage  # noqa: PLC0415 - as above
+
+    usage = Usage(
+        input=event.get("input", 0),
+        cached=event.get("cached", 0),
+        written=event.get("written", 0),
+        written_long=event.get("written_long", 0),
+        output=event.get("output", 0),
+    )
+    amount = price_usage(
+        usage, str(event.get("model", "")), dialect=str(event.get("dialect", "")), at=event.get("at")
+    )
+    money = "price ?"
+    if amount is not None:
+        money = f"${amount:.4f}"
+    return (
+        f"{usage.input:>9,} in {usage.cached:>9,} read {usage.written:>8,} written "
+        f"{usage.output:>6,} out {money:>9}"
+    )
+
+
+def _describe_miss(event: Mapping[str, Any]) -> str:
+    lost = ""
+    if event.get("lost"):
+        lost = f", {_number(event, 'lost')} tokens paid again"
+    place = event.get("place") or "no place"
+    return f"  cache lost: {event.get('cause')} at {place}{lost}; {event.get('advice', '')}"
+
+
+def _describe_refusal(event: Mapping[str, Any]) -> str:
+    """A request that the gateway or the upstream refused."""
+    status = event.get("status")
+    if event["event"] == "refused":
+        return f"  refused by the gateway ({status}): {event.get('reason', '')}"
+    if not status:
+        return "  no answer came from the upstream"
+    return f"  refused by the upstream: status {status}"
+
 
 def _describe_other(event: Mapping[str, Any]) -> str:
     """An event without tokens: its name and its facts."""
+    match event["event"]:
+        case "stopped" if event.get("cut_off"):
+            return f"  the gateway stopped, and broke off answers ({event['cut_off']})"
+        case "stopped":
+            return "  the gateway stopped"
+        case "twin":
+            where = event.get("upstream", "")
+            return f"  twin at {where}: {event.get('verdict')}; {event.get('report', '')}"
     facts: list[str] = []
     for name, value in event.items():
         if name not in ("at", "event") and value != "":
             facts.append(f"{name} {value}")
     return f"  {event['event']}: {', '.join(facts) or 'no more is known'}"
-
-
-def shorten_name(name: str) -> str:
-    """A conversation's name in a column: the client, and the end that tells it from others."""
-    if len(name) <= 24:
-        return name
-    return f"{name[:15]}…{name[-8:]}"
 
 
 def _number(event: Mapping[str, Any], name: str) -> str:

@@ -71,15 +71,7 @@ class CallRecord:
             tokens=fitted.envelope.tokens,
             window=window,
             epoch=len(fitted.ledger.cuts),
-            cut=None
-            if cut is None
-            else CutNote(
-                number=cut.number,
-                reason=cut.reason,
-                before=cut.before,
-                after=cut.after,
-                lowered=cut.lowered,
-            ),
+            cut=None if cut is None else CutNote.of(cut),
             follows=self._first_id,
             why=why,
         )

@@ -12,6 +12,7 @@ from datetime import datetime
 import msgspec
 
 from lamina.conversations.deleting import cost_place
+from lamina.conversations.record import count_compactions
 from lamina.conversations.store import (
     ConversationState,
     conversation_place,
@@ -130,7 +131,7 @@ async def _find_recorded(store: Store, workspace: str, name: str) -> ListedTalk 
         began=state.began,
         updated=state.updated,
         requests=state.requests,
-        cuts=len(state.ledger.cuts),
+        cuts=count_compactions(state.ledger),
         tokens=state.tokens,
         keep=state.keep,
         records=head.count,
@@ -195,7 +196,7 @@ class _SetupRecord(msgspec.Struct):
 def _count_cuts(state: bytes) -> int:
     """The cuts in the ledger of a session, which is its state; 0 if that cannot be read."""
     try:
-        return len(Ledger.load(msgspec.json.decode(state)).cuts)
+        return count_compactions(Ledger.load(msgspec.json.decode(state)))
     except (BadInput, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return 0
 

@@ -24,7 +24,8 @@ from typing import Any
 import msgspec
 
 from lamina.conversations.bodies import Body, LastBody, split_body
-from lamina.core.values import Ledger
+from lamina.core.envelope import HISTORY_CHANGED, SYSTEM_CHANGED, TOOLS_CHANGED
+from lamina.core.values import Cut, Ledger
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 
@@ -44,6 +45,10 @@ ERASED = b"~"
 such a piece for its own, so a client that sends the text once more has it stored once more."""
 
 
+CHANGES_OF_THE_CALLER = frozenset({TOOLS_CHANGED, SYSTEM_CHANGED, HISTORY_CHANGED})
+"""Reasons of a cut that the caller gives: it sends other tools, another system text or another history."""
+
+
 class CutNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A cut that was made for a request: its number in the conversation, why, and the tokens around it."""
 
@@ -52,6 +57,27 @@ class CutNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     before: int = 0
     after: int = 0
     lowered: int = 0
+
+    @classmethod
+    def of(cls, cut: Cut) -> CutNote:
+        """Note a cut of the ledger."""
+        return cls(
+            number=cut.number, reason=cut.reason, before=cut.before, after=cut.after, lowered=cut.lowered
+        )
+
+
+def is_compaction(cut: Cut | CutNote) -> bool:
+    """Whether lamina made this cut, and not the caller.
+
+    The ledger has a cut wherever bytes that were sent may differ. If a caller changes its own system text,
+    the cache is lost with or without lamina, and nothing was shortened: to people that is a miss.
+    """
+    return cut.lowered > 0 or cut.reason not in CHANGES_OF_THE_CALLER
+
+
+def count_compactions(ledger: Ledger) -> int:
+    """How many cuts of a ledger lamina made."""
+    return sum(is_compaction(cut) for cut in ledger.cuts)
 
 
 class SentRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -86,6 +112,11 @@ class SentRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     follows: str = ""
     why: str = ""
     left_out: tuple[str, ...] = ()
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether lamina shortened something or left it out for this request."""
+        return self.cut is not None and is_compaction(self.cut)
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

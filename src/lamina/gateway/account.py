@@ -23,7 +23,8 @@ so. A missing price is never replaced by another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -56,7 +57,8 @@ class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
     `recalled`: the model recalled something, and the gateway sent the request once more. Without the gateway
     there would be nothing to recall. `parent` is the conversation that this one was forked from: some clients
     change the last message of each request. `agent_of` is the client's id of the conversation whose sub-agent
-    asked, "" if it was no sub-agent.
+    asked, "" if it was no sub-agent. `window` is the one that it was fitted into, and `window_source` where
+    that comes from (`lamina.gateway.sizes`).
     """
 
     id: str = ""
@@ -79,6 +81,8 @@ class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
     output: int = 0
     cut: bool = False
     recalled: bool = False
+    window: int = 0
+    window_source: str = ""
 
     @property
     def usage(self) -> Usage:
@@ -130,6 +134,8 @@ class GatewayAccount:
         self._cost_without = CostSum()
         self._unknown_reads = 0
         self._last: dict[str, _LastRequest] = {}
+        self._windows: dict[str, _UsedWindow] = {}
+        self._misses = _MissedCaches()
 
     def read_line(self, line: bytes) -> Mapping[str, Any] | None:
         """Take one line of the log as bytes. Returns its event.
@@ -158,6 +164,8 @@ class GatewayAccount:
             self._unanswered.discard(str(event.get("id")))
         if name == "answered":
             self.add(msgspec.convert(dict(event), AnsweredRequest))
+        elif name == "miss":
+            self._misses.add(event)
         elif name == "advice":
             self.advice = str(event.get("text", ""))
         elif name in _REFUSALS:
@@ -195,6 +203,7 @@ class GatewayAccount:
         """Add one answer, in the order of its conversation."""
         self.cuts += answer.cut
         self._count_conversation(answer.conversation, answer.parent)
+        self._note_window(answer)
         usage = answer.usage
         self.usage = Usage(
             input=self.usage.input + usage.input,
@@ -214,6 +223,17 @@ class GatewayAccount:
         else:
             self.requests += 1
             self._add_without(answer, uncut)
+
+    def _note_window(self, answer: AnsweredRequest) -> None:
+        """Remember the window of this model, and its largest request."""
+        if not answer.window:
+            return
+        largest = answer.input
+        if answer.model in self._windows:
+            largest = max(largest, self._windows[answer.model].largest)
+        self._windows[answer.model] = _UsedWindow(
+            model=answer.model, tokens=answer.window, source=answer.window_source, largest=largest
+        )
 
     def _follow(self, answer: AnsweredRequest) -> _UncutRequest:
         """Measure a request, and remember it as the last one of its conversation."""
@@ -286,14 +306,20 @@ class GatewayAccount:
             without += f" at most: what the cache held before {requests_read} with a first cut is not known"
         if self.requests and not self.cuts and self.cost_without == self.cost and self.cost is not None:
             without += ", the same: nothing was cut"
-        lines = [requests, f"cost: {cost}", f"without lamina: {without}"]
+        return [requests, f"cost: {cost}", f"without lamina: {without}", *self._list_remarks()]
+
+    def _list_remarks(self) -> Iterator[str]:
+        """The lines about what is not in every account: windows, lost caches, advice, sub-agents."""
+        for window in self._windows.values():
+            yield str(window)
+        if self._misses.count:
+            yield str(self._misses)
         if self.advice:
-            lines.append(f"advice: {self.advice}")
+            yield f"advice: {self.advice}"
         if self._sub_agents.requests:
-            lines.append(str(self._sub_agents))
+            yield str(self._sub_agents)
         if str(self.reports):
-            lines.append(f"causes of cache misses: {self.reports}")
-        return lines
+            yield f"causes of cache misses: {self.reports}"
 
     def _add_without(self, answer: AnsweredRequest, uncut: _UncutRequest) -> None:
         """Add what a request would have cost with nothing cut."""
@@ -320,6 +346,64 @@ class GatewayAccount:
             output=answer.output,
         )
         self._cost_without.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
+
+
+_SOURCES = {
+    "set": "as it was set",
+    "refusal": "named by the provider when it refused a longer request",
+    "server": "listed by the server",
+    "model": "the model's own",
+    "unknown": "a guess, since nobody knows this model: set the right one with --window",
+}
+
+
+class _UsedWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """The window that the requests to a model were fitted into, where it comes from, and the largest one."""
+
+    model: str
+    tokens: int
+    source: str
+    largest: int
+
+    def __str__(self) -> str:
+        source = _SOURCES.get(self.source, self.source)
+        return (
+            f"window of {self.model}: {self.tokens:,} tokens, {source}; "
+            f"the largest request had {self.largest:,}"
+        )
+
+
+class _MissedCaches:
+    """Where the provider's cache was lost, and why most often."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lost = 0
+        self._dollars = 0.0
+        self._causes: Counter[str] = Counter()
+        self._first_of_cause: dict[str, Mapping[str, Any]] = {}
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Add one miss. What is no number in a line of another release counts nothing."""
+        self.count += 1
+        if isinstance(event.get("lost"), int):
+            self._lost += event["lost"]
+        if isinstance(event.get("price"), float):
+            self._dollars += event["price"]
+        cause = str(event.get("cause"))
+        self._causes[cause] += 1
+        self._first_of_cause.setdefault(cause, event)
+
+    def __str__(self) -> str:
+        [(cause, _)] = self._causes.most_common(1)
+        first = self._first_of_cause[cause]
+        paid = ""
+        if self._lost:
+            paid = f", {self._lost:,} tokens paid again (${self._dollars:.4f} more)"
+        often = ", most often" if len(self._causes) > 1 else ""
+        where = f" at {first['place']}" if first.get("place") else ""
+        advice = f". {first['advice']}" if first.get("advice") else ""
+        return f"cache lost {count_noun(self.count, 'time')}{paid}{often}: {cause}{where}{advice}"
 
 
 class _SubAgents:

@@ -10,7 +10,8 @@ import msgspec
 
 from lamina.caches import rules_for
 from lamina.conversations.recall_loop import RecallPlace, splice_exchanges
-from lamina.core.values import Ledger
+from lamina.conversations.record import is_compaction
+from lamina.core.values import Cut, Ledger
 from lamina.dialects.port import Dialect
 from lamina.fitting.request import Fitted
 from lamina.gateway.bodies import RequestBody, encode_body
@@ -39,8 +40,9 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     `is_near`: the next request may be cut, so what is reported for this one must not be lost. `call` is the
     request before it was fitted, and `place` where the recalls of the model belong in it. `new_segments`
     are those that the last request of the conversation did not have. `before` is the ledger that it was
-    fitted with. `unasked` is the request without the question why a cache missed, None if it does not ask.
-    `previous_id` is the gateway's id of the request before it.
+    fitted with, and `new_cuts` are those that it did not have, changes of the caller among them. `unasked`
+    is the request without the question why a cache missed, None if it does not ask. `previous_id` is the
+    gateway's id of the request before it.
     """
 
     body: bytes | None = None
@@ -49,7 +51,7 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     conversation: LiveConversation | None = None
     fitted: Fitted | None = None
     number: int = 0
-    cut: bool = False
+    new_cuts: tuple[Cut, ...] = ()
     is_near: bool = False
     left_out: tuple[str, ...] = ()
     previous: Mapping[str, Any] | None = None
@@ -70,6 +72,11 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return (
             self.unasked is not None and self.call is not None and self.unasked is self.call.incoming.request
         )
+
+    @property
+    def cut(self) -> bool:
+        """Whether lamina shortened something or left it out for this request."""
+        return any(is_compaction(cut) for cut in self.new_cuts)
 
     @property
     def conversation_name(self) -> str:
@@ -129,10 +136,10 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         self, conversation: LiveConversation, fitted: Fitted, number: int, *, before: Ledger
     ) -> OutgoingRequest:
         """Send what the request was fitted to. `before` is the ledger that it was fitted with."""
-        cut = len(fitted.ledger.cuts) > len(before.cuts)
+        new_cuts = fitted.ledger.cuts[len(before.cuts) :]
         outgoing = self._outgoing(conversation, number, fitted.request)
         betas = next(iter(fitted.headers.values()), "")
-        return msgspec.structs.replace(outgoing, fitted=fitted, betas=betas, cut=cut, before=before)
+        return msgspec.structs.replace(outgoing, fitted=fitted, betas=betas, before=before, new_cuts=new_cuts)
 
     def _outgoing(
         self, conversation: LiveConversation | None, number: int, request: Mapping[str, Any]

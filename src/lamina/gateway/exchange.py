@@ -316,7 +316,8 @@ class ProxiedExchange:
             if outgoing.conversation is not None:
                 outgoing.conversation.sent_id = self._sent_id
             window = self._gateway.fitter.find_window(incoming, outgoing)
-            self._record.sent(incoming, outgoing, self._sent_id, window=window, why=why)
+            tokens = window.tokens if window is not None else 0
+            self._record.sent(incoming, outgoing, self._sent_id, window=tokens, why=why)
         return self._ask(incoming.upstream, body, headers, keeps_alive=self._wants_events(incoming))
 
     def _ask(
@@ -438,7 +439,13 @@ class ProxiedExchange:
         usage = reader.finish()
         gateway.learner.note_answer(outgoing, reader.facts.id)
         account = gateway.misses.report(
-            incoming, outgoing, usage, sent_id=self._sent_id, recalled=recalled, report=reader.report
+            incoming,
+            outgoing,
+            usage,
+            sent_id=self._sent_id,
+            recalled=recalled,
+            report=reader.report,
+            window=gateway.fitter.find_window(incoming, outgoing),
         )
         self._record.answered(answer, reader=reader, account=account, recalled=recalled, retries=retries)
         record_answered(self._trace, outgoing, usage, reader.facts, recalled=recalled)

@@ -62,8 +62,10 @@ from lamina.gateway.sent_marks import mark_last_request
 from lamina.gateway.served_windows import ServedWindows
 from lamina.gateway.sizes import (
     UNCOUNTED,
+    ChosenWindow,
     CountedRequest,
     bound_tokens,
+    choose_window,
     find_budget,
     find_trigger,
 )
@@ -584,11 +586,15 @@ class Fitter:
             counter=counter.identity,
         )
 
-    def find_window(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> int:
-        """The window that a request was fitted into."""
+    def find_window(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> ChosenWindow | None:
+        """The window that a request was fitted into; None if it was passed without a look."""
         if outgoing.conversation is None:
-            return 0
-        return self._budget(incoming, outgoing.conversation.state).window
+            return None
+        reported = outgoing.conversation.state.windows.get(incoming.model)
+        served_window = self._windows.find(incoming.upstream, incoming.model)
+        return choose_window(
+            incoming.upstream.settings, incoming.model, reported, served_window=served_window
+        )
 
     def _policy(self, incoming: IncomingRequest, budget: Budget) -> Policy:
         """The policy of an upstream with this budget, without what this request or its server cannot take."""

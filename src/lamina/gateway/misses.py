@@ -23,6 +23,7 @@ from lamina.errors import LaminaError
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.journal import Journal
 from lamina.gateway.metrics import GatewayMetrics
+from lamina.gateway.sizes import ChosenWindow
 from lamina.gateway.uncut_sizes import measure_uncut
 
 SMALLEST = 2048
@@ -53,13 +54,14 @@ class MissReporter:
         sent_id: str,
         recalled: bool = False,
         report: CacheReport = NO_REPORT,
+        window: ChosenWindow | None = None,
     ) -> dict[str, Any]:
         """Log what a request was expected to read from the cache and what it read, and begin a diagnosis.
 
         `sent_id` is the id under which the request was logged when it was sent. `recalled`: the answer
         recalled something, and the same request of the client goes on. `report` is what the upstream says
-        about its cache. Returns what the account of the
-        request needs besides its usage.
+        about its cache, and `window` the one that the request was fitted into. Returns what the account of
+        the request needs besides its usage.
         """
         conversation = sent.conversation
         name = ""
@@ -91,6 +93,9 @@ class MissReporter:
             "gap": round(sent.gap, 1),
             "predicted": sent.predicted_read,
         }
+        chosen: dict[str, Any] = {}
+        if window is not None:
+            chosen = {"window": window.tokens, "window_source": window.source}
         self._journal.write(
             "answered",
             id=sent_id,
@@ -111,6 +116,7 @@ class MissReporter:
             output=usage.output,
             provider_cause=report.cause,
             **account,
+            **chosen,
         )
         if conversation is None or sent.previous is None:
             return account

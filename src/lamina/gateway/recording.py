@@ -171,12 +171,9 @@ class ExchangeRecord:
 
 
 def _note_cut(outgoing: OutgoingRequest) -> CutNote | None:
-    if not outgoing.cut or outgoing.fitted is None:
+    if not outgoing.new_cuts:
         return None
-    cut = outgoing.fitted.ledger.cuts[-1]
-    return CutNote(
-        number=cut.number, reason=cut.reason, before=cut.before, after=cut.after, lowered=cut.lowered
-    )
+    return CutNote.of(outgoing.new_cuts[-1])
 
 
 def _choose_headers(answer: aiohttp.ClientResponse) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,18 @@ UNCOUNTED = Budget(window=1 << 40)
 
 MOVED_MARKERS = 3
 """Messages at the end of a request that the next one may have with other cache markers."""
+
+
+WindowSource = Literal["set", "refusal", "server", "model", "unknown"]
+"""Where a window comes from: the settings or --window, an upstream that refused a longer request and named
+its window, an upstream that lists it, the table of models, or nowhere: then it is the default."""
+
+
+class ChosenWindow(NamedTuple):
+    """The window that a request was fitted into, and where it comes from."""
+
+    tokens: int
+    source: WindowSource
 
 
 class CountedRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -86,6 +98,22 @@ def find_budget(
     if reported_window is None or reported_window >= budget.window:
         return budget
     return limit_budget(budget, reported_window)
+
+
+def choose_window(
+    upstream: UpstreamSettings, model: str, reported_window: int | None, *, served_window: int | None = None
+) -> ChosenWindow:
+    """The window of a model at an upstream, as `find_budget` chooses it, and why."""
+    window = find_budget(upstream, model, reported_window, served_window=served_window).window
+    if window == reported_window:
+        return ChosenWindow(window, "refusal")
+    if upstream.policy.own_budget is not None:
+        return ChosenWindow(window, "set")
+    if served_window:
+        return ChosenWindow(window, "server")
+    if model_or_none(model) is not None:
+        return ChosenWindow(window, "model")
+    return ChosenWindow(window, "unknown")
 
 
 @lru_cache(maxsize=256)

@@ -10,7 +10,7 @@ import msgspec
 
 from lamina.caches import CacheRules, Tally
 from lamina.conversations.costs import is_refused, price_call, tally_usage
-from lamina.conversations.record import RecordedCall
+from lamina.conversations.record import RecordedCall, is_compaction
 from lamina.core.values import Head, Ledger
 from lamina.inspector.built_values import BuiltCall, BuiltSession
 from lamina.inspector.continuations import Continuations
@@ -111,9 +111,9 @@ def _add_loss(built: BuiltCall, loss: LostCache | None) -> BuiltCall:
 
 
 def _add_cut(built: BuiltCall, call: RecordedCall) -> BuiltCall:
-    """The call with the cut that was recorded for it."""
+    """The call with the cut that lamina made for it. What the caller changed has its cause with the miss."""
     cut = call.request.cut
-    if cut is None:
+    if cut is None or not is_compaction(cut):
         return built
     return msgspec.structs.replace(
         built,

@@ -204,7 +204,7 @@ def summarise_sent(conversation: SentConversation) -> SessionSummary:
         lost_caches=len(find_losses(conversation)),
         began=min(moments, default=None),
         ended=max(moments, default=None),
-        cuts=sum(call.request.cut is not None for call in calls),
+        cuts=sum(call.request.is_cut for call in calls),
         parent=state.parent,
         answered=any(call.answer is not None for call in calls),
     )

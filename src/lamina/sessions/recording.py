@@ -109,6 +109,4 @@ def _load_state(source: bytes, log: tuple[Segment, ...]) -> ConversationState:
 def _note_cut(cut: Cut | None) -> CutNote | None:
     if cut is None:
         return None
-    return CutNote(
-        number=cut.number, reason=cut.reason, before=cut.before, after=cut.after, lowered=cut.lowered
-    )
+    return CutNote.of(cut)
