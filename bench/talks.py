@@ -127,7 +127,7 @@ def main() -> int:
     talks = list(_read_talks(options))
     outcomes: list[TalkOutcome] = []
     rows: list[list[Any]] = []
-    for window in options.windows:
+    for window in options.only or options.windows:
         of_window = [talk for talk in talks if talk.window in (0, window)]
         for name in options.policies if of_window else ():
             group = []
@@ -440,6 +440,7 @@ def _options() -> argparse.Namespace:
     add("--memory", type=Path, nargs="*", default=[], metavar="PATH")
     add("--rules", type=int, default=0, metavar="N", help="made-up talks with a standing rule")
     add("--windows", type=split_numbers, default=split_numbers(WINDOWS), metavar="N,...")
+    add("--only", type=split_numbers, default=[], metavar="N,...", help="of the windows, those to run now")
     add("--policies", type=split_list, default=split_list(POLICIES), metavar="P,...")
     add("--answers", type=Path, metavar="FILE", help="write rows for a model that answers")
     add("--label", type=_pair, default={}, metavar="P=NAME", help="what a policy is called in these rows")
