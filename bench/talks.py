@@ -64,6 +64,12 @@ WISHES = ("instruction", "preference")
 WITHOUT_ANSWER = ("adversarial", "abstention")
 """Categories of questions: those about a wish of the user, and those that the talk does not answer."""
 
+REPLACED = "replaced in turn"
+"""What a digest says in the line of a rule that a later one replaced."""
+
+RULE_LINE = re.compile(r"^ *\d+, (?:rule|with a rule)\b.*$", re.MULTILINE)
+"""The line that a digest has for a standing rule."""
+
 BEFORE, AFTER = 3, 14
 """Of an instruction or a preference, so many words around the first telling one are sought."""
 
@@ -73,21 +79,24 @@ Message = dict[str, Any]
 class Sought(msgspec.Struct, frozen=True, kw_only=True):
     """Something that was said in a talk: it is in sight if one of the spellings can be read.
 
-    `runs`: enough of its runs of words will do, since a message may be quoted in part.
+    `runs`: enough of its runs of words will do, since a message may be quoted in part. `mark`: only a line
+    counts that says this, too.
     """
 
     sort: str
     spellings: tuple[str, ...]
     question: str = ""
     runs: bool = False
+    mark: str = ""
 
 
 class Talk(msgspec.Struct, frozen=True, kw_only=True):
-    """A talk, and what is sought at its end."""
+    """A talk, and what is sought at its end. `window` is the one that it is made for; 0: any."""
 
     name: str
     messages: list[Message]
     sought: list[Sought]
+    window: int = 0
 
 
 class TalkOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +104,7 @@ class TalkOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     `found` has, for each sort, how many are in sight at the end and how many there are. `throughout` has the
     same for several places of the talk together, each with what was said by then: where the last cut happens
-    to fall decides less there.
+    to fall decides less there. `rule_tokens` are those of the lines that digests have for standing rules.
     """
 
     talk: str
@@ -107,6 +116,7 @@ class TalkOutcome(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     found: dict[str, tuple[int, int]]
     throughout: dict[str, tuple[int, int]]
+    rule_tokens: int = 0
 
 
 def main() -> int:
@@ -117,10 +127,11 @@ def main() -> int:
     talks = list(_read_talks(options))
     outcomes: list[TalkOutcome] = []
     rows: list[list[Any]] = []
-    for window in options.windows:
-        for name in options.policies:
+    for window in options.only or options.windows:
+        of_window = [talk for talk in talks if talk.window in (0, window)]
+        for name in options.policies if of_window else ():
             group = []
-            for talk in talks:
+            for talk in of_window:
                 outcome, last_request = follow_talk(talk, name, window)
                 group.append(outcome)
                 rows += _answer_rows(talk, outcome, options.label.get(name, name), last_request)
@@ -172,8 +183,14 @@ def follow_talk(talk: Talk, policy: str, window: int) -> tuple[TalkOutcome, list
         tokens=sum(message_sizes.measure(each).tokens for each in sent_before),
         found=_find_all(talk.sought, sent_before),
         throughout=throughout,
+        rule_tokens=_count_rule_lines(sent_before),
     )  # fmt: skip
     return outcome, sent_before
+
+
+def _count_rule_lines(messages: Sequence[Message]) -> int:
+    lines = [line for message in messages for line in RULE_LINE.findall(message_text(message))]
+    return counter_for(COUNT_AS).count("\n".join(lines)) if lines else 0
 
 
 def _choose_places(talk: Talk) -> frozenset[int]:
@@ -211,12 +228,19 @@ def _count_same(before: Sequence[Message], after: Sequence[Message]) -> int:
 
 
 def _find_all(sought: Iterable[Sought], messages: Sequence[Message]) -> dict[str, tuple[int, int]]:
-    text = plain_words("\n".join(message_text(message) for message in messages))
+    whole_text = "\n".join(message_text(message) for message in messages)
+    text = plain_words(whole_text)
     found: dict[str, tuple[int, int]] = {}
     for each in sought:
         seen, count = found.get(each.sort, (0, 0))
-        found[each.sort] = (seen + is_in_sight(each, text), count + 1)
+        is_found = is_marked(each, whole_text) if each.mark else is_in_sight(each, text)
+        found[each.sort] = (seen + is_found, count + 1)
     return found
+
+
+def is_marked(sought: Sought, text: str) -> bool:
+    """Whether it can be read in a line of this text that has its mark, too."""
+    return any(sought.mark in line and is_in_sight(sought, plain_words(line)) for line in text.splitlines())
 
 
 def is_in_sight(sought: Sought, text: str) -> bool:
@@ -297,6 +321,9 @@ def summary(group: Sequence[TalkOutcome]) -> str:
         seen_throughout, count_throughout = throughout.get(sort, (0, 0))
         share = 100 * seen_throughout / max(count_throughout, 1)
         parts.append(f"{sort} {100 * seen / count:.1f} % of {count}, {share:.1f} % throughout")
+    most_for_rules = max(outcome.rule_tokens for outcome in group) / (first.window - RESERVE)
+    if most_for_rules:
+        parts.append(f"lines of rules {100 * most_for_rules:.1f} % of the room at most")
     return "  ".join(parts)
 
 
@@ -314,11 +341,14 @@ def _read_talks(options: argparse.Namespace) -> Iterator[Talk]:
 def made_up_talks(count: int, *, windows: tuple[int, ...] = (4_000,)) -> Iterator[Talk]:
     """So many talks with a standing rule, in ten languages, each long enough for one of the windows."""
     for made in rule_talks(count, windows=windows):
-        yield Talk(name=made.name, messages=made.messages, sought=[_seek_wish(wish) for wish in made.wishes])
+        sought = [each for wish in made.wishes for each in _seek_wish(wish)]
+        yield Talk(name=made.name, messages=made.messages, sought=sought, window=made.window)
 
 
-def _seek_wish(wish: Wish) -> Sought:
-    return Sought(sort=wish.sort, spellings=(wish.text,))
+def _seek_wish(wish: Wish) -> Iterator[Sought]:
+    yield Sought(sort=wish.sort, spellings=(wish.text,))
+    if wish.sort == "replaced":
+        yield Sought(sort="replaced, marked", spellings=(wish.text,), mark=REPLACED)
 
 
 def read_bfcl(folder: Path) -> Iterator[Talk]:
@@ -410,6 +440,7 @@ def _options() -> argparse.Namespace:
     add("--memory", type=Path, nargs="*", default=[], metavar="PATH")
     add("--rules", type=int, default=0, metavar="N", help="made-up talks with a standing rule")
     add("--windows", type=split_numbers, default=split_numbers(WINDOWS), metavar="N,...")
+    add("--only", type=split_numbers, default=[], metavar="N,...", help="of the windows, those to run now")
     add("--policies", type=split_list, default=split_list(POLICIES), metavar="P,...")
     add("--answers", type=Path, metavar="FILE", help="write rows for a model that answers")
     add("--label", type=_pair, default={}, metavar="P=NAME", help="what a policy is called in these rows")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -11,7 +12,15 @@ from typing import Any
 import pytest
 
 from bench.proof.__main__ import main
-from bench.proof.answers import AnswerRow, Question, answer_question, is_right, serve_recall
+from bench.proof.answers import (
+    AnswerRow,
+    Question,
+    answer_main,
+    answer_question,
+    is_right,
+    serve_recall,
+    word_f1,
+)
 from bench.proof.follow import FULL, TaskOutcome, follow
 from bench.proof.gold_paths import read_gold_calls, read_gold_games
 from bench.proof.memory_talks import convert_locomo, read_evidence
@@ -142,6 +151,29 @@ def test_locomo_in_its_own_form_becomes_tasks(tmp_path: Path) -> None:
     assert [message["role"] for message in task.messages] == ["user", "assistant", "user", "user"]
     (need,) = task.needs
     assert (need.sought.sort, need.sought.spellings) == ("single-hop, user", ("She is called Soot.",))
+    assert need.answer == ("Soot",)
+
+
+def test_a_model_is_asked_once_for_what_rests_on_several_messages_and_never_for_a_day(tmp_path: Path) -> None:
+    turns = [
+        {"id": "1", "speaker": "Ana", "text": "I began to paint boats."},
+        {"id": "2", "speaker": "Bo", "text": "And I took up fencing, in a hall near the river."},
+        {"id": "3", "speaker": "Ana", "text": "Boats in oil, I should say."},
+    ]
+    questions = [
+        {"q": "What does Ana paint?", "answer": "boats", "evidence": ["1", "3"], "category": "multi-hop"},
+        {"q": "When did Bo begin?", "answer": "1 May", "evidence": ["2"], "category": "temporal"},
+        {"q": "How many sports?", "answer": 1, "evidence": ["2"], "category": "single-hop"},
+    ]
+    path = tmp_path / "locomo.jsonl"
+    path.write_text(json.dumps({"conversation_id": "c", "turns": turns, "questions": questions}), "utf-8")
+    out = tmp_path / "rows.jsonl.gz"
+    arguments = ["rows", "locomo", "--data", str(tmp_path), "--out", str(out), "--windows", "4000"]
+    assert answer_main([*arguments, "--policies", "none"]) == 0
+    row = json.loads(gzip.decompress(out.read_bytes()))
+    asked = {each["text"]: each["right"] for each in row["questions"]}
+    assert asked == {"What does Ana paint?": ["boats"], "How many sports?": ["1"]}
+    assert not any(each["every"] for each in row["questions"])
 
 
 def test_a_reader_searches_for_names_first_and_digests_come_before_other_keys() -> None:
@@ -207,6 +239,17 @@ def test_an_answer_is_right_by_whole_words() -> None:
     assert is_right("It was 42.", Question(text="", right=("42",)))
     assert not is_right("It was 421.", Question(text="", right=("42",)))
     assert not is_right("KALO", Question(text="", right=("KALO", "MIREN"), every=True))
+
+
+def test_f1_counts_missing_words_and_superfluous_ones_alike() -> None:
+    question = Question(text="", right=("oil boats",))
+    assert word_f1("The boats, in oil", question) == pytest.approx(2 * 2 / (3 + 2))
+    assert word_f1("boats", question) == pytest.approx(2 * 1 / (1 + 2))
+    assert word_f1("oil boats", question) == 1.0
+    assert word_f1("", question) == word_f1("a castle", question) == 0.0
+    assert word_f1("grey", Question(text="", right=("grey", "silver grey"))) == 1.0
+    both = Question(text="", right=("KALO", "MIREN"), every=True)
+    assert word_f1("KALO", both) == pytest.approx(2 / 3)
 
 
 def test_missing_data_is_named_with_its_recipe(tmp_path: Path) -> None:

@@ -6,9 +6,12 @@
     python -m bench.proof answers table answers.jsonl
 
 Answers are greedy, and right or wrong by their letters: one of the right spellings stands in the answer, or
-all of them where a question asks for several. Under `lamina+recall` the model first chooses, in a format
-that it cannot leave, whether to call recall, with which key and which text to find. A run that was ended goes
-on where it stopped: what `--out` has is not asked again. A row has everything, so it can be asked elsewhere.
+all of them where a question asks for several. F1 compares their words with those of the right answer, which
+is what LoCoMo is scored by: its answers are phrases, and few are repeated to the letter.
+
+Under `lamina+recall` the model first chooses, in a format that it cannot leave, whether to call recall, with
+which key and which text to find. A run that was ended goes on where it stopped: what `--out` has is not asked
+again. A row has everything, so it can be asked elsewhere.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import json
 import sys
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +45,9 @@ from lamina.replay.model_calls import CHAT
 from lamina.segments import user
 
 POLICIES = "none,drop_oldest,sliding,lamina"
+ASKED_PARTS = ("variables", "bfcl-memory", "locomo")
+"""Parts whose questions a model can be asked."""
+
 MOST_TOKENS = 40
 """Tokens of an answer."""
 
@@ -57,6 +64,7 @@ RECALL_SYSTEM = (
     'or {"recall": "none"} if you can answer.'
 )
 NOTHING = "none"
+ARTICLES = frozenset(("a", "an", "the"))
 
 Chat = list[dict[str, str]]
 Ask = Callable[[Chat, dict[str, Any] | None], str]
@@ -89,7 +97,7 @@ class AnswerRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer. `recalled` is what the model asked for; empty if it did not."""
+    """One answer. `recalled` is what the model asked for; empty if it did not. `f1` is of its words."""
 
     row: str
     part: str
@@ -100,6 +108,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     right: bool
     in_sight: bool
+    f1: float
     recalled: str = ""
 
 
@@ -137,7 +146,7 @@ def _make_rows(
 
 
 def _rows_of_task(part: str, task: Task, policy: str, window: int) -> Iterator[AnswerRow]:
-    followed = follow(task, policy, window, "anthropic")
+    followed = follow(task, policy, window, "anthropic", with_reader=False)
     row = AnswerRow(
         part=part,
         policy=policy,
@@ -154,15 +163,24 @@ def _rows_of_task(part: str, task: Task, policy: str, window: int) -> Iterator[A
 
 
 def _questions(task: Task, followed: FollowedTask) -> Iterator[Question]:
-    """The questions of a task; needs that share a question are one, which asks for all of them."""
+    """The questions of a task; needs that share a question are one, which asks for all of their answers.
+
+    A message that a question rests on is no answer: such a need has one of its own, or is not asked.
+    """
     by_question: dict[str, list[tuple[str, ...]]] = {}
     seen_by_question: dict[str, bool] = {}
     for need, seen in zip(task.needs, followed.outcomes[0].seen, strict=True):
-        by_question.setdefault(need.question, []).append(need.answer or need.sought.spellings)
+        spellings = need.answer
+        if not spellings and not need.sought.runs:
+            spellings = need.sought.spellings
+        if not spellings:
+            continue
+        by_question.setdefault(need.question, []).append(spellings)
         seen_by_question[need.question] = seen_by_question.get(need.question, True) and seen
-    for text, spellings in by_question.items():
-        every = len(spellings) > 1
-        right = tuple(each[0] for each in spellings) if every else spellings[0]
+    for text, answers in by_question.items():
+        different = list(dict.fromkeys(answers))
+        every = len(different) > 1
+        right = tuple(each[0] for each in different) if every else different[0]
         yield Question(text=text, right=right, every=every, in_sight=seen_by_question[text])
 
 
@@ -227,6 +245,7 @@ def answer_question(row: AnswerRow, question: Question, ask: Ask) -> Answer:
         text=text,
         right=is_right(text, question),
         in_sight=question.in_sight,
+        f1=word_f1(text, question),
         recalled=recalled,
     )
 
@@ -263,6 +282,27 @@ def is_right(text: str, question: Question) -> bool:
     words = f" {plain_words(text)} "
     found = [f" {plain_words(spelling)} " in words for spelling in question.right]
     return all(found) if question.every else any(found)
+
+
+def word_f1(text: str, question: Question) -> float:
+    """How well the words agree with a right answer, from 0 to 1; with the best one where there are several.
+
+    Order, articles and punctuation count for nothing. Words that ought to be there and are not weigh as much
+    as words that are there and ought not to be.
+    """
+    golds = [" ".join(question.right)] if question.every else question.right
+    return max(_compare_words(_list_telling_words(text), _list_telling_words(gold)) for gold in golds)
+
+
+def _list_telling_words(text: str) -> list[str]:
+    return [word for word in plain_words(text).split() if word not in ARTICLES]
+
+
+def _compare_words(said: Sequence[str], gold: Sequence[str]) -> float:
+    shared = (Counter(said) & Counter(gold)).total()
+    if not shared:
+        return 0.0
+    return 2 * shared / (len(said) + len(gold))
 
 
 @contextmanager
@@ -328,14 +368,16 @@ def _table_lines(part: str, answers: Sequence[Answer]) -> Iterator[str]:
     keys = sorted(shared)
     yield f"\n{part}: {len(keys)} questions that every row has"
     yield ""
-    yield "| window | policy | right | in sight | recalls |"
-    yield "|--:|---|--:|--:|--:|"
+    yield "| window | policy | right | F1 | in sight | recalls |"
+    yield "|--:|---|--:|--:|--:|--:|"
     for (window, policy), group in sorted(groups.items()):
         chosen = [group[key] for key in keys]
         right = estimate_shares([(int(each.right), 1) for each in chosen])
+        f1 = estimate_shares([(each.f1, 1) for each in chosen])
         seen = sum(each.in_sight for each in chosen) / max(len(chosen), 1)
         recalls = sum(bool(each.recalled) for each in chosen)
-        yield f"| {window or 'all'} | {policy} | {_percent(right)} | {100 * seen:.1f} % | {recalls} |"
+        cells = [window or "all", policy, _percent(right), _percent(f1), f"{100 * seen:.1f} %", recalls]
+        yield f"| {' | '.join(map(str, cells))} |"
 
 
 def _percent(share: Range) -> str:
@@ -371,9 +413,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     steps = parser.add_subparsers(required=True)
     rows = steps.add_parser("rows", help="what a model would be sent")
     rows.set_defaults(run=write_rows)
-    rows.add_argument(
-        "parts", nargs="+", choices=[name for name in PARTS if name in ("variables", "bfcl-memory")]
-    )
+    rows.add_argument("parts", nargs="+", choices=ASKED_PARTS)
     rows.add_argument("--out", type=Path, required=True, metavar="FILE.gz")
     rows.add_argument("--data", type=Path, default=DATA, metavar="FOLDER")
     rows.add_argument("--windows", type=_numbers, default=[], metavar="N,...")

@@ -98,8 +98,8 @@ def count_all(task: Task) -> int:
     return MessageSizes(counter_for(COUNT_AS), task.tools).count_tokens(task.messages)
 
 
-def follow(task: Task, name: str, window: int, rules: str) -> FollowedTask:
-    """Sends every call of a task. Of lamina, a second outcome has what a reader recalls."""
+def follow(task: Task, name: str, window: int, rules: str, *, with_reader: bool = True) -> FollowedTask:
+    """Sends every call of a task. Of lamina, a second outcome has what a reader recalls, if one is wanted."""
     setting = make_setting(task, window, rules)
     ledgers: dict[int, Ledger] = {}
     policy = _keep_ledgers(find_by_short_name(name), ledgers)
@@ -123,10 +123,10 @@ def follow(task: Task, name: str, window: int, rules: str) -> FollowedTask:
     last_sent = steps[-1].sent.messages if steps[-1].sent is not None else []
     if not ledgers:
         return FollowedTask(outcomes=(outcome,), last_sent=last_sent)
-    with_recall = _recall_missing(task, outcome, looks, ledgers)
-    return FollowedTask(
-        outcomes=(outcome, with_recall), last_sent=last_sent, ledger=ledgers[steps[-1].call.end]
-    )
+    outcomes = [outcome]
+    if with_reader:
+        outcomes.append(_recall_missing(task, outcome, looks, ledgers))
+    return FollowedTask(outcomes=tuple(outcomes), last_sent=last_sent, ledger=ledgers[steps[-1].call.end])
 
 
 def _keep_ledgers(policy: ReplayPolicy, ledgers: dict[int, Ledger]) -> ReplayPolicy:

@@ -21,6 +21,9 @@ ASSISTANT = "assistant"
 WITHOUT_ANSWER = ("adversarial", "abstention")
 """Questions that the conversation does not answer: nothing has to be in sight for them."""
 
+ASKS_FOR_A_DATE = "temporal"
+"""Such a question is put to no model: the answer is the day of a message, and requests do not show it."""
+
 
 def read_bfcl_memory(folder: Path) -> Iterator[Task]:
     """One task for each talk; its needs are the questions."""
@@ -70,7 +73,10 @@ def _make_need(question: dict[str, Any], turn: dict[str, Any], user_names: set[s
         text = find_core(text)  # the wish itself; the rest of a long message is not needed
     voice = USER if turn["speaker"] in user_names else ASSISTANT
     sought = Sought(sort=f"{sort}, {voice}", spellings=(text,), runs=True)
-    return Need(end=end, sought=sought, question=question["q"], voice=voice)
+    answer: tuple[str, ...] = ()
+    if question.get("answer") is not None and sort != ASKS_FOR_A_DATE:
+        answer = (str(question["answer"]),)
+    return Need(end=end, sought=sought, question=question["q"], answer=answer, voice=voice)
 
 
 def convert_locomo(path: Path) -> Iterator[dict[str, Any]]:

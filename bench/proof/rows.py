@@ -27,8 +27,8 @@ FEW = 8
 LOWER, UPPER = 0.025, 0.975
 ROOT = Path(__file__).resolve().parents[2]
 
-Counts = tuple[int, int]
-"""How many needs are in sight, and how many there are."""
+Counts = tuple[float, int]
+"""How many needs are in sight, and how many there are. Of answers it may be a sum of scores instead."""
 
 
 class Range(msgspec.Struct, frozen=True, array_like=True):
@@ -60,7 +60,7 @@ class ProofRow(msgspec.Struct, frozen=True, kw_only=True):
     cuts: int
     refused: int
     recalls: int
-    by_sort: dict[str, Counts]
+    by_sort: dict[str, tuple[int, int]]
 
 
 def sum_rows(
@@ -137,7 +137,7 @@ def _estimate_difference(
 
 
 def _share(units: Iterable[Counts]) -> float:
-    seen = 0
+    seen = 0.0
     count = 0
     for unit_seen, unit_count in units:
         seen += unit_seen
@@ -150,8 +150,8 @@ def _make_range(mean: float, drawn: list[float]) -> Range:
     return Range(mean, ordered[int(LOWER * len(ordered))], ordered[int(UPPER * len(ordered)) - 1])
 
 
-def _count_sorts(by_task: dict[str, TaskOutcome], sorts: dict[str, list[str]]) -> dict[str, Counts]:
-    counts: dict[str, Counts] = {}
+def _count_sorts(by_task: dict[str, TaskOutcome], sorts: dict[str, list[str]]) -> dict[str, tuple[int, int]]:
+    counts: dict[str, tuple[int, int]] = {}
     for name, outcome in by_task.items():
         for sort, flag in zip(sorts[name], outcome.seen, strict=True):
             seen, count = counts.get(sort, (0, 0))
