@@ -41,7 +41,7 @@ from lamina.stores.port import Once, Store, Where
 from lamina.stores.sqlite import WalResetRisk, open_sqlite
 from lamina.stores.sqlite.links import SETTINGS, connect
 from lamina.stores.sqlite.schema import MIGRATIONS, bring_up
-from lamina.testing.store_races import append_until_accepted, check_linear, make_turn
+from lamina.testing._store_races import append_until_accepted, check_linear, make_turn
 
 RECORD = b"x" * 787
 STATE = b"s" * 2_000

@@ -10,8 +10,8 @@ import pytest
 from lamina import Budget, Form, Ledger, Policy, fit_request, translate
 from lamina.dialects import DIALECTS
 from lamina.fitting.request import RequestMemo
+from lamina.testing._gallery import PIXEL
 from lamina.testing.conformance import MODELS, DialectTrial
-from lamina.testing.gallery import PIXEL
 
 PAIRS = list(permutations(DIALECTS, 2))
 

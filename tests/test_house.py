@@ -151,7 +151,7 @@ def test_only_the_suites_import_test_libraries() -> None:
         for name, path in modules().items()
         if {target.partition(".")[0] for target in imported(path)} & TEST_LIBRARIES
     }
-    assert users == {"lamina.testing.properties"}
+    assert users == {"lamina.testing._properties"}
 
 
 def nearest(target: str, known: dict[str, Path]) -> str:

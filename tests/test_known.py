@@ -36,7 +36,7 @@ from lamina.stores.postgres import open_postgres
 from lamina.stores.sealed import Key, Sealed
 from lamina.stores.sealed.records import Generation, SealedPlace, open_record, open_state
 from lamina.stores.sqlite import open_sqlite
-from lamina.testing.gallery import gallery
+from lamina.testing._gallery import gallery
 from tests.servers.postgres import shared
 from tests.stores.older_postgres import make_older_tables
 from tools.known import (

@@ -57,7 +57,7 @@ from lamina.stores.sealed.records import Generation, SealedPlace, SealedState, s
 from lamina.stores.sqlite import open_sqlite
 from lamina.stores.sqlite.links import connect
 from lamina.stores.sqlite.schema import MIGRATIONS, bring_up
-from lamina.testing.gallery import gallery
+from lamina.testing._gallery import gallery
 from tests.fixtures.golden import sessions
 from tests.servers.postgres import shared
 

@@ -3,14 +3,17 @@
 A log of segments, a budget and the ledger of the last request go in; an envelope comes out that fits the
 window, keeps the cached prefix, can bring back what it left out, and explains every decision.
 
-These are the names that most programs need. Everything else is imported from where it is defined, as in
-`from lamina.core.layout import Layout`; ARCHITECTURE.md says what each room holds.
+These are the names that most programs need. Everything else is imported from the package of its room, as in
+`from lamina.stores import open_store`. docs/api.md has every public name with its signature; what is not on
+that page may change without notice. ARCHITECTURE.md says what each room holds.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lamina._lazy_names import name_lazily
 
 if TYPE_CHECKING:
+    from lamina._version import __version__
     from lamina.agent.loop import Agent
     from lamina.core.build import BuildMemo, build
     from lamina.core.envelope import Envelope
@@ -26,8 +29,6 @@ if TYPE_CHECKING:
     from lamina.gateway.serving import serve
     from lamina.sessions.session import Session
     from lamina.wrapped.client import wrap
-
-    __version__: str
 
 __all__ = [
     "Agent",
@@ -61,51 +62,25 @@ __all__ = [
     "wrap",
 ]
 
-_PLACES = {
-    "Agent": "lamina.agent.loop",
-    "BadInput": "lamina.errors",
-    "Budget": "lamina.core.values",
-    "BudgetExceeded": "lamina.errors",
-    "Difference": "lamina.diagnose.values",
-    "Entry": "lamina.core.values",
-    "Envelope": "lamina.core.envelope",
-    "Fitted": "lamina.fitting.request",
-    "Form": "lamina.core.values",
-    "Head": "lamina.core.values",
-    "InvalidRequest": "lamina.errors",
-    "LaminaError": "lamina.errors",
-    "Layer": "lamina.core.values",
-    "Ledger": "lamina.core.values",
-    "BuildMemo": "lamina.core.build",
-    "Options": "lamina.core.options",
-    "Policy": "lamina.fitting.policy",
-    "Role": "lamina.core.values",
-    "Segment": "lamina.core.values",
-    "Session": "lamina.sessions.session",
-    "build": "lamina.core.build",
-    "diff": "lamina.diagnose.differences",
-    "explain": "lamina.core.explanation",
-    "fit_request": "lamina.fitting.request",
-    "recall": "lamina.core.recall",
-    "serve": "lamina.gateway.serving",
-    "translate": "lamina.fitting.request",
-    "wrap": "lamina.wrapped.client",
-}
-"""Where each name is defined. It is imported when it is first used, so that `import lamina` is quick."""
-
-
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name == "__version__":
-            value = import_module("importlib.metadata").version("lamina-context")
-        elif name in _PLACES:
-            value = getattr(import_module(_PLACES[name]), name)
-        else:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = name_lazily(
+        __name__,
+        {
+            "lamina._version": "__version__",
+            "lamina.agent.loop": "Agent",
+            "lamina.core.build": "BuildMemo build",
+            "lamina.core.envelope": "Envelope",
+            "lamina.core.explanation": "explain",
+            "lamina.core.options": "Options",
+            "lamina.core.recall": "recall",
+            "lamina.core.values": "Budget Entry Form Head Layer Ledger Role Segment",
+            "lamina.diagnose.differences": "diff",
+            "lamina.diagnose.values": "Difference",
+            "lamina.errors": "BadInput BudgetExceeded InvalidRequest LaminaError",
+            "lamina.fitting.policy": "Policy",
+            "lamina.fitting.request": "Fitted fit_request translate",
+            "lamina.gateway.serving": "serve",
+            "lamina.sessions.session": "Session",
+            "lamina.wrapped.client": "wrap",
+        },
+    )

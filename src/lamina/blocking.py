@@ -20,6 +20,8 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from lamina.errors import BadInput
 from lamina.sessions import Session as Async
 
+__all__ = ["Session"]
+
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -24,6 +24,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+__all__ = [
+    "BadInput",
+    "Broken",
+    "BrokenRule",
+    "BudgetExceeded",
+    "Conflict",
+    "CountFailed",
+    "Damaged",
+    "InvalidRequest",
+    "KeyNeeded",
+    "LaminaError",
+    "LawBroken",
+    "NotFound",
+    "Reused",
+    "StoreError",
+    "Tampered",
+    "WrongKey",
+]
+
 
 class LaminaError(Exception):
     """The root: catch it to catch everything that lamina raises on purpose."""

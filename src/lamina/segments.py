@@ -15,6 +15,31 @@ from typing import Any
 from lamina.core.values import Document, Image, Part, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.errors import BadInput
 
+__all__ = [
+    "assistant",
+    "call",
+    "clock",
+    "document",
+    "excerpt",
+    "file",
+    "image",
+    "memory",
+    "note",
+    "pdf",
+    "persona",
+    "project",
+    "result",
+    "segment",
+    "selected_text",
+    "summary",
+    "system",
+    "thinking",
+    "url",
+    "user",
+    "video",
+    "web_tab",
+]
+
 
 def segment(kind: str, role: Role | str, content: str | Part | Iterable[Part], **fields: Any) -> Segment:
     """A segment of any kind; `fields` are those of `Segment`."""

@@ -27,6 +27,8 @@ import msgspec
 
 from lamina.errors import BadInput
 
+__all__ = ["Settings", "load_settings"]
+
 VARIABLE = "LAMINA_SETTINGS"
 """Names the file, in the environment."""
 

@@ -30,8 +30,8 @@ from agents.models.openai_responses import Converter
 from mcp.types import Tool as McpTool
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
+from lamina.adapters._store_thread import StoreThread
 from lamina.adapters.openai_agents import LaminaSession
-from lamina.adapters.store_thread import StoreThread
 from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
 from tests.adapters.long_session import (
     BUDGET,

@@ -22,9 +22,9 @@ from pydantic_ai.models import Model
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
+from lamina.adapters._pydantic_messages import CODEC
 from lamina.adapters.chat_turns import write_tool
 from lamina.adapters.pydantic_ai import LEDGER, LaminaCapability
-from lamina.adapters.pydantic_messages import CODEC
 from lamina.core.values import Budget
 from lamina.fitting.request import fit_request
 from tests.adapters.long_session import BUDGET, SYSTEM, Script, check_session, read_page

@@ -24,9 +24,9 @@ from smolagents.models import (
     tool_role_conversions,
 )
 
+from lamina.adapters._smolagents_steps import CODEC
 from lamina.adapters.bridge import Turn
 from lamina.adapters.smolagents import LaminaCodeAgent, LaminaToolCallingAgent
-from lamina.adapters.smolagents_steps import CODEC
 from tests.adapters import long_session
 from tests.adapters.long_session import (
     BUDGET,

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.context import relevance
+from lamina.context._shared_words import WordMatch, score_by_words, stem
 from lamina.context.relevance import RankedTurn, Relevance, by_index
 from lamina.context.search import chunks_of, open_index
-from lamina.context.shared_words import WordMatch, score_by_words, stem
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM

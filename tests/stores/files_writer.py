@@ -11,7 +11,7 @@ import anyio
 
 from lamina.stores.files import open_files
 from lamina.stores.port import Once, Where
-from lamina.testing.store_races import append_until_accepted, make_turn
+from lamina.testing._store_races import append_until_accepted, make_turn
 
 WHERE = Where("w", "c")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from lamina.errors import Damaged
 from lamina.stores.port import Where
-from lamina.testing.store_trial import expect_error
+from lamina.testing._store_trial import expect_error
 
 
 async def misses_what_an_older_head_does_not_count(store: Any, where: Where, count: int) -> None:

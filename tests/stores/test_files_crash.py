@@ -19,7 +19,7 @@ from lamina.errors import Broken
 from lamina.stores.files import FilesStore, open_files
 from lamina.stores.files.record_file import is_record_file
 from lamina.stores.port import Once, RecordPage, StoredHead, Where
-from lamina.testing.store_races import check_linear
+from lamina.testing._store_races import check_linear
 from tests.stores.files_disk import Cache, Died, at_call, in_memory
 
 WHERE = Where("w", "c")

@@ -16,7 +16,7 @@ from lamina.stores.checksums import Checksums
 from lamina.stores.port import HEADER, ListedConversation, Once, RecordPage, StoredHead, Where
 from lamina.stores.postgres import PostgresStore, open_postgres
 from lamina.stores.postgres.schema import NEWEST
-from lamina.testing.store_trial import expect_error
+from lamina.testing._store_trial import expect_error
 from tests.servers.postgres import shared
 from tests.stores.older_heads import misses_what_an_older_head_does_not_count
 from tests.stores.older_postgres import make_older_tables

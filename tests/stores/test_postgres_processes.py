@@ -13,7 +13,7 @@ import anyio
 
 from lamina.stores.port import RecordPage, Where
 from lamina.stores.postgres import open_postgres
-from lamina.testing.store_races import append_until_accepted, check_linear, make_turn
+from lamina.testing._store_races import append_until_accepted, check_linear, make_turn
 from tests.servers.postgres import shared
 
 ROOT = Path(__file__).resolve().parent.parent.parent

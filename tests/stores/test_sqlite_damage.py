@@ -21,7 +21,7 @@ from lamina.stores.paging import every_conversation
 from lamina.stores.port import ListedConversation, Once, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, open_sqlite, tables
 from lamina.stores.sqlite.schema import NEWEST, bring_up
-from lamina.testing.store_trial import expect_error
+from lamina.testing._store_trial import expect_error
 from tests.stores.older_heads import misses_what_an_older_head_does_not_count
 from tools.known import CONVERSATIONS, FOLDER, SUPPORT
 

@@ -22,7 +22,7 @@ from lamina.errors import Broken, StoreError
 from lamina.stores.port import Once, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, links, open_sqlite, tables, writer
 from lamina.stores.sqlite.links import SqliteConnection, SqliteFailure, connect
-from lamina.testing.store_trial import expect_error
+from lamina.testing._store_trial import expect_error
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
 

@@ -19,7 +19,7 @@ from lamina.stores.sqlite import SqliteStore, WalResetRisk, links, open_sqlite, 
 from lamina.stores.sqlite.links import Driver, SqliteConnection, SqliteFailure, connect, warn_if_unsafe
 from lamina.stores.sqlite.process_lock import LOCK_SUFFIX, ProcessLock
 from lamina.stores.sqlite.schema import APPLICATION, MIGRATIONS, bring_up
-from lamina.testing.store_trial import expect_error, make_bodies
+from lamina.testing._store_trial import expect_error, make_bodies
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
 

@@ -14,7 +14,7 @@ import anyio
 
 from lamina.stores.port import RecordPage, Where
 from lamina.stores.sqlite import WalResetRisk, open_sqlite
-from lamina.testing.store_races import append_until_accepted, check_linear, make_turn
+from lamina.testing._store_races import append_until_accepted, check_linear, make_turn
 
 WRITERS, TURNS = 8, 12
 

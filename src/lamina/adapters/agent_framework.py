@@ -29,6 +29,8 @@ from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, RecentVa
 from lamina.core.values import Budget
 from lamina.fitting.policy import Policy
 
+__all__ = ["LaminaChatMiddleware"]
+
 LEDGER = "lamina_ledger"
 """The key of the session's state under which the ledger stands."""
 

@@ -6,6 +6,22 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+__all__ = [
+    "TurnParts",
+    "map_argument_objects",
+    "map_arguments",
+    "read_arguments",
+    "read_calls",
+    "read_text",
+    "write_assistant",
+    "write_call",
+    "write_image",
+    "write_output_format",
+    "write_result",
+    "write_text",
+    "write_tool",
+]
+
 FRAME = "frame"
 """A field of a turn for text that the framework writes around it.
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from claude_agent_sdk import fold_session_summary
 
-from lamina.adapters.store_thread import (
+from lamina.adapters._store_thread import (
     StoreAddress,
     StoreThread,
     decode_stored,
@@ -26,6 +26,8 @@ from lamina.adapters.store_thread import (
 )
 from lamina.stores.port import Store, Where
 from lamina.stores.retries import retry_conflicts
+
+__all__ = ["LaminaSessionStore"]
 
 _ATTEMPTS = 20
 """How often an append begins anew because another process was first."""
@@ -39,7 +41,7 @@ class _Index(msgspec.Struct, kw_only=True):
 
 
 class LaminaSessionStore:
-    """A `SessionStore` over the store at `address`; see `lamina.adapters.store_thread`.
+    """A `SessionStore` over the store at `address`; see `lamina.adapters._store_thread`.
 
     A `StoreThread` may be given in place of an address. `clock` returns the time in seconds.
     """

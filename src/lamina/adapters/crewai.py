@@ -36,6 +36,8 @@ from lamina.adapters.chat_turns import write_output_format
 from lamina.core.values import Budget
 from lamina.fitting.policy import Policy
 
+__all__ = ["LaminaHooks"]
+
 _CONVERSATIONS = 256
 """How many conversations are remembered: their histories for `recall`, and their ledgers."""
 

@@ -22,6 +22,8 @@ from lamina.adapters.bridge import PASS_THROUGH, RECALL, ContextFitter, RecentVa
 from lamina.core.values import Budget
 from lamina.fitting.policy import Policy
 
+__all__ = ["LaminaPlugin"]
+
 LEDGER = "lamina_ledger"
 """The key of the session's state under which the ledgers stand, one for each agent."""
 

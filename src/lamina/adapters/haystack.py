@@ -25,6 +25,8 @@ from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn
 from lamina.core.values import Budget
 from lamina.fitting.policy import Policy, load_policy
 
+__all__ = ["make_hooks", "recall_tool"]
+
 LEDGER = "lamina_ledger"
 """The key in the metadata of a reply under which the ledger stands."""
 

@@ -37,6 +37,8 @@ from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import fit_request
 
+__all__ = ["LaminaCompaction", "recall"]
+
 _OWN = "lamina"
 """The key in the metadata of a message that lamina wrote."""
 

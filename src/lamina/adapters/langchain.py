@@ -28,12 +28,14 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.types import Command
 
+from lamina.adapters._langchain_messages import CODEC
 from lamina.adapters.bridge import RECALL, ContextFitter, FittedMessages
 from lamina.adapters.chat_turns import read_text
-from lamina.adapters.langchain_messages import CODEC
 from lamina.core.values import Budget
 from lamina.dialects.anthropic.server import merge_betas
 from lamina.fitting.policy import Policy
+
+__all__ = ["LaminaMiddleware", "LaminaState"]
 
 
 class LaminaState(AgentState[Any]):

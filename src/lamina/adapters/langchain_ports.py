@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.stores import BaseStore
 
-from lamina.adapters.store_thread import (
+from lamina.adapters._store_thread import (
     StoreAddress,
     StoreThread,
     list_names,
@@ -25,12 +25,14 @@ from lamina.context.port import Source
 from lamina.core.wording import text_of
 from lamina.stores.port import Store, Where
 
+__all__ = ["LaminaByteStore", "LaminaRetriever"]
+
 _PRESENT = b"\x01"
 """Stands before each value, since the state of a conversation that does not exist is empty."""
 
 
 class LaminaByteStore(BaseStore[str, bytes]):
-    """Values by key, within `workspace` of the store at `address`; see `lamina.adapters.store_thread`."""
+    """Values by key, within `workspace` of the store at `address`; see `lamina.adapters._store_thread`."""
 
     def __init__(
         self,

@@ -27,9 +27,9 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
-from lamina.adapters import langgraph_checkpoints as checkpoints
-from lamina.adapters.langgraph_threads import Place, StoredThreads
-from lamina.adapters.store_thread import (
+from lamina.adapters import _langgraph_checkpoints as checkpoints
+from lamina.adapters._langgraph_threads import Place, StoredThreads
+from lamina.adapters._store_thread import (
     StoreAddress,
     StoreThread,
     list_names,
@@ -39,9 +39,11 @@ from lamina.adapters.store_thread import (
 from lamina.errors import BadInput
 from lamina.stores.port import Store, Where
 
+__all__ = ["LaminaSaver"]
+
 
 class LaminaSaver(BaseCheckpointSaver[str]):
-    """Keeps checkpoints in the store at `address`, within `workspace`; see `lamina.adapters.store_thread`."""
+    """Keeps checkpoints in the store at `address`, within `workspace`; see `_store_thread`."""
 
     def __init__(
         self,

@@ -30,6 +30,8 @@ from lamina.dialects.openai_chat import DIALECT
 from lamina.dialects.usage import find_usage
 from lamina.fitting.policy import Policy, choose_policy
 
+__all__ = ["LaminaLogger"]
+
 _PENDING = 1_024
 """How many calls may be under way at once. Of calls that never end the oldest are forgotten."""
 

@@ -27,11 +27,13 @@ from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context
 
 from lamina.adapters import chat_turns as chat
+from lamina.adapters._llama_index_messages import CODEC, TAGGED_CODEC
 from lamina.adapters.bridge import RECALL, ContextFitter
-from lamina.adapters.llama_index_messages import CODEC, TAGGED_CODEC
 from lamina.core.values import Budget
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy, choose_policy, load_policy
+
+__all__ = ["LaminaAgent", "LaminaMemory"]
 
 LEDGER = "lamina_ledger"
 """The field of a message under which a ledger stands. These messages have a key of their own in the store."""

@@ -30,17 +30,19 @@ from agents.memory import SessionSettings
 from agents.models.openai_responses import Converter
 from agents.run import CallModelData, CallModelInputFilter, ModelInputData
 
+from lamina.adapters._store_thread import StoreAddress, StoreThread, decode_stored, open_store_thread
 from lamina.adapters.bridge import PASS_THROUGH, RECALL, ContextFitter
-from lamina.adapters.store_thread import StoreAddress, StoreThread, decode_stored, open_store_thread
 from lamina.core.values import Budget
 from lamina.fitting.policy import Policy
 from lamina.stores.port import Store, Where
+
+__all__ = ["LaminaSession"]
 
 _CODEC = msgspec.structs.replace(PASS_THROUGH, dialect="openai_responses")
 
 
 class LaminaSession:
-    """A conversation named `session_id` in the store at `address`; see `lamina.adapters.store_thread`.
+    """A conversation named `session_id` in the store at `address`; see `lamina.adapters._store_thread`.
 
     A `StoreThread` may be given in place of an address, so that many sessions share one. `policy` says
     how requests are fitted, and `budget` replaces that of the policy; without either the window of the

@@ -27,10 +27,12 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.toolsets import FunctionToolset
 
 from lamina.adapters import chat_turns as chat
+from lamina.adapters._pydantic_messages import CODEC
 from lamina.adapters.bridge import RECALL, ContextFitter
-from lamina.adapters.pydantic_messages import CODEC
 from lamina.core.values import Budget
 from lamina.fitting.policy import Policy
+
+__all__ = ["LaminaCapability"]
 
 LEDGER = "lamina_ledger"
 """The key in the metadata of a response under which the ledger stands."""

@@ -23,6 +23,8 @@ from lamina.core.text.paths import shortest_path
 from lamina.errors import BadInput
 from lamina.workspace.workspace import Workspace
 
+__all__ = ["LaminaWorkspaceBackend"]
+
 T = TypeVar("T")
 
 

@@ -23,10 +23,12 @@ from smolagents import AgentMemory, ChatMessage, CodeAgent, Tool, ToolCallingAge
 from smolagents.agents import populate_template
 from smolagents.models import CODEAGENT_RESPONSE_FORMAT, get_tool_json_schema
 
+from lamina.adapters._smolagents_steps import CODEC
 from lamina.adapters.bridge import RECALL, ContextFitter
-from lamina.adapters.smolagents_steps import CODEC
 from lamina.core.values import Budget
 from lamina.fitting.policy import Policy
+
+__all__ = ["LaminaCodeAgent", "LaminaToolCallingAgent"]
 
 
 class LaminaAgentMemory(AgentMemory):

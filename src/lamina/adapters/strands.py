@@ -32,6 +32,8 @@ from lamina.adapters.chat_turns import (
 from lamina.core.values import Budget
 from lamina.fitting.policy import Policy
 
+__all__ = ["LaminaConversationManager"]
+
 
 class LaminaConversationManager(ConversationManager):
     """Fits each request into the window. `policy` says how; `budget` replaces that of the policy.

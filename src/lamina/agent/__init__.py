@@ -7,7 +7,7 @@ from lamina.agent.limits import TurnCost, TurnLimits
 from lamina.agent.loop import Agent
 from lamina.agent.one_shot import ModelPlan, PlannedCalls
 from lamina.agent.opening import open_for
-from lamina.agent.outcome import Citation, ToolRunEvent, TurnOutcome
+from lamina.agent.outcome import Citation, ToolRunEvent, TurnEvent, TurnOutcome
 from lamina.agent.persona import CITING, EXPLORER, PLANNING, guidelines
 from lamina.agent.profiles import THINKING, AgentProfile
 from lamina.agent.registry import AgentRegistry, StoredAgents, load_agents
@@ -31,6 +31,7 @@ __all__ = [
     "StoredAgents",
     "ToolRunEvent",
     "TurnCost",
+    "TurnEvent",
     "TurnLimits",
     "TurnOutcome",
     "approve_always",

@@ -8,29 +8,57 @@ Read `values.py` first: `CacheRules` is everything that we know about a cache, `
 took from it. `simulate.py` names the module of each algorithm.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from lamina.caches.loading import all_rules, load_rules, rules_for
-from lamina.caches.named import NamedCaches
-from lamina.caches.prices import Price, cost, storage
-from lamina.caches.simulate import Cache, TokenCache, simulator, token_simulator
-from lamina.caches.values import CacheRules, Level, MatchRule, Tally, rates
+from lamina._lazy_names import name_lazily
+
+if TYPE_CHECKING:
+    from lamina.caches.explicit import ExplicitCachePrice, price_explicit_cache
+    from lamina.caches.lifetimes import PausedRequest, choose_lifetime, count_warmings
+    from lamina.caches.loading import all_rules, load_rules, rules_for
+    from lamina.caches.named import NamedCaches
+    from lamina.caches.prices import Price, cost, storage
+    from lamina.caches.simulate import Cache, TokenCache, simulator, token_simulator
+    from lamina.caches.stream import Stream, StreamBlock
+    from lamina.caches.values import CacheRules, Level, MatchRule, Tally, rates
 
 __all__ = [
     "Cache",
     "CacheRules",
+    "ExplicitCachePrice",
     "Level",
     "MatchRule",
     "NamedCaches",
+    "PausedRequest",
     "Price",
+    "Stream",
+    "StreamBlock",
     "Tally",
     "TokenCache",
     "all_rules",
+    "choose_lifetime",
     "cost",
+    "count_warmings",
     "load_rules",
+    "price_explicit_cache",
     "rates",
     "rules_for",
     "simulator",
     "storage",
     "token_simulator",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = name_lazily(
+        __name__,
+        {
+            "lamina.caches.explicit": "ExplicitCachePrice price_explicit_cache",
+            "lamina.caches.lifetimes": "PausedRequest choose_lifetime count_warmings",
+            "lamina.caches.loading": "all_rules load_rules rules_for",
+            "lamina.caches.named": "NamedCaches",
+            "lamina.caches.prices": "Price cost storage",
+            "lamina.caches.simulate": "Cache TokenCache simulator token_simulator",
+            "lamina.caches.stream": "Stream StreamBlock",
+            "lamina.caches.values": "CacheRules Level MatchRule Tally rates",
+        },
+    )

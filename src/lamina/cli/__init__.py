@@ -26,6 +26,8 @@ from lamina.cli.output import emit, tell
 from lamina.cli.parser import Parser, suggest
 from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, NotFound, StoreError
 
+__all__ = ["COMMANDS", "main"]
+
 GROUPS = {
     "start": ("demo", "replay", "chat", "doctor", "config"),
     "gateway": ("run", "serve", "tail"),

@@ -16,6 +16,8 @@ from lamina.context.port import GatheredSegments, Source, name_source
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.segments import clock as make_clock_segment
 
+__all__ = ["clock"]
+
 FORMAT = "%A, %Y-%m-%d %H:%M %Z"
 
 

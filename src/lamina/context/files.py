@@ -16,7 +16,7 @@ from os import PathLike
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from lamina.context.globs import matches_glob
+from lamina.context._globs import matches_glob
 from lamina.context.port import GatheredSegments, Source, fit_into_room, name_source, run_in_thread
 from lamina.core.text.characters import ALPHANUMERIC, fold_case, is_digits, lower_ascii
 from lamina.core.values import Segment
@@ -25,6 +25,8 @@ from lamina.segments import file, note, pdf
 from lamina.workspace.documents import text_in
 from lamina.workspace.paths import join_path, split_path
 from lamina.workspace.workspace import FolderItem, Workspace
+
+__all__ = ["FileChoice", "files"]
 
 NOTES = 50
 """Notes of one source. Of more only their number is noted."""

@@ -17,6 +17,8 @@ from lamina.context.port import GatheredSegments, Source, join_gathered
 from lamina.core.values import Segment
 from lamina.errors import BadInput
 
+__all__ = ["gather"]
+
 SECONDS = 10.0
 """Long enough for a web page, short enough for a person who waits."""
 

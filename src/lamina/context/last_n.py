@@ -18,6 +18,8 @@ from lamina.core.values import Role, Segment
 from lamina.core.wording import text_of
 from lamina.segments import excerpt
 
+__all__ = ["last_n"]
+
 MESSAGES = 6
 
 

@@ -28,6 +28,8 @@ from lamina.stores.port import Store, Where
 from lamina.stores.retries import retry_conflicts
 from lamina.workspace.paths import is_plain
 
+__all__ = ["MEMORY", "Fact", "Memory"]
+
 MEMORY = "lamina:memory"
 """The conversation that holds the facts of a workspace."""
 

@@ -12,6 +12,8 @@ from lamina.segments import persona as make_persona_segment
 from lamina.workspace.documents import text_in
 from lamina.workspace.workspace import Workspace
 
+__all__ = ["persona"]
+
 
 def persona(
     text: str = "",

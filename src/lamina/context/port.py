@@ -17,6 +17,8 @@ from lamina.core.text.estimate import estimate_tokens
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
 
+__all__ = ["GatheredSegments", "Source"]
+
 Source = Callable[[str, int | None], Awaitable[Iterable[Segment]]]
 """Finds context for a prompt, in at most so many tokens. None means without limit."""
 

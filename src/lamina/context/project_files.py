@@ -21,6 +21,8 @@ from lamina.core.values import Role, Segment
 from lamina.errors import BadInput
 from lamina.segments import segment
 
+__all__ = ["CallerItem", "ProjectFile", "ProjectFileLimits", "Rank", "first_message_only", "project_files"]
+
 CALLER_ITEMS = 32
 CALLER_NAME = 256
 CALLER_CONTENT = 50_000

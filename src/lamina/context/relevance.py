@@ -22,12 +22,14 @@ from typing import Any, Literal, NamedTuple, Protocol
 import anyio
 import msgspec
 
-from lamina.context.shared_words import WordMatch, score_by_words
+from lamina.context._shared_words import WordMatch, score_by_words
 from lamina.core.kinds import HIGH, KINDS, LOW, Kinds, kind_of
 from lamina.core.orders import Batch, Move, Order, OrderView, goes_last
 from lamina.core.values import Entry, Form, Layer, Role, Segment
 from lamina.core.wording import text_of
 from lamina.workspace.superseding import ORDER
+
+__all__ = ["Relevance", "by_index"]
 
 Freshness = Literal["stable", "fresh"]
 """What wins if they conflict: the cached prefix, or what the prompt is about.

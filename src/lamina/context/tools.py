@@ -29,6 +29,8 @@ from lamina.workspace.grep import grep
 from lamina.workspace.paths import join_path, split_path
 from lamina.workspace.workspace import FolderItem, Workspace
 
+__all__ = ["Offer", "answer", "memory_tools", "workspace_tools"]
+
 LINES = 2_000
 """Lines that one call of read returns at most."""
 

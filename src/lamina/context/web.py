@@ -28,6 +28,8 @@ from lamina.workspace.documents import text_in
 from lamina.workspace.fetch import DEFAULT, Answer, FetchLimits, fetch
 from lamina.workspace.html_text import read_page
 
+__all__ = ["web"]
+
 ENCODINGS = frozenset(
     (
         "ascii utf-8 utf-16 utf-16-le utf-16-be "

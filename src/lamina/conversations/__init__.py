@@ -9,3 +9,47 @@
 
 The doors are above: `lamina.wrapped`, `lamina.sessions`, `lamina.gateway`, `lamina.adapters`.
 """
+
+from typing import TYPE_CHECKING
+
+from lamina._lazy_names import name_lazily
+
+if TYPE_CHECKING:
+    from lamina.conversations.deleting import delete_conversation
+    from lamina.conversations.erasing import ErasedMessage, delete_message
+    from lamina.conversations.exporting import export_conversation, import_conversation
+    from lamina.conversations.listing import ListedTalk, list_talks
+    from lamina.conversations.memory_files import FileVersion, erase_files, list_versions, load_files
+    from lamina.conversations.memory_tool import MEMORY
+    from lamina.conversations.retention import Pruned, prune
+
+__all__ = [
+    "MEMORY",
+    "ErasedMessage",
+    "FileVersion",
+    "ListedTalk",
+    "Pruned",
+    "delete_conversation",
+    "delete_message",
+    "erase_files",
+    "export_conversation",
+    "import_conversation",
+    "list_talks",
+    "list_versions",
+    "load_files",
+    "prune",
+]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = name_lazily(
+        __name__,
+        {
+            "lamina.conversations.deleting": "delete_conversation",
+            "lamina.conversations.erasing": "ErasedMessage delete_message",
+            "lamina.conversations.exporting": "export_conversation import_conversation",
+            "lamina.conversations.listing": "ListedTalk list_talks",
+            "lamina.conversations.memory_files": "FileVersion erase_files list_versions load_files",
+            "lamina.conversations.memory_tool": "MEMORY",
+            "lamina.conversations.retention": "Pruned prune",
+        },
+    )

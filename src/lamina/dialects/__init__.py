@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 from lamina.dialects.anthropic import DIALECT as ANTHROPIC
+from lamina.dialects.cache_reports import CacheReport
 from lamina.dialects.gemini import DIALECT as GEMINI
 from lamina.dialects.ollama import DIALECT as OLLAMA
 from lamina.dialects.openai_chat import DIALECT as OPENAI_CHAT
 from lamina.dialects.openai_responses import DIALECT as OPENAI_RESPONSES
-from lamina.dialects.port import Dialect, Request
+from lamina.dialects.port import Dialect, Marking, PlainHead, Request, Tool, Violation
 from lamina.dialects.text import DIALECT as TEXT
+from lamina.dialects.usage import Usage, read_usage
 from lamina.errors import BadInput
+
+__all__ = [
+    "ANTHROPIC",
+    "DIALECTS",
+    "GEMINI",
+    "OLLAMA",
+    "OPENAI_CHAT",
+    "OPENAI_RESPONSES",
+    "TEXT",
+    "CacheReport",
+    "Dialect",
+    "Marking",
+    "PlainHead",
+    "Request",
+    "Tool",
+    "Usage",
+    "Violation",
+    "read_usage",
+    "recognise",
+]
 
 DIALECTS: dict[str, Dialect] = {
     dialect.name: dialect for dialect in (ANTHROPIC, OPENAI_RESPONSES, GEMINI, OLLAMA, OPENAI_CHAT, TEXT)

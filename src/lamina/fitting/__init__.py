@@ -8,19 +8,57 @@
 `lamina.conversations` keeps the ledger from request to request, for every door.
 """
 
-from lamina.fitting.markers import Breakpoints, Lifetimes
-from lamina.fitting.policy import Policy, RecallMode
-from lamina.fitting.request import Fitted, RequestMemo, fit_request, translate
-from lamina.fitting.server_reports import ServerUse
+from typing import TYPE_CHECKING
+
+from lamina._lazy_names import name_lazily
+
+if TYPE_CHECKING:
+    from lamina.fitting.markers import Breakpoints, Lifetimes
+    from lamina.fitting.policy import Policy, RecallMode
+    from lamina.fitting.request import Fitted, RequestMemo, fit_request, translate
+    from lamina.fitting.server_compaction import (
+        ON_DEMAND_BETA,
+        CompactionCall,
+        ServerCompaction,
+        apply_compaction,
+        plan_compaction,
+        read_compaction,
+    )
+    from lamina.fitting.server_reports import ServerUse
+    from lamina.fitting.warming import WarmingRequest, warm_request
 
 __all__ = [
+    "ON_DEMAND_BETA",
     "Breakpoints",
+    "CompactionCall",
     "Fitted",
     "Lifetimes",
     "Policy",
     "RecallMode",
     "RequestMemo",
+    "ServerCompaction",
     "ServerUse",
+    "WarmingRequest",
+    "apply_compaction",
     "fit_request",
+    "plan_compaction",
+    "read_compaction",
     "translate",
+    "warm_request",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = name_lazily(
+        __name__,
+        {
+            "lamina.fitting.markers": "Breakpoints Lifetimes",
+            "lamina.fitting.policy": "Policy RecallMode",
+            "lamina.fitting.request": "Fitted RequestMemo fit_request translate",
+            "lamina.fitting.server_compaction": (
+                "ON_DEMAND_BETA CompactionCall ServerCompaction apply_compaction plan_compaction "
+                "read_compaction"
+            ),
+            "lamina.fitting.server_reports": "ServerUse",
+            "lamina.fitting.warming": "WarmingRequest warm_request",
+        },
+    )

@@ -43,6 +43,8 @@ from lamina.dialects.origins import group_entries
 from lamina.errors import BadInput
 from lamina.formats.messages import read_messages, write_messages
 
+__all__ = ["MIRROR", "AgentCheckpoint", "read", "read_state", "trim_index", "with_index", "write"]
+
 VERSION = 1
 FORMAT = "stakai_message_v1"
 INDEX = "trimmed_up_to_message_index"

@@ -19,6 +19,8 @@ from lamina.core.values import Segment
 from lamina.dialects.origins import ORIGIN, WireOrigin, dump_origin, load_origin
 from lamina.errors import BadInput
 
+__all__ = ["decode", "encode"]
+
 VERSION = 1
 
 

@@ -33,6 +33,8 @@ from lamina.errors import BadInput, WrongKey
 from lamina.formats.codec import encode
 from lamina.stores.port import Once, Store, StoredHead, Where
 
+__all__ = ["ElaraMessages", "Imported", "import_folder", "read_folder"]
+
 LARGEST = 64 * 1024 * 1024
 """Bytes of a file that can still be one message."""
 

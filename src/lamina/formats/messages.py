@@ -20,6 +20,8 @@ from lamina.core.values import Image, Part, Raw, Role, Segment, Text, ToolCall, 
 from lamina.core.wording import text_of
 from lamina.dialects.json_values import list_or_empty, mapping_or_empty
 
+__all__ = ["ReadMessages", "read_messages", "write_messages"]
+
 FIELDS = "fields"
 """In meta: the fields of a part that lamina does not read."""
 

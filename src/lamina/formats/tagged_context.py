@@ -21,6 +21,8 @@ from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.text.tagged import Opening, TaggedBlock, find_blocks, find_tag_pairs
 from lamina.core.values import Role, Segment, Text
 
+__all__ = ["ParsedContext", "Tag", "TagFailure", "failed_tags", "read_context"]
+
 
 class Tag(msgspec.Struct, frozen=True):
     """What a tag holds: the kind of its segment, and the element or attribute that names it."""

@@ -11,3 +11,27 @@ Start reading in `exchange`: it shows one request from the socket to the upstrea
 
 It needs the extra `gateway`.
 """
+
+from typing import TYPE_CHECKING
+
+from lamina._lazy_names import name_lazily
+
+if TYPE_CHECKING:
+    from lamina.gateway.account import AnsweredRequest, GatewayAccount
+    from lamina.gateway.config import GatewaySettings, load_gateway_settings
+
+__all__ = [
+    "AnsweredRequest",
+    "GatewayAccount",
+    "GatewaySettings",
+    "load_gateway_settings",
+]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = name_lazily(
+        __name__,
+        {
+            "lamina.gateway.account": "AnsweredRequest GatewayAccount",
+            "lamina.gateway.config": "GatewaySettings load_gateway_settings",
+        },
+    )

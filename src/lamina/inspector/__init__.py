@@ -7,3 +7,28 @@
 A recorded session is built again call by call, which is exact because a build is pure. `views` turns builds
 into JSON, and the page in `static` draws that JSON. Nothing is sent anywhere.
 """
+
+from typing import TYPE_CHECKING
+
+from lamina._lazy_names import name_lazily
+
+if TYPE_CHECKING:
+    from lamina.inspector.asgi import make_app
+    from lamina.inspector.sessions import Sessions
+    from lamina.inspector.views import Inspector
+
+__all__ = [
+    "Inspector",
+    "Sessions",
+    "make_app",
+]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = name_lazily(
+        __name__,
+        {
+            "lamina.inspector.asgi": "make_app",
+            "lamina.inspector.sessions": "Sessions",
+            "lamina.inspector.views": "Inspector",
+        },
+    )

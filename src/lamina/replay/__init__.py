@@ -5,3 +5,64 @@
 Read `values.py` first, then `runs.py`: a trace becomes a conversation of model calls (`model_calls`), a
 policy sends each of them (`walk`), a simulated cache prices them (`outcomes`).
 """
+
+from typing import TYPE_CHECKING
+
+from lamina._lazy_names import name_lazily
+
+if TYPE_CHECKING:
+    from lamina.replay.account_table import account_json, account_text
+    from lamina.replay.generated_sessions import generate_session, split_calls
+    from lamina.replay.html import render_page
+    from lamina.replay.loss.comparison import PairedLosses, comparison_text
+    from lamina.replay.loss.port import AnswerLoss
+    from lamina.replay.policies.port import PolicyRequest, ReplayPolicy, Setting
+    from lamina.replay.recorded_usage import sum_recorded_usage
+    from lamina.replay.runs import ReplayOptions, replay
+    from lamina.replay.traces import read_traces
+    from lamina.replay.twin import Twin, TwinPair, TwinSettings
+    from lamina.replay.values import RecordedUsage, ReplayAccount, ReplayOutcome, Trace, UnreadableLine
+
+__all__ = [
+    "AnswerLoss",
+    "PairedLosses",
+    "PolicyRequest",
+    "RecordedUsage",
+    "ReplayAccount",
+    "ReplayOptions",
+    "ReplayOutcome",
+    "ReplayPolicy",
+    "Setting",
+    "Trace",
+    "Twin",
+    "TwinPair",
+    "TwinSettings",
+    "UnreadableLine",
+    "account_json",
+    "account_text",
+    "comparison_text",
+    "generate_session",
+    "read_traces",
+    "render_page",
+    "replay",
+    "split_calls",
+    "sum_recorded_usage",
+]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = name_lazily(
+        __name__,
+        {
+            "lamina.replay.account_table": "account_json account_text",
+            "lamina.replay.generated_sessions": "generate_session split_calls",
+            "lamina.replay.html": "render_page",
+            "lamina.replay.loss.comparison": "PairedLosses comparison_text",
+            "lamina.replay.loss.port": "AnswerLoss",
+            "lamina.replay.policies.port": "PolicyRequest ReplayPolicy Setting",
+            "lamina.replay.recorded_usage": "sum_recorded_usage",
+            "lamina.replay.runs": "ReplayOptions replay",
+            "lamina.replay.traces": "read_traces",
+            "lamina.replay.twin": "Twin TwinPair TwinSettings",
+            "lamina.replay.values": "RecordedUsage ReplayAccount ReplayOutcome Trace UnreadableLine",
+        },
+    )

@@ -10,18 +10,27 @@ lamina.testing.model_server          a real llama.cpp server in this process; ne
 The three suites need nothing besides lamina and any test runner.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from typing import Any
+from lamina._lazy_names import name_lazily
 
+if TYPE_CHECKING:
+    from lamina.testing.cases import Conformance
+    from lamina.testing.conformance import dialect
+    from lamina.testing.stores import store
 
-def __getattr__(name: str) -> Any:
-    if name == "dialect":
-        from lamina.testing.conformance import dialect  # noqa: PLC0415 - so that a store's tests load no dialect
+__all__ = [
+    "Conformance",
+    "dialect",
+    "store",
+]
 
-        return dialect
-    if name == "store":
-        from lamina.testing.stores import store  # noqa: PLC0415 - as above
-
-        return store
-    raise AttributeError(name)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = name_lazily(
+        __name__,
+        {
+            "lamina.testing.cases": "Conformance",
+            "lamina.testing.conformance": "dialect",
+            "lamina.testing.stores": "store",
+        },
+    )

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+__all__ = ["Conformance", "expect", "expect_equal", "make_cases"]
+
 Trial = TypeVar("Trial")
 
 

@@ -32,8 +32,8 @@ from lamina.dialects.port import Dialect, Marking, PlainHead, Request, Tool
 from lamina.dialects.translate import choose_options, translate_head
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.replay.generated_sessions import generate_session, split_calls
+from lamina.testing._gallery import gallery
 from lamina.testing.cases import Conformance, expect, make_cases
-from lamina.testing.gallery import gallery
 
 MODELS = {
     "anthropic": "claude-opus-4-6",

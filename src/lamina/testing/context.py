@@ -24,6 +24,8 @@ from lamina.dialects.openai_chat import DIALECT
 from lamina.fitting.request import RequestMemo, fit_request
 from lamina.testing.cases import Conformance, expect, make_cases
 
+__all__ = ["ContextSizes", "ManagedContext", "context_manager", "count_tokens"]
+
 MODEL = "gpt-5"
 SHARE_OF_ROOM = 5
 """A break of the prefix is worth its price if it frees a fifth of the room. So there may be no more."""

@@ -13,8 +13,8 @@ from lamina.core.envelope import HISTORY_CHANGED
 from lamina.core.laws import LAWS, BuildInputs, Case, is_same_request
 from lamina.core.values import Ledger, Segment
 from lamina.errors import BudgetExceeded
+from lamina.testing._properties import event
 from lamina.testing.cases import expect, expect_equal
-from lamina.testing.properties import event
 from lamina.testing.strategies import Story
 
 __all__ = ["all_hold", "cases", "holds", "is_same_request", "repeats", "tell"]

@@ -28,6 +28,8 @@ import msgspec
 from lamina.core.text.estimate import utf8_size
 from lamina.core.tokens import Counter, Framing
 
+__all__ = ["ModelServer", "run_model_server", "write_model"]
+
 MODEL = "tiny-letters"
 """What the server calls its model. It answers to every name."""
 

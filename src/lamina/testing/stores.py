@@ -33,10 +33,9 @@ from lamina.stores.port import (
     Where,
     Withdrawable,
 )
-from lamina.testing.cases import Conformance, expect_equal, make_cases
-from lamina.testing.store_races import RACES
-from lamina.testing.store_seals import SEALABLE
-from lamina.testing.store_trial import (
+from lamina.testing._store_races import RACES
+from lamina.testing._store_seals import SEALABLE
+from lamina.testing._store_trial import (
     OpenStore,
     StorePromise,
     StoreTrial,
@@ -50,7 +49,8 @@ from lamina.testing.store_trial import (
     make_bodies,
     number_bodies,
 )
-from lamina.testing.store_walk import it_does_what_the_store_in_memory_does
+from lamina.testing._store_walk import it_does_what_the_store_in_memory_does
+from lamina.testing.cases import Conformance, expect_equal, make_cases
 
 SECONDS = 300
 """A case that takes longer has met a deadlock."""

@@ -35,7 +35,9 @@ from lamina.segments import (
     thinking,
     user,
 )
-from lamina.testing.properties import strategies as st
+from lamina.testing._properties import strategies as st
+
+__all__ = ["Story", "edited_logs", "logs", "stories"]
 
 WORDS = "alpha beta gamma delta parser cache token window retry config module value".split()
 SPICE = (

@@ -41,6 +41,8 @@ from lamina.context.search.vectors import Vectors, common_length
 from lamina.context.search.words import split_folded
 from lamina.errors import BadInput, Broken, StoreError
 
+__all__ = ["open_postgres_index"]
+
 NO_PGVECTOR = "the server has no pgvector: vectors are compared in this process"
 LONGEST_WORD = 200
 """Characters of a word that are looked at."""

@@ -28,6 +28,8 @@ from lamina.models.counters.count_cache import CachedCounter
 from lamina.models.counters.count_guard import without_surrogates
 from lamina.models.framing import framing_for
 
+__all__ = ["Remote", "anthropic", "gemini", "llama_cpp", "openai", "vllm"]
+
 PATIENCE = 30.0
 """Seconds for one answer of a server that is asked over HTTP."""
 

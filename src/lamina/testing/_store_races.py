@@ -17,8 +17,7 @@ from anyio.lowlevel import checkpoint
 
 from lamina.errors import Conflict
 from lamina.stores.port import Once, RecordPage, Rekeyable, Store, StoredHead, Where
-from lamina.testing.cases import expect, expect_equal
-from lamina.testing.store_trial import (
+from lamina.testing._store_trial import (
     StorePromise,
     StoreTrial,
     expect_bodies,
@@ -28,6 +27,7 @@ from lamina.testing.store_trial import (
     expect_names,
     expect_value,
 )
+from lamina.testing.cases import expect, expect_equal
 
 WRITERS, TURNS = 8, 12
 """How many tasks write to one conversation, and how many groups each of them."""

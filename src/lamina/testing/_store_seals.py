@@ -6,8 +6,7 @@ import anyio
 
 from lamina.errors import KeyNeeded, WrongKey
 from lamina.stores.port import HEADER, ListedConversation, RecordPage, Rekeyable, StoredHead, Where, Within
-from lamina.testing.cases import expect
-from lamina.testing.store_trial import (
+from lamina.testing._store_trial import (
     StorePromise,
     StoreTrial,
     expect_count,
@@ -17,6 +16,7 @@ from lamina.testing.store_trial import (
     expect_value,
     number_bodies,
 )
+from lamina.testing.cases import expect
 
 
 async def a_sealed_store_gives_nothing_without_its_key(trial: StoreTrial) -> None:

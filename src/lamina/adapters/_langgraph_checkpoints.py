@@ -17,7 +17,7 @@ from langgraph.checkpoint.base import (
     writes_sort_key,
 )
 
-from lamina.adapters.langgraph_threads import (
+from lamina.adapters._langgraph_threads import (
     Place,
     StoredCheckpoint,
     StoredThread,

@@ -8,8 +8,8 @@ from typing import Any
 from lamina.errors import LaminaError
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Once, Rekeyable, Where
+from lamina.testing._store_trial import StoreTrial
 from lamina.testing.cases import expect_equal
-from lamina.testing.store_trial import StoreTrial
 
 WALK = 400
 """Calls of one walk."""
