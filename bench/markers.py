@@ -95,10 +95,12 @@ def requests(row: Json, model: str, head: int) -> Iterator[Json]:
     if row.get("format") == "anthropic-messages":
         whole: Json = {"messages": row["messages"]}
     else:
-        parsed = chat.parse({"model": "gpt-4o", "messages": row["messages"], "tools": row.get("tools") or []})
+        parsed = chat.wire.parse(
+            {"model": "gpt-4o", "messages": row["messages"], "tools": row.get("tools") or []}
+        )
         own = translate_head(parsed.head, chat, messages, model=model)
         options = choose_options(messages, own.head, layout=AS_LOGGED)
-        whole = messages.render(build(parsed.log, head=own.head, options=options))
+        whole = messages.wire.render(build(parsed.log, head=own.head, options=options))
     fields = {"model": model, "max_tokens": 1_000, "system": _head(row, head)}
     tools = whole.get("tools") or [_tool(number) for number in range(6)]
     said = whole["messages"]

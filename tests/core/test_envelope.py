@@ -229,7 +229,7 @@ def test_an_envelope_gives_its_messages_in_the_words_of_a_dialect(dialect: Diale
     """002, "Building Context": messages for the model, included and excluded ids."""
     log = [system("Be brief."), user("One?"), assistant("1."), file("a.md", "Lamps."), user("Two?")]
     envelope = build(log, options=Options(layout=Layout(exclude=Filter(keys=frozenset({"a.md"})))))
-    messages = envelope.messages(dialect)
+    messages = envelope.messages(dialect.wire)
     assert "Two?" in str(messages[-1])
     assert [entry.segment.kind for entry in envelope.included] == ["system", "user", "assistant", "user"]
     assert [(entry.segment.key, bool(entry.why)) for entry in envelope.excluded] == [("a.md", True)]

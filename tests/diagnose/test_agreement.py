@@ -12,8 +12,7 @@ from lamina.caches.stream import SETTINGS
 from lamina.diagnose import AgreementRate, compare_causes, diff
 from lamina.diagnose.agreement import part_of
 from lamina.diagnose.values import CAUSES, Difference
-from lamina.dialects import DIALECTS
-from lamina.dialects.cache_reports import HIT, NO_REPORT, CacheReport, read_cache_report
+from lamina.dialects.cache_reports import HIT, NO_REPORT, CacheReport, ask_openai_report, read_cache_report
 from tests.diagnose.test_faults import MODELS, SEEDS, two_calls
 from tests.fixtures.faults import FAULTS, Fault, damaged
 from tests.servers.cache_comparing import ComparingProvider
@@ -73,7 +72,7 @@ def test_each_reason_of_the_responses_api_agrees(changes: dict[str, Any], reason
     after = responses_request(**changes)
     if not changes:
         after["input"] = [*before["input"], {"role": "assistant", "content": "It parses."}]
-    after |= DIALECTS["openai_responses"].cache.ask_report(after, answer_id)
+    after |= ask_openai_report(after, answer_id)
     report = read_cache_report({"prompt_cache_diagnostics": provider.compare_responses(after)})
     assert report.cause == reason
     rules = rules_for(RESPONSES_MODEL, dialect="openai_responses")

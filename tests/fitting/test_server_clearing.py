@@ -165,9 +165,7 @@ def test_a_history_that_was_edited_is_cleared_anew() -> None:
 
 
 def test_other_apis_are_cut_by_lamina() -> None:
-    assert [name for name, dialect in DIALECTS.items() if dialect.server.ask_to_clear is not None] == [
-        "anthropic"
-    ]
+    assert [name for name, dialect in DIALECTS.items() if dialect.server is not None] == ["anthropic"]
     fitted = fit_request(chat_request(30), budget=SMALL, policy=Policy(server="first"))
     assert "context_management" not in fitted.request
     assert fitted.ledger.cuts

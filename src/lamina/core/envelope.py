@@ -127,7 +127,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         What an API has beside them, such as Anthropic's `system`, is in the whole request:
         `dialect.render(envelope)`.
         """
-        request = dialect.wire.render(self)
+        request = dialect.render(self)
         for name in MESSAGE_FIELDS:
             if name in request:
                 turns = request[name]

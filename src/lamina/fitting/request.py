@@ -472,7 +472,7 @@ def _record_usage(ledger: Ledger, reported: Usage, counter: Counter, request: Re
 
 def _asks_server(fit: _Fit) -> bool:
     """Whether the server may be asked to leave out old results. What a caller asks itself stays."""
-    if fit.policy.server not in ("when cheaper", "first") or fit.target.server.ask_to_clear is None:
+    if fit.policy.server not in ("when cheaper", "first") or fit.target.server is None:
         return False
     return fit.original is not None and not fit.original.get("context_management")
 

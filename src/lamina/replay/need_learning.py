@@ -144,7 +144,7 @@ def gather_cases(trace: Trace, *, count_as: str = "") -> list[NeedCase]:
     model = count_as or trace.model
     counter = counter_for(model) if model else o200k()
     chat = DIALECTS[CHAT]
-    parsed = chat.parse({"messages": conversation.messages})
+    parsed = chat.wire.parse({"messages": conversation.messages})
     options = choose_options(chat, parsed.head, layout=Layout(context="logged"))
     entries = build(parsed.log, head=parsed.head, counter=counter, options=options).entries
     position_of = _match_results(conversation, entries)

@@ -16,7 +16,7 @@ from lamina.core.values import Segment, Thinking
 from lamina.dialects.anthropic.absorb import absorb, absorb_stream
 from lamina.dialects.anthropic.check import check, check_again
 from lamina.dialects.anthropic.deferred import defer_request_tools
-from lamina.dialects.anthropic.head import own_head, plain_head
+from lamina.dialects.anthropic.head import HEAD
 from lamina.dialects.anthropic.markers import mark
 from lamina.dialects.anthropic.model import (
     NAME,
@@ -133,7 +133,7 @@ DIALECT = Dialect(
         order=order,
         takes_late_system=lambda request: takes_system_messages(read_model(request)),
     ),
-    head=HeadShape(read=plain_head, write=own_head),
+    head=HeadShape(read=HEAD.read, write=HEAD.write),
     cache=CacheView(
         stream=stream, markers=Markers(cache="breakpoints", put=mark), ask_report=ask_anthropic_report
     ),

@@ -12,7 +12,7 @@ from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_em
 from lamina.dialects.ollama.absorb import absorb, absorb_stream
 from lamina.dialects.ollama.check import check, check_again
 from lamina.dialects.ollama.fields import NAME
-from lamina.dialects.ollama.head import own_head, plain_head
+from lamina.dialects.ollama.head import HEAD, write_head
 from lamina.dialects.ollama.own_answer import write_answer, write_closing_events
 from lamina.dialects.ollama.parse import parse
 from lamina.dialects.ollama.render import carries, render
@@ -60,7 +60,7 @@ DIALECT = Dialect(
     name=NAME,
     recognises=recognises,
     wire=Wire(parse=parse, render=render, check=check, recheck=check_again, carries=carries),
-    head=HeadShape(read=plain_head, write=own_head),
+    head=HeadShape(read=HEAD.read, write=write_head),
     cache=CacheView(stream=stream),
     answers=Answers(
         absorb=absorb,

@@ -14,7 +14,7 @@ from lamina.core.values import Segment, Thinking
 from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_empty, text_or_empty
 from lamina.dialects.openai_chat.absorb import absorb, absorb_stream
 from lamina.dialects.openai_chat.check import check, check_again
-from lamina.dialects.openai_chat.head import own_head, plain_head, takes_tool
+from lamina.dialects.openai_chat.head import HEAD, takes_tool
 from lamina.dialects.openai_chat.mark import mark
 from lamina.dialects.openai_chat.own_answer import write_answer, write_closing_events
 from lamina.dialects.openai_chat.parse import parse
@@ -104,7 +104,7 @@ DIALECT = Dialect(
         repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id is anything not empty
         takes_late_system=takes_late_system,
     ),
-    head=HeadShape(read=plain_head, write=own_head, takes_tool=takes_tool),
+    head=HeadShape(read=HEAD.read, write=HEAD.write, takes_tool=takes_tool),
     cache=CacheView(stream=stream, markers=Markers(cache="tail", put=mark)),
     answers=Answers(
         absorb=absorb,

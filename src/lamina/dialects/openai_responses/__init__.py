@@ -14,7 +14,7 @@ from lamina.dialects.json_values import mapping_or_empty
 from lamina.dialects.openai_responses.absorb import absorb, absorb_stream
 from lamina.dialects.openai_responses.check import check, check_again
 from lamina.dialects.openai_responses.deferred import defer_request_tools
-from lamina.dialects.openai_responses.head import own_head, plain_head
+from lamina.dialects.openai_responses.head import HEAD
 from lamina.dialects.openai_responses.items import CALL_ID_LIMIT
 from lamina.dialects.openai_responses.mark import mark
 from lamina.dialects.openai_responses.own_answer import write_answer, write_closing_events
@@ -103,7 +103,7 @@ DIALECT = Dialect(
         lasting=lasting,
         takes_late_system=lambda _: True,
     ),
-    head=HeadShape(read=plain_head, write=own_head),
+    head=HeadShape(read=HEAD.read, write=HEAD.write),
     cache=CacheView(stream=stream, markers=Markers(cache="tail", put=mark), ask_report=ask_openai_report),
     answers=Answers(
         absorb=absorb,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Request, Wire
 from lamina.dialects.text.absorb import absorb, absorb_stream
 from lamina.dialects.text.check import check
-from lamina.dialects.text.head import own_head, plain_head
+from lamina.dialects.text.head import HEAD
 from lamina.dialects.text.parse import NAME, parse
 from lamina.dialects.text.render import carries, render, render_prompt
 from lamina.dialects.text.stream import stream
@@ -28,7 +28,7 @@ DIALECT = Dialect(
     name=NAME,
     recognises=recognises,
     wire=Wire(parse=parse, render=render, check=check, carries=carries),
-    head=HeadShape(read=plain_head, write=own_head),
+    head=HeadShape(read=HEAD.read, write=HEAD.write),
     # The empty line before the question, and "Previous context:", move with each question.
     cache=CacheView(stream=stream, steady=False),
     answers=Answers(absorb=absorb, absorb_stream=absorb_stream),

@@ -75,7 +75,7 @@ class OrderedRun:
     def __call__(self, request: dict[str, Any], _idle: float) -> PolicyRequest:
         """The request as the core builds it with this order, without markers and without summaries."""
         chat = DIALECTS[CHAT]
-        parsed = chat.parse(request, memo=self.parse_memo)
+        parsed = chat.wire.parse(request, memo=self.parse_memo)
         defaults = choose_options(chat, parsed.head, layout=Layout(context="logged"))
         options = Options(
             layout=defaults.layout, repairs=defaults.repairs, binding=defaults.binding, order=self.order
@@ -93,7 +93,7 @@ class OrderedRun:
         reason = ""
         if envelope.cut is not None and envelope.cut.lowered:
             reason = envelope.cut.reason
-        messages = chat.render(envelope)["messages"]
+        messages = chat.wire.render(envelope)["messages"]
         return PolicyRequest(messages=messages, cut=reason, layers=sum_layers(envelope.entries))
 
 
