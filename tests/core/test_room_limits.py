@@ -1,4 +1,4 @@
-"""Who gets how much of the room: the answer, a new result, attachments, and a cut that a cold cache allows."""
+"""Who gets how much of the room: the answer, a new result, attachments, and a cut at a cold cache."""
 
 from __future__ import annotations
 
