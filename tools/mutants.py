@@ -3,10 +3,11 @@
     python -m tools.mutants [--count N] [--seed N] [--rooms ROOM,ROOM] [--jobs N] [--json FILE]
 
 Each mutant is a copy of the source with one decision turned round: `<` for `<=`, `and` for `or`, a number one
-higher, a condition negated, a `return` without its value. The tests of the room run first. If they notice
-nothing, the tests of the laws, of golden requests and of what is built on the room run too. A mutant that all
-of them let pass has survived: either a test is missing, or the change means nothing. `make mutants` runs a
-sample of 60; the same seed draws the same sample from the same source.
+higher, a condition negated, a `return` without its value. The tests nearest to the changed file run first:
+those of its name, and those of its room that import it. Then the room, then the tests of the laws, of golden
+requests and of what is built on the room. A mutant that all of them let pass has survived: either a test is
+missing, or the change means nothing. `make mutants` runs a sample of 60; the same seed draws the same sample
+from the same source.
 """
 
 from __future__ import annotations
@@ -23,19 +24,26 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("core", "dialects", "stores", "caches", "sessions")
+ROOMS = ("core", "dialects", "gateway", "stores", "caches", "fitting", "conversations", "sessions")
 TIMEOUT = 900
 """Seconds for one run of tests. A mutant that never ends is noticed by that."""
+
+COPIED_FOLDERS = ("src", "tests", "tools", "bench", "docs", "examples")
+COPIED_FILES = ("pyproject.toml", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md")
 
 WIDER_TESTS = {
     "core": ("test_golden.py", "test_laws.py", "fitting", "sessions", "test_fuzzing.py", "test_convert.py"),
     "dialects": ("test_golden.py", "test_convert.py", "fitting", "test_fuzzing_validity.py", "clients"),
+    "gateway": ("clients", "conversations", "cli"),
     "stores": ("sessions", "agent", "capabilities"),
     "caches": ("diagnose", "fitting", "replay"),
+    "fitting": ("wrapped", "test_golden.py", "test_one_conversation.py", "gateway"),
+    "conversations": ("gateway", "wrapped", "inspector", "test_one_conversation.py"),
     "sessions": ("agent", "capabilities", "cli", "summaries"),
 }
 """What runs after the tests of a room, below `tests`."""
@@ -84,7 +92,7 @@ def main(words: Sequence[str]) -> int:
     mutants = draw_mutants(rooms, arguments.count, arguments.seed)
     verdicts: list[Verdict] = []
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        for verdict in pool.map(try_mutant, mutants):
+        for verdict in pool.map(partial(try_mutant, room_only=arguments.room_only), mutants):
             verdicts.append(verdict)
             outcome = verdict.noticed_by or "SURVIVED"
             print(f"{len(verdicts):>3} {verdict.mutant}  [{outcome}, {verdict.seconds:.0f} s]", flush=True)
@@ -103,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1, help="draws the sample (1)")
     parser.add_argument("--rooms", default=",".join(ROOMS), help=f"which rooms ({','.join(ROOMS)})")
     parser.add_argument("--jobs", type=int, default=2, help="mutants tried at the same time (2)")
+    parser.add_argument("--room-only", action="store_true", help="leave out the tests beyond the room")
     parser.add_argument("--json", metavar="FILE", help="write the verdicts to a file as well")
     return parser
 
@@ -213,47 +222,65 @@ def _end(node: ast.expr | ast.stmt) -> Place:
     return node.end_lineno or 0, node.end_col_offset or 0
 
 
-def try_mutant(mutant: Mutant) -> Verdict:
+def try_mutant(mutant: Mutant, *, room_only: bool = False) -> Verdict:
     """Runs the tests on a copy of the source with one change in it."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="lamina-mutant-") as folder:
         copy = Path(folder)
-        ignored = shutil.ignore_patterns("__pycache__", ".hypothesis")
-        for name in ("src", "tests", "tools", "bench", "docs", "examples"):
-            shutil.copytree(ROOT / name, copy / name, ignore=ignored)
-        for name in ("pyproject.toml", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"):
+        # Compiled files travel along: without them each run of tests would compile all that it imports.
+        for name in COPIED_FOLDERS:
+            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns(".hypothesis"))
+        for name in COPIED_FILES:
             shutil.copy(ROOT / name, copy / name)
         file = copy / mutant.path
         source = file.read_bytes()
         file.write_bytes(source[: mutant.start] + mutant.after.encode() + source[mutant.end :])
-        noticed_by = _first_to_notice(copy, mutant.path.parts[2])
+        noticed_by = _first_to_notice(copy, mutant.path, room_only=room_only)
     return Verdict(mutant, noticed_by, time.monotonic() - began)
 
 
-def _first_to_notice(copy: Path, room: str) -> str:
+def _first_to_notice(copy: Path, path: Path, *, room_only: bool) -> str:
     """The first of the groups of tests that fails on the copy; "" if all of them pass."""
-    for group in (room, *WIDER_TESTS[room]):
-        status = _run_tests(copy, group)
-        if status == NOTHING_RAN:
-            continue
-        if status != 0:
+    room = path.parts[2]
+    groups = {"nearest": find_nearest_tests(path), room: [f"tests/{room}"]}
+    if not room_only:
+        groups |= {wider: [f"tests/{wider}"] for wider in WIDER_TESTS[room]}
+    for group, paths in groups.items():
+        status = _run_tests(copy, paths) if paths else NOTHING_RAN
+        if status not in (0, NOTHING_RAN):
             return group
     return ""
+
+
+def find_nearest_tests(path: Path) -> list[str]:
+    """The tests of a room that are named after a file, then those that import it."""
+    module = ".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__")
+    package, _, name = module.rpartition(".")
+    imports = (f"from {module} import", f"import {module}\n", f"from {package} import {name}\n")
+    named: list[str] = []
+    importing: list[str] = []
+    for file in sorted((ROOT / "tests" / path.parts[2]).rglob("test_*.py")):
+        found = file.relative_to(ROOT).as_posix()
+        if name in file.stem:
+            named.append(found)
+        elif any(line in file.read_text(encoding="utf-8") for line in imports):
+            importing.append(found)
+    of_its_package = [file for file in named if path.parent.name in file]
+    return (of_its_package or named) + importing
 
 
 NOTHING_RAN = 5
 """pytest's exit status when it found no test."""
 
 
-def _run_tests(copy: Path, group: str) -> int:
+def _run_tests(copy: Path, paths: Sequence[str]) -> int:
     environment = dict(os.environ)
     environment |= {
         "PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy}",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "HYPOTHESIS_PROFILE": environment.get("HYPOTHESIS_PROFILE", "dev"),
+        "HYPOTHESIS_PROFILE": environment.get("HYPOTHESIS_PROFILE", "quick"),
     }
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
-    command += [f"tests/{group}"]
+    command += ["-p", "no:randomly", "-m", "not thorough", *paths]
     try:
         done = subprocess.run(
             command, cwd=copy, env=environment, capture_output=True, timeout=TIMEOUT, check=False

@@ -110,6 +110,9 @@ def test_short_conversations_are_forgotten_by_what_they_take(monkeypatch: pytest
         assert len(index._live) < 50  # noqa: SLF001 - it must not grow
         assert len(index._by_landmark) < 50  # noqa: SLF001 - it must not grow
         assert len(index._by_family) < 50  # noqa: SLF001 - it must not grow
+        for number in range(190, 200):  # what was forgotten has made room for these
+            match = await requests.send([f"question {number}", "answer", "more"])
+            assert match.shared == 1
 
     asyncio.run(main())
 

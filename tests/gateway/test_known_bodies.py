@@ -63,3 +63,42 @@ def test_requests_that_grow_and_shrink_are_read_as_without_a_memory(lengths: lis
     for length in lengths:
         body = write_body(length)
         assert read(body, memory) == read(body, TurnMemory())
+
+
+# What is forgotten gives its room back.
+
+
+def write_question(number: int) -> bytes:
+    turns = [{"role": "user", "content": f"question {number:04} " * 40}]
+    return json.dumps({"model": "gpt-5", "messages": turns}).encode()
+
+
+def test_a_memory_holds_as_many_messages_after_a_thousand_as_before() -> None:
+    memory = TurnMemory(limit=20_000)
+    held: list[int] = []
+    for number in range(1_000):
+        read(write_question(number), memory)
+        held.append(len(memory))
+        assert decode_body(write_question(number), "", LIMITS, memory).new_bytes == 0
+    assert held[-1] == max(held) > 5
+
+
+def test_a_conversation_that_grows_for_long_is_known_at_every_request() -> None:
+    """Each request takes the place of the one before it, and of its room."""
+    memory = TurnMemory(limit=4 * len(write_body(300)) + 400_000)
+    for count in range(1, 300, 3):
+        body = write_body(count)
+        before = decode_body(body, "", LIMITS, memory)
+        assert memory.find_repeated(body) is not None
+        decode_body(body, "", LIMITS, memory)
+        assert before.new_bytes < 400
+
+
+def test_outlines_of_many_requests_are_forgotten_one_by_one() -> None:
+    """The newest ones stay: each was the last of its conversation, which goes on some time."""
+    memory = TurnMemory(limit=30_000)
+    for number in range(200):
+        read(write_question(number), memory)
+    assert memory.find_repeated(write_question(199)) is not None
+    assert memory.find_repeated(write_question(190)) is not None
+    assert memory.find_repeated(write_question(145)) is None  # by its bytes: it is not among the last 50
