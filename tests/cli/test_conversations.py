@@ -146,6 +146,17 @@ def test_an_exported_record_comes_back_byte_for_byte(store: str, name: str, tmp_
     anyio.run(compare)
 
 
+def test_the_last_request_can_be_moved_to_another_provider(store: str) -> None:
+    """It is the caller's own, whole, and another API takes it."""
+    request = export(store, TALK, "request")
+    [*_, line] = [json.loads(line) for line in export(store, TALK).splitlines() if "sent" in json.loads(line)]
+    assert json.loads(request) == line.get("came", line["request"])
+    moved = run("fit", "-", "--to", "gemini", "--model", "gemini-3-pro", given=request.encode())
+    assert moved.code == 0
+    assert json.loads(moved.out)["contents"]
+    assert ask(store, "export", "nobody", "--format", "request").code != 0
+
+
 def test_an_exported_record_is_replayed_like_any_log(store: str, tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "talk.jsonl").write_text(export(store, TALK), "utf-8")

@@ -118,6 +118,24 @@ def test_the_users_own_store_is_opened_by_store_alone(
     done = run("inspect", "--store", "--html", "-")
     assert done.code == 0
     assert "Is the fence green?" in done.out
+    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
+    assert "Is the fence green?" in run("inspect", "--html", "-").out
+
+
+def test_what_to_do_first_is_said_where_there_is_nothing_to_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    done = run("inspect")
+    assert (done.code, done.out) == (2, "")
+    assert "lamina run -- claude" in done.err
+    store = Path(load_settings().store_address())
+    store.parent.mkdir(parents=True)
+    store.write_bytes(b"no database at all, but long enough to look like one " * 20)
+    done = run("inspect")
+    assert "your own store is left out: " in done.err
+    assert done.code == 2
 
 
 def test_the_session_of_the_demo_can_be_inspected() -> None:

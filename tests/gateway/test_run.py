@@ -59,7 +59,9 @@ class Finished(NamedTuple):
     def lines(self) -> list[str]:
         """What it said, without the line that names the inspector."""
         lines = [line.removeprefix("lamina: ") for line in self.err.rstrip("\n").split("\n")]
-        return [line for line in lines if not line.startswith("what the model sees: ")]
+        return [
+            line for line in lines if not line.startswith(("what the model sees: ", "what the model saw: "))
+        ]
 
 
 class Running:
@@ -364,6 +366,7 @@ def test_addresses_of_the_environment_become_upstreams() -> None:
 def test_it_says_where_to_see_what_the_model_sees() -> None:
     url = "http://127.0.0.1:1"
     assert find_inspector(GatewaySettings(), url, "agent") == f"{url}/lamina/inspect/"
+    assert find_inspector(GatewaySettings(policy=Policy(keep="all")), "", "agent") == "lamina inspect --open"
     hidden = GatewaySettings(inspect=False)
     assert "inspect" in find_inspector(hidden, url, "/usr/bin/claude")
     kept = GatewaySettings(inspect=False, policy=Policy(keep="all"), store="postgresql://me:secret@host/db")

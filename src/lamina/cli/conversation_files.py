@@ -7,12 +7,12 @@ import sys
 import anyio
 
 from lamina.cli.output import tell
-from lamina.cli.stored import open_existing, read_or_make_key
+from lamina.cli.stored import no_such_conversation, open_existing, read_or_make_key
 from lamina.conversations.deleting import COSTS
 from lamina.conversations.exporting import export_conversation, import_conversation, is_export
 from lamina.conversations.memory_files import memory_place
 from lamina.conversations.recorded_log import describe_kept, read_recorded_log
-from lamina.conversations.store import ANSWERS, CONVERSATIONS, FAMILIES, recorded_workspace
+from lamina.conversations.store import ANSWERS, CONVERSATIONS, FAMILIES, read_record, recorded_workspace
 from lamina.core.values import Segment
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
@@ -24,7 +24,10 @@ from lamina.stores.port import OwnName, Store, Where
 
 
 async def export_one(store: Store, workspace: str, name: str, *, form: str) -> int:
-    """Write a conversation to the output: as a page of Markdown, or as JSON lines."""
+    """Write a conversation to the output: as a page of Markdown, as JSON lines, or as its last request."""
+    if form == "request":
+        sys.stdout.write(await _read_last_request(store, workspace, name) + "\n")
+        return 0
     if form == "json":
         lines = await export_conversation(store, workspace, name)
         if not lines:
@@ -37,6 +40,25 @@ async def export_one(store: Store, workspace: str, name: str, *, form: str) -> i
     log, model = await _read_talk(store, workspace, name)
     sys.stdout.write(write(MarkdownChat(log=log, model=model)))
     return 0
+
+
+async def _read_last_request(store: Store, workspace: str, name: str) -> str:
+    """The last request as its caller wrote it, with everything that lamina shortened or left out in full.
+
+    What lamina sent by itself, after a recall or a refusal, is none of the caller's.
+    """
+    record = await read_record(store, recorded_workspace(workspace), name)
+    for call in reversed(record.calls):
+        body = record.came_body(call)
+        if body is not None and not call.request.follows:
+            return body.decode()
+    if not record.calls and not (await store.read(Where(workspace, name), last=0)).head.count:
+        raise no_such_conversation(name)
+    raise BadInput(
+        "no request of it is stored",
+        place=name,
+        hint='what goes through lamina from now on is, with keep = "all"',
+    )
 
 
 async def _read_talk(store: Store, workspace: str, name: str) -> tuple[tuple[Segment, ...], str]:

@@ -71,6 +71,7 @@ examples:
   lamina conversations summary --since 7d
   lamina conversations show claude-code-5f
   lamina conversations export claude-code-5f --format json > talk.jsonl
+  lamina conversations export claude-code-5f --format request > request.json
   lamina conversations delete claude-code-5f --message "the password is" --yes
   lamina conversations prune --days 30 --size 2GB --yes
   lamina conversations copy sealed.db --new-key-file app.key --store chats.db
@@ -83,7 +84,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         f"{parser.prog} ACTION [NAME ...] [--store STORE] [--workspace NAME] [--key-file FILE]\n"
         "                [--since DATE] [--client ID] [--door DOOR] [--text WORDS]\n"
-        "                [--format markdown|json] [--new-key-file FILE] [--message KEY|TEXT]\n"
+        "                [--format markdown|json|request] [--new-key-file FILE] [--message KEY|TEXT]\n"
         "                [--days N] [--size BYTES] [--yes] [--json]"
     )
     parser.epilog = _EXAMPLES
@@ -105,7 +106,13 @@ def describe(parser: argparse.ArgumentParser) -> None:
         default="",
         help="for list: these words are in it, as far as texts are kept",
     )
-    add("--format", choices=("markdown", "json"), default="markdown", help="of an export (default: markdown)")
+    add(
+        "--format",
+        choices=("markdown", "json", "request"),
+        default="markdown",
+        help="of an export: a page (markdown, the default), the whole record as JSON lines (json), or the "
+        "last request as its caller wrote it (request)",
+    )
     add(
         "--new-key-file", metavar="FILE", help="for copy: the key of the other store; made if it is not there"
     )

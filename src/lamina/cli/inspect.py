@@ -18,10 +18,10 @@ from lamina.cli.demo_session import DemoConversation, make_demo
 from lamina.cli.files import check_folder, refuse_databases, write_file
 from lamina.cli.output import tell
 from lamina.cli.parser import whole_number
-from lamina.cli.stored import add_store
+from lamina.cli.stored import add_store, ask_store
 from lamina.cli.stored_sessions import LogSource, open_recorded
 from lamina.dialects.usage import count_noun
-from lamina.errors import BadInput
+from lamina.errors import BadInput, LaminaError
 from lamina.inspector.one_file import write_page
 from lamina.inspector.redaction import Redaction
 from lamina.inspector.server import LOOPBACK, make_server, wait_until_stopped
@@ -30,6 +30,8 @@ from lamina.inspector.sessions import Sessions, StoredSession, TraceSource
 from lamina.inspector.stored_sessions import make_line, make_session, summarise_sent
 from lamina.inspector.views import Inspector
 from lamina.replay.figures_folder import is_figures_folder
+from lamina.settings import load_settings
+from lamina.stores.address import may_be_there
 
 USUAL_PLACES = ("~/.claude/projects", "~/.codex/sessions")
 """Where coding agents keep their sessions: opened if no path is given."""
@@ -39,11 +41,10 @@ MOST_PROBLEMS = 3
 
 _EXAMPLES = """\
 PATH is what `lamina replay` reads: sessions of Claude Code, rollouts of Codex, requests as JSON lines, and
-what `lamina conversations export` wrote. Without a path, the sessions of Claude Code and Codex on this
-machine are opened. With --store, the conversations of a store are: sessions, and what lamina recorded of the
-requests that went through it, as they were sent. Nothing is sent anywhere. --store alone opens your own
-store: that of `lamina chat` and of `lamina run`. A folder that `lamina replay --parquet` wrote is shown on
-the page across all sessions.
+what `lamina conversations export` wrote. Without a path, everything of yours is opened: what went through
+`lamina run` and `lamina chat`, as it was sent, and the sessions of Claude Code and Codex on this machine.
+With --store it is one store only; --store alone is your own. Nothing is sent anywhere. A folder that `lamina
+replay --parquet` wrote is shown on the page across all sessions.
 
 examples:
   lamina inspect --open
@@ -153,15 +154,37 @@ def _find_sessions(arguments: argparse.Namespace, folders: Sequence[str] = ()) -
         return Sessions(arguments.paths, sources)
     if arguments.paths or folders:
         return Sessions(arguments.paths)
+    return _find_usual_sessions(arguments)
+
+
+def _find_usual_sessions(arguments: argparse.Namespace) -> Sessions:
+    """Everything that this user has: what went through lamina, and the sessions of coding agents."""
     places = [str(Path(place).expanduser()) for place in USUAL_PLACES]
     existing = [place for place in places if Path(place).exists()]
-    if not existing:
+    sources: list[TraceSource] = []
+    if _can_open_own_store(arguments):
+        arguments.store = ""
+        sources = [LogSource(arguments), open_recorded(arguments)]
+    if not existing and not sources:
         raise BadInput(
-            "there are no sessions of Claude Code or Codex on this machine",
+            "nothing went through lamina yet, and there are no sessions of Claude Code or Codex here",
             place="PATH",
-            hint="name files or folders with recorded sessions, or a store with --store",
+            hint="run a client first (lamina run -- claude), look at lamina inspect --demo, or name files, "
+            "folders or a store with --store",
         )
-    return Sessions(existing)
+    return Sessions(existing, sources)
+
+
+def _can_open_own_store(arguments: argparse.Namespace) -> bool:
+    """Whether the user's own store is there. One that cannot be opened is told, and the rest is shown."""
+    if not may_be_there(load_settings().store_address()):
+        return False
+    try:
+        ask_store(arguments, lambda store: store.list(load_settings().workspace, limit=1))
+    except LaminaError as error:
+        tell(f"lamina: your own store is left out: {error}")
+        return False
+    return True
 
 
 class DemoSource:

@@ -23,7 +23,6 @@ from lamina.cli.output import tell
 from lamina.cli.serve import apply_arguments, settings_path
 from lamina.cli.stored import hide_password
 from lamina.errors import BadInput
-from lamina.settings import load_settings
 
 if TYPE_CHECKING:
     from lamina.gateway.account import GatewayAccount
@@ -126,19 +125,23 @@ def _run_supervised(command: tuple[str, ...], arguments: argparse.Namespace) -> 
     if restarts:
         tell(f"lamina: the gateway died and was started again ({restarts})")
     _print_account(account)
+    if account.requests and inspector:
+        tell(f"lamina: what the model saw: {find_inspector(settings, '', command[0])}")
     return code
 
 
 def find_inspector(settings: GatewaySettings, url: str, client: str) -> str:
     """Where to see what the model sees: a page of the gateway, or a command for when the client has ended.
 
-    "" if nothing keeps it: the gateway has no page, stores only what it lowers, and the client has no logs.
+    Without a `url` it has ended. "" if nothing keeps it: the gateway has no page, stores only what it
+    shortens, and the client has no logs.
     """
-    if settings.inspect:
+    if settings.inspect and url:
         return f"{url}{INSPECTOR_PATH}"
     if settings.policy.keep == "all":
-        store = hide_password(settings.store or load_settings().store_address())
-        return f"lamina inspect --store {store} --open"
+        if not settings.store:
+            return "lamina inspect --open"
+        return f"lamina inspect --store {hide_password(settings.store)} --open"
     if Path(client).stem in CLIENTS_WITH_LOGS:
         return "lamina inspect --open"
     return ""

@@ -53,6 +53,12 @@ async def open_store(address: str, *, key: Any = None, create: bool = True) -> A
             yield await _unlock_store(store, key, create=create)
 
 
+def may_be_there(address: str) -> bool:
+    """Whether a store may be opened at this address without making one. A server is not asked."""
+    kind, _, rest = _parse_address(address)
+    return kind not in ("sqlite", "files") or _path_exists(rest)
+
+
 @asynccontextmanager
 async def open_default_store(
     settings: Settings, *, key: Any = None, create: bool = True
