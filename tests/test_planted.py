@@ -113,7 +113,7 @@ def a_tag_without_guard(patch: pytest.MonkeyPatch) -> None:
 
 def a_digest_that_keeps_the_first_words(patch: pytest.MonkeyPatch) -> None:
     def first(users: SpokenMessages, _room: int, **_rest: Any) -> dict[int, QuotedMessage]:
-        return {at: QuotedMessage("asked", text) for at, text in enumerate(users.clean_texts[:1])}
+        return {at: QuotedMessage("asked", message.text) for at, message in enumerate(users.messages[:1])}
 
     patch.setattr(gist, "quote_messages", first)
 

@@ -11,7 +11,6 @@ from lamina.core.bound_thinking import AFTER_CUT, Binding
 from lamina.core.build import build, plan_cut
 from lamina.core.cut import OPEN_LOOP, CutPlan
 from lamina.core.cut_target import derive_limits
-from lamina.core.digests import write_title as one_line
 from lamina.core.envelope import Envelope
 from lamina.core.folds import find_runs, lay_folds
 from lamina.core.kinds import KINDS, recoverable
@@ -19,6 +18,7 @@ from lamina.core.ladder import REPLY_LIMIT
 from lamina.core.ledger import SAME_TEXT_LATER
 from lamina.core.lowering import lower_entry
 from lamina.core.options import Options
+from lamina.core.run_text import write_title as one_line
 from lamina.core.tokens import CHARS4, part_cost
 from lamina.core.values import Budget, Entry, Fold, Form, Head, Layer, Ledger, Role, Segment, Text, Thinking
 from lamina.core.wording import PLAIN

@@ -1,25 +1,34 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.core import cut_digests, run_text
 from lamina.core.build import build
-from lamina.core.digests import NOTES_TITLE, DigestText, RunText, write_digest, write_title
+from lamina.core.digests import NOTES_TITLE, DigestText, write_digest
+from lamina.core.entries import begins_with
 from lamina.core.folds import FOLD_VERSION, DigestSize, lay_folds, make_fold, read_run
 from lamina.core.kinds import KINDS, Kind, Kinds
 from lamina.core.laws import Case, no_authority_is_gained
-from lamina.core.text import read_facts
-from lamina.core.text.fact_values import FactWord, value_sentences
+from lamina.core.run_text import RunText, write_title
+from lamina.core.text import gist, read_facts
+from lamina.core.text.fact_values import SentenceWords, value_sentences
 from lamina.core.text.gist import LONGEST_MESSAGE, REPLIES_TITLE, SMALLEST_DIGEST, WORDS_TITLE
+from lamina.core.text.standing_rules import split_sentences
+from lamina.core.tokens import CHARS4
 from lamina.core.values import (
+    Budget,
     Document,
+    Entry,
     Fold,
     Image,
     Part,
@@ -32,6 +41,7 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import PLAIN, text_of
+from lamina.replay.generated_sessions import generate_session
 
 
 def in_two_voices(
@@ -336,7 +346,7 @@ def test_facts_are_rated_once_for_all_sizes_of_a_digest(monkeypatch: pytest.Monk
     """A cut writes a digest several times until its size is right."""
     rated: list[int] = []
 
-    def value_and_count(words_of: Sequence[Sequence[Sequence[FactWord]]]) -> list[list[int]]:
+    def value_and_count(words_of: Sequence[SentenceWords]) -> list[list[int]]:
         rated.append(len(words_of))
         return value_sentences(words_of)
 
@@ -353,6 +363,68 @@ def test_facts_are_rated_once_for_all_sizes_of_a_digest(monkeypatch: pytest.Monk
     assert rated == [8]
     largest, smallest, between = map(len, lines)
     assert smallest < between < largest
+
+
+def test_a_cut_reads_each_segment_once_however_often_it_writes_a_digest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While a cut spares less and less, its digests cover nearly the same segments again and again."""
+    calls_read: list[str] = []
+    written: list[Sequence[Entry]] = []
+
+    def read_and_count(name: str, *rest: Any, **failed: bool) -> Any:
+        calls_read.append(name)
+        return gist.gather_call(name, *rest, **failed)
+
+    def write_and_count(run: Sequence[Entry], *rest: Any, **sizes: Any) -> Any:
+        written.append(run)
+        return make_fold(run, *rest, **sizes)
+
+    monkeypatch.setattr(run_text, "gather_call", read_and_count)
+    monkeypatch.setattr(cut_digests, "make_fold", write_and_count)
+    envelope = build(generate_session(3, turns=16), budget=Budget(window=16_000), counter=CHARS4)
+    assert envelope.cut is not None
+    assert len(written) > 1
+    covered = {entry.ref for run in written for entry in run if begins_with(entry.parts, ToolCall)}
+    # Only a call whose result is folded later is read again, with its result.
+    assert len(covered) <= len(calls_read) < 1.2 * len(covered)
+
+
+@given(st.text(alphabet=st.sampled_from("ab.!?؟।۔。！？\n \t\"'”)]」』）"), max_size=40))
+def test_sentences_end_where_a_stop_does(text: str) -> None:
+    """The pattern is written to be found quickly. This one says the same, and is slow."""
+    ends = re.compile("(?<=[.!?؟।۔])[ \t\n\"'”’)\\]]+|(?<=[。！？])[\"'”’」』）]*|\n+")
+    sentences: list[str] = []
+    start = 0
+    for end, next_start in [*(match.span() for match in ends.finditer(text)), (len(text), len(text))]:
+        sentences.append(text[start:end].strip())
+        start = next_start
+    assert [each.text for each in split_sentences(text)] == [each for each in sentences if each]
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "The pump of Ada has 4 bolts.",
+                "x = a.py",
+                "Box 7 of Bo is red! ",
+                "共有8个Box。Ada",
+                "\n",
+                "3.5\r\n",
+                '"Is"',
+            ]
+        ),
+        max_size=12,
+    )
+)
+def test_lines_without_a_stop_have_no_facts(pieces: list[str]) -> None:
+    """Only lines with a stop are split into sentences. No fact is lost by that."""
+    text = "".join(pieces)
+    facts = read_facts.ReadFacts(text).sentences
+    for sentence in split_sentences(text):
+        alone = read_facts.ReadFacts(sentence.text).sentences
+        assert alone == [] or alone[0] in facts
 
 
 def test_in_a_talk_the_users_words_come_before_how_long_answers_began() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bench.standing_rules import LANGUAGES, Language, RuleTalk, make_talk, rule_talks
-from lamina.core import digests
+from lamina.core import run_text
 from lamina.core.build import BuildMemo, build
 from lamina.core.envelope import Envelope
 from lamina.core.folds import is_digest
@@ -317,7 +317,7 @@ def test_the_law_finds_a_digest_that_forgets_what_was_accepted(monkeypatch: pyte
         log += [assistant("Here is what I did. " * 1_000), user(f"And then part {number}?")]
     budget = Budget(window=30_000, reserve=0)
     assert list(check_what_was_said(log, budget)) == []
-    monkeypatch.setattr(digests, "_find_agreed", lambda _segments: set())
+    monkeypatch.setattr(run_text, "_find_agreed", lambda _segments: set())
     problems = list(check_what_was_said(log, budget))
     assert problems
     assert "accepts, 'One row each?', cannot be read" in problems[0]

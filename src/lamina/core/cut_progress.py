@@ -8,13 +8,13 @@ import msgspec
 
 from lamina.core.bound_thinking import is_held_by_thinking
 from lamina.core.cut_target import CutLimits
-from lamina.core.digests import Reader, RunText
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent, index_by_ref, is_users_text
 from lamina.core.folds import VERBATIM_PART, DigestSize, is_digest, lay_folds, mark_rules, read_run
 from lamina.core.ledger import current_turn
 from lamina.core.need import ReadResult, read_results
 from lamina.core.options import BuildContext
+from lamina.core.run_text import Reader, RunText
 from lamina.core.text.standing_rules import find_rules
 from lamina.core.text.user_words import LaterRule
 from lamina.core.tokens import weigh_entries

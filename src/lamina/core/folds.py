@@ -18,18 +18,12 @@ from typing import NamedTuple
 import msgspec
 
 from lamina.core import hashing
-from lamina.core.digests import (
-    DigestText,
-    Reader,
-    RunText,
-    measure_firm_notes,
-    write_digest,
-    write_rules,
-)
+from lamina.core.digests import DigestText, measure_firm_notes, write_digest, write_rules
 from lamina.core.entries import find_sent, is_message, is_users_text, make_closing_line, make_own_entry, omit
 from lamina.core.kinds import Kinds
 from lamina.core.orders import CHARACTERS_PER_TOKEN
 from lamina.core.repair import find_side
+from lamina.core.run_text import Reader, RunText
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.gist import mark_replaced_rules
 from lamina.core.text.names import list_counted_names
@@ -298,9 +292,10 @@ def _add_names(texts: DigestText, run_text: RunText, *, limit: int) -> str:
 def measure_fold(fold: Fold, run: Sequence[Entry], scale: Scale, wording: Wording) -> int:
     """Tokens of a fold's digest, as messages of its own, at their most.
 
-    In the request it may join another message, and cost a little less.
+    In the request it may join another message, and cost a little less. The digest is the same wherever its
+    run ends, so the first entry of the run is enough to lay it on.
     """
-    laid = lay_folds(run, (fold,), wording=wording)
+    laid = lay_folds(run[:1], (fold,), wording=wording)
     message_tokens = scale.counter.framing.message
     return sum(scale.body(entry) + message_tokens for entry in find_sent(laid))
 

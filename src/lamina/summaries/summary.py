@@ -17,10 +17,11 @@ from typing import Literal
 import msgspec
 
 from lamina.core.build import EMPTY_LEDGER, build
-from lamina.core.digests import RunText, write_digest
+from lamina.core.digests import write_digest
 from lamina.core.folds import find_digest_size
 from lamina.core.hashing import digest as hashed
 from lamina.core.hashing import handle
+from lamina.core.run_text import RunText
 from lamina.core.text.arguments import pick_telling_argument
 from lamina.core.text.characters import WHITE_SPACE, is_blank, is_printable
 from lamina.core.text.excerpts import NAME, clean_text

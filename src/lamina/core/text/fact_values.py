@@ -33,27 +33,38 @@ _RARE_LENGTH = 6  # letters of a word that may be worth something because it is 
 _IDEOGRAPH = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 
 
-def value_sentences(words_of: Sequence[Sequence[Sequence[FactWord]]]) -> list[list[int]]:
-    """What each statement is worth: its names, numbers and rare words, each where it first stands."""
+class SentenceWords:
+    """The words of the sentences of one text, made ready to be compared with those of other texts.
+
+    A text stands in many digests before one of them has the right size, and its words stay what they are.
+    """
+
+    def __init__(self, words_of_sentences: Sequence[Sequence[FactWord]]) -> None:
+        self.different = [tuple(dict.fromkeys(words)) for words in words_of_sentences]
+        self.texts = [frozenset(word.text for word in words) for words in self.different]
+        self.all_texts = frozenset().union(*self.texts)
+
+
+def value_sentences(texts: Sequence[SentenceWords]) -> list[list[int]]:
+    """What each sentence of each text is worth: names, numbers and rare words, each where it first stands."""
     frequency: Counter[str] = Counter()
-    for message_words in words_of:
-        frequency.update({word.text for words in message_words for word in words})
+    for text in texts:
+        frequency.update(text.all_texts)
     seen: set[str] = set()
     values: list[list[int]] = []
-    for message_words in words_of:
-        message_values: list[int] = []
-        for words in message_words:
+    for text in texts:
+        text_values: list[int] = []
+        for words, word_texts in zip(text.different, text.texts, strict=True):
             value = 0
-            for word in dict.fromkeys(words):
-                worth = word.worth
-                if not worth and word.is_long and frequency[word.text] <= _RARE:
-                    worth = _RARE_VALUE
-                if word.text in seen:
-                    worth = worth // _SEEN_PART
+            for word, worth, is_long in words:
+                if not worth and is_long and frequency[word] <= _RARE:
+                    worth = _RARE_VALUE  # noqa: PLW2901
+                if word in seen:
+                    worth //= _SEEN_PART  # noqa: PLW2901
                 value += worth
-            seen.update(word.text for word in words)
-            message_values.append(value)
-        values.append(message_values)
+            seen |= word_texts
+            text_values.append(value)
+        values.append(text_values)
     return values
 
 

@@ -7,16 +7,20 @@ numbers, and a list of names says more of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
+from lamina.core.text.characters import with_newlines
 from lamina.core.text.excerpts import to_one_line
-from lamina.core.text.fact_values import FactWord, list_words, value_sentences
+from lamina.core.text.fact_values import FactWord, SentenceWords, list_words, value_sentences
 from lamina.core.text.standing_rules import split_sentences
 
 _SEARCHED = 8_000  # characters of one result
 _LONGEST = 160  # characters of a sentence
 _FEWEST_WORDS = 4
 _SENTENCE_ENDS = (".", "!", "\u3002", "\uff01", "\u0964", "\u06d4")  # of Chinese, Hindi and Urdu too
+_STOP = re.compile("[.!\u0964\u06d4](?![A-Za-z0-9_./])|[\u3002\uff01]")  # no dot of `a.py`, `3.5` or `../b`
 _PLAIN_PART = 2  # at least one in so many words of a sentence is a plain one
 
 
@@ -25,8 +29,9 @@ class ReadFacts:
 
     def __init__(self, text: str) -> None:
         self.sentences: list[str] = []
-        self.words: list[list[FactWord]] = []
-        for sentence in split_sentences(text[:_SEARCHED]):
+        words_of_sentences: list[list[FactWord]] = []
+        sentences = chain.from_iterable(map(split_sentences, _find_lines_with_stops(text[:_SEARCHED])))
+        for sentence in sentences:
             if len(sentence.text) > _LONGEST or not sentence.text.endswith(_SENTENCE_ENDS):
                 continue
             words = list_words(sentence.text)
@@ -34,7 +39,22 @@ class ReadFacts:
             has_fact = len(plain_words) < len(words)
             if has_fact and len(words) >= _FEWEST_WORDS and len(plain_words) * _PLAIN_PART >= len(words):
                 self.sentences.append(to_one_line(sentence.text, _LONGEST + 4))
-                self.words.append(words)
+                words_of_sentences.append(words)
+        self.words = SentenceWords(words_of_sentences)
+
+
+def _find_lines_with_stops(text: str) -> Iterator[str]:
+    """The lines in which a sentence may end. A result is most often code, and hardly a line of it is one."""
+    text = with_newlines(text)
+    line_end = -1
+    for stop in _STOP.finditer(text):
+        if stop.start() < line_end:
+            continue
+        line_start = text.rfind("\n", 0, stop.start()) + 1
+        line_end = text.find("\n", stop.start())
+        if line_end < 0:
+            line_end = len(text)
+        yield text[line_start:line_end]
 
 
 class RatedFacts:

@@ -325,7 +325,12 @@ LONGEST_STATEMENT, LONGEST_WISH = 400, 240
 SHORTEST_CLAUSE = 60
 """Characters of a clause that may stay without the rest of its sentence."""
 
-_SENTENCE = re.compile(f"(?<=[.!?؟।۔])[{WHITE_SPACE}\"'”’)\\]]+|(?<=[。！？])[\"'”’」』）]*|\n+")
+# Every match begins with one of a few characters, so that the search passes quickly over the rest: results of
+# tools are split too, and most of them are code. The group is what parts two sentences: `. ` has it after its
+# stop, and a break of lines is one as a whole.
+_SENTENCE = re.compile(
+    f"[.!?؟।۔。！？\n](?:(?<=[.!?؟।۔])([{WHITE_SPACE}\"'”’)\\]]+)|(?<=[。！？])([\"'”’」』）]*)|(?<=\n)\n*)"
+)
 _COMMA = re.compile(f"[,;:،؛，；、—–]+[{WHITE_SPACE}]*|(?<![{WHITE_SPACE}])[{WHITE_SPACE}]+-[{WHITE_SPACE}]+")
 
 
@@ -351,7 +356,7 @@ def split_sentences(text: str) -> Iterator[Statement]:
     """The sentences of a text, none of them weighed."""
     text = with_newlines(text)
     start = 0
-    ends = [match.span() for match in _SENTENCE.finditer(text)]
+    ends = [match.span(match.lastindex or 0) for match in _SENTENCE.finditer(text)]
     for end, next_start in [*ends, (len(text), len(text))]:
         sentence = text[start:end].strip(WHITE_SPACE)
         if sentence:

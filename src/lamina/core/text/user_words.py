@@ -20,7 +20,7 @@ from typing import NamedTuple
 from lamina.core.text.characters import fold_case, split_words
 from lamina.core.text.clipping import clip, shorten
 from lamina.core.text.excerpts import clean_text
-from lamina.core.text.fact_values import DIGIT, FactWord, list_words, value_sentences
+from lamina.core.text.fact_values import DIGIT, SentenceWords, list_words, value_sentences
 from lamina.core.text.standing_rules import (
     LONGEST_STATEMENT,
     LONGEST_WISH,
@@ -89,9 +89,25 @@ class SpokenMessage:
         self.has_rule = any(statement.weight == "rule" for statement in self.statements)
 
     @cached_property
-    def words(self) -> list[list[FactWord]]:
+    def clean_text(self) -> str:
+        """Its text without control characters."""
+        return clean_text(self.text)
+
+    @cached_property
+    def clipped_text(self) -> str:
+        """The text as it is, or both ends of a long one, with the rules that stand between them."""
+        text = self.clean_text
+        if len(text) <= LONGEST_MESSAGE:
+            return text
+        clipped = clip(text, LONGEST_MESSAGE, unit="characters")
+        rules = [clean_text(quote_statement(each.text)) for each in self.statements if each.weight == "rule"]
+        hidden_rules = [rule for rule in rules if rule not in clipped]
+        return "\n".join([clipped, *hidden_rules])
+
+    @cached_property
+    def words(self) -> SentenceWords:
         """The words of each sentence."""
-        return [list_words(statement.text) for statement in self.statements]
+        return SentenceWords([list_words(statement.text) for statement in self.statements])
 
     @cached_property
     def quotations(self) -> list[str]:
@@ -117,11 +133,7 @@ class SpokenMessages:
 
     def __init__(self, messages: Iterable[SpokenMessage]) -> None:
         self.messages = list(messages)
-        self.clean_texts = [clean_text(message.text) for message in self.messages]
-        self.clipped_texts = [
-            _clip_message(text, message.statements)
-            for text, message in zip(self.clean_texts, self.messages, strict=True)
-        ]
+        self.clipped_texts = [message.clipped_text for message in self.messages]
         self._passages: dict[tuple[int, frozenset[int]], _Passages] = {}
 
     def list_passages(self, width: int, taken: frozenset[int]) -> _Passages:
@@ -246,7 +258,7 @@ def quote_messages(
             continue
         group = talk.alike.get(index) if index not in whole else None
         if group is None:
-            is_whole = text == talk.clean_texts[index]
+            is_whole = text == talk.messages[index].clean_text
             quoted[index] = QuotedMessage(remarks[index], text, is_whole, talk.messages[index].times)
         else:
             remark = f"{remarks[index]}, {group.times:,} times like this"
@@ -268,16 +280,6 @@ def add_rules(shortened: str, text: str, limit: int) -> str:
         rules.append(quoted)
         room -= len(quoted) + 1
     return "\n".join([shortened, *rules])
-
-
-def _clip_message(text: str, statements: Sequence[Statement]) -> str:
-    """A message as it is, or both ends of a long one, with the rules that stand between them."""
-    if len(text) <= LONGEST_MESSAGE:
-        return text
-    clipped = clip(text, LONGEST_MESSAGE, unit="characters")
-    rules = [clean_text(quote_statement(each.text)) for each in statements if each.weight == "rule"]
-    hidden_rules = [rule for rule in rules if rule not in clipped]
-    return "\n".join([clipped, *hidden_rules])
 
 
 def _measure(text: str) -> int:

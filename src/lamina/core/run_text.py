@@ -1,0 +1,366 @@
+"""What a run of old turns says that a digest may show, read from its segments.
+
+Content stands on indented lines without control characters. So none of it can pass for the digest's own
+structure, and none of the structure addresses a reader. What is kept of a text, `text.gist` and
+`text.user_words` say; who said it, and which call has which result, is decided here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
+
+from lamina.core.api_calls import read_api_calls, readable_text
+from lamina.core.entries import pair_parts
+from lamina.core.kinds import KINDS, Kinds, kind_of, recoverable
+from lamina.core.text.clipping import count_units
+from lamina.core.text.estimate import utf8_size
+from lamina.core.text.excerpts import NAME, find_paths, to_one_line
+from lamina.core.text.gist import (
+    UNIQUE_CLAIMS,
+    GistPiece,
+    gather_call,
+    gather_errors,
+    gather_message,
+    gather_reply,
+    merge_equal_pieces,
+)
+from lamina.core.text.names import count_names
+from lamina.core.text.read_facts import RatedFacts, ReadFacts
+from lamina.core.text.standing_rules import is_agreement
+from lamina.core.text.user_words import QUESTION_LABEL, REPLY_LABEL, SpokenMessage, SpokenMessages
+from lamina.core.values import Document, Image, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
+from lamina.core.wording import pick_name, text_of
+
+QUOTATION_LABEL, SUMMARY_LABEL = "quoted", "earlier"
+"""Labels of what a user marked elsewhere, and of what an earlier summary says."""
+
+_SPOKEN_LABELS = (QUESTION_LABEL, QUOTATION_LABEL, REPLY_LABEL)
+_RESULTS = frozenset(("skill_result", "subagent_result"))
+_SUMMARIES = frozenset(("digest", "progress_summary"))
+
+
+class RunText:
+    """What is in a run of turns that a digest may show: read once, however often the digest is written."""
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        kinds: Kinds = KINDS,
+        *,
+        first_turn: int = 1,
+        reader: Reader | None = None,
+    ) -> None:
+        reader = reader or Reader()
+        self.title = write_title(segments)
+        self._segments = [reader.read_segment(segment) for segment in segments]
+        messages: list[SpokenMessage] = []
+        self.notes: list[GistPiece] = []
+        for piece in merge_equal_pieces(_find_pieces(self._segments, kinds, first_turn)):
+            if piece.label in _SPOKEN_LABELS:
+                messages.append(reader.read_message(piece))
+            else:
+                self.notes.append(piece)
+        self.talk = SpokenMessages(messages)
+        self.has_calls = any(segment.has_calls for segment in self._segments)
+
+    @cached_property
+    def names(self) -> Tally[str]:
+        """How often each name stands in the run."""
+        total: Tally[str] = Tally()
+        for segment in self._segments:
+            total.update(segment.names)
+        return total
+
+    @cached_property
+    def read_facts(self) -> RatedFacts:
+        """The facts in the results of calls. They are looked for only if there is room for them."""
+        return RatedFacts(list(chain.from_iterable(segment.facts for segment in self._segments)))
+
+    def with_rules_alone(self) -> SpokenMessages:
+        """The user's messages with a rule in them, of which nothing but the rules is left."""
+        messages: list[SpokenMessage] = []
+        for message in self.talk.messages:
+            rules = [each.text for each in message.statements if each.weight == "rule"]
+            if rules and message.label == QUESTION_LABEL:
+                messages.append(SpokenMessage(message.turn, message.label, "\n".join(rules)))
+        return SpokenMessages(messages)
+
+
+def write_title(segments: Sequence[Segment]) -> str:
+    """The shortest digest: one line with the number of messages.
+
+    Segments that join the one before them are one message with it.
+    """
+    beginnings = [at for at, segment in enumerate(segments) if at == 0 or not segment.joins]
+    return f"Earlier conversation, {count_units(len(beginnings), 'messages')} folded."
+
+
+class Reader:
+    """Remembers what was read of each segment and each message.
+
+    A cut writes several digests of nearly the same turns until the request has the right size. What is read
+    of a segment depends on nothing but the segment, so it may be remembered for as long as it is of use.
+    """
+
+    def __init__(self) -> None:
+        # By identity: comparing two large results would cost more than most of what is remembered of them.
+        # The segment itself is kept beside it, so that no other can take its identity.
+        self._segments: dict[int, ReadSegment] = {}
+        self._messages: dict[GistPiece, SpokenMessage] = {}
+
+    def read_segment(self, segment: Segment) -> ReadSegment:
+        """What this segment says, as far as it was asked for before."""
+        known = self._segments.get(id(segment))
+        if known is None:
+            known = ReadSegment(segment)
+            self._segments[id(segment)] = known
+        return known
+
+    def read_message(self, piece: GistPiece) -> SpokenMessage:
+        """The message of the user, or the reply, that this piece is."""
+        message = self._messages.get(piece)
+        if message is None:
+            message = SpokenMessage(piece.turn, piece.label, piece.text, times=piece.times)
+            self._messages[piece] = message
+        return message
+
+
+class _Place(NamedTuple):
+    """What the pieces of a segment depend on, besides the segment: its turn, and what stands around it.
+
+    `results` are those of its calls, None for a call that has none. `agreed`: the user accepted what it
+    proposes. `talks`: nothing was called in its turn.
+    """
+
+    turn: int
+    results: tuple[ToolResult | None, ...]
+    agreed: bool
+    talks: bool
+
+
+class ReadSegment:
+    """What one segment says. Everything is looked for when it is first asked for, and then kept."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self.has_calls = any(isinstance(part, ToolCall | ToolResult) for part in segment.parts)
+        self.is_from_user = _is_from_user(segment, has_calls=self.has_calls)
+        self._place: _Place | None = None
+        self._pieces: list[GistPiece] = []
+
+    @cached_property
+    def is_agreement(self) -> bool:
+        """Whether it is the user's, and no more than a yes."""
+        return self.is_from_user and is_agreement(_show_parts(self.segment.parts))
+
+    @cached_property
+    def names(self) -> Tally[str]:
+        """How often each name stands in it."""
+        return count_names(_text_for_names(self.segment))
+
+    @cached_property
+    def facts(self) -> list[ReadFacts]:
+        """The facts in each of its results."""
+        results = [part for part in self.segment.parts if isinstance(part, ToolResult)]
+        return [ReadFacts(_show_parts(result.content)) for result in results]
+
+    def list_pieces(self, place: _Place, kinds: Kinds) -> list[GistPiece]:
+        """What it says that is worth keeping. In every digest of a cut most segments stand in one place."""
+        if place != self._place:
+            self._pieces = list(_read_segment(self, place, kinds))
+            self._place = place
+        return self._pieces
+
+
+def _text_for_names(segment: Segment) -> str:
+    """What names are looked for in. Of a provider's own block it is what the block says, not its JSON."""
+    if not any(isinstance(part, Raw) for part in segment.parts):
+        return text_of(segment.parts)
+    plain_parts = [part for part in segment.parts if not isinstance(part, Raw)]
+    return "\n".join(filter(None, (text_of(plain_parts), readable_text(segment.parts))))
+
+
+def _find_pieces(segments: Sequence[ReadSegment], kinds: Kinds, first_turn: int) -> Iterator[GistPiece]:
+    """Everything worth keeping, in chronological order; a path only where it first appears.
+
+    System text is not quoted: it is never folded. Calls and their results meet by position and id.
+    """
+    spoken = [each for each in segments if each.segment.role is not Role.SYSTEM]
+    results = _find_results(spoken)
+    agreed = _find_agreed(spoken)
+    turns = _number_turns(spoken, first_turn)
+    working_turns = {turn for turn, each in zip(turns, spoken, strict=True) if each.has_calls}
+    seen: set[tuple[str, str]] = set()
+    for at, each in enumerate(spoken):
+        turn = turns[at]
+        place = _Place(turn, results[at], agreed=at in agreed, talks=turn not in working_turns)
+        for piece in each.list_pieces(place, kinds):
+            name = (piece.claim, piece.text)
+            if name in seen:
+                continue
+            if piece.claim in UNIQUE_CLAIMS:
+                seen.add(name)
+            yield piece
+
+
+def _find_agreed(segments: Sequence[ReadSegment]) -> set[int]:
+    """Positions of replies that the user accepted: the next thing that the user said is no more than a yes.
+
+    What such a reply proposed is decided, and nothing but the digest would say so.
+    """
+    agreed: set[int] = set()
+    last_reply: int | None = None
+    for at, each in enumerate(segments):
+        if each.segment.role is Role.ASSISTANT:
+            if any(isinstance(part, Text) for part in each.segment.parts):
+                last_reply = at
+            continue
+        if last_reply is not None and each.is_agreement:
+            agreed.add(last_reply)
+        last_reply = None
+    return agreed
+
+
+def _number_turns(segments: Iterable[ReadSegment], first_turn: int) -> list[int]:
+    """The number of each segment's turn. A turn begins where the user speaks after another."""
+    turns: list[int] = []
+    turn = first_turn
+    user_spoke = True
+    for each in segments:
+        if each.is_from_user and not user_spoke:
+            turn += 1
+        user_spoke = each.is_from_user
+        turns.append(turn)
+    return turns
+
+
+def _find_results(segments: Sequence[ReadSegment]) -> list[tuple[ToolResult | None, ...]]:
+    """The results of each segment's calls, in the order of the calls; None for a call that has none."""
+    parts = [part for each in segments for part in each.segment.parts]
+    result_at = dict(pair_parts(parts))
+    results: list[tuple[ToolResult | None, ...]] = []
+    at = 0
+    for each in segments:
+        answers: list[ToolResult | None] = []
+        for part in each.segment.parts:
+            if isinstance(part, ToolCall):
+                answer = parts[result_at.get(at, at)]
+                answers.append(answer if isinstance(answer, ToolResult) else None)
+            at += 1
+        results.append(tuple(answers))
+    return results
+
+
+def _is_from_user(segment: Segment, *, has_calls: bool) -> bool:
+    """Whether a segment is the user's: words or attachments, not the results of a call.
+
+    Some clients send results in the user's role, as a kind or as a part of the message.
+    """
+    return segment.role is Role.USER and segment.kind not in _RESULTS and not has_calls
+
+
+def _read_segment(read: ReadSegment, place: _Place, kinds: Kinds) -> Iterator[GistPiece]:
+    """What one segment says that is worth keeping.
+
+    Of a call, what it asked and how large its answer was; of an answer, its errors; of a reply, how it begins
+    and its decisions, or all of a short one in a turn without calls, in which the assistant only talks. Of
+    a provider's own blocks, the calls that its server made. Thinking says nothing here.
+    """
+    segment = read.segment
+    turn = place.turn
+    if read.is_from_user:
+        yield from _read_user_segment(segment, turn, kinds)
+        return
+    for api_call in read_api_calls(segment.parts):
+        yield from gather_call(
+            api_call.name, api_call.arguments, api_call.result, turn, failed=api_call.failed
+        )
+        yield from gather_errors(api_call.result or "", turn, failed=api_call.failed)
+    results = iter(place.results)
+    for part in segment.parts:
+        match part:
+            case ToolCall():
+                yield from _read_call(part, next(results), turn)
+            case ToolResult():
+                yield from gather_errors(_show_parts(part.content), turn, failed=part.error)
+            case Text(text=text) if segment.role is Role.ASSISTANT:
+                yield from gather_reply(text, turn, agreed=place.agreed, talks=place.talks)
+            case Text(text=text) if segment.role is Role.USER and segment.kind not in _RESULTS:
+                yield from gather_message(text, turn)
+            case Text(text=text):
+                yield from gather_errors(text, turn, failed=False)
+            case Image() | Document():
+                yield GistPiece("call", turn, "sent", _show_parts((part,)))
+            case _:
+                pass
+
+
+def _read_call(call: ToolCall, result: ToolResult | None, turn: int) -> Iterable[GistPiece]:
+    """A call, with the size of its result and its failure, if it failed.
+
+    A call without a result was interrupted, and the digest says so.
+    """
+    if result is None:
+        return gather_call(call.name, call.arguments, None, turn, failed=False)
+    return gather_call(call.name, call.arguments, _show_parts(result.content), turn, failed=result.error)
+
+
+def _read_user_segment(segment: Segment, turn: int, kinds: Kinds) -> Iterator[GistPiece]:
+    """The user's words. An attachment that can be had again is only named.
+
+    `attached: file src/a.py -> 1,204 bytes` is all that a digest says of a file.
+    """
+    text = _show_parts(segment.parts)
+    if segment.kind not in kinds or not _can_be_attached_again(segment, kinds):
+        yield from gather_message(text, turn, label=_find_label(segment, kinds))
+        return
+    name = pick_name(segment.attrs)
+    summary = to_one_line(f"{segment.kind} {name}", NAME)
+    yield GistPiece("call", turn, "attached", summary, size=utf8_size(text))
+    for path in find_paths(name):
+        yield GistPiece("path", turn, "", path)
+
+
+def _find_label(segment: Segment, kinds: Kinds) -> str:
+    """Whose words they are. A selection is kept word for word, but marked text is not a question.
+
+    An earlier summary is nobody's words, and stands among the notes.
+    """
+    if segment.kind in _SUMMARIES:
+        return SUMMARY_LABEL
+    if segment.kind in kinds and kind_of(kinds, segment).attachment:
+        return QUOTATION_LABEL
+    return QUESTION_LABEL
+
+
+def _can_be_attached_again(segment: Segment, kinds: Kinds) -> bool:
+    """Whether a segment is an attachment, and its full text can be had again."""
+    return kind_of(kinds, segment).attachment and recoverable(kinds, segment)
+
+
+def _show_parts(parts: Iterable[Part]) -> str:
+    """What parts say. Pictures and documents are named; thinking and raw blocks are not shown.
+
+    Calls and results are not shown either: they have lines of their own.
+    """
+    texts = [_show_part(part) for part in parts]
+    return "\n".join(text for text in texts if text)
+
+
+def _show_part(part: Part) -> str:
+    """What one part says, in one word if it is not text."""
+    match part:
+        case Text(text=text):
+            return text
+        case Image():
+            return "[image]"
+        case Document(name=""):
+            return "[document]"
+        case Document(name=name):
+            return f"[document {to_one_line(name, NAME)}]"
+        case _:
+            return ""
