@@ -15,9 +15,6 @@ come back.
 from __future__ import annotations
 
 import argparse
-import gzip
-import importlib
-import io
 import json
 import random
 import sys
@@ -33,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 
 from bench.arguments import split_numbers
 from bench.samples import QUICK_HELP, sample_sessions
+from bench.simulators import rows
 from lamina.core.build import BuildMemo, build
 from lamina.core.cut_target import BALANCED
 from lamina.core.hashing import canonical_json
@@ -58,18 +56,6 @@ FORMATS = {
     "openai-chat": "openai_chat",
     "openai-responses": "openai_responses",
 }
-
-
-def rows(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open("rb") as raw:
-        stream: Any = raw
-        if path.suffix == ".gz":
-            stream = gzip.open(raw)  # noqa: SIM115 - it reads from `raw`, which is closed
-        elif path.suffix == ".zst":
-            zstandard: Any = importlib.import_module("zstandard")  # only where a file needs it
-            stream = zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(raw)
-        for line in io.TextIOWrapper(stream, "utf-8"):
-            yield json.loads(line)
 
 
 def requests(row: dict[str, Any], dialect: str, bound: str) -> Iterator[dict[str, Any]]:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.errors import Damaged, LaminaError, StoreError
+from lamina.stores.checked import NewGroup
 from lamina.stores.checksums import Checksums
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import ListedConversation, Once, RecordPage, StoredHead, Where
@@ -275,7 +276,7 @@ def _check_chain(link: Any, steps: list[tuple[bool, str, str]]) -> None:
     for makes, workspace, name in steps:
         where = Where(workspace, name)
         if makes:
-            head = tables.append_group(link, where, [b"x"], expect=None, was=None, once=None, state=None)
+            head = tables.append_group(link, NewGroup(where=where, records=(b"x",)))
             there.add(where)
             assert head.count > 0
         else:

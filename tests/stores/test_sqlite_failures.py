@@ -19,6 +19,7 @@ import anyio.lowlevel
 import pytest
 
 from lamina.errors import Broken, StoreError
+from lamina.stores.checked import NewGroup
 from lamina.stores.port import Once, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, links, open_sqlite, tables, writer
 from lamina.stores.sqlite.links import SqliteConnection, SqliteFailure, connect
@@ -305,7 +306,7 @@ def test_those_who_wait_share_a_commit_and_not_an_error(path: Path, monkeypatch:
 
     def add(link: SqliteConnection, number: int) -> None:
         where = Where("", f"{number}")
-        tables.append_group(link, where, [], expect=0, was=None, once=None, state=b"")
+        tables.append_group(link, NewGroup(where=where, expect=0, state=b""))
         if number == 3:
             raise KeyError(number)
 
@@ -373,9 +374,8 @@ def test_a_deletion_that_fails_leaves_no_transaction(path: Path) -> None:
         link.run("DELETE FROM conversation")
         raise KeyError
 
-    own.write(
-        partial(tables.append_group, where=HERE, records=[b"a"], expect=0, was=None, once=None, state=None)
-    )
+    group = NewGroup(where=HERE, records=(b"a",), expect=0)
+    own.write(partial(tables.append_group, group=group))
     with pytest.raises(KeyError):
         own.erase(fail)
     assert own.write(lambda link: link.run("SELECT count FROM conversation WHERE name = 'c'")) == [(1,)]

@@ -14,6 +14,7 @@ so that text counts, too.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -52,7 +53,7 @@ class _Question:
     head: dict[str, Any] = field(default_factory=dict)
 
 
-class _FittedMemory:
+class _FittedMemory(ABC):
     """What both agents have besides their class of smolagents.
 
     `policy` says how, and `budget` replaces that of the policy. Without either the model's window counts.
@@ -135,9 +136,9 @@ class _FittedMemory:
         finally:
             self._question = None
 
+    @abstractmethod
     def _write_head(self) -> dict[str, Any]:
         """Return what is sent beside the messages of a step."""
-        raise NotImplementedError
 
 
 class LaminaToolCallingAgent(_FittedMemory, ToolCallingAgent):

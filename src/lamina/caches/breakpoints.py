@@ -56,6 +56,20 @@ class CacheEntries:
         entry.seconds = max(entry.seconds, seconds)
         entry.until = max(entry.until, at + entry.seconds)
 
+    def write_marks(
+        self, path: PrefixPath, marks: dict[int, str], rules: CacheRules, *, at: float, ready: float
+    ) -> None:
+        """Writes an entry after each block in `marks`, with the lifetime that its word names.
+
+        If the cache refreshes, entries that are there already live longer.
+        """
+        for index, word in marks.items():
+            link = path.links[index]
+            seconds = rules.seconds(word)
+            self.write(link, seconds=seconds, at=at, ready=ready)
+            if rules.refresh:
+                self.refresh(link, at=at, seconds=seconds)
+
 
 class BreakpointCache:
     """State: the entries of all requests so far."""
@@ -82,7 +96,7 @@ class BreakpointCache:
         if hit is not None and self.rules.refresh:
             self.entries.refresh(path.links[hit], at=at)
         ready = at if begun is None else begun
-        self._write(path, marks, at, ready)
+        self.entries.write_marks(path, marks, self.rules, at=at, ready=ready)
         return tally_entries(path, marks, hit, self.rules, why=self._explain(stream, path, marks, hit))
 
     def _find_entry(self, path: PrefixPath, marks: dict[int, str], at: float) -> int | None:
@@ -98,15 +112,6 @@ class BreakpointCache:
                 if self.entries.can_read(path.links[index], at):
                     return index
         return None
-
-    def _write(self, path: PrefixPath, marks: dict[int, str], at: float, ready: float) -> None:
-        """Writes entries at the marks. If the cache refreshes, those that are there live longer."""
-        for index, word in marks.items():
-            link = path.links[index]
-            seconds = self.rules.seconds(word)
-            self.entries.write(link, seconds=seconds, at=at, ready=ready)
-            if self.rules.refresh:
-                self.entries.refresh(link, at=at, seconds=seconds)
 
     def _explain(self, stream: Stream, path: PrefixPath, marks: dict[int, str], hit: int | None) -> str:
         """Why a request read what it read, or nothing."""

@@ -44,7 +44,7 @@ class TurnEndCache:
         if hit is not None:
             used[hit] = ""
         ready = at if begun is None else begun
-        self._store(path, used, at, ready)
+        self.entries.write_marks(path, used, self.rules, at=at, ready=ready)
         why = self._explain(stream, path, boundaries, hit)
         return tally_entries(path, writes, hit, self.rules, why=why)
 
@@ -57,14 +57,6 @@ class TurnEndCache:
             if self.entries.can_read(path.links[index], at):
                 return index
         return None
-
-    def _store(self, path: PrefixPath, used: dict[int, str], at: float, ready: float) -> None:
-        """Writes entries, and starts the lifetime of used ones again."""
-        for index, word in used.items():
-            link = path.links[index]
-            seconds = self.rules.seconds(word)
-            self.entries.write(link, seconds=seconds, at=at, ready=ready)
-            self.entries.refresh(link, at=at, seconds=seconds)
 
     def _explain(self, stream: Stream, path: PrefixPath, boundaries: dict[int, str], hit: int | None) -> str:
         """Why a request read what it read, or nothing."""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from lamina.caches.prefix_path import count_common_items
 from lamina.conversations.record import ConversationRecord
 from lamina.fitting.recalls import TURN_FIELDS
 
@@ -50,7 +51,7 @@ class BodyPlaces:
 
         What the last body that was asked for begins with, too, is not read again.
         """
-        common = count_common_pieces(self._pieces, pieces)
+        common = count_common_items(self._pieces, pieces)
         places = self._places[: common + 1]
         counts = self._counts[: common + 1]
         for piece in pieces[common:]:
@@ -76,19 +77,6 @@ class BodyPlaces:
         if key not in self._ends:
             self._ends[key] = _read_piece(self._record.piece(number) or b"", place)
         return self._ends[key]
-
-
-def count_common_pieces(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    """How many pieces two bodies begin with, by halves: comparing slices is far quicker than numbers."""
-    low = 0
-    high = min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def find_end_of_turns(piece: bytes, place: BodyPlace) -> int:

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from lamina.caches.prefix_path import count_common_items
 from lamina.conversations.body_places import (
     LIST_OF_TURNS,
     BodyPlace,
     BodyPlaces,
-    count_common_pieces,
     find_end_of_turns,
 )
 from lamina.conversations.record import ConversationRecord, RecordedCall
@@ -68,7 +68,7 @@ class Continuations:
 
     def _compare_turns(self, old: tuple[int, ...], new: tuple[int, ...], dialect: str) -> bool | None:
         """The answer from the turns where two bodies part; None if they part elsewhere."""
-        start = count_common_pieces(old, new)
+        start = count_common_items(old, new)
         places = self._places.find(old)
         while start and not places[start].is_between_turns:
             start -= 1  # the pieces part inside of a turn

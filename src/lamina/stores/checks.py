@@ -1,12 +1,13 @@
 """The rules of the port that need no storage, for all stores.
 
-They say which names a store accepts, what a group may hold, which places a read selects, and when a write
-comes too late. Each check raises an error and returns nothing. This module knows no files and no database.
+They say which names a store accepts, what a group may hold, and when a write comes too late. Each check
+raises an error and returns nothing. This module knows no files and no database. `checked` calls those about
+the arguments of a call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NoReturn
 
 from lamina.errors import BadInput, Conflict, KeyNeeded, Reused, StoreError, WrongKey
@@ -22,45 +23,52 @@ from lamina.stores.port import (
 )
 
 
-def select_places(
-    count: int,
-    *,
-    after: int = 0,
-    last: int | None = None,
-    at: Sequence[int] | None = None,
-    limit: int | None = None,
-) -> Sequence[int]:
-    """The places that a read selects, in order, in a conversation of `count` records.
-
-    `after` is the number of records to pass over. Places in `at` that do not exist are passed over too.
-    """
-    if at is not None:
-        return sorted({seq for seq in at if seq < count})[:limit]
-    start = min(after, count)
-    if last is not None:
-        start = max(count - last, 0)
-    return range(start, count)[:limit]
-
-
-def check_read_arguments(
-    *, after: int = 0, last: int | None = None, at: Sequence[int] | None = None, limit: int | None = None
-) -> None:
-    """Raise BadInput if the arguments of a read contradict each other or are negative.
+def check_selected_once(*, after: int, last: int | None, at: Sequence[int] | None) -> None:
+    """Raise BadInput if a read selects its records in two ways.
 
     `after=0` selects nothing by itself: it is what a read does without arguments.
     """
     selections = [after != 0, last is not None, at is not None]
     if selections.count(True) > 1:
         raise BadInput("after, last and at exclude each other", place="read", hint="give one of them")
-    for name, number in (("after", after), ("last", last), ("limit", limit)):
-        if number is not None and number < 0:
-            raise BadInput(f"{number!r}", place=name, hint="give 0 or more")
-    if at is not None and any(seq < 0 for seq in at):
-        raise BadInput(f"{min(at)!r}", place="at", hint="places count from 0")
+
+
+def check_optional_number(name: str, number: int | None) -> None:
+    if number is not None:
+        check_number(name, number)
+
+
+def check_number(name: str, number: int) -> None:
+    """Raise BadInput for an argument that is not a number of records or conversations."""
+    if not isinstance(number, int):
+        raise BadInput(f"a {type(number).__name__}", place=name, hint="give a whole number")
+    if number < 0:
+        raise BadInput(f"{number!r}", place=name, hint="give 0 or more")
+
+
+def check_places(name: str, places: Iterable[int]) -> None:
+    """Raise BadInput for places that no record can have."""
+    for seq in places:
+        if not isinstance(seq, int):
+            raise BadInput(f"a {type(seq).__name__}", place=name, hint="a place is a whole number")
+        if seq < 0:
+            raise BadInput(f"{seq!r}", place=name, hint="places count from 0")
+
+
+def check_listed_name(after: str) -> None:
+    """Raise BadInput for a name that a database cannot compare with others."""
+    if not isinstance(after, str):
+        raise BadInput(f"a {type(after).__name__}", place="after", hint="give the last name that you have")
+    try:
+        after.encode()
+    except UnicodeEncodeError:
+        raise BadInput(f"{after!r}", place="after", hint="no name holds a lone surrogate") from None
 
 
 def check_where(where: Where) -> None:
     """Raise BadInput for a name that some store could not store as it is."""
+    if not isinstance(where, Where):
+        raise BadInput(f"a {type(where).__name__}", place="where", hint="give Where(workspace, conversation)")
     check_workspace(where.workspace)
     if not where.conversation:
         raise BadInput("it is empty", place="conversation", hint="give it a name")
@@ -85,6 +93,8 @@ def _check_name(name: str, place: str) -> None:
 
     PostgreSQL refuses NUL characters, UTF-8 has no lone surrogates, and indexes bound the size of a key.
     """
+    if not isinstance(name, str):
+        raise BadInput(f"a {type(name).__name__}", place=place, hint="a name is a str")
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
@@ -118,47 +128,46 @@ def check_no_plain(*, plain: bool) -> None:
         )
 
 
-def check_append_arguments(
-    where: Where,
-    records: Sequence[bytes],
-    *,
-    expect: int | None,
-    was: bytes | None,
-    once: Once | None,
-    state: bytes | None,
-) -> None:
-    """Raise BadInput for a group that no store could store whole."""
-    check_where(where)
-    _check_bytes(records, was=was, state=state)
-    if expect is not None and expect < 0:
-        raise BadInput(f"{expect!r}", place="expect", hint="give the number of records that you read")
-    if once is not None:
-        _check_name(once.key, "once.key")
-        _check_bytes((once.digest,))
-
-
-def check_replace_arguments(
-    where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None, state: bytes | None
-) -> None:
-    """Raise BadInput for a replacement that cannot be made whole."""
-    check_where(where)
-    _check_bytes(list(bodies.values()), was=was, state=state)
-    for seq in bodies:
-        if not 0 <= seq < expect:
-            raise BadInput(f"no place {seq!r}", place="bodies", hint=f"there are {expect:,} records, from 0")
-
-
-def _check_bytes(records: Sequence[bytes], **arguments: bytes | None) -> None:
+def check_bodies(bodies: Sequence[bytes]) -> None:
     """Raise BadInput for anything but bytes, before something of a group is written.
 
     Without this a store could fail in the middle of a group, each with an error of its own.
     """
-    for index, body in enumerate(records):
+    for index, body in enumerate(bodies):
         if not isinstance(body, bytes):
             raise BadInput(f"a {type(body).__name__}", place=f"record {index}", hint="a record is bytes")
-    for name, value in arguments.items():
-        if not isinstance(value, bytes | None):
-            raise BadInput(f"a {type(value).__name__}", place=name, hint="give bytes")
+
+
+def check_bytes(name: str, value: bytes | None) -> None:
+    """Raise BadInput for a state or a digest that is not bytes."""
+    if not isinstance(value, bytes | None):
+        raise BadInput(f"a {type(value).__name__}", place=name, hint="give bytes")
+
+
+def check_once(once: Once | None) -> None:
+    """Raise BadInput for an idempotency key that some store could not store."""
+    if once is None:
+        return
+    if not isinstance(once, Once):
+        raise BadInput(f"a {type(once).__name__}", place="once", hint="give Once(key=…, digest=…)")
+    _check_name(once.key, "once.key")
+    if not isinstance(once.digest, bytes):
+        raise BadInput(f"a {type(once.digest).__name__}", place="once.digest", hint="give bytes")
+
+
+def check_withdrawal(where: Where, was: bytes) -> None:
+    """Raise BadInput for a deletion on a condition that no state could meet."""
+    check_where(where)
+    if not isinstance(was, bytes):
+        raise BadInput(f"a {type(was).__name__}", place="was", hint="give the state that you read")
+
+
+def check_replaced_places(places: Collection[int], expect: int) -> None:
+    """Raise BadInput if a replacement names a place that is not there."""
+    check_places("bodies", places)
+    for seq in places:
+        if seq >= expect:
+            raise BadInput(f"no place {seq!r}", place="bodies", hint=f"there are {expect:,} records, from 0")
 
 
 def check_head(where: Where, head: StoredHead, *, expect: int | None, was: bytes | None) -> None:

@@ -5,23 +5,19 @@ It forgets everything when the process ends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from anyio.lowlevel import checkpoint
 
+from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Replacement
 from lamina.stores.checks import (
-    check_append_arguments,
     check_digest,
     check_head,
     check_key,
     check_no_plain,
-    check_read_arguments,
-    check_replace_arguments,
-    check_where,
-    check_workspace,
+    check_withdrawal,
     is_sealed_name,
     raise_missing,
-    select_places,
 )
 from lamina.stores.port import (
     HEADER,
@@ -35,23 +31,14 @@ from lamina.stores.port import (
 )
 
 
-class MemoryStore:
+class MemoryStore(CheckedStore):
     """Conversations in a dict. Nothing is awaited during a change, so it is whole or not there."""
 
     def __init__(self) -> None:
         self._kept: dict[Where, _Conversation] = {}
 
-    async def append(
-        self,
-        where: Where,
-        records: Sequence[bytes],
-        *,
-        expect: int | None = None,
-        was: bytes | None = None,
-        once: Once | None = None,
-        state: bytes | None = None,
-    ) -> StoredHead:
-        check_append_arguments(where, records, expect=expect, was=was, once=once, state=state)
+    async def _append_group(self, group: NewGroup) -> StoredHead:
+        where, once = group.where, group.once
         await checkpoint()
         self._check_key(where.workspace)
         if where == HEADER and HEADER not in self._kept:
@@ -59,39 +46,25 @@ class MemoryStore:
         conversation = self._kept.get(where, _Conversation())
         if once is not None and once.key in conversation.once:
             return conversation.repeated_head(where, once)
-        check_head(where, conversation.head(), expect=expect, was=was)
-        conversation.bodies += records
-        if state is not None:
-            conversation.state = state
+        check_head(where, conversation.head(), expect=group.expect, was=group.was)
+        conversation.bodies += group.records
+        if group.state is not None:
+            conversation.state = group.state
         head = conversation.head()
         if once is not None:
             conversation.once[once.key] = (once.digest, head.count)
         self._kept[where] = conversation
         return head
 
-    async def read(
-        self,
-        where: Where,
-        *,
-        after: int = 0,
-        last: int | None = None,
-        at: Sequence[int] | None = None,
-        limit: int | None = None,
-    ) -> RecordPage:
-        check_where(where)
-        check_read_arguments(after=after, last=last, at=at, limit=limit)
+    async def _read_page(self, where: Where, selection: RecordSelection) -> RecordPage:
         await checkpoint()
         self._check_key(where.workspace)
         conversation = self._kept.get(where, _Conversation())
-        places = select_places(len(conversation.bodies), after=after, last=last, at=at, limit=limit)
+        places = selection.places(len(conversation.bodies))
         records = tuple(Record(seq=seq, body=conversation.bodies[seq]) for seq in places)
         return RecordPage(records=records, head=conversation.head())
 
-    async def list(
-        self, workspace: str, *, after: str = "", limit: int = 1000
-    ) -> Sequence[ListedConversation]:
-        check_workspace(workspace)
-        check_read_arguments(limit=limit)
+    async def _list_page(self, workspace: str, *, after: str, limit: int) -> Sequence[ListedConversation]:
         await checkpoint()
         self._check_key(workspace)
         counts: dict[str, int] = {}
@@ -100,17 +73,16 @@ class MemoryStore:
                 counts[where.conversation] = len(conversation.bodies)
         return [ListedConversation(conversation=name, count=counts[name]) for name in sorted(counts)[:limit]]
 
-    async def delete(self, where: Where) -> bool:
-        check_where(where)
+    async def _delete(self, where: Where) -> bool:
         await checkpoint()
-        return self._delete(where)
+        return self._delete_now(where)
 
     async def withdraw(self, where: Where, *, was: bytes) -> bool:
-        check_where(where)
+        check_withdrawal(where, was)
         await checkpoint()
-        return self._delete(where, was=was)
+        return self._delete_now(where, was=was)
 
-    def _delete(self, where: Where, *, was: bytes | None = None) -> bool:
+    def _delete_now(self, where: Where, *, was: bytes | None = None) -> bool:
         self._check_key(where.workspace)
         conversation = self._kept.get(where)
         if conversation is None:
@@ -121,26 +93,18 @@ class MemoryStore:
             self._kept.pop(place, None)
         return True
 
-    async def replace(
-        self,
-        where: Where,
-        bodies: Mapping[int, bytes],
-        *,
-        expect: int,
-        was: bytes | None = None,
-        state: bytes | None = None,
-    ) -> StoredHead:
-        check_replace_arguments(where, bodies, expect=expect, was=was, state=state)
+    async def _replace_records(self, replacement: Replacement) -> StoredHead:
+        where, expect, was = replacement.where, replacement.expect, replacement.was
         await checkpoint()
         self._check_key(where.workspace)
         conversation = self._kept.get(where)
         if conversation is None:
             raise_missing(where, expect=expect, was=was)
         check_head(where, conversation.head(), expect=expect, was=was)
-        for seq, body in bodies.items():
+        for seq, body in replacement.bodies.items():
             conversation.bodies[seq] = body
-        if state is not None:
-            conversation.state = state
+        if replacement.state is not None:
+            conversation.state = replacement.state
         return conversation.head()
 
     async def close(self) -> None:

@@ -2,6 +2,10 @@
 
     root/WORKSPACE/CONVERSATION/20250824T163625123Z_0000_user.json
 
+It is for one person who reads their conversations with `grep` and keeps them with `git` or `rsync`, and for
+those who come from a system that stored them so. Each append waits for the disk several times, so whoever
+serves many conversations uses SQLite or PostgreSQL.
+
 `store` is the port, `conversation_folder` reads the folder of one conversation, `commits` writes a group of
 files wholly or not at all, `hidden_files` and `record_file` are what these files hold, `names` are the names
 of the folders, `disk` writes single files and has the lock.

@@ -13,12 +13,13 @@ A file is only ever removed if a group, a head or `.begun` names it, never becau
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
 from msgspec.structs import replace as replace_fields
 
+from lamina.stores.checked import NewGroup, Replacement
 from lamina.stores.checks import check_head, raise_missing
 from lamina.stores.files.conversation_folder import ConversationFolder
 from lamina.stores.files.disk import make_folder, move_file, remove_file, write_file
@@ -45,16 +46,7 @@ from lamina.stores.port import Once, StoredHead, Where
 from lamina.stores.syncing import sync_folder
 
 
-def append_group(
-    conversation: ConversationFolder,
-    bodies: Sequence[bytes],
-    *,
-    expect: int | None,
-    was: bytes | None,
-    once: Once | None,
-    state: bytes | None,
-    at: datetime,
-) -> StoredHead:
+def append_group(conversation: ConversationFolder, group: NewGroup, *, at: datetime) -> StoredHead:
     """Append a group of records; `at` is the time in the names of its files.
 
     The group is written beside what is there. It counts from the moment at which the new head is in place,
@@ -62,18 +54,19 @@ def append_group(
     """
     _recover(conversation)
     _add_checksums(conversation)
+    bodies, once = group.records, group.once
     if once is not None:
         repeated = conversation.find_repeated(once)
         if repeated is not None:
             return repeated
-    check_head(conversation.where, conversation.head, expect=expect, was=was)
+    check_head(conversation.where, conversation.head, expect=group.expect, was=group.was)
     if conversation.head_file is None:
         make_folder(conversation.folder.parent)
         make_folder(conversation.folder)
     previous = conversation.head_file or _empty_head(conversation.where)
     head_file = replace_fields(previous, count=previous.count + len(bodies))
-    if state is not None:
-        head_file = replace_fields(head_file, state=state)
+    if group.state is not None:
+        head_file = replace_fields(head_file, state=group.state)
     if bodies or once is not None:
         head_file = replace_fields(head_file, groups=previous.groups + 1)
         names = [record_file_name(seq, body, at) for seq, body in enumerate(bodies, previous.count)]
@@ -82,24 +75,18 @@ def append_group(
     return head_file.head
 
 
-def replace_records(
-    conversation: ConversationFolder,
-    bodies: Mapping[int, bytes],
-    *,
-    expect: int,
-    was: bytes | None,
-    state: bytes | None,
-) -> StoredHead:
+def replace_records(conversation: ConversationFolder, replacement: Replacement) -> StoredHead:
     """Replace the bodies of some records."""
+    expect, was = replacement.expect, replacement.was
     _recover(conversation)
     _add_checksums(conversation)
     if conversation.head_file is None:
         raise_missing(conversation.where, expect=expect, was=was)
     check_head(conversation.where, conversation.head, expect=expect, was=was)
-    files, drops = _replacement_files(conversation, bodies)
+    files, drops = _replacement_files(conversation, replacement.bodies)
     head_file = replace_fields(conversation.head_file, moves=tuple(files), drops=drops)
-    if state is not None:
-        head_file = replace_fields(head_file, state=state)
+    if replacement.state is not None:
+        head_file = replace_fields(head_file, state=replacement.state)
     _replace_files(conversation, files, head_file)
     return head_file.head
 

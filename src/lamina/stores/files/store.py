@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -24,17 +24,8 @@ import msgspec
 from anyio import CapacityLimiter, to_thread
 
 from lamina.errors import BadInput, Broken, Damaged, StoreError
-from lamina.stores.checks import (
-    check_append_arguments,
-    check_head,
-    check_key,
-    check_no_plain,
-    check_read_arguments,
-    check_replace_arguments,
-    check_where,
-    check_workspace,
-    select_places,
-)
+from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Replacement
+from lamina.stores.checks import check_head, check_key, check_no_plain, check_where, check_withdrawal
 from lamina.stores.files.commits import append_group, replace_records
 from lamina.stores.files.conversation_folder import ConversationFolder
 from lamina.stores.files.disk import check_locks, hold_lock, make_folder, write_file
@@ -44,7 +35,6 @@ from lamina.stores.port import (
     HEADER,
     RESERVED,
     ListedConversation,
-    Once,
     Record,
     RecordPage,
     StoredHead,
@@ -80,7 +70,7 @@ async def open_files(root: str | os.PathLike[str], *, now: Now | None = None) ->
         await store.close()
 
 
-class FilesStore:
+class FilesStore(CheckedStore):
     """Conversations as folders of files. Made by `open`. `now` gives the time in the names of new files."""
 
     def __init__(self, root: Path, now: Now) -> None:
@@ -98,26 +88,9 @@ class FilesStore:
         await store._run(store._prepare)
         return store
 
-    async def append(
-        self,
-        where: Where,
-        records: Sequence[bytes],
-        *,
-        expect: int | None = None,
-        was: bytes | None = None,
-        once: Once | None = None,
-        state: bytes | None = None,
-    ) -> StoredHead:
-        check_append_arguments(where, records, expect=expect, was=was, once=once, state=state)
-        write = partial(
-            append_group,
-            bodies=tuple(records),
-            expect=expect,
-            was=was,
-            once=once,
-            state=state,
-            at=self._now(),
-        )
+    async def _append_group(self, group: NewGroup) -> StoredHead:
+        where = group.where
+        write = partial(append_group, group=group, at=self._now())
 
         def append() -> StoredHead:
             with self._lock_conversation(where, alone=True):
@@ -130,60 +103,35 @@ class FilesStore:
 
         return await self._run(append, writes=True)
 
-    async def read(
-        self,
-        where: Where,
-        *,
-        after: int = 0,
-        last: int | None = None,
-        at: Sequence[int] | None = None,
-        limit: int | None = None,
-    ) -> RecordPage:
-        check_where(where)
-        check_read_arguments(after=after, last=last, at=at, limit=limit)
+    async def _read_page(self, where: Where, selection: RecordSelection) -> RecordPage:
 
         def read() -> RecordPage:
             self._check_key(where.workspace)
             with self._lock_conversation(where, alone=False), self._listing_intact_records(where):
                 conversation = self._conversation(where)
                 head = conversation.head
-                places = select_places(head.count, after=after, last=last, at=at, limit=limit)
-                return RecordPage(records=conversation.read_records(places), head=head)
+                records = conversation.read_records(selection.places(head.count))
+                return RecordPage(records=records, head=head)
 
         return await self._run(read)
 
-    async def list(
-        self, workspace: str, *, after: str = "", limit: int = 1000
-    ) -> Sequence[ListedConversation]:
-        check_workspace(workspace)
-        check_read_arguments(limit=limit)
-        return await self._run(partial(self._list, workspace, after, limit))
+    async def _list_page(self, workspace: str, *, after: str, limit: int) -> Sequence[ListedConversation]:
+        return await self._run(partial(self._list_folders, workspace, after, limit))
 
-    async def delete(self, where: Where) -> bool:
-        check_where(where)
-        return await self._run(partial(self._delete, where), writes=True)
+    async def _delete(self, where: Where) -> bool:
+        return await self._run(partial(self._delete_folders, where), writes=True)
 
     async def withdraw(self, where: Where, *, was: bytes) -> bool:
-        check_where(where)
-        return await self._run(partial(self._delete, where, was=was), writes=True)
+        check_withdrawal(where, was)
+        return await self._run(partial(self._delete_folders, where, was=was), writes=True)
 
-    async def replace(
-        self,
-        where: Where,
-        bodies: Mapping[int, bytes],
-        *,
-        expect: int,
-        was: bytes | None = None,
-        state: bytes | None = None,
-    ) -> StoredHead:
-        check_replace_arguments(where, bodies, expect=expect, was=was, state=state)
-        new_bodies = dict(bodies)
+    async def _replace_records(self, replacement: Replacement) -> StoredHead:
+        where = replacement.where
 
         def replace() -> StoredHead:
             self._check_key(where.workspace)
             with self._lock_conversation(where, alone=True):
-                conversation = self._conversation(where)
-                return replace_records(conversation, new_bodies, expect=expect, was=was, state=state)
+                return replace_records(self._conversation(where), replacement)
 
         return await self._run(replace, writes=True)
 
@@ -266,7 +214,7 @@ class FilesStore:
             write_file(self._root, MARK, msgspec.json.encode({"v": LAYOUT}))
             sync_folder(self._root)
 
-    def _list(self, workspace: str, after: str, limit: int) -> Sequence[ListedConversation]:
+    def _list_folders(self, workspace: str, after: str, limit: int) -> Sequence[ListedConversation]:
         """One page of a list. Names are sorted here, since folders come in any order."""
         self._check_key(workspace)
         conversations: list[ListedConversation] = []
@@ -304,7 +252,7 @@ class FilesStore:
             return None
         return head_file.count
 
-    def _delete(self, where: Where, *, was: bytes | None = None) -> bool:
+    def _delete_folders(self, where: Where, *, was: bytes | None = None) -> bool:
         """Delete a conversation and what is beside it, if its state is `was`. False if there was none."""
         self._check_key(where.workspace)
         with self._lock_conversation(where, alone=True):

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any, LiteralString
 
 from lamina.errors import Damaged
-from lamina.stores.checks import check_key, select_places
+from lamina.stores.checked import RecordSelection
+from lamina.stores.checks import check_key
 from lamina.stores.checksums import Checksums, StoredRow, check_records
 from lamina.stores.port import HEADER, RESERVED, ListedConversation, Record, RecordPage, StoredHead, Where
 from lamina.stores.postgres.connections import ConnectionCall
@@ -37,24 +38,17 @@ _HEAD_ROW = -1
 
 
 async def read_page(
-    call: ConnectionCall,
-    where: Where,
-    *,
-    after: int,
-    last: int | None,
-    at: Sequence[int] | None,
-    limit: int | None,
-    with_sums: bool,
+    call: ConnectionCall, where: Where, selection: RecordSelection, *, with_sums: bool
 ) -> RecordPage:
     """Read what kind of store this is, the head, and the records."""
-    query, selection = _select(after=after, last=last, at=at)
+    query, wanted = _select(selection)
     if not with_sums:
         query = query.replace("state_sum, sum", _NO_SUMS).replace("body, sum", _NO_SUM)
     most = _MOST
-    if limit is not None:
-        most = min(limit, _MOST)
+    if selection.limit is not None:
+        most = min(selection.limit, _MOST)
     cursor = call.connection.cursor(binary=True)
-    await cursor.execute(query, names_of(where) | {"asked": selection, "limit": most})
+    await cursor.execute(query, names_of(where) | {"asked": wanted, "limit": most})
     # A union has no order of its own: the store, the head and the records come first to last by this key.
     rows = sorted(await cursor.fetchall(), key=lambda row: row[0])
     _, sealed, orphans, has_uncounted, _ = rows.pop(0)
@@ -66,23 +60,23 @@ async def read_page(
     _, count, state, state_sum, checksum = rows.pop(0)
     head = StoredHead(count=count, state=state)
     await check_head_row(call.connection, where, HeadRow(count, state, state_sum, checksum))
-    places = select_places(count, after=after, last=last, at=at, limit=limit)
+    places = selection.places(count)
     record_rows = [(seq, body, record_sum) for seq, _, body, record_sum, _ in rows]
     records = await _check_records(call, where, places, record_rows, with_sums=with_sums)
     if (
-        has_uncounted and at is None and checksum is not None
+        has_uncounted and selection.at is None and checksum is not None
     ):  # a read of single places is how records are saved
         raise await damaged(call.connection, where, UNCOUNTED)
     return RecordPage(records=records, head=head)
 
 
-def _select(*, after: int, last: int | None, at: Sequence[int] | None) -> tuple[LiteralString, Any]:
+def _select(selection: RecordSelection) -> tuple[LiteralString, Any]:
     """The query for a selection of records, and its argument."""
-    if at is not None:
-        return _READ_AT, [seq for seq in at if seq < _MOST]
-    if last is not None:
-        return _READ_LAST, min(last, _MOST)
-    return _READ_AFTER, min(after, _MOST)
+    if selection.at is not None:
+        return _READ_AT, [seq for seq in selection.at if seq < _MOST]
+    if selection.last is not None:
+        return _READ_LAST, min(selection.last, _MOST)
+    return _READ_AFTER, min(selection.after, _MOST)
 
 
 async def _check_records(
@@ -141,7 +135,7 @@ async def list_conversations(
     values = {
         "workspace": str(workspace),
         "after": after.partition("\0")[0],  # no name holds a NUL, so no name is between the two
-        "limit": min(limit, _MOST),
+        "limit": limit,
         "reserved": RESERVED,
         "header": HEADER.conversation,
     }

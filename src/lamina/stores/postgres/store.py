@@ -16,20 +16,15 @@ and delete the key.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
 from lamina.errors import BadInput, Broken, StoreError
-from lamina.stores.checks import (
-    check_append_arguments,
-    check_read_arguments,
-    check_replace_arguments,
-    check_where,
-    check_workspace,
-)
-from lamina.stores.port import ListedConversation, Once, Record, RecordPage, StoredHead, Where
+from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Replacement
+from lamina.stores.checks import check_where, check_withdrawal
+from lamina.stores.port import ListedConversation, Record, RecordPage, StoredHead, Where
 from lamina.stores.postgres import reads, writes
 from lamina.stores.postgres import schema as schemas
 from lamina.stores.postgres.connections import (
@@ -55,7 +50,7 @@ async def open_postgres(
         await store.close()
 
 
-class PostgresStore:
+class PostgresStore(CheckedStore):
     """Conversations in one schema of a database. Made by `open`, and to be closed."""
 
     def __init__(self, pool: ConnectionPool, schema: str, tables: TableVersion) -> None:
@@ -85,81 +80,37 @@ class PostgresStore:
             raise
         return PostgresStore(pool, schema, tables)
 
-    async def append(
-        self,
-        where: Where,
-        records: Sequence[bytes],
-        *,
-        expect: int | None = None,
-        was: bytes | None = None,
-        once: Once | None = None,
-        state: bytes | None = None,
-    ) -> StoredHead:
-        check_append_arguments(where, records, expect=expect, was=was, once=once, state=state)
-        append = partial(
-            writes.append_group,
-            where=where,
-            records=tuple(records),
-            expect=expect,
-            was=was,
-            once=once,
-            state=state,
-        )
+    async def _append_group(self, group: NewGroup) -> StoredHead:
+        append = partial(writes.append_group, group=group)
+        conversation = group.where.conversation
         await self._bring_up()
-        if once is None:
-            return await self._run(append, where.conversation, hint=_WITHOUT_KEY)
-        return await self._run(append, where.conversation, repeatable=True, hint=_WITH_KEY)
+        if group.once is None:
+            return await self._run(append, conversation, hint=_WITHOUT_KEY)
+        return await self._run(append, conversation, repeatable=True, hint=_WITH_KEY)
 
-    async def read(
-        self,
-        where: Where,
-        *,
-        after: int = 0,
-        last: int | None = None,
-        at: Sequence[int] | None = None,
-        limit: int | None = None,
-    ) -> RecordPage:
-        check_where(where)
-        check_read_arguments(after=after, last=last, at=at, limit=limit)
-        read = partial(reads.read_page, where=where, after=after, last=last, at=at, limit=limit)
+    async def _read_page(self, where: Where, selection: RecordSelection) -> RecordPage:
+        read = partial(reads.read_page, where=where, selection=selection)
         return await self._run(partial(self._read_any_version, read), where.conversation)
 
-    async def list(
-        self, workspace: str, *, after: str = "", limit: int = 1000
-    ) -> Sequence[ListedConversation]:
-        check_workspace(workspace)
-        check_read_arguments(limit=limit)
-        _check_after(after)
+    async def _list_page(self, workspace: str, *, after: str, limit: int) -> Sequence[ListedConversation]:
         list_page = partial(reads.list_conversations, workspace=workspace, after=after, limit=limit)
         return await self._run(partial(self._read_any_version, list_page))
 
-    async def delete(self, where: Where) -> bool:
-        check_where(where)
+    async def _delete(self, where: Where) -> bool:
         await self._bring_up()
         delete = partial(writes.delete_conversation, where=where)
         return await self._run(delete, where.conversation, hint="delete it again")
 
     async def withdraw(self, where: Where, *, was: bytes) -> bool:
-        check_where(where)
+        check_withdrawal(where, was)
         await self._bring_up()
         delete = partial(writes.delete_conversation, where=where, was=was)
         return await self._run(delete, where.conversation, hint="delete it again")
 
-    async def replace(
-        self,
-        where: Where,
-        bodies: Mapping[int, bytes],
-        *,
-        expect: int,
-        was: bytes | None = None,
-        state: bytes | None = None,
-    ) -> StoredHead:
-        check_replace_arguments(where, bodies, expect=expect, was=was, state=state)
-        replace = partial(
-            writes.replace_records, where=where, bodies=dict(bodies), expect=expect, was=was, state=state
-        )
+    async def _replace_records(self, replacement: Replacement) -> StoredHead:
+        replace = partial(writes.replace_records, replacement=replacement)
         await self._bring_up()
-        return await self._run(replace, where.conversation, hint="read it again to see")
+        return await self._run(replace, replacement.where.conversation, hint="read it again to see")
 
     async def rescue(self, where: Where) -> Sequence[Record]:
         """The records that are what was written, whatever became of the others and of the head."""
@@ -241,14 +192,6 @@ def _broken_error(lost: ConnectionLost, conversation: str, *, maybe_committed: b
         return Broken(problem, conversation=conversation, hint=hint)
     problem = f"no connection, and nothing was written ({lost.reason})"
     return Broken(problem, conversation=conversation, hint="try again when the server answers")
-
-
-def _check_after(name: str) -> None:
-    """Raise BadInput for a name that the server cannot compare with others."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise BadInput(f"{name!r}", place="after", hint="no name holds a lone surrogate") from None
 
 
 def _check_schema(schema: str) -> None:

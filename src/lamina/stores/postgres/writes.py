@@ -11,12 +11,12 @@ Nothing here handles lost connections. A write only says from when on its change
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import LiteralString
 
 import msgspec
 
 from lamina.errors import Damaged, StoreError
+from lamina.stores.checked import NewGroup, Replacement
 from lamina.stores.checks import check_digest, check_head, raise_missing
 from lamina.stores.checksums import Checksums
 from lamina.stores.port import Once, StoredHead, Where, places_beside
@@ -33,20 +33,12 @@ from lamina.stores.postgres.heads import (
 )
 
 
-async def append_group(
-    call: ConnectionCall,
-    where: Where,
-    records: Sequence[bytes],
-    *,
-    expect: int | None,
-    was: bytes | None,
-    once: Once | None,
-    state: bytes | None,
-) -> StoredHead:
+async def append_group(call: ConnectionCall, group: NewGroup) -> StoredHead:
     """Append a group in one transaction, with the row of the conversation locked.
 
     A key that was used before is looked up first: a repetition succeeds whatever is expected.
     """
+    where, once, state = group.where, group.once, group.state
     names = names_of(where, once)
     checksums = Checksums(where)
     row = await lock_head(call.connection, where, names)
@@ -57,8 +49,8 @@ async def append_group(
         repeated = await _find_repeated(call.connection, where, previous, once, names)
         if repeated is not None:
             return repeated
-    check_head(where, previous, expect=expect, was=was)
-    head = msgspec.structs.replace(previous, count=previous.count + len(records))
+    check_head(where, previous, expect=group.expect, was=group.was)
+    head = msgspec.structs.replace(previous, count=previous.count + len(group.records))
     state_sum = row.state_sum
     if state is not None:
         head = msgspec.structs.replace(head, state=state)
@@ -66,8 +58,8 @@ async def append_group(
         state_sum = checksums.state(head.state)
     values: Values = {
         "base": previous.count,
-        "records": list(records),
-        "sums": [checksums.record(seq, body) for seq, body in enumerate(records, previous.count)],
+        "records": list(group.records),
+        "sums": [checksums.record(seq, body) for seq, body in enumerate(group.records, previous.count)],
         "count": head.count,
         "state": state,
         "state_sum": state_sum,
@@ -120,16 +112,10 @@ _FIND_KEY = """
     WHERE workspace = %(workspace)s AND conversation = %(conversation)s AND key = %(key)s::bytea"""
 
 
-async def replace_records(
-    call: ConnectionCall,
-    where: Where,
-    bodies: Mapping[int, bytes],
-    *,
-    expect: int,
-    was: bytes | None,
-    state: bytes | None,
-) -> StoredHead:
+async def replace_records(call: ConnectionCall, replacement: Replacement) -> StoredHead:
     """Replace bodies, and the state if there is a new one, in one transaction."""
+    where, expect, was = replacement.where, replacement.expect, replacement.was
+    bodies, state = replacement.bodies, replacement.state
     names = names_of(where)
     checksums = Checksums(where)
     row = await lock_head(call.connection, where, names)

@@ -195,9 +195,9 @@ def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def seal_group(
-    open_card: OpenCard, previous: SealedState, records: Sequence[bytes], body: bytes | None, *, bucket: int
+    open_card: OpenCard, previous: SealedState, records: Sequence[bytes], body: bytes, *, bucket: int
 ) -> SealedGroup:
-    """Seal records that follow `previous`, and the new state. A `body` of None leaves the old one."""
+    """Seal records that follow `previous`, and the state after them, whose content is `body`."""
     newest = open_card.newest
     count = previous.count + len(records)
     if count - open_card.card.data[-1].since > MOST_RECORDS:
@@ -209,8 +209,6 @@ def seal_group(
     for seq, record in enumerate(records, previous.count):
         sealed_record, link = seal_record(newest, seq, link, record, bucket=bucket)
         sealed_records.append(sealed_record)
-    if body is None:
-        body = previous.body
     state = SealedState(count=count, link=link, body=body, generation=newest.number)
     sealed_state = seal_state(newest, state, bucket=bucket)
     return SealedGroup(records=sealed_records, sealed_state=sealed_state, state=state)

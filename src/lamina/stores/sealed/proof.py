@@ -9,11 +9,13 @@ from __future__ import annotations
 import msgspec
 
 from lamina.errors import StoreError, Tampered
+from lamina.stores.checked import RecordSelection
 from lamina.stores.paging import check_page
 from lamina.stores.port import Where
 from lamina.stores.sealed.cipher import same
 from lamina.stores.sealed.documents import DELETING
 from lamina.stores.sealed.pages import VerifiedPage
+from lamina.stores.sealed.reader import NOTHING
 from lamina.stores.sealed.store import Sealed
 
 
@@ -26,7 +28,7 @@ class Anchor(msgspec.Struct, frozen=True):
 
 async def anchor(sealed: Sealed, where: Where) -> Anchor:
     """The end of a conversation, to be stored elsewhere."""
-    page = await sealed.reader.read(where, last=0)
+    page = await sealed.reader.read(where, NOTHING)
     return Anchor(page.state.count, page.state.link)
 
 
@@ -39,7 +41,7 @@ async def verify(sealed: Sealed, where: Where, *, since: Anchor | None = None, b
     place = 0
     link = b""
     while True:
-        page = await sealed.reader.read(where, after=place, limit=batch)
+        page = await sealed.reader.read(where, RecordSelection(after=place, limit=batch))
         if page.open_card is not None and page.open_card.card.gone == DELETING:
             problem = "its deletion was interrupted: its keys are gone, and some of its records may be left"
             raise StoreError(problem, conversation=where.conversation, hint="delete it again")

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from anyio import to_thread
 
 from lamina.errors import Damaged, StoreError, Tampered, WrongKey
-from lamina.stores.checks import select_places
+from lamina.stores.checked import RecordSelection
 from lamina.stores.paging import attempts
 from lamina.stores.port import RecordPage, Store, Where
 from lamina.stores.sealed.cipher import same
@@ -28,6 +28,10 @@ RESCUE = "restore it from a backup, or keep what can be read: lamina conversatio
 MOST_SEEN = 65_536
 """Conversations whose end is remembered."""
 
+EVERYTHING = RecordSelection()
+NOTHING = RecordSelection(last=0)
+"""Selects the head alone."""
+
 Result = TypeVar("Result")
 
 
@@ -39,15 +43,7 @@ class VerifiedReader:
         self._vault = vault
         self._seen: dict[Where, SeenEnd] = {}
 
-    async def read(
-        self,
-        where: Where,
-        *,
-        after: int = 0,
-        last: int | None = None,
-        at: Sequence[int] | None = None,
-        limit: int | None = None,
-    ) -> VerifiedPage:
+    async def read(self, where: Where, selection: RecordSelection) -> VerifiedPage:
         """A verified page.
 
         The card in the cache may be old. If it does not open the page, a fresh one is tried, until two
@@ -57,8 +53,8 @@ class VerifiedReader:
         open_card = await self._vault.card(where)
         was_refreshed = False
         for _ in attempts(where.conversation):
-            page = await self._read_within(where, after=after, last=last, at=at, limit=limit)
-            places = select_places(page.head.count, after=after, last=last, at=at, limit=limit)
+            page = await self._read_within(where, selection)
+            places = selection.places(page.head.count)
             try:
                 verified = await self._verify_page(open_card, page, places, seen)
             except (Tampered, WrongKey) as error:
@@ -72,10 +68,16 @@ class VerifiedReader:
             return verified
         raise AssertionError  # the attempts end in an error
 
-    async def _read_within(self, where: Where, **arguments: Any) -> RecordPage:
+    async def _read_within(self, where: Where, selection: RecordSelection) -> RecordPage:
         """A page of the store within. Its errors about damage get the name that the caller knows."""
         try:
-            return await self._store.read(self._vault.inner(where), **arguments)
+            return await self._store.read(
+                self._vault.inner(where),
+                after=selection.after,
+                last=selection.last,
+                at=selection.at,
+                limit=selection.limit,
+            )
         except Damaged as error:
             raise name_conversation(error, where) from error
 

@@ -21,11 +21,13 @@ import msgspec
 from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, StoreError
+from lamina.stores.checked import RecordSelection
 from lamina.stores.paging import attempts, check_page
 from lamina.stores.port import Rekeyable, Where
 from lamina.stores.sealed.documents import DELETING, SHREDDED, Card, Header, new_data_key, rewrap_card
 from lamina.stores.sealed.keys import Key
 from lamina.stores.sealed.pages import VerifiedPage
+from lamina.stores.sealed.reader import NOTHING
 from lamina.stores.sealed.records import SHREDDED as SHREDDED_STATE
 from lamina.stores.sealed.records import seal_record, seal_state
 from lamina.stores.sealed.store import INDEX, Sealed
@@ -101,7 +103,7 @@ async def rekey(
     under the new key.
     """
     primary = await sealed.vault.primary()
-    page = await sealed.reader.read(where, last=0)
+    page = await sealed.reader.read(where, NOTHING)
     count = page.state.count
     await sealed.vault.change_card(where, lambda open_card: _with_new_key(open_card, primary, count))
     return await _reseal_records(sealed, where, batch, progress)
@@ -238,7 +240,7 @@ async def _reseal_batch(
     """Seal at most `batch` records from `place` on again; how many that changed, and the page."""
     for _ in attempts(where.conversation):
         async with sealed.lock(where):
-            page = await sealed.reader.read(where, after=place, limit=batch)
+            page = await sealed.reader.read(where, RecordSelection(after=place, limit=batch))
             bodies = _resealed_bodies(page, bucket=sealed.bucket)
             if not bodies:
                 return 0, page
@@ -255,7 +257,7 @@ async def _reseal_state(sealed: Sealed, where: Where) -> bool:
     """Seal the state under the newest key, if it is under an older one. False if there is no state."""
     for _ in attempts(where.conversation):
         async with sealed.lock(where):
-            page = await sealed.reader.read(where, last=0)
+            page = await sealed.reader.read(where, NOTHING)
             if page.open_card is None or not page.exists:
                 return False
             newest = page.open_card.newest

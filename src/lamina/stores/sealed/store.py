@@ -7,7 +7,7 @@ mistakes a wrong key for an empty history. It does not know what records hold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -15,15 +15,8 @@ import anyio
 from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError, Tampered
-from lamina.stores.checks import (
-    check_append_arguments,
-    check_head,
-    check_read_arguments,
-    check_replace_arguments,
-    check_where,
-    check_workspace,
-    raise_missing,
-)
+from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Replacement
+from lamina.stores.checks import check_head, check_workspace, raise_missing
 from lamina.stores.paging import attempts, every_conversation
 from lamina.stores.port import (
     OWN_PREFIXES,
@@ -46,18 +39,20 @@ from lamina.stores.sealed.keys import Key, Passphrase
 from lamina.stores.sealed.names import HASHED
 from lamina.stores.sealed.pages import NO_CARD, SealedGroup, VerifiedPage, read_whole_records, seal_group
 from lamina.stores.sealed.passphrase import Cost
-from lamina.stores.sealed.reader import VerifiedReader, name_conversation, run_by_size
+from lamina.stores.sealed.reader import EVERYTHING, NOTHING, VerifiedReader, name_conversation, run_by_size
 from lamina.stores.sealed.records import SealedState, seal_record, seal_state
 from lamina.stores.sealed.vault import OpenCard, Vault, withdraw
 
 INDEX = Where("\0index", "workspaces")
 """A sealed conversation of lamina's own, which names every workspace. No caller can name it."""
 
+_LAST_RECORD = RecordSelection(last=1)
+
 NEVER = 2**62
 """More records than a conversation can have. Expecting so many finds a repeated group and writes nothing."""
 
 
-class Sealed:
+class Sealed(CheckedStore):
     """A store that encrypts what it gets, and writes it to the store within.
 
     `keys` are the ring: any of them may be needed to read, and the header says which one wraps new data keys.
@@ -88,42 +83,15 @@ class Sealed:
         self._names: dict[tuple[str, str], str] = {}
         self._locks: WeakValueDictionary[Where, anyio.Lock] = WeakValueDictionary()
 
-    async def append(
-        self,
-        where: Where,
-        records: Sequence[bytes],
-        *,
-        expect: int | None = None,
-        was: bytes | None = None,
-        once: Once | None = None,
-        state: bytes | None = None,
-    ) -> StoredHead:
-        check_append_arguments(where, records, expect=expect, was=was, once=once, state=state)
-        return await self._append(where, list(records), expect=expect, was=was, once=once, body=state)
-
-    async def read(
-        self,
-        where: Where,
-        *,
-        after: int = 0,
-        last: int | None = None,
-        at: Sequence[int] | None = None,
-        limit: int | None = None,
-    ) -> RecordPage:
-        check_where(where)
-        check_read_arguments(after=after, last=last, at=at, limit=limit)
-        page = await self.reader.read(where, after=after, last=last, at=at, limit=limit)
+    async def _read_page(self, where: Where, selection: RecordSelection) -> RecordPage:
+        page = await self.reader.read(where, selection)
         records = tuple(
             Record(seq=seq, body=record.body) for seq, record in zip(page.seqs, page.records, strict=True)
         )
         return RecordPage(records=records, head=StoredHead(count=page.state.count, state=page.state.body))
 
-    async def list(
-        self, workspace: str, *, after: str = "", limit: int = 1000
-    ) -> Sequence[ListedConversation]:
+    async def _list_page(self, workspace: str, *, after: str, limit: int) -> Sequence[ListedConversation]:
         """As the port says. The counts are those of the store within; `read` verifies them."""
-        check_workspace(workspace)
-        check_read_arguments(limit=limit)
         await self.vault.unlock()
         counts = await self.count_within(self.vault.inner_workspace(workspace))
         conversations: list[ListedConversation] = []
@@ -135,9 +103,8 @@ class Sealed:
         conversations.sort(key=lambda listed: listed.conversation)
         return conversations[:limit]
 
-    async def delete(self, where: Where) -> bool:
+    async def _delete(self, where: Where) -> bool:
         """As the port says. What is beside it goes first, so that nothing deleted can be found."""
-        check_where(where)
         for place in places_beside(where):
             await self._delete_beside(place)
         return await self._delete_one(where)
@@ -255,7 +222,7 @@ class Sealed:
 
     async def workspaces(self) -> Sequence[str]:
         """Every workspace that ever had a conversation, lamina's own among them."""
-        page = await self.reader.read(INDEX)
+        page = await self.reader.read(INDEX, EVERYTHING)
         names = [record.body.decode() for record in page.records]
         return [OwnName(name) if name.startswith(OWN_PREFIXES) else name for name in names]
 
@@ -291,21 +258,13 @@ class Sealed:
                 continue
             name = await self.vault.name_of(workspace, inner_name)
             if name:
-                await self.reader.read(Where(workspace, name), last=0)
+                await self.reader.read(Where(workspace, name), NOTHING)
 
     # Writing.
 
-    async def _append(
-        self,
-        where: Where,
-        records: Sequence[bytes],
-        *,
-        expect: int | None = None,
-        was: bytes | None = None,
-        once: Once | None = None,
-        body: bytes | None = None,
-    ) -> StoredHead:
+    async def _append_group(self, group: NewGroup) -> StoredHead:
         """Append a group. If the bytes of the store within have changed meanwhile, all is read again."""
+        where = group.where
         previous_state = b""
         async with self.lock(where):
             for _ in attempts(where.conversation):
@@ -316,12 +275,12 @@ class Sealed:
                         conversation=where.conversation,
                     )
                 previous_state = page.sealed_state
-                hidden_once = self._hide_once(where, once)
-                conflict = _find_conflict(where, page.state, expect=expect, was=was)
+                hidden_once = self._hide_once(where, group.once)
+                conflict = _find_conflict(where, page.state, expect=group.expect, was=group.was)
                 try:
                     if conflict is not None:
                         return await self._find_repeated(where, hidden_once, conflict)
-                    return await self._write_group(where, page, records, once=hidden_once, body=body)
+                    return await self._write_group(group, page, once=hidden_once)
                 except Conflict:
                     if conflict is not None:
                         raise conflict from None
@@ -329,27 +288,20 @@ class Sealed:
                     raise name_conversation(error, where) from None
         raise AssertionError  # the attempts end in an error
 
-    async def replace(
-        self,
-        where: Where,
-        bodies: Mapping[int, bytes],
-        *,
-        expect: int,
-        was: bytes | None = None,
-        state: bytes | None = None,
-    ) -> StoredHead:
+    async def _replace_records(self, replacement: Replacement) -> StoredHead:
         """Change bodies in place, for a text that has to go. A record keeps its id, so the links hold.
 
         Whoever can write to the store within and has an old copy can put that record back: it has the same
         id. After `rekey` and `finish` no key opens that copy.
         """
-        check_replace_arguments(where, bodies, expect=expect, was=was, state=state)
+        where, bodies = replacement.where, replacement.bodies
+        expect, was, state = replacement.expect, replacement.was, replacement.state
         if not isinstance(self.store, Rekeyable):
             hint = "copy the conversations into a store that can"
             raise StoreError(f"{type(self.store).__name__} cannot replace records", hint=hint)
         async with self.lock(where):
             for _ in attempts(where.conversation):
-                page = await self.reader.read(where, at=sorted(bodies))
+                page = await self.reader.read(where, RecordSelection(at=tuple(sorted(bodies))))
                 if page.open_card is None or not page.exists:
                     raise_missing(where, expect=expect, was=was)
                 conflict = _find_conflict(where, page.state, expect=expect, was=was)
@@ -383,53 +335,47 @@ class Sealed:
         A deletion that another process began is finished first: that process may have been killed.
         The last record is read too: it may need a newer data key, before the state does.
         """
-        page = await self.reader.read(where, last=1)
+        page = await self.reader.read(where, _LAST_RECORD)
         for _ in attempts(where.conversation):
             if page.open_card is None or page.open_card.card.gone != DELETING:
                 break
             await self._finish_deletion(where, page.open_card)
-            page = await self.reader.read(where, last=1)
+            page = await self.reader.read(where, _LAST_RECORD)
         if page.open_card is None:
             await self._note_workspace(where.workspace)
             await self.vault.make_card(where)
-            page = await self.reader.read(where, last=1)
+            page = await self.reader.read(where, _LAST_RECORD)
         return page
 
-    async def _write_group(
-        self,
-        where: Where,
-        page: VerifiedPage,
-        records: Sequence[bytes],
-        *,
-        once: Once | None,
-        body: bytes | None,
-    ) -> StoredHead:
+    async def _write_group(self, group: NewGroup, page: VerifiedPage, *, once: Once | None) -> StoredHead:
         """Seal a group and append it, if the conversation is still as it was read."""
+        where = group.where
         open_card = page.open_card
         if open_card is None:
             raise _deleted_error(where)
-        group = await self._seal_group(open_card, page.state, records, body)
+        sealed_group = await self._seal_group(open_card, page.state, group)
         head = await self.store.append(
             self.vault.inner(where),
-            group.records,
+            sealed_group.records,
             expect=page.state.count,
             was=page.sealed_state,
             once=once,
-            state=group.sealed_state,
+            state=sealed_group.sealed_state,
         )
-        if head.state != group.sealed_state:  # the key was used before, and nothing was written
+        if head.state != sealed_group.sealed_state:  # the key was used before, and nothing was written
             return await self._repeated_head(where, head)
-        self.reader.remember_end(where, open_card, group.state)
+        self.reader.remember_end(where, open_card, sealed_group.state)
         if not open_card.card.begun:
             await self.vault.change_card(where, _mark_begun)
-        return StoredHead(count=group.state.count, state=group.state.body)
+        return StoredHead(count=sealed_group.state.count, state=sealed_group.state.body)
 
-    async def _seal_group(
-        self, open_card: OpenCard, previous: SealedState, records: Sequence[bytes], body: bytes | None
-    ) -> SealedGroup:
+    async def _seal_group(self, open_card: OpenCard, previous: SealedState, group: NewGroup) -> SealedGroup:
         """Seal a group, in a thread if it is large, so that other tasks go on."""
-        size = sum(map(len, records)) + len(previous.body if body is None else body)
-        seal = partial(seal_group, open_card, previous, records, body, bucket=self.bucket)
+        new_state = previous.body
+        if group.state is not None:
+            new_state = group.state
+        size = sum(map(len, group.records)) + len(new_state)
+        seal = partial(seal_group, open_card, previous, group.records, new_state, bucket=self.bucket)
         return await run_by_size(size, seal)
 
     async def _find_repeated(self, where: Where, once: Once | None, conflict: Conflict) -> StoredHead:
@@ -441,7 +387,7 @@ class Sealed:
 
     async def _repeated_head(self, where: Where, head: StoredHead) -> StoredHead:
         """The count of the first time, with the state of now."""
-        page = await self.reader.read(where, last=0)
+        page = await self.reader.read(where, NOTHING)
         if not page.exists:
             raise _deleted_error(where)
         if head.count > page.state.count:
@@ -462,7 +408,9 @@ class Sealed:
         if workspace == INDEX.workspace or workspace in self._noted_workspaces:
             return
         name = workspace.encode()
-        await self._append(INDEX, [name], once=Once(key=workspace, digest=name))
+        await self._append_group(
+            NewGroup(where=INDEX, records=(name,), once=Once(key=workspace, digest=name))
+        )
         self._noted_workspaces.add(workspace)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lamina.errors import Damaged
-from lamina.stores.checks import select_places
+from lamina.stores.checked import RecordSelection
 from lamina.stores.checksums import StoredRow, check_records
 from lamina.stores.port import ListedConversation, RecordPage, StoredHead, Where
 from lamina.stores.sqlite.links import SqliteConnection
@@ -24,20 +24,12 @@ def has_checksums(connection: SqliteConnection) -> bool:
     return connection.version >= WITH_SUMS
 
 
-def read_older_page(
-    connection: SqliteConnection,
-    where: Where,
-    *,
-    after: int,
-    last: int | None,
-    at: Sequence[int] | None,
-    limit: int | None,
-) -> RecordPage:
+def read_older_page(connection: SqliteConnection, where: Where, selection: RecordSelection) -> RecordPage:
     sql = "SELECT id, count, state FROM conversation WHERE workspace = ? AND name = ?"
     for conversation_id, count, state in connection.run(sql, (where.workspace, where.conversation)):
         if not isinstance(count, int) or not isinstance(state, bytes):
             raise Damaged("its head is not what was written", conversation=where.conversation)
-        places = select_places(count, after=after, last=last, at=at, limit=limit)
+        places = selection.places(count)
         rows: list[StoredRow] = select_records(connection, conversation_id, places, "seq, body, NULL")
         records = check_records(where, places, rows, None)
         return RecordPage(records=records, head=StoredHead(count=count, state=state))

@@ -21,14 +21,9 @@ from typing import TypeVar
 from anyio import CancelScope, CapacityLimiter, to_thread
 
 from lamina.errors import BadInput, Damaged, StoreError
-from lamina.stores.checks import (
-    check_append_arguments,
-    check_read_arguments,
-    check_replace_arguments,
-    check_where,
-    check_workspace,
-)
-from lamina.stores.port import ListedConversation, Once, Record, RecordPage, StoredHead, Where
+from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Replacement
+from lamina.stores.checks import check_where, check_withdrawal, check_workspace
+from lamina.stores.port import ListedConversation, Record, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import tables
 from lamina.stores.sqlite.links import Driver, SqliteConnection, usual_driver
 from lamina.stores.sqlite.readers import Readers, can_write
@@ -55,7 +50,7 @@ async def open_sqlite(
         await store.close()
 
 
-class SqliteStore:
+class SqliteStore(CheckedStore):
     """Conversations in one file. Made by `open`, and to be closed.
 
     `driver` is the library that it uses. On a medium that cannot be written to there is no writer.
@@ -80,55 +75,22 @@ class SqliteStore:
             writer, readers = await to_thread.run_sync(_open_file, absolute_path, driver)
         return SqliteStore(writer, readers)
 
-    async def append(
-        self,
-        where: Where,
-        records: Sequence[bytes],
-        *,
-        expect: int | None = None,
-        was: bytes | None = None,
-        once: Once | None = None,
-        state: bytes | None = None,
-    ) -> StoredHead:
-        check_append_arguments(where, records, expect=expect, was=was, once=once, state=state)
-        append = partial(
-            tables.append_group,
-            where=where,
-            records=tuple(records),
-            expect=expect,
-            was=was,
-            once=once,
-            state=state,
-        )
+    async def _append_group(self, group: NewGroup) -> StoredHead:
+        append = partial(tables.append_group, group=group)
         return await self._run_write(partial(self._usable_writer().write, append))
 
-    async def read(
-        self,
-        where: Where,
-        *,
-        after: int = 0,
-        last: int | None = None,
-        at: Sequence[int] | None = None,
-        limit: int | None = None,
-    ) -> RecordPage:
-        check_where(where)
-        check_read_arguments(after=after, last=last, at=at, limit=limit)
-        read = partial(tables.read_page, where=where, after=after, last=last, at=at, limit=limit)
+    async def _read_page(self, where: Where, selection: RecordSelection) -> RecordPage:
+        read = partial(tables.read_page, where=where, selection=selection)
         try:
             return await self._run_read(partial(self._readers.read, read))
         except Damaged as damage:
             raise _name_conversation(damage, where) from damage.__cause__
 
-    async def list(
-        self, workspace: str, *, after: str = "", limit: int = 1000
-    ) -> Sequence[ListedConversation]:
-        check_workspace(workspace)
-        check_read_arguments(limit=limit)
+    async def _list_page(self, workspace: str, *, after: str, limit: int) -> Sequence[ListedConversation]:
         list_page = partial(tables.list_conversations, workspace=workspace, after=after, limit=limit)
         return await self._run_read(partial(self._readers.read, list_page))
 
-    async def delete(self, where: Where) -> bool:
-        check_where(where)
+    async def _delete(self, where: Where) -> bool:
         delete = partial(tables.delete_conversation, where=where)
         return await self._run_write(partial(self._usable_writer().erase, delete))
 
@@ -151,23 +113,12 @@ class SqliteStore:
         return await self._run_read(partial(self._readers.read, measure))
 
     async def withdraw(self, where: Where, *, was: bytes) -> bool:
-        check_where(where)
+        check_withdrawal(where, was)
         delete = partial(tables.delete_conversation, where=where, was=was)
         return await self._run_write(partial(self._usable_writer().erase, delete))
 
-    async def replace(
-        self,
-        where: Where,
-        bodies: Mapping[int, bytes],
-        *,
-        expect: int,
-        was: bytes | None = None,
-        state: bytes | None = None,
-    ) -> StoredHead:
-        check_replace_arguments(where, bodies, expect=expect, was=was, state=state)
-        replace = partial(
-            tables.replace_records, where=where, bodies=dict(bodies), expect=expect, was=was, state=state
-        )
+    async def _replace_records(self, replacement: Replacement) -> StoredHead:
+        replace = partial(tables.replace_records, replacement=replacement)
         return await self._run_write(partial(self._usable_writer().write, replace))
 
     async def rescue(self, where: Where) -> Sequence[Record]:

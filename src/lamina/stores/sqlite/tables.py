@@ -7,11 +7,12 @@ Tables of an older release have neither: see `older_tables`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from lamina.errors import Damaged, StoreError
+from lamina.stores.checked import NewGroup, RecordSelection, Replacement
 from lamina.stores.checks import (
     check_digest,
     check_head,
@@ -19,7 +20,6 @@ from lamina.stores.checks import (
     check_no_plain,
     is_sealed_name,
     raise_missing,
-    select_places,
 )
 from lamina.stores.checksums import Checksums, check_records
 from lamina.stores.port import (
@@ -78,16 +78,8 @@ class StoredConversationState(msgspec.Struct, frozen=True):
     has_uncounted: bool
 
 
-def append_group(
-    connection: SqliteConnection,
-    where: Where,
-    records: Sequence[bytes],
-    *,
-    expect: int | None,
-    was: bytes | None,
-    once: Once | None,
-    state: bytes | None,
-) -> StoredHead:
+def append_group(connection: SqliteConnection, group: NewGroup) -> StoredHead:
+    where, once = group.where, group.once
     conversation = _load_conversation(connection, where)
     checksums = Checksums(where)
     previous = StoredHead()
@@ -100,18 +92,18 @@ def append_group(
                 return repeated
     elif where == HEADER:
         check_no_plain(plain=_has_plain(connection))
-    check_head(where, previous, expect=expect, was=was)
-    head = msgspec.structs.replace(previous, count=previous.count + len(records))
-    if state is not None:
-        head = msgspec.structs.replace(head, state=state)
+    check_head(where, previous, expect=group.expect, was=group.was)
+    head = msgspec.structs.replace(previous, count=previous.count + len(group.records))
+    if group.state is not None:
+        head = msgspec.structs.replace(head, state=group.state)
     if conversation is None:
         conversation_id = insert_row(connection, where, head, checksums)
     else:
         conversation_id = conversation.row.id
-        update_row(connection, conversation.row, head, checksums, same_state=state is None)
+        update_row(connection, conversation.row, head, checksums, same_state=group.state is None)
     rows = [
         (conversation_id, seq, body, checksums.record(seq, body))
-        for seq, body in enumerate(records, previous.count)
+        for seq, body in enumerate(group.records, previous.count)
     ]
     _insert_records(connection, where, rows)
     if once is not None:
@@ -119,15 +111,8 @@ def append_group(
     return head
 
 
-def replace_records(
-    connection: SqliteConnection,
-    where: Where,
-    bodies: Mapping[int, bytes],
-    *,
-    expect: int,
-    was: bytes | None,
-    state: bytes | None,
-) -> StoredHead:
+def replace_records(connection: SqliteConnection, replacement: Replacement) -> StoredHead:
+    where, expect, was = replacement.where, replacement.expect, replacement.was
     conversation = _load_conversation(connection, where)
     if conversation is None:
         raise_missing(where, expect=expect, was=was)
@@ -135,11 +120,11 @@ def replace_records(
     _check_all_counted(connection, where, conversation)
     row = conversation.row
     checksums = Checksums(where)
-    values = ((body, checksums.record(seq, body), row.id, seq) for seq, body in bodies.items())
+    values = ((body, checksums.record(seq, body), row.id, seq) for seq, body in replacement.bodies.items())
     connection.many("UPDATE record SET body = ?, sum = ? WHERE conversation = ? AND seq = ?", values)
-    if state is None:
+    if replacement.state is None:
         return conversation.head
-    head = StoredHead(count=conversation.head.count, state=state)
+    head = StoredHead(count=conversation.head.count, state=replacement.state)
     update_row(connection, row, head, checksums, same_state=False)
     return head
 
@@ -174,30 +159,22 @@ def measure_conversations(connection: SqliteConnection, *, workspace: str) -> di
     return dict(rows)
 
 
-def read_page(
-    connection: SqliteConnection,
-    where: Where,
-    *,
-    after: int,
-    last: int | None,
-    at: Sequence[int] | None,
-    limit: int | None,
-) -> RecordPage:
+def read_page(connection: SqliteConnection, where: Where, selection: RecordSelection) -> RecordPage:
     if not has_checksums(connection):
         _check_key(connection, where.workspace)
-        return read_older_page(connection, where, after=after, last=last, at=at, limit=limit)
+        return read_older_page(connection, where, selection)
     conversation = _load_conversation(connection, where)
     if conversation is None:
         return RecordPage()
     count = conversation.head.count
-    places = select_places(count, after=after, last=last, at=at, limit=limit)
+    places = selection.places(count)
     reads_last = bool(places) and places[-1] + 1 == count
     rows = select_records(connection, conversation.row.id, places, "seq, body, sum", and_after=reads_last)
     try:
         records = check_records(where, places, rows, Checksums(where))
     except Damaged as damage:
         raise _damaged(connection, where, conversation.row, damage.problem) from None
-    if at is None:  # a read of single places is how intact records are saved, so it is not refused
+    if selection.at is None:  # a read of single places is how intact records are saved, so it is not refused
         _check_all_counted(connection, where, conversation)
     return RecordPage(records=records, head=conversation.head)
 
