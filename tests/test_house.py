@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-import lamina
 from tools import house
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -186,20 +185,6 @@ def test_import_contracts_catch_a_planted_breach(
     )
     assert run.returncode == 1, run.stdout + run.stderr
     assert re.search(rf"^{contract}\b.* BROKEN$", run.stdout, re.MULTILINE), run.stdout
-
-
-def test_public_names_are_exactly_what_is_exported() -> None:
-    tree = ast.parse((SRC / "lamina" / "__init__.py").read_bytes())
-    bound = {
-        alias.asname or alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("lamina")
-        for alias in node.names
-    }
-    public = vars(lamina)["__all__"]
-    assert sorted([*bound, "__version__"]) == sorted(public)
-    assert len(set(public)) == len(public)
-    assert [name for name in public if not hasattr(lamina, name)] == []
 
 
 def test_a_program_that_only_fits_imports_no_session() -> None:

@@ -21,6 +21,7 @@ from lamina.dialects.memos import CheckMemo
 from lamina.dialects.usage import Usage
 
 Request = Mapping[str, Any]
+"""A request as its API takes it: the JSON object of the body."""
 
 
 class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
