@@ -151,7 +151,7 @@ def write_page() -> str:
                 "",
                 f"*{module.stability}.* {_summary_of_module(module.name)}",
             ]
-            lines += ["", "```text", *_describe_module(module.name, first_places), "```"]
+            lines += ["", "```text", *describe_module(module.name, first_places), "```"]
     return "\n".join([*lines, ""])
 
 
@@ -172,7 +172,7 @@ def _summary_of_module(module: str) -> str:
     return docstring.partition("\n\n")[0].replace("\n", " ")
 
 
-def _describe_module(module: str, first_places: dict[tuple[str, str], str]) -> Iterator[str]:
+def describe_module(module: str, first_places: dict[tuple[str, str], str]) -> Iterator[str]:
     """Every name of a module. What stands on the page already is only named, with the place of the first."""
     for number, name in enumerate(public_names(module)):
         if number:
