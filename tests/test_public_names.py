@@ -135,6 +135,7 @@ def test_a_method_that_wraps_another_has_its_signature() -> None:
     page = api.PAGE.read_text(encoding="utf-8")
     asynchronous = page.split("### lamina.sessions\n")[1].split("### ")[0]
     blocking = page.split("### lamina.blocking\n")[1].split("### ")[0]
-    assert "      record(" in blocking
+    assert "      record(answer: Answer, " in blocking
+    assert "      open(store: Store | str | PathLike[str] | None, conversation: str, " in blocking
     assert "async record(" in page.split("### lamina\n")[1].split("### ")[0]
     assert "Session: see lamina.Session" in asynchronous

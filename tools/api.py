@@ -387,7 +387,7 @@ def _list_members(module: str, node: ast.ClassDef) -> Iterator[str]:
 
 def _describe_wrapped_method(name: str, module: str, call: ast.Call) -> Iterator[str]:
     """A method made of another class's: `ask = _run_blocking(Async.ask)` has the arguments of that one."""
-    for argument in call.args:
+    for argument in ast.walk(call):
         if not isinstance(argument, ast.Attribute):
             continue
         original = find_definition(module, _source(module, argument.value))
