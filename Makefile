@@ -91,6 +91,7 @@ housed: $(STAMP)
 # tests/test_docs.py runs the blocks of every page and follows its links, so `make test` has done that.
 documented: $(STAMP)
 	@$(PYTHON_IN_VENV) -m tools.cli_help
+	@$(PYTHON_IN_VENV) -m tools.api
 	@$(PYTHON_IN_VENV) -m tools.prose --check
 	@$(PYTHON_IN_VENV) -m tools.site
 
@@ -140,6 +141,7 @@ pages: $(STAMP)  ## run the code of each adapter's page as written, with what th
 docs: $(STAMP)  ## rewrite the output blocks of the documentation from real output
 	@$(PYTHON_IN_VENV) -m tools.docs --write
 	@$(PYTHON_IN_VENV) -m tools.cli_help --write
+	@$(PYTHON_IN_VENV) -m tools.api --write
 	@$(PYTHON_IN_VENV) -m tools.picture --write
 
 newcomer: $(STAMP)  ## install the wheel as a user does, on each Python, and paste the README (ARGS=--peers: compare)

@@ -19,14 +19,10 @@ from pathlib import Path
 
 import anyio
 
-from lamina import Policy
-from lamina.agent import Agent, ToolRunEvent, open_for, scratchpad
-from lamina.agent.actions import Action
-from lamina.agent.outcome import TurnEvent
-from lamina.clients.events import CallEvent, Client, TextEvent
-from lamina.clients.openai import openai_chat
-from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
-from lamina.core.values import Budget, ToolCall
+from lamina import Budget, Policy
+from lamina.agent import Action, Agent, ToolRunEvent, TurnEvent, open_for, scratchpad
+from lamina.clients import CallEvent, Client, ScriptedAnswer, ScriptedClient, TextEvent, openai_chat
+from lamina.core import ToolCall
 
 SAMPLE = "# Limits\n\nAt most 20 requests a minute.\n"
 PROMPT = "Our limit is 30 requests a minute now. Please correct the file."

@@ -17,11 +17,11 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
+from lamina import Segment
 from lamina.agent import Agent, open_for
-from lamina.clients.scripted import ScriptedClient
-from lamina.core.values import Segment
+from lamina.clients import ScriptedClient
 from lamina.segments import excerpt
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 
 PROMPT = "How many requests may I send?"
 ANSWER = "20 a minute [[limits.md]]."

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina.core.values import Budget, Ledger
-from lamina.fitting.request import fit_request
+from lamina import Budget, Ledger
+from lamina.fitting import fit_request
 
 BUDGET = Budget(window=6_000, reserve=500)
 

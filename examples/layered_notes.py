@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from lamina import Policy
 from lamina.blocking import Session
-from lamina.core.layout import Layout
-from lamina.core.wording import text_of
+from lamina.core import Layout, text_of
 from lamina.segments import note
-from lamina.stores.memory import MemoryStore
+from lamina.stores import MemoryStore
 
 SPEC = "# Auth\n\nTokens last an hour.\n\n# Limits\n\nAt most 20 requests a minute.\n"
 ENDPOINTS = "# Endpoints\n\n/parcels and /labels.\n"

@@ -19,16 +19,11 @@ from pathlib import Path
 
 import anyio
 
-from lamina import Policy
-from lamina.agent import Agent, ToolRunEvent, approve_always, open_for
-from lamina.agent.outcome import TurnEvent
-from lamina.clients.events import CallEvent, Client, TextEvent
-from lamina.clients.openai import openai_chat
-from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
-from lamina.core.kinds import HIGH, LOW
-from lamina.core.layout import Cap, Layout
-from lamina.core.values import Budget
-from lamina.dialects.port import PlainHead
+from lamina import Budget, Policy
+from lamina.agent import Agent, ToolRunEvent, TurnEvent, approve_always, open_for
+from lamina.clients import CallEvent, Client, ScriptedAnswer, ScriptedClient, TextEvent, openai_chat
+from lamina.core import HIGH, LOW, Cap, Layout
+from lamina.dialects import PlainHead
 from lamina.sessions import Session, SetupOptions
 
 SAMPLE = {

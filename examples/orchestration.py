@@ -20,18 +20,15 @@ from pathlib import Path
 
 import anyio
 
-from lamina import Policy
+from lamina import Budget, Policy
 from lamina.agent import Agent
-from lamina.clients.events import Client
-from lamina.clients.openai import openai_chat
-from lamina.clients.scripted import ScriptedClient
+from lamina.clients import Client, ScriptedClient, openai_chat
 from lamina.context.clock import clock
 from lamina.context.last_n import last_n
 from lamina.context.search import chunks_of, open_index, search
-from lamina.core.values import Budget
 from lamina.segments import assistant, user
 from lamina.sessions import PlainHead, Session, SetupOptions, Source, Store
-from lamina.stores.address import open_store
+from lamina.stores import open_store
 from lamina.stores.sealed import from_file, init_file
 
 SYSTEM = "You are Elara, the voice of this house. Answer in one sentence."

@@ -8,10 +8,7 @@ Content cannot close its tag. `docs/from-context-builder.md` says more.
 from __future__ import annotations
 
 from lamina import Form, Options, Role, Segment, build
-from lamina.core.kinds import KINDS, Kind
-from lamina.core.layout import Filter, Layout
-from lamina.core.repair import Repairs
-from lamina.core.wording import Wording
+from lamina.core import KINDS, Filter, Kind, Layout, Repairs, Wording
 from lamina.dialects import openai_chat
 from lamina.segments import assistant, segment, system, user
 

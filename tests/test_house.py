@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-import lamina
 from tools import house
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -198,20 +197,6 @@ def test_import_contracts_catch_each_planted_breach(tmp_path: Path) -> None:
         (contract, breach) for contract, breach in FOUND_BREACHES if breach not in told.get(contract, "")
     ]
     assert missed == [], run.stdout
-
-
-def test_public_names_are_exactly_what_is_exported() -> None:
-    tree = ast.parse((SRC / "lamina" / "__init__.py").read_bytes())
-    bound = {
-        alias.asname or alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("lamina")
-        for alias in node.names
-    }
-    public = vars(lamina)["__all__"]
-    assert sorted([*bound, "__version__"]) == sorted(public)
-    assert len(set(public)) == len(public)
-    assert [name for name in public if not hasattr(lamina, name)] == []
 
 
 def test_a_program_that_only_fits_imports_no_session() -> None:

@@ -47,30 +47,37 @@ def segment(kind: str, role: Role | str, content: str | Part | Iterable[Part], *
 
 
 def system(text: str, **fields: Any) -> Segment:
+    """The instructions at the head of the system text."""
     return segment("system", Role.SYSTEM, text, **fields)
 
 
 def persona(text: str, *, key: str = "persona", **fields: Any) -> Segment:
+    """Who the model is: a section of the system text. Another text under the same key replaces it."""
     return segment("persona", Role.SYSTEM, text, key=key, **fields)
 
 
 def project(text: str, *, key: str = "project", **fields: Any) -> Segment:
+    """What the model works on: a section of the system text, after the persona."""
     return segment("project", Role.SYSTEM, text, key=key, **fields)
 
 
 def memory(text: str, *, key: str = "memory", **fields: Any) -> Segment:
+    """What is remembered of the user: the last section of the system text, since it changes most often."""
     return segment("memory", Role.SYSTEM, text, key=key, **fields)
 
 
 def user(content: str | Part | Iterable[Part], **fields: Any) -> Segment:
+    """What the user says: text, or parts such as pictures. The last one in a log is the prompt."""
     return segment("user", Role.USER, content, **fields)
 
 
 def assistant(text: str, **fields: Any) -> Segment:
+    """What the model answered."""
     return segment("assistant", Role.ASSISTANT, text, **fields)
 
 
 def thinking(text: str, *, signature: str = "", **fields: Any) -> Segment:
+    """What the model thought before its answer. With its `signature` the provider takes it back."""
     return segment("thinking", Role.ASSISTANT, Thinking(text=text, signature=signature), **fields)
 
 
@@ -112,32 +119,39 @@ def image(
 
 
 def document(*, name: str, data: str = "", text: str = "", media_type: str = "", **fields: Any) -> Segment:
+    """A document, as base64 or as text, that belongs to the user's message before it."""
     part = Document(name=name, data=data, text=text, media_type=media_type)
     return segment("user", Role.USER, part, joins=True, **fields)
 
 
 def file(path: str, text: str, **fields: Any) -> Segment:
+    """A file beside a prompt, named by its path. If it is attached again unchanged, a reference is sent."""
     return _attachment("file", path, text, {"path": path}, fields)
 
 
 def note(path: str, text: str, *, title: str = "", **fields: Any) -> Segment:
+    """A note beside a prompt, named by its path. Without a `title` it has the file's name."""
     stem = path.rsplit("/", 1)[-1].removesuffix(".md")
     return _attachment("note", path, text, {"title": title or stem, "path": path}, fields)
 
 
 def url(address: str, text: str, **fields: Any) -> Segment:
+    """A page of the web beside a prompt, named by its address."""
     return _attachment("url", address, text, {"url": address}, fields)
 
 
 def web_tab(address: str, text: str, *, title: str = "", **fields: Any) -> Segment:
+    """An open tab of a browser beside a prompt, named by its address."""
     return _attachment("web_tab", address, text, {"title": title, "url": address}, fields)
 
 
 def video(address: str, text: str, *, title: str = "", **fields: Any) -> Segment:
+    """The transcript of a video beside a prompt, named by its address."""
     return _attachment("video", address, text, {"title": title, "url": address}, fields)
 
 
 def pdf(name: str, text: str, **fields: Any) -> Segment:
+    """The text of a PDF file beside a prompt, named by the file."""
     return _attachment("pdf", name, text, {"name": name}, fields)
 
 

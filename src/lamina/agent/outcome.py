@@ -49,6 +49,8 @@ class ToolRunEvent(msgspec.Struct, frozen=True, kw_only=True, tag="ran"):
 
 
 TurnEvent = Event | ToolRunEvent
+"""What happens in a turn: the events of the model, and each tool that was run."""
+
 Listener = Callable[[TurnEvent], Awaitable[None]]
 """A listener. It is called with each event of the model and each result of a tool, as they happen."""
 

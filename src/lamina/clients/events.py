@@ -66,6 +66,7 @@ class StopEvent(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
 
 
 Event = TextEvent | ThinkingEvent | CallEvent | UsageEvent | StopEvent
+"""What a client streams, for every provider the same."""
 
 
 class StreamFormat(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Who the model is, as a source: a text, or a file of a workspace that is read for each prompt.
+"""The persona as a source: a text, or a file of a workspace that is read for each prompt.
 
 A section of the system text is sent once. With the log, the source returns it again only after it has
 changed. The change is part of its turn until the next cut takes it into the system text.

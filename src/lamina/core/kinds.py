@@ -58,6 +58,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Kinds = Mapping[str, Kind]
+"""A table of kinds by their names. Add rows to a copy of `KINDS`, and give it to `Options` or `Policy`."""
 
 
 def _section(tag: str, stability: int, *attributes: str, instructs: bool = True) -> Kind:
@@ -184,6 +185,7 @@ KINDS: Kinds = MappingProxyType(
         ),
     }
 )
+"""The kinds of lamina itself. It is a default: code that reads kinds takes the table of its caller."""
 
 REFERENCE_TAGS = ("prior_context", "reference", "late_result", "digest_notes")
 """Tags that lamina writes without a kind of their own; content may not forge these either."""

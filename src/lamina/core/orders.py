@@ -86,6 +86,7 @@ class OrderView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Order = Callable[[OrderView], Iterator[Batch]]
+"""What a cut lowers first: from the view of a draft, batches of moves until the target is reached."""
 
 
 def repeated_system_text(view: OrderView) -> list[int]:

@@ -24,6 +24,8 @@ OWN_ORIGIN = "lamina"
 
 
 class Role(StrEnum):
+    """Whose voice a segment has. A dialect maps it to the roles of its API."""
+
     SYSTEM = "system"
     USER = "user"
     ASSISTANT = "assistant"
@@ -77,6 +79,8 @@ _RANKS: dict[_Ranked, int] = {
 
 
 class Text(msgspec.Struct, frozen=True, tag="text", gc=False):
+    """A piece of plain text."""
+
     text: str
 
 
@@ -137,6 +141,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", kw_only=True, o
 
 
 Part = Text | ToolCall | ToolResult | Image | Document | Thinking | Raw
+"""What a segment is made of. `Raw` is a block of a provider that lamina keeps as it came."""
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

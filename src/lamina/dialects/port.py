@@ -26,6 +26,7 @@ from lamina.dialects.memos import CheckMemo, ParseMemo
 from lamina.dialects.usage import Usage
 
 Request = Mapping[str, Any]
+"""A request as its API takes it: the JSON object of the body."""
 
 
 class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ from lamina.errors import BadInput
 from lamina.models.facts import model_or_none, price_of
 
 ON_DEMAND_BETA = "compact-2026-09-04"
+"""The beta of Anthropic's API that a call for a compaction has to name."""
 
 LEAST_KEPT = 4
 """Messages at the end of a history that are never compacted."""

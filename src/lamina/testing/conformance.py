@@ -35,6 +35,8 @@ from lamina.replay.generated_sessions import generate_session, split_calls
 from lamina.testing._gallery import gallery
 from lamina.testing.cases import Conformance, expect, make_cases
 
+__all__ = ["dialect"]
+
 MODELS = {
     "anthropic": "claude-opus-4-6",
     "openai_chat": "gpt-5",

@@ -52,6 +52,8 @@ from lamina.testing._store_trial import (
 from lamina.testing._store_walk import it_does_what_the_store_in_memory_does
 from lamina.testing.cases import Conformance, expect_equal, make_cases
 
+__all__ = ["store"]
+
 SECONDS = 300
 """A case that takes longer has met a deadlock."""
 

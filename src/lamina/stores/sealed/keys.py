@@ -69,6 +69,7 @@ class Passphrase(msgspec.Struct, frozen=True):
 
 
 def generate() -> Key:
+    """A new random key. Whoever loses it has lost what is sealed with it."""
     return Key(os.urandom(KEY))
 
 
