@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lamina.dialects.anthropic import DIALECT as ANTHROPIC
+from lamina.dialects.bedrock_converse import DIALECT as BEDROCK_CONVERSE
 from lamina.dialects.gemini import DIALECT as GEMINI
 from lamina.dialects.ollama import DIALECT as OLLAMA
 from lamina.dialects.openai_chat import DIALECT as OPENAI_CHAT
@@ -12,7 +13,8 @@ from lamina.dialects.text import DIALECT as TEXT
 from lamina.errors import BadInput
 
 DIALECTS: dict[str, Dialect] = {
-    dialect.name: dialect for dialect in (ANTHROPIC, OPENAI_RESPONSES, GEMINI, OLLAMA, OPENAI_CHAT, TEXT)
+    dialect.name: dialect
+    for dialect in (BEDROCK_CONVERSE, ANTHROPIC, OPENAI_RESPONSES, GEMINI, OLLAMA, OPENAI_CHAT, TEXT)
 }
 """All dialects, in the order in which `recognise` tries them."""
 
