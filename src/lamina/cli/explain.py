@@ -10,6 +10,7 @@ from lamina.cli.fit import add_request_options, fit_from_arguments, manifest_jso
 from lamina.cli.output import emit
 from lamina.cli.parser import add_file, add_json
 from lamina.core.explanation import explain
+from lamina.dialects.model_names import find_model
 from lamina.errors import BadInput
 from lamina.models.facts import AS_OF, model, price_of
 
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print each segment with its form and reason, a bar of the window, and what the input costs."""
     fitted = fit_from_arguments(arguments)
     envelope = fitted.envelope
-    name = str(fitted.request.get("model", ""))
+    name = find_model(fitted.request)
     if arguments.json:
         emit(manifest_json(envelope) | {"price": input_price(name, envelope.tokens)})
         return 0

@@ -18,6 +18,7 @@ from lamina.conversations.conversation import DOOR, Conversation
 from lamina.conversations.record import Answered, CutNote, SentRequest
 from lamina.conversations.store import changes_requests
 from lamina.dialects.cache_reports import NO_REPORT, CacheReport
+from lamina.dialects.model_names import find_model
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.fitting.policy import Keep
 from lamina.fitting.request import Fitted
@@ -67,7 +68,7 @@ class CallRecord:
             at=round(time(), 3),
             door=DOOR,
             dialect=dialect,
-            model=str(fitted.request.get("model", "")),
+            model=find_model(fitted.request),
             tokens=fitted.envelope.tokens,
             window=window,
             epoch=len(fitted.ledger.cuts),

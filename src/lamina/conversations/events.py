@@ -24,6 +24,7 @@ from lamina.diagnose.agreement import check_report
 from lamina.diagnose.differences import diff
 from lamina.diagnose.values import CAUSES, Difference
 from lamina.dialects.cache_reports import NO_REPORT, CacheReport
+from lamina.dialects.model_names import find_model
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 from lamina.fitting.request import Fitted
@@ -278,7 +279,7 @@ def _tell(event: Any, callback: Callable[[Any], Any] | None) -> None:
 
 
 def _model_of(fitted: Fitted) -> str:
-    return str(fitted.envelope.head.parameters.get("model", ""))
+    return find_model(fitted.envelope.head.parameters)
 
 
 def _rules_of(fitted: Fitted) -> Any:

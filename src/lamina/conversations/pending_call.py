@@ -29,6 +29,7 @@ from lamina.conversations.memory_tool import serve_memory
 from lamina.conversations.recall_loop import RecallLoop, append_turns, place_after, splice_exchanges
 from lamina.core.values import Budget, Ledger
 from lamina.dialects.cache_reports import NO_NOTE, AnswerNote, read_answer_note
+from lamina.dialects.model_names import find_model
 from lamina.dialects.overflow import Overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage
@@ -74,7 +75,7 @@ class PendingCall:
             self._recall_mode = conversations.policy.recall_mode("tool")
         self._conversations = conversations
         self._dialect = dialect
-        self._model = str(request.get("model", ""))
+        self._model = find_model(request)
         self._recalls = RecallLoop(dialect, streams=streams)
         self._streams = streams
         self._trace = active().start_call(dialect.name, self._model)

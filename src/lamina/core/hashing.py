@@ -18,7 +18,7 @@ from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Digest, Head, Part, Ref, Role, Segment
 from lamina.errors import BadInput
 
-MARKERS = frozenset(("cache_control",))
+MARKERS = frozenset(("cache_control", "cachePoint"))
 """Fields by which a definition marks a cache boundary."""
 
 HANDLE_BYTES = 10

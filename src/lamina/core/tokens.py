@@ -576,23 +576,26 @@ ANSWER_FORMATS = frozenset(
 _FORMAT_HOLDERS = ("output_config", "text")
 """Parameters that have the format among other things, under the name `format`."""
 
-_PARAMETER_HOLDERS = frozenset(("config", "generation_config", "extra_body"))
+_PARAMETER_HOLDERS = frozenset(
+    ("config", "generation_config", "extra_body", "additional_model_request_fields")
+)
 """Parameters that hold parameters."""
 
 _REASONS = {
     "it says how tokens are chosen": """temperature top_p top_k min_p typical_p seed n best_of candidate_count
         logit_bias logprobs top_logprobs response_logprobs presence_penalty frequency_penalty
-        repetition_penalty repeat_penalty options""",
+        repetition_penalty repeat_penalty options inference_config""",
     "it says when the answer ends": """max_tokens max_completion_tokens max_output_tokens max_new_tokens
         max_tool_calls stop stop_sequences ignore_eos truncate truncation shift""",
     "it says how the request is sent, kept or paid for": """model stream stream_options metadata user store
         labels safety_identifier service_tier background include parallel_tool_calls keep_alive betas speed
         anthropic_beta anthropic_version inference_geo diagnostics user_profile_id workspace_id extra_headers
         extra_query timeout http_options should_return_http_response echo cache_salt client_metadata
-        automatic_function_calling model_selection_config routing_config""",
+        automatic_function_calling model_selection_config routing_config model_id request_metadata
+        performance_config additional_model_response_field_paths""",
     "it marks or names a cache": """cache_control prompt_cache_key prompt_cache_options prompt_cache_retention
         cache_prompt id_slot""",
-    "it filters what was said": "safety_settings model_armor_config moderation",
+    "it filters what was said": "safety_settings model_armor_config moderation guardrail_config",
     "it is one of a few words, or a number": """thinking think thinking_config thinking_budget reasoning
         reasoning_effort effort verbosity modalities response_modalities response_mime_type media_resolution
         audio speech_config task_budget""",

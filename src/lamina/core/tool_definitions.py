@@ -12,12 +12,19 @@ UNREAD_OF_TOOLS: Mapping[str, str] = {
     "type": "one of a few words",
     "strict": "a switch",
     "cache_control": "it marks a cache",
+    "cachePoint": "it marks a cache",
     "defer_loading": "a switch",
     "eager_input_streaming": "a switch",
 }
 """Fields of a tool's definition that no model reads, each with the reason."""
 
-_SCHEMA_FIELDS = ("input_schema", "parameters", "parametersJsonSchema", "parameters_json_schema")
+_SCHEMA_FIELDS = (
+    "input_schema",
+    "parameters",
+    "parametersJsonSchema",
+    "parameters_json_schema",
+    "inputSchema",
+)
 
 
 def definition_texts(tool: Any) -> Iterator[str]:
@@ -38,6 +45,8 @@ def definition_texts(tool: Any) -> Iterator[str]:
             for inner_tool in inner_tools:
                 yield from definition_texts(inner_tool)
             yield from _other_texts(tool, "tools", "name", "description")
+        case {"toolSpec": dict() as function}:
+            yield _function_text(function) + "".join(_other_texts(tool, "toolSpec"))
         case {"function": dict() as function}:
             yield _function_text(function) + "".join(_other_texts(tool, "function"))
         case _:

@@ -21,6 +21,7 @@ from lamina.core.values import Document, Entry, Image, Layer, Text, Thinking, To
 from lamina.core.wording import describe_segment
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.json_values import list_or_empty, mapping_or_empty, text_or_empty
+from lamina.dialects.model_names import find_model
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.models.framing import framing_for
@@ -217,7 +218,7 @@ def _read_envelope(envelope: Envelope, entries: Sequence[Entry]) -> ComparedRequ
     tools = enumerate(envelope.head.tools)
     blocks = [_tool_block(tool, index) for index, tool in tools if not is_deferred(tool)]
     blocks += map(_entry_block, entries)
-    model = text_or_empty(envelope.head.parameters.get("model"))
+    model = find_model(envelope.head.parameters)
     stream = Stream(dialect="", model=model, blocks=tuple(blocks))
     counts = [block.tokens for block in blocks]
     left_out = sum(entry.tokens for entry in envelope.sent[len(entries) :])

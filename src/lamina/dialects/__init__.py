@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lamina.dialects.anthropic import DIALECT as ANTHROPIC
+from lamina.dialects.bedrock_converse import DIALECT as BEDROCK_CONVERSE
 from lamina.dialects.cache_reports import CacheReport
 from lamina.dialects.gemini import DIALECT as GEMINI
 from lamina.dialects.ollama import DIALECT as OLLAMA
@@ -15,6 +16,7 @@ from lamina.errors import BadInput
 
 __all__ = [
     "ANTHROPIC",
+    "BEDROCK_CONVERSE",
     "DIALECTS",
     "GEMINI",
     "OLLAMA",
@@ -34,7 +36,8 @@ __all__ = [
 ]
 
 DIALECTS: dict[str, Dialect] = {
-    dialect.name: dialect for dialect in (ANTHROPIC, OPENAI_RESPONSES, GEMINI, OLLAMA, OPENAI_CHAT, TEXT)
+    dialect.name: dialect
+    for dialect in (BEDROCK_CONVERSE, ANTHROPIC, OPENAI_RESPONSES, GEMINI, OLLAMA, OPENAI_CHAT, TEXT)
 }
 """All dialects, in the order in which `recognise` tries them."""
 

@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Document, Entry, Image, Part, Raw, Role, Segment, Text, ToolResult
+from lamina.core.values import Digest, Document, Entry, Image, Part, Raw, Role, Segment, Text, ToolResult
 from lamina.dialects.json_values import LIST_TYPES, add_outer_place, describe_value, to_dict_or_empty
 from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged
 from lamina.dialects.origins import ORIGIN, WireOrigin, read_origin_in
 from lamina.dialects.port import Request
 from lamina.errors import BadInput
+
+NO_DIGEST = Digest("")
 
 NO_ORIGIN = WireOrigin(dialect="", message={})
 """The origin of an entry that did not come from the wire."""
@@ -28,12 +30,19 @@ AnyCalls = TypeVar("AnyCalls")
 
 
 class MessagePiece(msgspec.Struct, frozen=True, gc=False):
-    """A segment before it is made: its kind, its part, and the block of the message that it came from."""
+    """A segment before it is made: its kind, its part, and the block of the message that it came from.
+
+    `role` is given if it is not that of the message: a result may stand in a message of the user.
+    `uncounted` is the digest of what the block has besides (`uncounted_fields`).
+    """
 
     kind: str
     part: Part
     block: Any = None
     attrs: dict[str, str] = {}
+    role: Role | None = None
+    pinned: bool = False
+    uncounted: Digest = NO_DIGEST
 
 
 class MessagePieces(msgspec.Struct, frozen=True, gc=False):
@@ -190,14 +199,15 @@ def make_segments(
             notes=notes or {},
         )
         segment = Segment(
-            role=parsed.role,
+            role=piece.role or parsed.role,
             kind=piece.kind,
             parts=(piece.part,),
             attrs=piece.attrs,
             joins=joins or not is_first,
-            pinned=pinned,
+            pinned=pinned or piece.pinned,
             origin=dialect,
             meta={ORIGIN: origin},
+            uncounted=piece.uncounted,
             unread=unread,
         )
         segments.append(segment)

@@ -20,6 +20,7 @@ from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
 from lamina.core.values import Cut, Entry, Ledger, SentMark
+from lamina.dialects.model_names import find_model
 from lamina.dialects.port import Dialect, Marking
 from lamina.errors import BadInput
 
@@ -135,7 +136,7 @@ def _wants_markers(
     """
     if not keeps_only_marked(rules):
         return False
-    if envelope.tokens * UNSURE < rules.least(str(request.get("model", ""))):
+    if envelope.tokens * UNSURE < rules.least(find_model(request)):
         return False
     try:
         return not brings_markers(dialect.cache.stream(request))

@@ -15,6 +15,7 @@ import msgspec
 from lamina.core.cut_target import OUTPUT_LIMITS, RESERVE, RESERVED_PART
 from lamina.core.envelope import Envelope
 from lamina.core.text.characters import lower_ascii
+from lamina.dialects.model_names import find_model
 from lamina.dialects.port import Dialect
 
 MARGIN = 20
@@ -40,7 +41,7 @@ def limit_output(
     The window is that of the budget, even if the model is known with a larger one: many servers have a
     smaller one than the model was made for.
     """
-    model = str(request.get("model", ""))
+    model = find_model(request)
     if dialect.name not in _COUNTING_DIALECTS or not _counts_output(model):
         return request
     share = min(RESERVE, window // RESERVED_PART)

@@ -36,6 +36,7 @@ from lamina.core.values import Budget, Form, Head, Ledger, Segment, ServerCleari
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.memos import CheckMemo, ParseMemo, are_unchanged
+from lamina.dialects.model_names import find_model, set_model
 from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, Request, Violation
 from lamina.dialects.sending import (
     describe_mends,
@@ -259,7 +260,7 @@ def _fit(call: _Call, source: Dialect, target: Dialect, model: str) -> Fitted:
     if target is not source:
         parsed = msgspec.structs.replace(parsed, log=translate_log(parsed.log))
     own_head = _head_for(parsed.head, source, target, model)
-    model_name = str(own_head.head.parameters.get("model", ""))
+    model_name = find_model(own_head.head.parameters)
     if target is not source and not model_name:
         hint = 'give model="...", or put the model into the request'
         raise BadInput(f"no model for {target.name}", place="translate", hint=hint)
@@ -390,14 +391,14 @@ def _head_for(head: Head, source: Dialect, target: Dialect, model: str) -> OwnHe
     """
     if target is not source:
         return translate_head(head, source, target, model=model)
-    if model and model != head.parameters.get("model"):
-        return OwnHead(head=Head(tools=head.tools, parameters={**head.parameters, "model": model}))
+    if model and model != find_model(head.parameters):
+        return OwnHead(head=Head(tools=head.tools, parameters=set_model(head.parameters, model)))
     return OwnHead(head=head)
 
 
 def _budget_for(request: Request, head: Head, target: Dialect, policy: Policy, reported: Usage) -> Budget:
     """Return the caller's budget, or the model's, with room for the answer and for what the server clears."""
-    budget = policy.find_budget(str(head.parameters.get("model", "")))
+    budget = policy.find_budget(find_model(head.parameters))
     budget = _reserve_output(budget, head, target)
     if target.server is not None and target.server.asks_to_clear(request):
         budget = extend_budget(budget, head, reported.cleared.tokens)

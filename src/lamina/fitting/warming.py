@@ -21,6 +21,7 @@ import msgspec
 
 from lamina.caches import rules_for
 from lamina.dialects.json_values import mapping_or_empty, text_or_empty
+from lamina.dialects.model_names import find_model
 
 
 class WarmingRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +65,7 @@ def _warm_messages(request: Mapping[str, Any]) -> WarmingRequest:
 
 def _warm_responses(request: Mapping[str, Any]) -> WarmingRequest:
     """The Responses API: `prewarm`, which generates nothing. Only models with cache options take it."""
-    model = text_or_empty(request.get("model"))
+    model = find_model(request)
     if rules_for(model, dialect="openai_responses").match != "tail":
         return WarmingRequest(why_not=f"{model or 'this model'} takes no options for its cache")
     options = mapping_or_empty(request.get("prompt_cache_options"))

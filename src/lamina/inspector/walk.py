@@ -18,6 +18,7 @@ from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Entry, Form, Head, Ledger, Ref, Segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
+from lamina.dialects.model_names import find_model
 from lamina.dialects.translate import choose_options
 from lamina.errors import LaminaError
 from lamina.inspector.built_values import BuiltCall, FormChange
@@ -216,7 +217,7 @@ def build_log(
     memo: BuildMemo | None = None,
 ) -> Envelope:
     layout = Layout(context="logged", exclude=Filter(keys=frozenset((_LEFT_OUT,))))
-    model = str(head.parameters.get("model", ""))
+    model = find_model(head.parameters)
     options = choose_options(DIALECTS[CHAT], head, layout=layout, rates=rates(rules, model))
     return build(
         log,

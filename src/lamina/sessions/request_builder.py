@@ -27,6 +27,7 @@ from lamina.core.options import Phase, not_measured
 from lamina.core.values import Cut, Segment, SentMark
 from lamina.core.wording import text_of
 from lamina.dialects.memos import CheckMemo
+from lamina.dialects.model_names import find_model
 from lamina.dialects.sending import find_violations, make_refusal, settle_repairs
 from lamina.dialects.translate import choose_binding
 from lamina.errors import BadInput, BudgetExceeded
@@ -216,7 +217,7 @@ class RequestBuilder:
         if not self.setup.model and self.setup.own is None:
             hint = "give one to Session.open"
             raise BadInput("there is no model", place="request", hint=hint)
-        model_name = str(self.head.parameters.get("model", ""))
+        model_name = find_model(self.head.parameters)
         marked_request = place_markers(
             self.dialect.wire.render(envelope),
             envelope,

@@ -43,6 +43,7 @@ MODELS = {
     "openai_responses": "gpt-5",
     "gemini": "gemini-3-pro",
     "ollama": "qwen3",
+    "bedrock_converse": "us.anthropic.claude-opus-4-6-v1:0",
     "text": "gpt-5",
 }
 """A model for each dialect of lamina, to speak of in requests."""

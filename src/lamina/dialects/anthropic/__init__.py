@@ -55,6 +55,9 @@ _FIELDS_OF_CHAT = frozenset(
 )
 """Fields of Chat Completions that the Messages API does not take. Routers send them to Claude models too."""
 
+_FIELDS_OF_CONVERSE = frozenset(("modelId", "inferenceConfig", "toolConfig"))
+"""Fields of Bedrock's Converse, which has `system` and `messages` too."""
+
 
 def recognises(request: Request) -> bool:
     """Whether a request looks like this dialect's: nothing speaks against it, and something for it.
@@ -86,6 +89,8 @@ def recognises(request: Request) -> bool:
         not _OTHER_BLOCKS.isdisjoint(block_types),
         "function" in tool_fields,
         not _FIELDS_OF_CHAT.isdisjoint(request),
+        not _FIELDS_OF_CONVERSE.isdisjoint(request),
+        "" in block_types,
     )
     speaks_for = (
         not _OWN_FIELDS.isdisjoint(request),

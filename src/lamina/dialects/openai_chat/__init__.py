@@ -29,7 +29,7 @@ __all__ = ["DIALECT", "render"]
 
 _FIELDS_OF_OTHERS = frozenset(
     """system stop_sequences anthropic_version contents input keep_alive options think format truncate
-    shift""".split()
+    shift modelId inferenceConfig toolConfig""".split()
 )
 """Fields of a request that only other wire formats have."""
 
@@ -69,7 +69,8 @@ def _is_message_of_others(message: Mapping[str, Any]) -> bool:
     if "tool_calls" in message:
         return False
     block_types = [mapping_or_empty(block).get("type") for block in list_or_empty(message.get("content"))]
-    return any(text_or_empty(block_type) in _BLOCK_TYPES_OF_OTHERS for block_type in block_types)
+    # Blocks of Bedrock's Converse have no type: their one field is the type.
+    return any(block_type is None or block_type in _BLOCK_TYPES_OF_OTHERS for block_type in block_types)
 
 
 def carries(segment: Segment) -> str:

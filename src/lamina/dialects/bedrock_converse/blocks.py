@@ -1,0 +1,374 @@
+"""Blocks of the Converse API as typed parts, and typed parts as blocks.
+
+A block is an object with one field, which says its type: `{"text": "Hi"}`, `{"toolUse": {…}}`. A cache marker
+is a block of its own, `{"cachePoint": {"type": "default"}}`, and stands after what it marks. A block that has
+no typed part becomes a `Raw` part. Bytes are base64 in the body of a request, and `bytes` in the arguments of
+boto3; both are read, and base64 is written (`lamina.dialects.bedrock_converse.sdk` makes bytes of it).
+
+Shapes: the service model of bedrock-runtime in botocore 1.44.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lamina.core.text.characters import is_blank
+from lamina.core.values import Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
+from lamina.dialects.json_values import (
+    LIST_TYPES,
+    Json,
+    add_outer_place,
+    decode_arguments,
+    encode_json,
+    list_or_empty,
+    mapping_or_empty,
+    name_value,
+    split_data_url,
+    text_or_empty,
+)
+from lamina.dialects.openai_chat.calls import make_safe_name
+from lamina.dialects.words import write_as_text
+from lamina.errors import BadInput
+
+NAME = "bedrock_converse"
+
+MARKER = "cachePoint"
+
+DEFAULT_LIFETIME = "5m"
+
+ID_PATTERN = r"[a-zA-Z0-9_.:-]{1,64}"
+"""The ids of calls that the API takes."""
+
+IMAGE_FORMATS = frozenset(("png", "jpeg", "gif", "webp"))
+
+_MEDIA_TYPES = {
+    "pdf": "application/pdf",
+    "csv": "text/csv",
+    "doc": "application/msword",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "xls": "application/vnd.ms-excel",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "html": "text/html",
+    "txt": "text/plain",
+    "md": "text/markdown",
+}
+"""The formats of documents that the API takes, with the media type that other APIs have for each."""
+
+_FORMATS = {media_type: name for name, media_type in _MEDIA_TYPES.items()}
+
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9 ()\[\]-]+")
+_SPACES = re.compile(r" {2,}")
+_LONGEST_NAME = 200
+UNNAMED = "document"
+_S3 = "s3://"
+
+
+def find_type(block: Mapping[str, Any]) -> str:
+    """The field that says what a block is; "" for an object that has none."""
+    for name, value in block.items():
+        if value is not None:
+            return name
+    return ""
+
+
+def is_cache_point(block: Any) -> bool:
+    """Whether a block is a cache marker."""
+    return isinstance(block, Mapping) and MARKER in block
+
+
+def read_lifetime(block: Any) -> str:
+    """How long a cache point asks its prefix to live. One that does not say so asks for the default."""
+    point = mapping_or_empty(mapping_or_empty(block).get(MARKER))
+    return text_or_empty(point.get("ttl")) or DEFAULT_LIFETIME
+
+
+def make_cache_point(lifetime: str) -> Json:
+    """A cache point with this lifetime, "" for the default of the API."""
+    point = {"type": "default"}
+    if lifetime:
+        point["ttl"] = lifetime
+    return {MARKER: point}
+
+
+def group_with_markers(blocks: Sequence[Any]) -> list[list[Any]]:
+    """Blocks, each with the cache points that follow it. Cache points before all others go with the first.
+
+    Of A, B, cache point, C it is [A], [B, cache point], [C].
+    """
+    groups: list[list[Any]] = []
+    leading: list[Any] = []
+    for block in blocks:
+        if not is_cache_point(block):
+            groups.append([*leading, block])
+            leading = []
+        elif groups:
+            groups[-1].append(block)
+        else:
+            leading.append(block)
+    return groups
+
+
+def read_part(block: Any) -> Part:
+    """The part of a block of content. Raises BadInput if it is not a block of one type."""
+    fields = mapping_or_empty(block)
+    block_type = find_type(fields)
+    if not block_type:
+        raise BadInput(f"a block is {name_value(block)}", hint='give an object such as {"text": "Hi"}')
+    content = fields[block_type]
+    if block_type == "text":
+        if not isinstance(content, str):
+            raise BadInput(f"'text' is {name_value(content)}", place=".text", hint="give a string")
+        return Text(content)
+    part: Part | None = None
+    if block_type == "image":
+        part = _read_image(mapping_or_empty(content))
+    elif block_type == "document":
+        part = _read_document(mapping_or_empty(content))
+    elif block_type == "reasoningContent":
+        part = _read_reasoning(mapping_or_empty(content))
+    return part or Raw(dialect=NAME, data=dict(fields))
+
+
+def read_call(tool_use: Any) -> ToolCall:
+    """The call of a `toolUse` block. Its input becomes JSON text, as other APIs have it."""
+    fields = mapping_or_empty(tool_use)
+    name = fields.get("name")
+    if not isinstance(name, str):
+        raise BadInput(f"'name' is {name_value(name)}", place=".toolUse.name", hint="give a string")
+    tool_input = fields.get("input")
+    if tool_input is not None and not isinstance(tool_input, dict):
+        problem = f"'input' is {name_value(tool_input)}"
+        raise BadInput(problem, place=".toolUse.input", hint="give an object")
+    arguments = encode_json(tool_input or {}, ".toolUse.input")
+    return ToolCall(id=text_or_empty(fields.get("toolUseId")), name=name, arguments=arguments)
+
+
+def read_result(tool_result: Mapping[str, Any], tool_name: str) -> ToolResult:
+    """The result of a `toolResult` block, without blank texts. A JSON value is read as its text."""
+    content = tool_result.get("content")
+    if not isinstance(content, LIST_TYPES):
+        hint = "give a list of blocks"
+        raise BadInput(f"'content' is {name_value(content)}", place=".toolResult.content", hint=hint)
+    parts: list[Any] = []
+    for position, block in enumerate(content):
+        place = f".toolResult.content[{position}]"
+        fields = mapping_or_empty(block)
+        if find_type(fields) == "json":
+            parts.append(Text(encode_json(fields["json"], place)))
+            continue
+        try:
+            part = read_part(block)
+        except BadInput as error:
+            raise add_outer_place(place, error) from None
+        if not isinstance(part, Text) or not is_blank(part.text):
+            parts.append(part)
+    return ToolResult(
+        id=text_or_empty(tool_result.get("toolUseId")),
+        content=tuple(parts),
+        name=tool_name,
+        error=tool_result.get("status") == "error",
+    )
+
+
+def drop_blank_blocks(content: Any) -> list[Any]:
+    """The blocks of a result without blank texts, which the API refuses."""
+    return [block for block in list_or_empty(content) if not _is_blank_block(block)]
+
+
+def _is_blank_block(block: Any) -> bool:
+    text = mapping_or_empty(block).get("text")
+    return isinstance(text, str) and is_blank(text)
+
+
+def _read_bytes(value: Any) -> str:
+    """Bytes as base64, whether they came as that or as `bytes`; "" for any other value."""
+    if isinstance(value, bytes | bytearray):
+        return b64encode(value).decode()
+    return text_or_empty(value)
+
+
+def _read_address(source: Mapping[str, Any]) -> str:
+    return text_or_empty(mapping_or_empty(source.get("s3Location")).get("uri"))
+
+
+def _read_image(image: Mapping[str, Any]) -> Image | None:
+    source = mapping_or_empty(image.get("source"))
+    data = _read_bytes(source.get("bytes"))
+    if data:
+        return Image(data=data, media_type=f"image/{text_or_empty(image.get('format')) or 'png'}")
+    address = _read_address(source)
+    if address:
+        return Image(url=address)
+    return None
+
+
+def _read_document(document: Mapping[str, Any]) -> Document | None:
+    source = mapping_or_empty(document.get("source"))
+    fields = {
+        "name": text_or_empty(document.get("name")),
+        "context": text_or_empty(document.get("context")),
+        "media_type": _MEDIA_TYPES.get(text_or_empty(document.get("format")), ""),
+    }
+    text = text_or_empty(source.get("text"))
+    if text:
+        return Document(text=text, **fields)
+    data = _read_bytes(source.get("bytes"))
+    if data:
+        return Document(data=data, **fields)
+    address = _read_address(source)
+    if address:
+        return Document(url=address, **fields)
+    return None
+
+
+def _read_reasoning(content: Mapping[str, Any]) -> Thinking | None:
+    """Reasoning with its signature, or the encrypted data of reasoning that is not shown."""
+    reasoning = content.get("reasoningText")
+    if isinstance(reasoning, Mapping):
+        text = text_or_empty(reasoning.get("text"))
+        return Thinking(text=text, signature=text_or_empty(reasoning.get("signature")))
+    redacted = _read_bytes(content.get("redactedContent"))
+    if redacted:
+        return Thinking(text="", signature=redacted)
+    return None
+
+
+def write_part(part: Part) -> Json | None:
+    """The block for a part that is written anew; None if the API has none for it, or if it says nothing."""
+    block: Json | None = None
+    match part:
+        case Text(text) if not is_blank(text):
+            block = {"text": text}
+        case ToolCall():
+            block = {"toolUse": write_call(part)}
+        case ToolResult():
+            block = {"toolResult": write_result(part)}
+        case Thinking(text=text) if not is_blank(text):
+            block = {"reasoningContent": {"reasoningText": _write_reasoning(part)}}
+        case Image() if not explain_unsendable(part):
+            block = _write_image(part)
+        case Document() if not explain_unsendable(part):
+            block = _write_document(part)
+        case Raw(dialect=dialect, data=dict() as data) if dialect == NAME:
+            block = data
+    return block
+
+
+def _write_reasoning(thinking: Thinking) -> Json:
+    if not thinking.signature:
+        return {"text": thinking.text}
+    return {"text": thinking.text, "signature": thinking.signature}
+
+
+def write_call(call: ToolCall) -> Json:
+    """The content of a `toolUse` block."""
+    return {
+        "toolUseId": call.id,
+        "name": make_safe_name(call.name),
+        "input": decode_arguments(call.arguments),
+    }
+
+
+def write_result(result: ToolResult) -> Json:
+    """The content of a `toolResult` block. It has a status only if the call failed."""
+    fields: Json = {"toolUseId": result.id, "content": write_result_content(result)}
+    if result.error:
+        fields["status"] = "error"
+    return fields
+
+
+def write_result_content(result: ToolResult) -> list[Json]:
+    """The blocks of a result. What the API does not take in one is written as text."""
+    blocks: list[Json] = []
+    for part in result.content:
+        block = write_part(part)
+        if block is None:
+            text = write_as_text([part])
+            if is_blank(text):
+                continue
+            block = {"text": text}
+        blocks.append(block)
+    return blocks
+
+
+def explain_unsendable(part: Part) -> str:
+    """Why the API does not take a picture or a document; "" if it does, or if the part is neither.
+
+    It fetches from S3 only, takes four formats of pictures, and nine of documents.
+    """
+    if not isinstance(part, Image | Document):
+        return ""
+    if isinstance(part, Document):
+        thing = "document"
+        own_format = _find_document_format(part)
+        if part.text:
+            return ""
+    else:
+        thing = "picture"
+        own_format = _find_image_format(part)
+    media_type, data = find_data(part)
+    if data and not own_format:
+        return f"a {thing} of the type {media_type}"
+    if not data and not part.url.startswith(_S3):
+        return f"a {thing} at an address"
+    return ""
+
+
+def find_data(part: Image | Document) -> tuple[str, str]:
+    """The media type and the base64 of a picture or a document, which may be in a data URL."""
+    if part.data:
+        return part.media_type, part.data
+    media_type, data = split_data_url(part.url)
+    return media_type, data
+
+
+def _find_image_format(image: Image) -> str:
+    media_type = find_data(image)[0] or "image/png"
+    image_format = media_type.removeprefix("image/").replace("jpg", "jpeg")
+    if image_format in IMAGE_FORMATS:
+        return image_format
+    return ""
+
+
+def _find_document_format(document: Document) -> str:
+    return _FORMATS.get(find_data(document)[0] or "application/pdf", "")
+
+
+def _write_image(image: Image) -> Json:
+    data = find_data(image)[1]
+    if not data:
+        image_format = image.url.rpartition(".")[2].replace("jpg", "jpeg")
+        if image_format not in IMAGE_FORMATS:
+            image_format = "png"
+        return {"image": {"format": image_format, "source": {"s3Location": {"uri": image.url}}}}
+    return {"image": {"format": _find_image_format(image), "source": {"bytes": data}}}
+
+
+def _write_document(document: Document) -> Json:
+    """A document. The API wants a name, and takes few characters in it."""
+    fields: Json = {"name": make_document_name(document.name)}
+    data = find_data(document)[1]
+    if document.text:
+        fields |= {"format": "txt", "source": {"text": document.text}}
+    elif data:
+        fields |= {"format": _find_document_format(document), "source": {"bytes": data}}
+    else:
+        document_format = document.url.rpartition(".")[2]
+        if document_format not in _MEDIA_TYPES:
+            document_format = "pdf"
+        fields |= {"format": document_format, "source": {"s3Location": {"uri": document.url}}}
+    if document.context:
+        fields["context"] = document.context
+    return {"document": fields}
+
+
+def make_document_name(name: str) -> str:
+    """The name with every character replaced that the API refuses: `rates.pdf` becomes `rates-pdf`.
+
+    It takes letters, digits, hyphens, brackets, and single spaces. An empty name becomes `document`.
+    """
+    safe_name = _SPACES.sub(" ", _NOT_IN_NAMES.sub("-", name)).strip(" ")
+    return safe_name[:_LONGEST_NAME] or UNNAMED

@@ -1,0 +1,191 @@
+"""Parses a request of the Converse API into a log and a head.
+
+Each block becomes a segment, with the cache points that follow it. Results are logged before the rest of
+their message, which is where the models behind this API want them. If a message breaks a rule but its meaning
+is clear, it is noted as mended, so that rendering writes it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from lamina.core.text.characters import is_blank
+from lamina.core.values import Part, Raw, Role, Segment, Text, ToolCall, ToolResult
+from lamina.dialects.bedrock_converse.blocks import (
+    NAME,
+    drop_blank_blocks,
+    find_type,
+    group_with_markers,
+    is_cache_point,
+    read_call,
+    read_part,
+    read_result,
+    write_part,
+)
+from lamina.dialects.bedrock_converse.head import read_head
+from lamina.dialects.json_values import (
+    LIST_TYPES,
+    add_outer_place,
+    mapping_or_empty,
+    name_value,
+    text_or_empty,
+    to_dict_or_empty,
+)
+from lamina.dialects.memos import ParseMemo
+from lamina.dialects.named_files import describe_result
+from lamina.dialects.openai_chat.calls import is_safe_name
+from lamina.dialects.pairing import list_calls
+from lamina.dialects.pieces import (
+    MessagePiece,
+    MessagePieces,
+    make_segments,
+    read_message_list,
+    read_messages,
+)
+from lamina.dialects.port import ParsedRequest, Request
+from lamina.dialects.uncounted_fields import digest_rests, find_difference
+from lamina.errors import BadInput
+
+ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
+
+_ROLE_OF_BLOCK = {"toolUse": "assistant", "reasoningContent": "assistant", "toolResult": "user"}
+"""Blocks that only one role may send."""
+
+
+def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
+    """Parses a request. Raises BadInput, with a path into the request, if it cannot be read.
+
+    `{"system": [{"text": "Be brief."}], "messages": [{"role": "user", "content": [{"text": "Hi"}]}]}` has two
+    segments.
+    """
+    messages = read_message_list(request)
+    system = _read_system(request.get("system"))
+    log = read_messages(messages, memo, restore_calls=ConverseCalls, read_message=_read_message)
+    return ParsedRequest(log=(*system, *log), head=read_head(request))
+
+
+def parse_answer(content: Sequence[Any]) -> tuple[Segment, ...]:
+    """The segments of what the model said."""
+    return _read_message({"role": "assistant", "content": content}, 0, ConverseCalls(()))
+
+
+class ConverseCalls:
+    """The newest call with each id. A result says which of them it answers."""
+
+    def __init__(self, past: Sequence[tuple[Segment, ...]]) -> None:
+        self.by_id: dict[str, ToolCall] = {}
+        for call in list_calls(chain.from_iterable(past)):
+            self.by_id[call.id] = call
+
+
+def _read_system(system: Any) -> list[Segment]:
+    """One segment for each block of the system text, so that each can be marked and compared on its own."""
+    if not system:
+        return []
+    if not isinstance(system, LIST_TYPES):
+        hint = 'give a list of blocks such as [{"text": "Be brief."}]'
+        raise BadInput(f"the system text is {name_value(system)}", place="system", hint=hint)
+    try:
+        pieces = [_read_plain_piece(group, "system") for group in group_with_markers(system)]
+    except BadInput as error:
+        raise add_outer_place("system", error) from None
+    return make_segments(NAME, system, MessagePieces(Role.SYSTEM, pieces))
+
+
+def _read_message(message: Any, _: int, calls: ConverseCalls) -> tuple[Segment, ...]:
+    """One message as segments, results first.
+
+    A message without any block but cache points has one segment, which says nothing and is not sent.
+    """
+    fields = to_dict_or_empty(message)
+    role = fields.get("role")
+    if not isinstance(role, str) or role not in ROLES:
+        problem = f"the role is {name_value(role)}"
+        raise BadInput(problem, place="role", hint='use "user", "assistant" or "system"')
+    content = fields.get("content")
+    if not isinstance(content, LIST_TYPES):
+        problem = f"the content is {name_value(content)}"
+        raise BadInput(problem, place="content", hint='give a list of blocks such as [{"text": "Hi"}]')
+    pieces: list[MessagePiece] = []
+    for group in group_with_markers(content):
+        try:
+            pieces.append(_read_piece(group, role, calls))
+        except BadInput as error:
+            raise add_outer_place(f"content[{_find_position(content, group)}]", error) from None
+    results_first = sorted(pieces, key=lambda piece: piece.role is not Role.TOOL)
+    is_sendable = results_first == pieces and bool(pieces) and not any(map(_must_be_mended, pieces))
+    if not pieces:
+        results_first = [MessagePiece(role, Text(""))]
+    parsed = MessagePieces(ROLES[role], results_first, is_sendable)
+    return tuple(make_segments(NAME, message, parsed))
+
+
+def _find_position(content: Sequence[Any], group: Sequence[Any]) -> int:
+    """Where the block of a group stands in the content of its message."""
+    block = next(block for block in group if not is_cache_point(block))
+    return next(position for position, other in enumerate(content) if other is block)
+
+
+def _read_piece(group: list[Any], role: str, calls: ConverseCalls) -> MessagePiece:
+    """The piece for one block and its cache points. Raises BadInput for a block of the other side."""
+    block = next(block for block in group if not is_cache_point(block))
+    fields = mapping_or_empty(block)
+    block_type = find_type(fields)
+    owner = _ROLE_OF_BLOCK.get(block_type)
+    if owner is None:
+        return _read_plain_piece(group, role)
+    if owner != role:
+        problem = f"a {block_type} block in a message of the {role}"
+        raise BadInput(problem, hint=f"a {block_type} block belongs to the {owner}")
+    if block_type == "toolResult":
+        tool_result = mapping_or_empty(fields[block_type])
+        call = calls.by_id.get(text_or_empty(tool_result.get("toolUseId")))
+        result = read_result(tool_result, call.name if call is not None else "")
+        return MessagePiece(
+            "tool_result",
+            result,
+            group,
+            describe_result(call),
+            role=Role.TOOL,
+            uncounted=_digest_rest(block, result),
+        )
+    if block_type == "toolUse":
+        call = read_call(fields[block_type])
+        calls.by_id[call.id] = call
+        return MessagePiece("tool_call", call, group, uncounted=_digest_rest(block, call))
+    part = read_part(block)
+    return MessagePiece("thinking", part, group, uncounted=_digest_rest(block, part))
+
+
+def _read_plain_piece(group: list[Any], kind: str) -> MessagePiece:
+    """The piece for a block that either side may send.
+
+    What a guardrail has to judge is never lowered: its text would be sent without being judged.
+    """
+    block = next(block for block in group if not is_cache_point(block))
+    part = read_part(block)
+    is_guarded = "guardContent" in mapping_or_empty(block)
+    return MessagePiece(kind, part, group, pinned=is_guarded, uncounted=_digest_rest(block, part))
+
+
+def _digest_rest(block: Any, part: Part) -> Any:
+    """The digest of what a block has besides its part, such as `citations` of a document."""
+    if isinstance(part, Raw):
+        return ""
+    return digest_rests({"": find_difference(mapping_or_empty(block), write_part(part) or {})})
+
+
+def _must_be_mended(piece: MessagePiece) -> bool:
+    """Whether the API refuses a block as it came: a blank text, a result with one, or a name of a tool."""
+    match piece.part:
+        case Text(text):
+            return is_blank(text)
+        case ToolCall(name=name):
+            return not is_safe_name(name)
+        case ToolResult():
+            block = next(block for block in piece.block if not is_cache_point(block))
+            content = block["toolResult"]["content"]
+            return len(drop_blank_blocks(content)) < len(content)
+    return False

@@ -1,0 +1,347 @@
+"""Converse: what is parsed comes back, what is refused is mended, and botocore takes whatever leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina import fit_request, translate
+from lamina.core.values import Document, Head, Image, Raw, Role, Text, Thinking, ToolCall, ToolResult
+from lamina.dialects import DIALECTS, recognise
+from lamina.dialects.bedrock_converse import DIALECT
+from lamina.dialects.bedrock_converse.blocks import make_document_name
+from lamina.dialects.bedrock_converse.cache_view import mark
+from lamina.dialects.bedrock_converse.check import RULES
+from lamina.dialects.bedrock_converse.sdk import to_sdk_arguments
+from lamina.dialects.port import Marking, PlainHead, Tool
+from lamina.errors import BadInput
+from lamina.testing.conformance import MODELS, DialectTrial
+from tests.dialects.bedrock_requests import (
+    MODEL,
+    PIXEL,
+    POINT,
+    TOOL,
+    Json,
+    answers,
+    called,
+    conversation,
+    document,
+    picture,
+    refusals,
+    request,
+    says,
+    sent,
+    user,
+)
+
+SEEDS = st.integers(0, 2**20)
+
+
+@given(SEEDS)
+def test_a_request_that_fits_comes_back_and_botocore_takes_it(seed: int) -> None:
+    original = conversation(seed)
+    assert refusals(original) == ""
+    rendered = sent(original)
+    assert rendered == original
+    assert all(new is old for new, old in zip(rendered["messages"], original["messages"], strict=True))
+
+
+@given(SEEDS)
+def test_botocore_takes_what_was_cut(seed: int) -> None:
+    sent(conversation(seed), window=1_200)
+
+
+@given(SEEDS)
+def test_botocore_takes_what_was_mended(seed: int) -> None:
+    dice = Random(seed)  # noqa: S311
+    original = conversation(seed)
+    messages = [message for message in original["messages"][:-1] if dice.random() > 0.2]
+    if len(messages) > 2 and dice.random() < 0.5:
+        first = dice.randrange(len(messages) - 1)
+        messages[first], messages[first + 1] = messages[first + 1], messages[first]
+    sent({**original, "messages": [*messages, original["messages"][-1]]})
+
+
+@pytest.mark.parametrize("name", [name for name in DIALECTS if name != "bedrock_converse"])
+def test_botocore_takes_what_other_apis_said(name: str) -> None:
+    """A conversation of every other API leaves as a body that boto3 itself would send."""
+    trial = DialectTrial(DIALECTS[name], MODELS[name], (), (1,))
+    for original in trial.samples:
+        fitted = translate(original, dialect=name, to="bedrock_converse", model=MODEL)
+        assert refusals(fitted.request) == ""
+
+
+@pytest.mark.parametrize("name", ["anthropic", "openai_chat", "openai_responses", "gemini", "ollama"])
+def test_other_apis_take_what_was_said_here(name: str) -> None:
+    fitted = translate(conversation(7), to=name, model=MODELS[name])
+    assert DIALECTS[name].wire.check(fitted.request) == []
+
+
+def test_a_request_is_told_from_those_of_others() -> None:
+    body = {"messages": [user({"text": "Hi"})]}
+    for one in (
+        body,
+        {**body, "system": [{"text": "Be brief."}]},
+        request(user()),
+        {"modelId": MODEL, **body},
+    ):
+        assert recognise(one).name == "bedrock_converse"
+        assert [name for name, other in DIALECTS.items() if other.recognises(one)] == ["bedrock_converse"]
+
+
+def test_each_block_has_its_part() -> None:
+    reasoning = {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "s"}}}
+    hidden = {"reasoningContent": {"redactedContent": PIXEL}}
+    original = request(
+        user({"text": "Look."}, picture(), document(), {"video": {"format": "mp4", "source": {}}}),
+        says(reasoning, hidden, {"text": "Reading."}, called("t1")),
+        user(answers("t1", {"json": {"lines": 3}}, picture(), status="error")),
+        system=[{"text": "Be brief."}],
+    )
+    log = DIALECT.wire.parse(original).log
+    parts = [segment.parts[0] for segment in log]
+    sorts = [Text, Text, Image, Document, Raw, Thinking, Thinking, Text, ToolCall, ToolResult]
+    assert [type(part) for part in parts] == sorts
+    result = parts[-1]
+    assert isinstance(result, ToolResult)
+    assert (result.name, result.error, result.content[0]) == ("read_file", True, Text('{"lines":3}'))
+    assert log[-1].role is Role.TOOL
+    assert log[-1].attrs == {"path": "src/a.py"}
+
+
+def test_bytes_of_boto3_are_read_like_base64_and_sent_as_they_came() -> None:
+    arguments = to_sdk_arguments(request(user({"text": "Look."}, picture())))
+    assert isinstance(arguments["messages"][0]["content"][1]["image"]["source"]["bytes"], bytes)
+    parsed = DIALECT.wire.parse(arguments)
+    picture_part = parsed.log[1].parts[0]
+    assert isinstance(picture_part, Image)
+    assert picture_part.data == PIXEL
+    assert sent(arguments)["messages"][0] is arguments["messages"][0]
+
+
+def test_input_of_a_tool_may_have_a_field_that_is_called_bytes() -> None:
+    call = called("t1", bytes="aGk=")
+    assert to_sdk_arguments(request(says(call)))["messages"][0]["content"][0] is call
+
+
+MENDED: dict[str, tuple[Json, Callable[[list[Json]], bool]]] = {
+    "two of the user in a row become one": (
+        request(user({"text": "One."}), user({"text": "Two."})),
+        lambda messages: messages == [user({"text": "One."}, {"text": "Two."})],
+    ),
+    "the assistant does not begin": (
+        request(says(), user()),
+        lambda messages: [message["role"] for message in messages] == ["user", "assistant", "user"],
+    ),
+    "a blank text is left out": (
+        request(user(), says({"text": " "}, called("t1")), user(answers("t1"))),
+        lambda messages: messages[1] == says(called("t1")),
+    ),
+    "a blank text in a result is left out": (
+        request(user(), says(called("t1")), user(answers("t1", {"text": ""}, {"text": "ok"}))),
+        lambda messages: messages[2] == user(answers("t1", {"text": "ok"})),
+    ),
+    "results come first": (
+        request(user(), says(called("t1")), user({"text": "Here."}, answers("t1"))),
+        lambda messages: messages[2] == user(answers("t1"), {"text": "Here."}),
+    ),
+    "a call without a result gets one": (
+        request(user(), says(called("t1")), user({"text": "Stop."})),
+        lambda messages: "toolResult" in messages[2]["content"][0],
+    ),
+    "a result without a call is words": (
+        request(user(), user(answers("t9"))),
+        lambda messages: all("toolResult" not in block for block in messages[0]["content"]),
+    ),
+    "a name has allowed characters": (
+        request(user(), says(called("t1", "fs.read")), user(answers("t1"))),
+        lambda messages: messages[1]["content"][0]["toolUse"]["name"] == "fs_read",
+    ),
+    "an id has allowed characters": (
+        request(user(), says(called("t 1")), user(answers("t 1"))),
+        lambda messages: messages[1]["content"][0]["toolUse"]["toolUseId"] != "t 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_what_the_api_refuses_is_mended(name: str) -> None:
+    original, is_mended = MENDED[name]
+    assert DIALECT.wire.check(original) != []
+    assert is_mended(sent(original)["messages"])
+
+
+def test_calls_without_tools_get_a_tool_that_later_calls_do_not_change() -> None:
+    history = [user(), says(called("t1")), user(answers("t1"))]
+    without_tools = {"modelId": MODEL, "messages": history}
+    more = [*history, says(called("t2", "grep")), user(answers("t2"))]
+    first = sent(without_tools)["toolConfig"]
+    assert first["tools"][0]["toolSpec"]["name"] == "read_file"
+    assert sent({**without_tools, "messages": more})["toolConfig"] == first
+
+
+def test_a_document_gets_a_text_before_it_if_its_message_is_written_anew() -> None:
+    original = request(user(document()), user({"text": "Read it."}))
+    content = sent(original)["messages"][0]["content"]
+    assert [next(iter(block)) for block in content] == ["text", "document", "text"]
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("rates.pdf", "rates-pdf"),
+        ("a  b", "a b"),
+        ("", "document"),
+        ("x" * 300, "x" * 200),
+        ("a (1)", "a (1)"),
+    ],
+)
+def test_names_of_documents_are_made_safe(name: str, safe: str) -> None:
+    assert make_document_name(name) == safe
+
+
+BROKEN: dict[str, Json] = {
+    "begins_with_user": request(says(), user()),
+    "roles_alternate": request(user(), user()),
+    "ends_with_user": request(user(), says(), modelId="us.anthropic.claude-opus-4-6-v1:0"),
+    "nothing_is_empty": request(user({"text": " "})),
+    "calls_are_answered": request(user(), says(called("t1")), user()),
+    "results_answer_calls": request(user(answers("t1"))),
+    "results_come_first": request(user(), says(called("t1")), user({"text": "a"}, answers("t1"))),
+    "ids_are_allowed": request(user(), says(called("t 1")), user(answers("t 1"))),
+    "names_are_allowed": request(user(), says(called("t1", "fs.read")), user(answers("t1"))),
+    "tools_are_defined": {
+        "modelId": MODEL,
+        "messages": [user(), says(called("t1")), user(answers("t1"))],
+    },
+    "schemas_are_objects": request(user(), toolConfig={"tools": [{"toolSpec": {"name": "a"}}]}),
+    "markers_are_few": request(user({"text": "a"}, POINT, POINT, POINT, POINT, POINT)),
+    "media_are_few": request(user({"text": "a"}, *[document()] * 6)),
+    "documents_are_named": request(user({"text": "a"}, document("rates.pdf"))),
+    "settings_are_in_range": request(user(), inferenceConfig={"temperature": 1.5}),
+}
+
+
+def test_every_rule_has_a_request_that_breaks_it() -> None:
+    assert list(BROKEN) == list(RULES)
+    for rule, original in BROKEN.items():
+        assert [violation.rule for violation in DIALECT.wire.check(original)] == [rule]
+
+
+def test_a_request_that_cannot_be_read_says_where() -> None:
+    for original, place in (
+        ({"messages": [{"role": "bot", "content": []}]}, "messages[0].role"),
+        ({"messages": [{"role": "user", "content": "Hi"}]}, "messages[0].content"),
+        (request(user({"text": "a"}, answers("t1", {"text": 5}))), "messages[0].content[1]"),
+        (request(user(called("t1"))), "messages[0].content[0]"),
+    ):
+        assert DIALECT.wire.check(original)[0].place.startswith(place)
+        with pytest.raises(BadInput):
+            DIALECT.wire.parse(original)
+
+
+def test_only_four_cache_points_leave_and_those_on_tools_and_system_stay() -> None:
+    points = [user({"text": "a"}, POINT), says({"text": "b"}, POINT)] * 3
+    original = request(*points, user(), toolConfig={"tools": [TOOL, POINT]}, system=[{"text": "s"}, POINT])
+    rendered = sent(original)
+    assert rendered["toolConfig"]["tools"] == [TOOL, POINT]
+    assert rendered["system"] == [{"text": "s"}, POINT]
+    marked = [POINT in message["content"] for message in rendered["messages"]]
+    assert marked == [False, False, False, False, True, True, False]
+
+
+def test_a_cache_point_stays_with_a_result_that_is_lowered() -> None:
+    long_result = answers("t1", {"text": "line\n" * 3_000})
+    steps = [says(called("t1")), user(long_result, POINT)]
+    for number in range(2, 5):
+        steps += [says(called(f"t{number}")), user(answers(f"t{number}"))]
+    rendered = sent(request(user(), *steps), window=5_000)
+    lowered = rendered["messages"][2]["content"]
+    assert lowered != [long_result, POINT]
+    assert lowered[-1] == POINT
+
+
+def test_moving_a_cache_point_among_tools_is_no_change_of_the_tools() -> None:
+    other_tool = {"toolSpec": {"name": "grep", "inputSchema": {"json": {"type": "object"}}}}
+    history = [user(), says(), user()]
+    first = fit_request(request(user(), toolConfig={"tools": [TOOL, other_tool, POINT]}))
+    second = fit_request(
+        request(*history, toolConfig={"tools": [TOOL, POINT, other_tool]}), ledger=first.ledger
+    )
+    assert second.ledger.cuts == ()
+    assert second.request["toolConfig"] == {"tools": [TOOL, POINT, other_tool]}
+
+
+def test_markers_stand_after_the_blocks_that_they_mark() -> None:
+    original = request(user({"text": "a"}, POINT), says(), user(), system=[{"text": "s"}])
+    places = {"toolConfig.tools[0]": "1h", "system[0]": "", "messages[2].content[0]": "5m"}
+    marked = mark(original, Marking(places=places))
+    assert marked["toolConfig"]["tools"] == [TOOL, {"cachePoint": {"type": "default", "ttl": "1h"}}]
+    assert marked["system"] == [{"text": "s"}, POINT]
+    assert marked["messages"][0] == user({"text": "a"})
+    assert marked["messages"][1] is original["messages"][1]
+    assert refusals(marked) == ""
+    with pytest.raises(BadInput, match="takes a marker"):
+        mark(original, Marking(places={"messages[9].content[0]": ""}))
+
+
+def test_lamina_marks_long_requests_of_a_model_whose_cache_takes_markers() -> None:
+    original = request(user({"text": "word " * 6_000}), says(), user())
+    marked = fit_request(original).request
+    assert json.dumps(marked).count("cachePoint") > 0
+    assert refusals(marked) == ""
+
+
+def test_nova_takes_no_cache_points_among_tools() -> None:
+    original = request(user(), modelId="us.amazon.nova-pro-v1:0")
+    blocks = DIALECT.cache.stream(original).blocks
+    assert [(block.sort, block.markable) for block in blocks] == [("tool", False), ("text", True)]
+
+
+def test_a_head_keeps_its_meaning_and_says_what_it_cannot() -> None:
+    plain = PlainHead(
+        model=MODEL,
+        tools=(Tool(name="read", schema={"type": "object"}),),
+        output=500,
+        temperature=0.5,
+        stop=("END",),
+        choice="tool:read",
+        answer={"type": "object"},
+        effort="low",
+    )
+    own = DIALECT.head.write(plain)
+    assert own.left == ()
+    assert DIALECT.head.read(own.head) == plain
+    warm = PlainHead(model=MODEL, tools=plain.tools, temperature=1.5, choice="none", stream=True)
+    assert DIALECT.head.write(warm).left == ("temperature", "choice", "stream")
+    odd = Head(tools=({"systemTool": {"name": "nova_grounding"}},), parameters={"promptVariables": {"a": {}}})
+    assert DIALECT.head.read(odd).left == ("promptVariables", "tools[0]")
+
+
+def test_the_window_of_the_model_is_found_by_its_id() -> None:
+    long_history = [user({"text": "word " * 3_000}), says()] * 90
+    fitted = fit_request(request(*long_history, user(), modelId="anthropic.claude-3-haiku-20240307-v1:0"))
+    assert fitted.envelope.cut is not None
+    assert fitted.request["modelId"] == "anthropic.claude-3-haiku-20240307-v1:0"
+
+
+def test_fields_that_lamina_does_not_know_are_compared() -> None:
+    one = DIALECT.cache.stream(request(user()))
+    other = DIALECT.cache.stream(request(user(), promptVariables={"a": {"text": "b"}}))
+    assert one.settings != other.settings
+    assert one.chain() == other.chain()
+
+
+def test_what_a_guardrail_judges_is_never_lowered() -> None:
+    guarded: Any = {"guardContent": {"text": {"text": "word " * 400, "qualifiers": ["query"]}}}
+    steps: list[Json] = []
+    for number in range(9):
+        steps += [says(called(f"t{number}")), user(answers(f"t{number}", {"text": "line\n" * 300}))]
+    rendered = sent(request(user(guarded), *steps), window=3_500)
+    assert rendered["messages"][0] == user(guarded)
