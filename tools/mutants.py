@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -127,8 +127,8 @@ def draw_mutants(rooms: Sequence[str], count: int, seed: int) -> list[Mutant]:
     sample: list[Mutant] = []
     for number, room in enumerate(rooms):
         mutants: list[Mutant] = []
-        for path in sorted((ROOT / "src" / "lamina" / room).rglob("*.py")):
-            mutants += find_mutants(path)
+        for path in _list_sources(room):
+            mutants += find_mutants(ROOT / path)
         share = count * (number + 1) // len(rooms) - count * number // len(rooms)
         sample += draw.sample(mutants, min(share, len(mutants)))
     return sample
@@ -265,24 +265,48 @@ def find_nearest_tests(path: Path) -> list[str]:
     """The tests of a room that are named after a file, then those that import it, then those of its package.
 
     For `dialects/gemini/check.py` these are `test_gemini_check.py`, then who imports it, then `test_gemini*`.
+    A file that no test names has those of the files that import it.
     """
-    module = ".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__")
-    package, _, name = module.rpartition(".")
-    imports = (f"from {module} import", f"import {module}\n", f"from {package} import {name}\n")
+    nearest = _find_tests_of(path)
+    if nearest:
+        return nearest
+    importers = [file for file in _list_sources(path.parts[2]) if _imports(file, path)]
+    return list(dict.fromkeys(test for importer in importers for test in _find_tests_of(importer)))
+
+
+def _find_tests_of(path: Path) -> list[str]:
     room = path.parts[2]
+    package = "" if path.parent.name == room else path.parent.name
     named: list[str] = []
     importing: list[str] = []
     of_package: list[str] = []
     for file in sorted((ROOT / "tests" / room).rglob("test_*.py")):
-        found = file.relative_to(ROOT).as_posix()
-        is_of_package = path.parent.name != room and path.parent.name in file.stem
-        if name in file.stem and (is_of_package or path.parent.name == room):
-            named.append(found)
-        elif any(line in file.read_text(encoding="utf-8") for line in imports):
-            importing.append(found)
-        elif is_of_package:
-            of_package.append(found)
+        test = file.relative_to(ROOT)
+        is_of_package = package in test.stem
+        if path.stem in test.stem and is_of_package:
+            named.append(test.as_posix())
+        elif _imports(test, path):
+            importing.append(test.as_posix())
+        elif package and is_of_package:
+            of_package.append(test.as_posix())
     return named + importing + of_package
+
+
+def _list_sources(room: str) -> list[Path]:
+    return [path.relative_to(ROOT) for path in sorted((ROOT / "src" / "lamina" / room).rglob("*.py"))]
+
+
+def _imports(file: Path, imported: Path) -> bool:
+    """Whether a file imports another, read from its lines."""
+    module = ".".join(imported.with_suffix("").parts[1:]).removesuffix(".__init__")
+    package, _, name = module.rpartition(".")
+    text = _read_text(ROOT / file)
+    return f"from {module} import" in text or f"from {package} import {name}\n" in text
+
+
+@cache
+def _read_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 NOTHING_RAN = 5
