@@ -1,6 +1,6 @@
 """Change the source in small wrong ways, and count how many of the changes the tests notice.
 
-    python -m tools.mutants [--count N] [--seed N] [--rooms ROOM,ROOM] [--jobs N] [--json FILE]
+    python -m tools.mutants [--count N] [--seed N] [--rooms ROOM,ROOM] [--jobs N] [--reach R] [--json FILE]
 
 Each mutant is a copy of the source with one decision turned round: `<` for `<=`, `and` for `or`, a number one
 higher, a condition negated, a `return` without its value. The tests nearest to the changed file run first:
@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +32,9 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("core", "dialects", "gateway", "stores", "caches", "fitting", "conversations", "sessions")
 TIMEOUT = 900
 """Seconds for one run of tests. A mutant that never ends is noticed by that."""
+
+REACHES = ("nearest", "room", "all")
+"""How far the tests of a mutant may be from it."""
 
 COPIED_FOLDERS = ("src", "tests", "tools", "bench", "docs", "examples")
 COPIED_FILES = ("pyproject.toml", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md")
@@ -92,7 +95,7 @@ def main(words: Sequence[str]) -> int:
     mutants = draw_mutants(rooms, arguments.count, arguments.seed)
     verdicts: list[Verdict] = []
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        for verdict in pool.map(partial(try_mutant, room_only=arguments.room_only), mutants):
+        for verdict in pool.map(partial(try_mutant, reach=arguments.reach), mutants):
             verdicts.append(verdict)
             outcome = verdict.noticed_by or "SURVIVED"
             print(f"{len(verdicts):>3} {verdict.mutant}  [{outcome}, {verdict.seconds:.0f} s]", flush=True)
@@ -111,7 +114,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1, help="draws the sample (1)")
     parser.add_argument("--rooms", default=",".join(ROOMS), help=f"which rooms ({','.join(ROOMS)})")
     parser.add_argument("--jobs", type=int, default=2, help="mutants tried at the same time (2)")
-    parser.add_argument("--room-only", action="store_true", help="leave out the tests beyond the room")
+    parser.add_argument(
+        "--reach", choices=REACHES, default="all", help="which tests run at most: a first pass is quick (all)"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the verdicts to a file as well")
     return parser
 
@@ -122,8 +127,8 @@ def draw_mutants(rooms: Sequence[str], count: int, seed: int) -> list[Mutant]:
     sample: list[Mutant] = []
     for number, room in enumerate(rooms):
         mutants: list[Mutant] = []
-        for path in sorted((ROOT / "src" / "lamina" / room).rglob("*.py")):
-            mutants += find_mutants(path)
+        for path in _list_sources(room):
+            mutants += find_mutants(ROOT / path)
         share = count * (number + 1) // len(rooms) - count * number // len(rooms)
         sample += draw.sample(mutants, min(share, len(mutants)))
     return sample
@@ -222,7 +227,7 @@ def _end(node: ast.expr | ast.stmt) -> Place:
     return node.end_lineno or 0, node.end_col_offset or 0
 
 
-def try_mutant(mutant: Mutant, *, room_only: bool = False) -> Verdict:
+def try_mutant(mutant: Mutant, *, reach: str = "all") -> Verdict:
     """Runs the tests on a copy of the source with one change in it."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="lamina-mutant-") as folder:
@@ -235,42 +240,80 @@ def try_mutant(mutant: Mutant, *, room_only: bool = False) -> Verdict:
         file = copy / mutant.path
         source = file.read_bytes()
         file.write_bytes(source[: mutant.start] + mutant.after.encode() + source[mutant.end :])
-        noticed_by = _first_to_notice(copy, mutant.path, room_only=room_only)
+        noticed_by = _first_to_notice(copy, mutant.path, reach=reach)
     return Verdict(mutant, noticed_by, time.monotonic() - began)
 
 
-def _first_to_notice(copy: Path, path: Path, *, room_only: bool) -> str:
+def _first_to_notice(copy: Path, path: Path, *, reach: str) -> str:
     """The first of the groups of tests that fails on the copy; "" if all of them pass."""
     room = path.parts[2]
-    groups = {"nearest": find_nearest_tests(path), room: [f"tests/{room}"]}
-    if not room_only:
+    groups = {"nearest": find_nearest_tests(path)}
+    if reach != "nearest":
+        groups[room] = [f"tests/{room}"]
+    if reach == "all":
         groups |= {wider: [f"tests/{wider}"] for wider in WIDER_TESTS[room]}
     for group, paths in groups.items():
         status = _run_tests(copy, paths) if paths else NOTHING_RAN
+        if status == NEVER_ENDED:
+            return f"{group}, without an end"
         if status not in (0, NOTHING_RAN):
             return group
     return ""
 
 
 def find_nearest_tests(path: Path) -> list[str]:
-    """The tests of a room that are named after a file, then those that import it."""
-    module = ".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__")
-    package, _, name = module.rpartition(".")
-    imports = (f"from {module} import", f"import {module}\n", f"from {package} import {name}\n")
+    """The tests of a room that are named after a file, then those that import it, then those of its package.
+
+    For `dialects/gemini/check.py` these are `test_gemini_check.py`, then who imports it, then `test_gemini*`.
+    A file that no test names has those of the files that import it.
+    """
+    nearest = _find_tests_of(path)
+    if nearest:
+        return nearest
+    importers = [file for file in _list_sources(path.parts[2]) if _imports(file, path)]
+    return list(dict.fromkeys(test for importer in importers for test in _find_tests_of(importer)))
+
+
+def _find_tests_of(path: Path) -> list[str]:
+    room = path.parts[2]
+    package = "" if path.parent.name == room else path.parent.name
     named: list[str] = []
     importing: list[str] = []
-    for file in sorted((ROOT / "tests" / path.parts[2]).rglob("test_*.py")):
-        found = file.relative_to(ROOT).as_posix()
-        if name in file.stem:
-            named.append(found)
-        elif any(line in file.read_text(encoding="utf-8") for line in imports):
-            importing.append(found)
-    of_its_package = [file for file in named if path.parent.name in file]
-    return (of_its_package or named) + importing
+    of_package: list[str] = []
+    for file in sorted((ROOT / "tests" / room).rglob("test_*.py")):
+        test = file.relative_to(ROOT)
+        is_of_package = package in test.stem
+        if path.stem in test.stem and is_of_package:
+            named.append(test.as_posix())
+        elif _imports(test, path):
+            importing.append(test.as_posix())
+        elif package and is_of_package:
+            of_package.append(test.as_posix())
+    return named + importing + of_package
+
+
+def _list_sources(room: str) -> list[Path]:
+    return [path.relative_to(ROOT) for path in sorted((ROOT / "src" / "lamina" / room).rglob("*.py"))]
+
+
+def _imports(file: Path, imported: Path) -> bool:
+    """Whether a file imports another, read from its lines."""
+    module = ".".join(imported.with_suffix("").parts[1:]).removesuffix(".__init__")
+    package, _, name = module.rpartition(".")
+    text = _read_text(ROOT / file)
+    return f"from {module} import" in text or f"from {package} import {name}\n" in text
+
+
+@cache
+def _read_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 NOTHING_RAN = 5
 """pytest's exit status when it found no test."""
+
+NEVER_ENDED = 124
+"""The status of a run that took longer than `TIMEOUT`."""
 
 
 def _run_tests(copy: Path, paths: Sequence[str]) -> int:
@@ -286,7 +329,7 @@ def _run_tests(copy: Path, paths: Sequence[str]) -> int:
             command, cwd=copy, env=environment, capture_output=True, timeout=TIMEOUT, check=False
         )
     except subprocess.TimeoutExpired:
-        return 124
+        return NEVER_ENDED
     return done.returncode
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,6 +26,7 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.port import Absorbed
 from lamina.errors import LaminaError
 from lamina.fitting.own_tools import RECALL_TOOL
+from lamina.fitting.request import Fitted
 from tests.wrapped.scripted_api import APIS, Call, Said
 
 OWN_NAMES = frozenset(("recall",))
@@ -45,25 +47,20 @@ REQUESTS = {
     "gemini": {"model": "gemini-3.8-flash", "contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
     "openai_responses": {"model": "gpt-5", "input": [{"role": "user", "content": "Hi"}]},
 }
-FITTED = {
-    name: msgspec.structs.replace(
-        fit_request(
-            REQUESTS.get(
-                name, {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
-            ),
-            dialect=name,
-            budget=Budget(window=8_000),
-        ),
-        own_tools=(RECALL_TOOL,),
-    )
-    for name in APIS_OF_DIALECTS
-}
 NAMES = tuple(APIS_OF_DIALECTS)
 CONTENT = st.builds(
     lambda pieces, count: pieces[:count],
     st.permutations([RECALL, OWN, OTHER_OWN, "Let me see. "]),
     st.integers(1, 4),
 )
+
+
+@cache
+def fit(name: str) -> Fitted:
+    """A request of a dialect, with lamina's own tool. Fitted when a test asks: counters are slow to load."""
+    message = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    fitted = fit_request(REQUESTS.get(name, message), dialect=name, budget=Budget(window=8_000))
+    return msgspec.structs.replace(fitted, own_tools=(RECALL_TOOL,))
 
 
 class Outcome(NamedTuple):
@@ -119,7 +116,7 @@ def take_stream(name: str, events: list[Any]) -> Outcome:
     with suppress(LaminaError):
         absorbed = dialect.answers.absorb_stream(mend_recalls(events, dialect, OWN_NAMES))
     loop = RecallLoop(dialect, streams=True)
-    turns = loop.take(absorbed, FITTED[name], shows_call=stream_filter.shows_call)
+    turns = loop.take(absorbed, fit(name), shows_call=stream_filter.shows_call)
     if turns:
         shown += stream_filter.next_round()
     else:
@@ -211,7 +208,7 @@ def test_a_whole_answer_with_an_own_call_is_the_clients(name: str, said: Said) -
     absorbed = dialect.answers.absorb(write([one for one in said if one != OWN], 10))
     assert (
         RecallLoop(dialect).take(
-            absorbed, FITTED[name], shows_call=shows_client_call(answer, dialect, OWN_NAMES)
+            absorbed, fit(name), shows_call=shows_client_call(answer, dialect, OWN_NAMES)
         )
         == ()
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+from functools import cache
 from unicodedata import category, ucd_3_2_0
 
 import pytest
@@ -35,18 +36,27 @@ from lamina.core.text.characters import (
 EVERYTHING = "".join(map(chr, range(0x110000)))
 USED = "".join(map(chr, (*range(0x30000), *range(0xE0000, 0xE1000))))
 """The planes that hold more than reserved places."""
-KNOWN = "".join(sign for sign in USED if ucd_3_2_0.category(sign)[0] == category(sign)[0])
-"""What was assigned long ago, and is still taken for the same sort of character."""
-CAPITALS = {big: small for big, small in zip(EVERYTHING, fold_case(EVERYTHING), strict=True) if big != small}
 SPACED = st.text(st.sampled_from("ab\u00e9 \t" + LINE_ENDS + SPACES))
 
 
+@cache
+def known() -> str:
+    """What was assigned long ago, and is still taken for the same sort of character."""
+    return "".join(sign for sign in USED if ucd_3_2_0.category(sign)[0] == category(sign)[0])
+
+
+@cache
+def capitals() -> dict[str, str]:
+    folded = zip(EVERYTHING, fold_case(EVERYTHING), strict=True)
+    return {big: small for big, small in folded if big != small}
+
+
 def of_categories(initials: str) -> set[str]:
-    return {sign for sign in KNOWN if category(sign)[0] in initials and ucd_3_2_0.category(sign) != "Cn"}
+    return {sign for sign in known() if category(sign)[0] in initials and ucd_3_2_0.category(sign) != "Cn"}
 
 
 def test_white_space_is_what_every_python_takes_for_it() -> None:
-    assert set(WHITE_SPACE) == {sign for sign in KNOWN if sign.isspace()}
+    assert set(WHITE_SPACE) == {sign for sign in known() if sign.isspace()}
     assert set(string.whitespace) < set(WHITE_SPACE)
     assert sorted(LINE_ENDS + SPACES) == sorted(WHITE_SPACE)
 
@@ -55,19 +65,19 @@ def test_letters_digits_and_marks_belong_to_words() -> None:
     unseen = {*map(chr, range(0x180B, 0x180E)), *map(chr, range(0xFE00, 0xFE10))}
     music = {*map(chr, range(0x1D000, 0x1D250))}
     expected = of_categories("LNM") - unseen - music
-    found = set(re.findall(f"[{ALPHANUMERIC}]", KNOWN))
+    found = set(re.findall(f"[{ALPHANUMERIC}]", known()))
     assert expected - found == set()
 
 
 def test_signs_and_spaces_do_not_belong_to_words() -> None:
     tones = {*map(chr, (*range(0x2E5, 0x2EC), 0x2ED))}
     mathematics = {sign for sign in of_categories("S") if 0x1D400 <= ord(sign) < 0x1D800}
-    found = set(re.findall(f"[{ALPHANUMERIC}]", KNOWN))
+    found = set(re.findall(f"[{ALPHANUMERIC}]", known()))
     assert (of_categories("PSZC") & found) - tones - mathematics == set()
 
 
 def test_what_has_a_glyph_is_printable() -> None:
-    found = set(re.findall(f"[{UNPRINTABLE}]", KNOWN))
+    found = set(re.findall(f"[{UNPRINTABLE}]", known()))
     assert found & of_categories("LMNPSZC") == of_categories("ZC") - {" "}
 
 
@@ -75,7 +85,7 @@ def test_the_sets_are_what_they_were() -> None:
     """They shape bytes that were sent: a change is a breaking change, and is made knowingly."""
     letters = re.findall(f"[{ALPHANUMERIC}]", EVERYTHING)
     hidden = re.findall(f"[{UNPRINTABLE}]", EVERYTHING)
-    assert (len(letters), len(hidden), len(CAPITALS)) == (900_779, 143_816, 583)
+    assert (len(letters), len(hidden), len(capitals())) == (900_779, 143_816, 583)
 
 
 @given(SPACED)
@@ -103,7 +113,7 @@ def test_folding_keeps_every_place(text: str) -> None:
 
 
 def test_folding_makes_small_letters_as_python_does() -> None:
-    assert {big for big, small in CAPITALS.items() if big.lower() != small} == {"\u0130", "\u03c2"}
+    assert {big for big, small in capitals().items() if big.lower() != small} == {"\u0130", "\u03c2"}
     assert fold_case("ÄRGER Ωμέγα ЖУК ԱԲ Ş ẞ") == "ärger ωμέγα жук աբ ş ß"
 
 

@@ -1,0 +1,208 @@
+"""What one change in a message leaves alone, and where parts go that their place on the wire cannot hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lamina import Budget, fit_request, translate
+from lamina.core.build import build
+from lamina.core.values import Image, Text, ToolCall
+from lamina.dialects.openai_chat.parse import parse
+from lamina.dialects.openai_chat.render import render
+from lamina.dialects.pairing import PairedResult, find_reading_order
+from lamina.segments import result
+
+Json = dict[str, Any]
+
+BUDGET = Budget(window=8_000, reserve=500)
+MODELS = {
+    "openai_chat": "gpt-4o",
+    "gemini": "gemini-2.5-pro",
+    "ollama": "qwen3",
+    "anthropic": "claude-opus-4-8",
+}
+
+PNG = "aGk="
+DATA_URL = f"data:image/png;base64,{PNG}"
+CHAT_PICTURE = {"type": "image_url", "image_url": {"url": DATA_URL}}
+
+
+def fit(request: Json, dialect: str) -> Json:
+    return fit_request({"model": MODELS[dialect], **request}, dialect=dialect, budget=BUDGET).request
+
+
+# A call that nothing changed is the same object, also if the call beside it had to be changed.
+
+
+def chat_calls() -> Json:
+    calls = [
+        {"id": "a", "type": "function", "function": {"name": "no name!", "arguments": "{}"}},
+        {"id": "b", "type": "function", "function": {"name": "read", "arguments": '{"path":  "a.py"}'}},
+    ]
+    results = [{"role": "tool", "tool_call_id": call_id, "content": "1"} for call_id in "ab"]
+    return {
+        "messages": [{"role": "user", "content": "Go."}, {"role": "assistant", "tool_calls": calls}, *results]
+    }
+
+
+def ollama_calls() -> Json:
+    calls = [
+        {"function": {"name": "", "arguments": {}}},
+        {"function": {"name": "read", "arguments": {"path": "a.py"}}},
+    ]
+    results = [{"role": "tool", "tool_name": name, "content": "1"} for name in ("other", "read")]
+    asked = {"role": "assistant", "content": "", "tool_calls": calls}
+    return {"messages": [{"role": "user", "content": "Go."}, asked, *results]}
+
+
+def anthropic_calls() -> Json:
+    calls = [
+        {"type": "tool_use", "id": "a", "name": "no name!", "input": {}},
+        {"type": "tool_use", "id": "b", "name": "read", "input": {"path": "a.py"}},
+    ]
+    results = [{"type": "tool_result", "tool_use_id": call_id, "content": "1"} for call_id in "ab"]
+    turns = [{"role": "assistant", "content": calls}, {"role": "user", "content": results}]
+    return {"max_tokens": 9, "messages": [{"role": "user", "content": "Go."}, *turns]}
+
+
+def gemini_calls() -> Json:
+    calls = [
+        {"functionCall": {"name": "no name!", "args": {}}},
+        {"functionCall": {"name": "read", "args": {"path": "a.py"}}},
+    ]
+    results = [
+        {"functionResponse": {"name": name, "response": {"output": "1"}}} for name in ("no name!", "read")
+    ]
+    turns = [{"role": "model", "parts": calls}, {"role": "user", "parts": results}]
+    return {"contents": [{"role": "user", "parts": [{"text": "Go."}]}, *turns]}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "write", "find_calls"),
+    [
+        ("openai_chat", chat_calls, lambda request: request["messages"][1]["tool_calls"]),
+        ("ollama", ollama_calls, lambda request: request["messages"][1]["tool_calls"]),
+        ("anthropic", anthropic_calls, lambda request: request["messages"][1]["content"]),
+        ("gemini", gemini_calls, lambda request: request["contents"][1]["parts"]),
+    ],
+)
+def test_a_call_beside_one_that_was_changed_is_the_same_object(
+    dialect: str, write: Callable[[], Json], find_calls: Callable[[Json], list[Json]]
+) -> None:
+    request = write()
+    sent = fit(request, dialect)
+    changed, same = find_calls(sent)
+    assert changed != find_calls(request)[0]
+    assert same is find_calls(request)[1]
+
+
+# A message that says nothing but has fields of its own is sent.
+
+
+@pytest.mark.parametrize("content", [None, "", []])
+def test_a_silent_message_with_extra_fields_is_sent_with_them(content: Any) -> None:
+    silent = {"role": "assistant", "content": content, "reasoning_state": {"step": 3}}
+    sent = fit({"messages": [{"role": "user", "content": "Go."}, silent]}, "openai_chat")
+    assert sent["messages"][1] == {"role": "assistant", "content": "", "reasoning_state": {"step": 3}}
+
+
+def test_a_silent_message_without_fields_is_not_sent() -> None:
+    turns = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": None}]
+    sent = fit({"messages": [*turns, {"role": "user", "content": "On."}]}, "openai_chat")
+    assert [message["role"] for message in sent["messages"]] == ["user", "user"]
+
+
+# Pictures of results stand right behind the results.
+
+
+def anthropic_screenshots(after: list[Json]) -> Json:
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
+    calls = [{"type": "tool_use", "id": call_id, "name": "look", "input": {}} for call_id in "ab"]
+    results = [
+        {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "one"}, picture]},
+        {"type": "tool_result", "tool_use_id": "b", "content": [picture]},
+    ]
+    turns = [{"role": "assistant", "content": calls}, {"role": "user", "content": results}, *after]
+    return {"max_tokens": 9, "messages": [{"role": "user", "content": "Look."}, *turns]}
+
+
+AFTER_RESULTS = {
+    "the end": [],
+    "an answer": [{"role": "assistant", "content": "I see."}, {"role": "user", "content": "And now?"}],
+    "a question": [{"role": "user", "content": "And now?"}],
+}
+
+
+@pytest.mark.parametrize("after", AFTER_RESULTS.values(), ids=AFTER_RESULTS)
+def test_pictures_of_results_from_another_api_follow_the_results(after: list[Json]) -> None:
+    request = {"model": MODELS["anthropic"], **anthropic_screenshots(after)}
+    sent = translate(request, dialect="anthropic", to="openai_chat", model=MODELS["openai_chat"]).request
+    assert sent["messages"][2:] == [
+        {"role": "tool", "tool_call_id": "a", "content": "one"},
+        {"role": "tool", "tool_call_id": "b", "content": ""},
+        {"role": "user", "content": [CHAT_PICTURE, CHAT_PICTURE]},
+        *after,
+    ]
+
+
+@pytest.mark.parametrize("after", AFTER_RESULTS.values(), ids=AFTER_RESULTS)
+def test_pictures_of_results_stand_before_messages_that_are_sent_as_they_came(after: list[Json]) -> None:
+    """An application's own tool answered with a picture; all the rest of the log came over this API."""
+    calls = [{"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
+    old_result = {"role": "tool", "tool_call_id": "a", "content": "nothing"}
+    turns = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "tool_calls": calls},
+        old_result,
+        *after,
+    ]
+    log = list(parse({"model": "gpt-4o", "messages": turns}).log)
+    log[2] = result((Text("one"), Image(data=PNG, media_type="image/png")), id="a", name="look")
+    sent = render(build(log))["messages"]
+    assert sent[2:4] == [
+        {"role": "tool", "tool_call_id": "a", "content": "one"},
+        {"role": "user", "content": [CHAT_PICTURE]},
+    ]
+    assert len(sent) == 4 + len(after)
+    for message, as_it_came in zip(sent[4:], after, strict=True):
+        assert message is as_it_came
+
+
+# A result belongs to the call of its id, whatever name it has.
+
+
+def test_the_id_of_a_result_decides_before_its_name() -> None:
+    calls = [
+        {"functionCall": {"id": "1", "name": "read", "args": {}}},
+        {"functionCall": {"id": "2", "name": "grep", "args": {}}},
+    ]
+    results = [
+        {"functionResponse": {"id": "2", "name": "read", "response": {"output": "of the second"}}},
+        {"functionResponse": {"id": "1", "name": "grep", "response": {"output": "of the first"}}},
+    ]
+    turns = [{"role": "model", "parts": calls}, {"role": "user", "parts": results}]
+    request = {"model": "gemini-2.5-pro", "contents": [{"role": "user", "parts": [{"text": "Go."}]}, *turns]}
+    sent = translate(request, dialect="gemini", to="openai_chat", model="gpt-4o").request
+    found = {
+        message["tool_call_id"]: message["content"]
+        for message in sent["messages"]
+        if message["role"] == "tool"
+    }
+    assert found == {"1": "of the first", "2": "of the second"}
+
+
+def test_results_that_are_read_wrongly_get_the_order_of_their_calls_and_those_without_a_call_come_last() -> (
+    None
+):
+    calls = [ToolCall(id=call_id, name="read", arguments="{}") for call_id in "ab"]
+    results = [
+        PairedResult(asked="b", asked_name="read", name="read"),
+        PairedResult(asked="a", asked_name="read", name="read"),
+        PairedResult(asked="a", asked_name="read", name="read"),
+    ]
+    assert find_reading_order(calls, results) == [1, 0, 2]
+    assert find_reading_order(calls, [results[1], results[2], results[0]]) == [0, 2, 1]
+    assert find_reading_order(calls, results[1:]) == [0, 1]

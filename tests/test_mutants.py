@@ -1,0 +1,63 @@
+"""Mutants are made of decisions, and meet the tests nearest to them first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools import mutants
+
+SOURCE = '''"""Doubles."""
+
+
+def double(number: int, *, most: int = 9) -> int:
+    # Größe: letters of two bytes stand before the places that are changed
+    if number >= most and not is_odd(number):
+        return most - 1
+    while True:
+        break
+    return number + number
+'''
+
+
+def test_every_decision_of_a_function_is_turned_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    file = tmp_path / "double.py"
+    file.write_text(SOURCE, encoding="utf-8")
+    changes = {(one.line, one.before.strip(), one.after.strip()) for one in mutants.find_mutants(file)}
+    assert changes == {
+        (6, ">=", ">"),
+        (6, "and", "or"),
+        (6, "not", ""),
+        (7, "-", "+"),
+        (7, "1", "2"),
+        (7, "most - 1", "None"),
+        (8, "True", "False"),
+        (8, "True", "not (True)"),
+        (9, "break", "continue"),
+        (10, "+", "-"),
+        (10, "number + number", "None"),
+    }
+
+
+def test_the_same_seed_draws_the_same_sample_and_each_room_its_share() -> None:
+    sample = mutants.draw_mutants(["caches", "fitting"], 9, 1)
+    assert sample == mutants.draw_mutants(["caches", "fitting"], 9, 1)
+    assert sample != mutants.draw_mutants(["caches", "fitting"], 9, 2)
+    assert [mutant.path.parts[2] for mutant in sample] == ["caches"] * 4 + ["fitting"] * 5
+
+
+def test_tests_of_the_name_come_first_then_who_imports_then_the_package() -> None:
+    nearest = mutants.find_nearest_tests(Path("src/lamina/dialects/gemini/check.py"))
+    assert nearest[0] == "tests/dialects/test_gemini_check.py"
+    assert "tests/dialects/test_gemini.py" in nearest
+    assert not any("anthropic" in test for test in nearest)
+
+
+@pytest.mark.parametrize("room", mutants.ROOMS)
+def test_every_room_has_tests_and_wider_ones(room: str) -> None:
+    groups = [room, *mutants.WIDER_TESTS[room]]
+    assert [group for group in groups if not (mutants.ROOT / "tests" / group).exists()] == []
