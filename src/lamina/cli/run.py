@@ -196,7 +196,7 @@ def _run_pointed(command: tuple[str, ...], url: str, window: int) -> int:
     limit = find_client(command[0]).window_variable
     if window and limit and limit not in os.environ:
         value = launch.environment[limit]
-        tell(f"lamina: {limit}={value}, so that the answer leaves room in {window:,} tokens")
+        tell(f"lamina: {limit}={value}, so that the answer leaves enough of {window:,} tokens")
     return run_client(launch.command, launch.environment)
 
 
