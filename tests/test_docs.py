@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tools import words
 from tools.docs import PAGES, ROOT, PageError, broken_links, check, pages, write
 
 NO_MODULES = {"lamina.sealed", "lamina.upstream"}
@@ -43,6 +44,16 @@ def test_modules_and_names_on_the_page_exist(page: Path) -> None:
     names = set(re.findall(r"`(lamina(?:\.[a-z_]+)*\.[A-Za-z_]+)[`(]", page.read_text(encoding="utf-8")))
     missing = [name for name in sorted(names - NO_MODULES - TELEMETRY_NAMES) if not exists(name)]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", words.PAGES)
+def test_pages_of_the_first_steps_have_no_word_that_only_contributors_need(page: str) -> None:
+    assert words.count_own_words((ROOT / page).read_text(encoding="utf-8")) == {}
+
+
+def test_a_word_of_contributors_is_counted_unless_it_is_code_or_explained() -> None:
+    counted = words.count_own_words("A segment, lowered. `segment` in code; a piece, or *segment*.\n")
+    assert counted == {"segment": 1, "lowered": 1}
 
 
 def exists(name: str) -> bool:

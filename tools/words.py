@@ -2,9 +2,10 @@
 
     python -m tools.words              a table: page, words that need an explanation, and how often
     python -m tools.words --rev REV    the same beside an older revision
+    python -m tools.words --check      fails if such a word stands on one of these pages
 
-The pages are those of the first steps. Code is not counted: a name in it is a name. It fails on nothing; the
-table is for whoever writes.
+The pages are those of the first steps, and those of tasks. Code is not counted: a name in it is a name. A
+word in *italics* is one that the page explains.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
     "README.md", "docs/quickstart.md", "docs/concepts.md", "docs/wrap.md", "docs/run.md", "docs/gateway.md",
-    "docs/inspector.md", "docs/chat.md", "docs/replay.md",
+    "docs/inspector.md", "docs/chat.md", "docs/replay.md", "docs/doors.md", "docs/install.md", "docs/move.md",
+    "docs/why-miss.md", "docs/conversations.md", "docs/deletion.md", "docs/clients/claude-code.md",
+    "docs/anthropic-loop.md", "docs/openai-loop.md",
 )  # fmt: skip
 OWN = (
     "lowered?", "lowers", "room", "floor", "ladder", "envelope", "epochs?", "folds?", "folded", "memos?",
@@ -27,23 +30,26 @@ OWN = (
 )  # fmt: skip
 
 _FENCE = re.compile(r"^(```+).*?^\1`*\s*$", re.MULTILINE | re.DOTALL)
-_CODE = re.compile(r"`[^`\n]*`|\]\([^)]*\)")
+_CODE = re.compile(r"`[^`\n]*`|\]\([^)]*\)|\*[a-z ]+\*")
 _WORD = re.compile(rf"\b(?:{'|'.join(OWN)})\b", re.IGNORECASE)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rev", default="", help="a revision of git to compare with")
+    parser.add_argument("--check", action="store_true", help="fail if there is such a word")
     arguments = parser.parse_args()
-    print(f"{'page':<22}{'before' if arguments.rev else '':>8}{'now':>6}  most often")
+    found = 0
+    print(f"{'page':<28}{'before' if arguments.rev else '':>8}{'now':>6}  most often")
     for page in PAGES:
         now = count_own_words((ROOT / page).read_text(encoding="utf-8"))
         before = ""
         if arguments.rev:
             before = str(sum(count_own_words(_read_revision(arguments.rev, page)).values()))
         most = ", ".join(f"{word} {count}" for word, count in now.most_common(4))
-        print(f"{page:<22}{before:>8}{sum(now.values()):>6}  {most}")
-    return 0
+        found += sum(now.values())
+        print(f"{page:<28}{before:>8}{sum(now.values()):>6}  {most}")
+    return int(arguments.check and found > 0)
 
 
 def count_own_words(text: str) -> Counter[str]:

@@ -86,13 +86,13 @@ class BudgetExceeded(LaminaError, ValueError):
         self.reason = reason
         self.hint = hint
         self.names = dict(names or {})
-        sizes = f"the smallest possible request has {floor:,} tokens and the room is {room:,}"
+        sizes = f"the smallest possible request has {floor:,} tokens, and {room:,} are allowed"
         if reason:
             sizes = f"{sizes} ({reason})"
         largest = ", ".join(
             f"{self.names.get(key, repr(key))}: {tokens:,} tokens" for key, tokens in segments[:3]
         )
-        super().__init__(f"{sizes}; largest of what cannot be lowered: {largest or 'nothing'}; {hint}")
+        super().__init__(f"{sizes}; largest of what cannot be left out: {largest or 'nothing'}; {hint}")
 
 
 class CountFailed(LaminaError, RuntimeError):
@@ -157,7 +157,7 @@ class NotFound(LaminaError, LookupError):
 
     def __init__(self, key: str) -> None:
         self.key = key
-        super().__init__(f"no segment answers to {key!r}; pass the log that the request was built from")
+        super().__init__(f"nothing answers to {key!r}; pass the log that the request was built from")
 
 
 class StoreError(LaminaError, RuntimeError):

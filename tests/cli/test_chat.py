@@ -236,7 +236,7 @@ def test_old_answers_are_summarised_pinned_and_recalled(folder: Path) -> None:
         chat.enter(f"/recall {key}")
         chat.wait("Answer 0. It rains")
         chat.enter(f"/pin {key}")
-        chat.wait("no cut lowers it")
+        chat.wait("no cut shortens it")
         chat.enter("Is it there?")
         chat.wait("Yes.", "tokens")
         assert "Answer 0. It rains" in server.said()

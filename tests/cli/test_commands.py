@@ -170,7 +170,7 @@ def test_explain_prints_table_bar_and_legend(tmp_path: Path) -> None:
     assert (done.code, done.err) == (0, "")
     *table, bar_, legend_, price_ = done.out.splitlines()
     assert table == [
-        "layer    form  tokens  what                            why",
+        "where    form  tokens  what                            why",
         "system   full       7  system                          in full",
         "history  full       5  user                            in full",
         "history  full       6  assistant                       in full",

@@ -20,7 +20,7 @@ def test_a_request_that_fits_comes_out_as_it_is_with_an_account_beside_it(tmp_pa
     assert done.code == 0
     assert json.loads(done.out) == SHORT
     assert done.out.count("\n") == 1
-    assert done.err == "18 of 1,500 tokens (exact), 2 of 2 segments in full\n"
+    assert done.err == "18 of 1,500 tokens (exact), 2 of 2 pieces in full\n"
 
 
 def test_standard_input_is_a_request_too() -> None:
@@ -35,7 +35,7 @@ def test_what_is_too_long_is_lowered_and_valid(tmp_path: Path) -> None:
     assert len(done.out) < len(json.dumps(request)) / 2
     assert DIALECTS["openai_chat"].wire.check(fitted) == []
     first, cut = done.err.splitlines()
-    assert first.endswith("segments in full")
+    assert first.endswith("pieces in full")
     assert cut.startswith("cut 1: over the trigger, ")
 
 
@@ -43,7 +43,7 @@ def test_explain_prints_the_table_beside_the_request(tmp_path: Path) -> None:
     done = run("fit", saved(tmp_path, SHORT), "--window", "2000", "--reserve", "500", "--explain")
     assert json.loads(done.out) == SHORT
     assert done.err.splitlines() == [
-        "layer   form  tokens  what                            why",
+        "where   form  tokens  what                            why",
         "system  full       7  system                          in full",
         "prompt  full       5  user                            in full",
         "",
@@ -137,7 +137,7 @@ def test_a_folder_that_may_not_be_written_to_is_named(tmp_path: Path) -> None:
 def test_a_window_that_is_too_small_says_what_is_in_the_way(tmp_path: Path) -> None:
     done = run("fit", saved(tmp_path, SHORT), "--window", "10", "--ledger", tmp_path / "ledger.json")
     assert (done.code, done.out) == (3, "")
-    assert done.err.startswith("lamina: the smallest possible request has 18 tokens and the room is 9; ")
+    assert done.err.startswith("lamina: the smallest possible request has 18 tokens, and 9 are allowed; ")
     assert not (tmp_path / "ledger.json").exists()
 
 

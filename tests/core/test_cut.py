@@ -72,7 +72,7 @@ def test_a_budget_that_cannot_be_met_names_the_floor_and_what_it_is_made_of() ->
     ]
     error = refused(log, room(60))
     assert (error.room, error.segments[0], error.segments[-1][0]) == (60, ("rules", 88), "why")
-    assert f"{error.floor:,} tokens and the room is 60" in str(error)
+    assert f"{error.floor:,} tokens, and 60 are allowed" in str(error)
     fitted = built(log, room(error.floor))
     assert fitted.tokens == error.floor
 

@@ -41,7 +41,7 @@ def test_each_digest_is_one_row_and_nothing_is_lost(folded: Envelope) -> None:
     digests = [row for row in joined if row.fold]
     assert [row.fold for row in digests] == [fold.key for fold in folded.ledger.folds]
     for row, fold in zip(digests, folded.ledger.folds, strict=True):
-        assert row.why.startswith(f"folded {len(fold.covers):,} segments of turn")
+        assert row.why.startswith(f"stands for {len(fold.covers):,} pieces of turn")
     assert sum(row.tokens for row in joined) == sum(row.tokens for row in rows)
     assert len(joined) < len(rows) / 2
 
@@ -49,7 +49,7 @@ def test_each_digest_is_one_row_and_nothing_is_lost(folded: Envelope) -> None:
 def test_the_table_has_no_folded_segment_and_fits_100_columns(folded: Envelope) -> None:
     lines = str(explain(folded)).split("\n")
     assert not [line for line in lines if "folded into" in line]
-    assert len([line for line in lines if " folded " in line]) == len(folded.ledger.folds)
+    assert len([line for line in lines if " stands for " in line]) == len(folded.ledger.folds)
     assert max(map(len, lines)) <= 100
 
 
@@ -77,7 +77,7 @@ REPLACED = (
     ("fields", "sentence"),
     [
         ({}, "attached at turn 3, sent in full; pin it to keep it"),
-        ({"pinned": True}, "attached at turn 3, sent in full; it is pinned, so no cut lowers it"),
+        ({"pinned": True}, "attached at turn 3, sent in full; it is pinned, so no cut shortens it"),
         (
             {"form": Form.COMPACT, "why": "attachment", "cut": 2},
             "attached at turn 3, shortened at cut 2, since it is 41 steps old; pin it to keep what is left",
@@ -88,7 +88,7 @@ REPLACED = (
         ),
         (
             {"form": Form.OMITTED, "why": "folded into fold-1", "cut": 1, "fold": "fold-1", "kind": "user"},
-            "said at turn 3, folded into the digest fold-1 at cut 1, since it is 41 steps old",
+            "said at turn 3, left out, with the digest fold-1 in its place, at cut 1, since it is 41 steps old",
         ),
         (
             {"form": Form.OMITTED, "why": "covered by s", "kind": "assistant"},

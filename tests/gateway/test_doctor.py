@@ -148,7 +148,7 @@ def test_markers_and_attribution_depend_on_client_and_upstream(
     store = ["--store", str(tmp_path / "g.db")]
     code, lines = lines_of(*store, "--client", "claude")
     assert code == 0
-    assert lines["markers at anthropic"]["verdict"] == "ok"
+    assert lines["breakpoints at anthropic"]["verdict"] == "ok"
     assert lines["attribution at anthropic"]["verdict"] == "ok"
     assert lines["journal"]["text"].endswith("g.db.requests.jsonl")
 
@@ -163,15 +163,15 @@ def test_markers_and_attribution_depend_on_client_and_upstream(
     monkeypatch.delenv("CLAUDE_CODE_ATTRIBUTION_HEADER")
 
     _, lines = lines_of(*store, "--settings", file, "--client", "aider")
-    assert lines["markers at own"]["text"] == "lamina places cache markers in requests that have none"
+    assert lines["breakpoints at own"]["text"] == "lamina places cache breakpoints in requests that have none"
     assert "attribution at own" not in lines
     settings = file.read_text()
     file.write_text(settings + "policy.breakpoints = 'keep'\n")
     _, lines = lines_of(*store, "--settings", file, "--client", "aider")
-    assert lines["markers at own"]["next_step"] == 'set `policy.breakpoints = "auto"` under [upstreams.own]'
+    assert lines["breakpoints at own"]["next_step"] == 'set `policy.breakpoints = "auto"` under [upstreams.own]'
     file.write_text(settings.replace("'anthropic'", "'vllm'") + "policy.breakpoints = 'plan'\n")
     _, lines = lines_of(*store, "--settings", file, "--client", "claude")
-    assert lines["markers at own"]["verdict"] == lines["attribution at own"]["verdict"] == "ok"
+    assert lines["breakpoints at own"]["verdict"] == lines["attribution at own"]["verdict"] == "ok"
 
     monkeypatch.setenv("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "30000")
     _, lines = lines_of(*store, "--client", "claude", "--window", "64000")

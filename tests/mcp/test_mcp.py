@@ -152,7 +152,7 @@ def test_errors_are_results_that_say_what_to_do(store: str) -> None:
     async def talk(client: Client) -> None:
         wrong: list[tuple[str, dict[str, object], str, str]] = [
             ("recall", {"key": "nothing"}, "StoreError", "see what search finds"),
-            ("recall", {"key": "nothing", "conversation": "chat"}, "NotFound", "no segment answers"),
+            ("recall", {"key": "nothing", "conversation": "chat"}, "NotFound", "nothing answers"),
             ("explain", {"conversation": "nobody"}, "StoreError", "explain without a conversation"),
             ("search", {"text": " "}, "BadInput", "give words"),
             ("search", {"text": "x", "most": 500}, "BadInput", "1 to 50"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -141,3 +142,11 @@ def test_a_cluster_gives_the_same_outcomes(name: str) -> None:
         account = replay(TRACES, policies=["lamina"], windows=[600], count_as="gpt-5.4", engine=engine)
     alone = replay(TRACES, policies=["lamina"], windows=[600], count_as="gpt-5.4")
     assert [each.equivalents for each in account.outcomes] == [each.equivalents for each in alone.outcomes]
+
+
+def test_ctrl_c_ends_a_worker_without_a_word() -> None:
+    """A terminal sends it to all processes: a worker's traceback would stand in the table."""
+    with open_engine("local", jobs=1) as engine:
+        assert engine.executor.submit(signal.getsignal, signal.SIGINT).result() is signal.SIG_DFL
+        assert signal.getsignal(signal.SIGINT) is not signal.SIG_DFL
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])

@@ -94,7 +94,7 @@ async def import_file(store: Store, workspace: str, path: str, name: str) -> int
         raise BadInput(f"there is a conversation {name!r}", place="import", hint="choose another name")
     async with Session.open(store, name, workspace=workspace) as session:
         await session.add(*log)
-    tell(f"{count_noun(len(log), 'segment')} imported as {name!r}")
+    tell(f"{count_noun(len(log), 'message')} imported as {name!r}")
     return 0
 
 

@@ -543,7 +543,7 @@ async def _rescue(store: Store, workspace: str, arguments: argparse.Namespace) -
             "there is none of this name", conversation=name, hint="see lamina conversations list"
         )
     lines = list(filter(None, (_segment_line(record.body) for record in log_records)))
-    what = "segments"
+    what = "messages"
     if not lines:
         lines = [f"{line.decode()}\n" for line in _rescue_record(recorded)]
         what = "lines"

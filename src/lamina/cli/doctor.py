@@ -409,20 +409,22 @@ def _check_twins(settings: GatewaySettings, environment: Mapping[str, str]) -> I
 def _check_markers(row: ClientRow, settings: GatewaySettings) -> Iterator[CheckLine]:
     """Whether somebody marks what Anthropic's API shall cache. Without a mark it caches nothing."""
     for name, upstream in _list_anthropic(row, settings):
-        subject = f"markers at {name}"
+        subject = f"breakpoints at {name}"
         if upstream.policy.breakpoints == "plan":
-            yield CheckLine(subject=subject, verdict="ok", text="lamina places cache markers")
+            yield CheckLine(subject=subject, verdict="ok", text="lamina places cache breakpoints")
         elif row.marks_cache and upstream.policy.breakpoints != "none":
-            yield CheckLine(subject=subject, verdict="ok", text=f"{row.name} places its own cache markers")
+            yield CheckLine(
+                subject=subject, verdict="ok", text=f"{row.name} places its own cache breakpoints"
+            )
         elif upstream.policy.breakpoints == "auto":
-            text = "lamina places cache markers in requests that have none"
+            text = "lamina places cache breakpoints in requests that have none"
             yield CheckLine(subject=subject, verdict="ok", text=text)
         else:
             client = row.name or "this client"
             yield CheckLine(
                 subject=subject,
                 verdict="remark",
-                text=f"{client} may place no cache markers, and then nothing is read from the cache",
+                text=f"{client} may place no cache breakpoints, and then nothing is read from the cache",
                 next_step=f'set `policy.breakpoints = "auto"` under [upstreams.{name}]',
             )
 

@@ -48,11 +48,11 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "--breakpoints",
         choices=("auto", "keep", "plan", "none"),
         default="auto",
-        help="cache markers: the request's own or else planned ones (auto, the default); only its own; "
+        help="cache breakpoints: the request's own or else planned ones (auto, the default); only its own; "
         "only planned ones; none",
     )
     parser.add_argument(
-        "--explain", action="store_true", help="give the account as a table, one line a segment"
+        "--explain", action="store_true", help="give the account as a table, one line for each piece"
     )
     add_json(parser, "request, ledger and manifest")
 
@@ -88,7 +88,9 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
     """The options that decide how a request is fitted."""
     parser.set_defaults(to=None, model="", breakpoints="auto")
     add_budget(parser)
-    parser.add_argument("--ledger", metavar="FILE", help="what was lowered before in this conversation")
+    parser.add_argument(
+        "--ledger", metavar="FILE", help="what was shortened or left out before in this conversation"
+    )
     add_dialect(parser, " or ".join(DIALECTS))
 
 
@@ -134,8 +136,6 @@ def fit_summary(envelope: Envelope) -> str:
     tokens = f"{envelope.tokens:,}"
     if envelope.room is not None:
         tokens += f" of {envelope.room:,}"
-    first_line = (
-        f"{tokens} tokens ({envelope.account.basis}), {in_full:,} of {len(entries):,} segments in full"
-    )
+    first_line = f"{tokens} tokens ({envelope.account.basis}), {in_full:,} of {len(entries):,} pieces in full"
     lines = [first_line, describe_cut(envelope.cut), *envelope.notes]
     return "\n".join(line for line in lines if line)

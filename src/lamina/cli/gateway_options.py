@@ -47,7 +47,8 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--keep",
         choices=("all", "lowered", "nothing"),
-        help="what is stored of the contents of conversations (default: lowered)",
+        help="what is stored of the contents of conversations: all, what was shortened or left out "
+        "(lowered, the default), or nothing",
     )
     add(
         "--recall",

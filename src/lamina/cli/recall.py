@@ -38,7 +38,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = _EXAMPLES
     parser.add_argument("conversation", metavar="CONVERSATION", help="its name, or the beginning of it")
-    parser.add_argument("key", metavar="KEY", help="a handle, or the key of a segment")
+    parser.add_argument("key", metavar="KEY", help="a handle, or the key of a message")
     parser.add_argument("--part", metavar="START:LENGTH", type=_part, help="only these characters, from 0")
     parser.add_argument("--find", metavar="TEXT", default="", help="only where this occurs")
     add_store(parser)

@@ -9,10 +9,12 @@ import argparse
 import contextlib
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
+from typing import Self
 
 import msgspec
 
@@ -22,7 +24,7 @@ from lamina.cli.judged_replay import run_judged_replay
 from lamina.cli.learned_replay import run_learned_replay
 from lamina.cli.output import ProgressLine, emit, tell
 from lamina.cli.parser import read_moment, whole_number
-from lamina.cli.replay_progress import ReplayedSessions
+from lamina.cli.replay_progress import ReplayedSessions, ReplaysUntilInterrupted, describe_rest
 from lamina.cli.stored import add_store, ask_store, find_gateway_workspace
 from lamina.cli.stored_sessions import LogSource
 from lamina.dialects.usage import count_noun
@@ -267,7 +269,11 @@ def run(arguments: argparse.Namespace) -> int:
         pressed=arguments.hide_at_most is not None,
         findings=bool(arguments.parquet),
     )
-    account = _make_account(arguments, options)
+    replays = ReplaysUntilInterrupted()
+    account = _make_account(arguments, options, replays)
+    if replays.was_interrupted:
+        _print_interrupted(account, arguments, by)
+        raise KeyboardInterrupt
     if arguments.hide_at_most is not None:
         _print_promises(account, arguments)
         return 0
@@ -279,6 +285,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.parquet:
         tell(f"wrote {arguments.parquet}")
     return 0
+
+
+def _print_interrupted(account: ReplayAccount, arguments: argparse.Namespace, by: Sequence[str]) -> None:
+    """Print what was replayed until Ctrl-C. No file is written, and no JSON: they would look whole."""
+    if arguments.json == "-" or arguments.hide_at_most is not None:
+        return
+    print(account_text(account, by=by))
+    tell(f"stopped by Ctrl-C: this is of {count_noun(len(account.reported), 'session')}, not of all of them")
 
 
 def _check_arguments(arguments: argparse.Namespace) -> None:
@@ -310,11 +324,14 @@ def _print_lifetimes(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _make_account(arguments: argparse.Namespace, options: ReplayOptions) -> ReplayAccount:
+def _make_account(
+    arguments: argparse.Namespace, options: ReplayOptions, replays: ReplaysUntilInterrupted
+) -> ReplayAccount:
     """Replay what the command names, on the engine that it names, into the folder that it names."""
     jobs = arguments.jobs or _processors()
     with contextlib.ExitStack() as stack:
         bar = _Bar(stack.enter_context(ProgressLine()))
+        stack.enter_context(bar)
         figures = None
         if arguments.parquet:
             figures = stack.enter_context(
@@ -322,7 +339,7 @@ def _make_account(arguments: argparse.Namespace, options: ReplayOptions) -> Repl
             )
         engine = _open_chosen_engine(stack, arguments, jobs)
         chosen = _ChosenReplay(arguments, options, bar, figures=figures, engine=engine, jobs=jobs)
-        return make_account(chosen.run())
+        return make_account(replays.take(chosen.run()))
 
 
 class _ChosenReplay:
@@ -590,13 +607,26 @@ def _processors() -> int:
 
 
 class _Bar:
-    """How far a replay is, on a terminal: the share of bytes read, sessions, seconds."""
+    """How far a replay is, on a terminal: the share of bytes read, sessions, and the time that is left.
+
+    As a context it is drawn again each second: a long session gives no other sign of life.
+    """
 
     def __init__(self, line: ProgressLine) -> None:
         self._line = line
         self._began = time.monotonic()
         self._share = 0.0
         self._sessions = 0
+        self._done = threading.Event()
+        self._clock = threading.Thread(target=self._tick, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._clock.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._clock.join()
 
     def read(self, done: int, total: int) -> None:
         self._share = 1.0
@@ -609,8 +639,14 @@ class _Bar:
         self._sessions += trace_replay.reported is not None
         self._draw()
 
+    def _tick(self) -> None:
+        while not self._done.wait(1.0):
+            self._draw()
+
     def _draw(self) -> None:
         """Draw the bar over the last one."""
         full = round(BAR_WIDTH * self._share)
         drawn = f"[{'#' * full}{'.' * (BAR_WIDTH - full)}] {100 * self._share:.0f} %"
-        self._line.draw(f"{drawn}, {self._sessions:,} sessions, {time.monotonic() - self._began:.0f} s")
+        seconds = time.monotonic() - self._began
+        rest = describe_rest(seconds, self._share)
+        self._line.draw(f"{drawn}, {count_noun(self._sessions, 'session')}, {seconds:.0f} s{rest}")

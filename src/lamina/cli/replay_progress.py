@@ -1,10 +1,10 @@
-"""Lines that say how far a replay is, if its messages go to a file: no terminal draws a bar there."""
+"""How far a replay is: the time that is left, lines for a file where no terminal draws a bar, and Ctrl-C."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from lamina.cli.output import tell
 from lamina.dialects.usage import count_noun
@@ -33,3 +33,40 @@ class ReplayedSessions:
             return
         self._last = now
         tell(f"replayed {count_noun(self._sessions, 'session')} in {now - self._began:.0f} s")
+
+
+SMALLEST_SHARE = 0.05
+"""Of the work: before so much is done, nobody knows how long the rest takes."""
+
+
+def describe_rest(seconds: float, share: float) -> str:
+    """The end of a line about how far it is: ", about 2 min left"; "" as long as that is not known."""
+    if share < SMALLEST_SHARE or share >= 1:
+        return ""
+    left = seconds * (1 - share) / share
+    if left < 1:
+        return ""
+    if left < 90:
+        return f", about {left:.0f} s left"
+    return f", about {left / 60:.0f} min left"
+
+
+class ReplaysUntilInterrupted:
+    """Replays that end at Ctrl-C as if there were no more: whoever waited for some wants to see these.
+
+    If none was replayed yet, Ctrl-C ends the command as usual.
+    """
+
+    def __init__(self) -> None:
+        self.was_interrupted = False
+
+    def take(self, replays: Iterator[TraceReplay]) -> Iterator[TraceReplay]:
+        sessions = 0
+        try:
+            for trace_replay in replays:
+                sessions += trace_replay.reported is not None
+                yield trace_replay
+        except KeyboardInterrupt:
+            if not sessions:
+                raise
+            self.was_interrupted = True

@@ -32,8 +32,9 @@ _EXAMPLES = """\
 The gateway listens on a free port of this machine, and the client gets the variables or arguments that point
 it there: claude, codex, gemini, opencode, aider and qwen by name, any other command by OPENAI_BASE_URL,
 ANTHROPIC_BASE_URL and GOOGLE_GEMINI_BASE_URL. If one of these is set already, its server is the upstream.
-If the gateway dies it comes back on the same port. At the end three lines on standard error say how many
-requests there were, what they cost, and what they would have cost without lamina. Requests and answers are
+If the gateway dies it comes back on the same port. At the end standard error says how many requests there
+were, what they cost, what they would have cost without lamina, which window held, and where the cache was
+lost. Without --window it is the window of the model that a request names. Requests and answers are
 kept in your own data folder for 30 days, at most 2 GB (--keep says otherwise): lamina conversations list.
 
 examples:
@@ -196,7 +197,7 @@ def _run_pointed(command: tuple[str, ...], url: str, window: int) -> int:
     limit = find_client(command[0]).window_variable
     if window and limit and limit not in os.environ:
         value = launch.environment[limit]
-        tell(f"lamina: {limit}={value}, so that the answer leaves room in {window:,} tokens")
+        tell(f"lamina: {limit}={value}, so that the answer leaves enough of {window:,} tokens")
     return run_client(launch.command, launch.environment)
 
 

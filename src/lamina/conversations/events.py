@@ -62,7 +62,7 @@ class CutEvent(msgspec.Struct, frozen=True, kw_only=True):
             money = f"; it costs ${self.costs:.4f} once and saves ${self.saves:.4f} with each later request"
         return (
             f"cut in {self.conversation}: {self.before:,} to {self.after:,} tokens, "
-            f"{self.lowered:,} segments lowered ({self.reason}){money}"
+            f"{self.lowered:,} pieces shortened or left out ({self.reason}){money}"
         )
 
 

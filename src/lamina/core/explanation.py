@@ -246,7 +246,7 @@ def _join_fold(key: str, rows: Sequence[ManifestRow]) -> ManifestRow:
         layer=(sent or rows)[0].layer,
         form=Form.FULL,
         tokens=tokens,
-        why=f"folded {len(covered):,} segments of {_name_turns(turns[0], turns[-1])}",
+        why=f"stands for {len(covered):,} pieces of {_name_turns(turns[0], turns[-1])}",
         kind="digest",
         turn=turns[0],
         age=age,
@@ -303,12 +303,12 @@ def describe_row(row: ManifestRow) -> str:
         return f"{row.key}: {row.why}"
     form = _FORM_WORDS[row.form]
     if row.fold and row.form is Form.OMITTED:
-        form = f"folded into the digest {row.fold}"
+        form = f"left out, with the digest {row.fold} in its place,"
     if row.cut:
         form += f" at cut {row.cut}"
     hint = _HINTS.get(row.form, "")
     if row.pinned:
-        hint = "; it is pinned, so no cut lowers it"
+        hint = "; it is pinned, so no cut shortens it"
     arrival = _ARRIVALS.get(row.kind, "attached")
     return f"{row.key}: {arrival} at turn {row.turn}, {form}{_describe_reason(row)}{hint}"
 
@@ -340,7 +340,7 @@ class _TableLine(NamedTuple):
     why: str
 
 
-_TABLE_HEAD = _TableLine(layer="layer", form="form", tokens="tokens", what="what", why="why")
+_TABLE_HEAD = _TableLine(layer="where", form="form", tokens="tokens", what="what", why="why")
 _GAPS = 8  # characters between the five columns
 _NARROWEST = 20  # characters that the last two columns have at least
 

@@ -86,7 +86,7 @@ CAUSES: MappingProxyType[str, CauseWords] = MappingProxyType(
     {
         "none": CauseWords("nothing that was sent has changed", ""),
         "dialect changed": CauseWords(
-            "the two requests are of different dialects", "Compare requests of one API."
+            "the two requests are for different APIs", "Compare requests of one API."
         ),
         "model changed": CauseWords(
             "another model is asked",
@@ -158,7 +158,7 @@ CAUSES: MappingProxyType[str, CauseWords] = MappingProxyType(
             "lamina made a cut here", "A cut is meant: it is followed by requests that continue it."
         ),
         "lowered": CauseWords(
-            "it is sent in a lower form since an earlier cut", "Pass the last request's ledger to each build."
+            "it was shortened or left out at an earlier cut", "Pass the last request's ledger to each build."
         ),
         "library changed": CauseWords(
             "an attachment moved into the library", "The in-place layout does not move what was sent."
@@ -244,28 +244,34 @@ CAUSES: MappingProxyType[str, CauseWords] = MappingProxyType(
             "client = lamina.wrap(client, policy=policy)",
         ),
         "no breakpoint": CauseWords(
-            "nothing was marked for the cache", "Put a cache marker at the end of what stays the same.", _MARK
+            "nothing was marked for the cache",
+            "Put a cache breakpoint at the end of what stays the same.",
+            _MARK,
         ),
         "breakpoint removed": CauseWords(
-            "a cache marker is gone, and no other one finds what it cached",
-            "Keep a marker at the end of the last request, or behind it, in every request.",
+            "a cache breakpoint is gone, and no other one finds what it cached",
+            "Keep a breakpoint at the end of the last request, or behind it, in every request.",
             _PLAN,
         ),
         "breakpoint moved": CauseWords(
-            "every cache marker stands before what was cached, and a cache is searched backwards only",
-            "Leave a marker where the last request had one, or put it behind that place.",
+            "every cache breakpoint stands before what was cached, and a cache is searched backwards only",
+            "Leave a breakpoint where the last request had one, or put it behind that place.",
             _PLAN,
         ),
         "lifetimes rise": CauseWords(
-            "a marker with a longer lifetime stands after one with a shorter, which the API refuses",
+            "a breakpoint with a longer lifetime stands after one with a shorter, which the API refuses",
             "Give the longer lifetime to what stands first: tools and system text, then the messages.",
             _PLAN,
         ),
         "out of look-back": CauseWords(
-            "the last entry stands too far before every marker", "Put one more marker between the two.", _PLAN
+            "the last entry stands too far before every breakpoint",
+            "Put one more breakpoint between the two.",
+            _PLAN,
         ),
         "too many breakpoints": CauseWords(
-            "there are more cache markers than the provider takes", "Take off the earliest of them.", _PLAN
+            "there are more cache breakpoints than the provider takes",
+            "Take off the earliest of them.",
+            _PLAN,
         ),
         "below the minimum": CauseWords(
             "what could be cached is shorter than the provider caches",

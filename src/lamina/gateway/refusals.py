@@ -97,12 +97,12 @@ def explain_floor(error: BudgetExceeded, dialect: str) -> Refusal:
         )
         return Refusal(400, message, code="context_length_exceeded")
     message = (
-        f"{sizes}. What cannot be lowered (tools, "
-        "system text, the last messages) is larger than the room. Give the upstream a larger "
+        f"{sizes}. What cannot be left out (tools, "
+        "system text, the last messages) is larger than that. Give the upstream a larger "
         "`policy.budget`, a smaller `policy.reserve`, or let the client send fewer tools"
     )
     if dialect == "anthropic":
-        message += "; with Claude Code a smaller CLAUDE_CODE_MAX_OUTPUT_TOKENS leaves more room"
+        message += "; with Claude Code a smaller CLAUDE_CODE_MAX_OUTPUT_TOKENS leaves more of the window"
     return Refusal(400, message, code="context_length_exceeded")
 
 

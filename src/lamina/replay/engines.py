@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
@@ -208,7 +209,31 @@ def _open_processes(jobs: int) -> Iterator[Engine]:
 
 
 def _start_processes(jobs: int) -> Executor:
-    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    return _QuietProcesses(jobs, mp_context=get_context("spawn"), initializer=_end_at_ctrl_c)
+
+
+class _QuietProcesses(ProcessPoolExecutor):
+    """Workers that Ctrl-C ends without a traceback, also while they still import what they need.
+
+    A terminal sends Ctrl-C to every process. A worker is started with the signal held back, which it
+    inherits, and takes it only when it is ready to end silently. The first call starts all workers.
+    """
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        if not hasattr(signal, "pthread_sigmask"):  # Windows
+            return super().submit(function, *arguments, **named)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            return super().submit(function, *arguments, **named)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_at_ctrl_c() -> None:
+    """Take Ctrl-C in a worker as any program does that has no handler for it: end at once."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
 @contextlib.contextmanager

@@ -43,7 +43,7 @@ ADVICE = (
     ),
     (
         "no call of it read",
-        "Nothing is cached: set cache markers, or let lamina plan them, and send the same beginning.",
+        "Nothing is cached: set cache breakpoints, or let lamina plan them, and send the same beginning.",
     ),
     (
         "nothing was read",

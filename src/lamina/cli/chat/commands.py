@@ -103,10 +103,10 @@ async def _pin(chat: TerminalChat, key: str) -> None:
         await chat.session.pin(ref, on=segment.pinned)  # as it was
         raise
     if envelope.entry(ref).form is Form.FULL:
-        chat.screen.show(f"{segment_name(segment)} stands in full, and no cut lowers it")
+        chat.screen.show(f"{segment_name(segment)} stands in full, and no cut shortens it")
         return
     chat.screen.show(
-        f"{segment_name(segment)} was lowered before, and is lowered no further; attach it to send it anew"
+        f"{segment_name(segment)} was shortened before, and no further from now on; attach it to send it anew"
     )
 
 
@@ -114,7 +114,7 @@ async def _unpin(chat: TerminalChat, key: str) -> None:
     require(key, command="/unpin", what="a key", hint="/pin lists what is pinned")
     segment = _find_segment(chat, key)
     await chat.session.pin(_ref_of(chat, segment), on=False)
-    chat.screen.show(f"{segment_name(segment)} may be lowered by the next cut")
+    chat.screen.show(f"{segment_name(segment)} may be shortened by the next cut")
 
 
 async def _recall(chat: TerminalChat, key: str) -> None:
@@ -176,11 +176,11 @@ COMMANDS = {
         "[NAME]", "attach a file, folder, #tag, link or found passage to the next message", _attach
     ),
     **LOOKUP_COMMANDS,
-    "context": Command("", "what the model sees: layers, tokens, forms, budget", _context),
+    "context": Command("", "what the model sees: where the tokens go, what was cut", _context),
     "inspect": Command("", "the same in a browser, for every request so far", _inspect),
     "why": Command("[KEY]", "why each piece is sent in full, shortened or not at all", _why),
-    "pin": Command("[KEY]", "keep a segment as it stands, whatever is cut", _pin),
-    "unpin": Command("KEY", "let a cut lower it again", _unpin),
+    "pin": Command("[KEY]", "keep a message or a file as it stands, whatever is cut", _pin),
+    "unpin": Command("KEY", "let a cut shorten it again", _unpin),
     "recall": Command("KEY", "show the full text behind a key", _recall),
     "compact": Command("[HOW]", "summarise what is old, now", _compact),
     "cost": Command("", "what the last turn and the whole conversation took", _cost),

@@ -103,12 +103,12 @@ def _draw_bar(tokens: int, total: int) -> str:
 
 
 def _describe_size(manifest: Manifest) -> str:
-    """Such as "1,204 of 5,500 tokens (estimated) in 12 segments: 10 full, 2 stub"."""
+    """Such as "1,204 of 5,500 tokens (estimated) in 12 pieces: 10 full, 2 stub"."""
     tokens = f"{manifest.tokens:,}"
     if manifest.room is not None:
         tokens += f" of {manifest.room:,}"
     basis = "" if manifest.exact else f" ({manifest.basis})"
-    return f"{tokens} tokens{basis} in {len(manifest.rows)} segments: {_count_forms(manifest.rows)}"
+    return f"{tokens} tokens{basis} in {len(manifest.rows)} pieces: {_count_forms(manifest.rows)}"
 
 
 def _describe_limits(envelope: Envelope, budget: Budget) -> str:
@@ -141,7 +141,7 @@ def reasons_table(rows: Sequence[ManifestRow], *, width: int) -> str:
 
     A line that is wider than the screen is shortened at its end, where the reason stands.
     """
-    table = [("key", "what", "layer", "form", "tokens", "why"), *(_cells(row) for row in join_folds(rows))]
+    table = [("key", "what", "where", "form", "tokens", "why"), *(_cells(row) for row in join_folds(rows))]
     widths = [max(len(cells[at]) for cells in table) for at in range(5)]
     lines = []
     for cells in table:
@@ -162,7 +162,7 @@ def segment_reason(row: ManifestRow, text: str) -> str:
     """One segment: why it stands as it does, in a sentence; its place; and how it begins."""
     lines = [
         describe_row(row),
-        f"{row.what}: {row.layer.value} layer, {row.form.value}, {row.tokens:,} tokens",
+        f"{row.what}: {row.layer.value}, {row.form.value}, {row.tokens:,} tokens",
     ]
     if row.recall:
         lines.append(f"/recall {row.recall} shows it in full")

@@ -176,7 +176,7 @@ function makeForm(choices, address) {
     field("window", "window", h("input", { type: "number", min: "1000", step: "1000", placeholder: String(choices.window) })),
     field("model", "model", h("input", { type: "text", list: "row-models", placeholder: choices.model || "its own", autocomplete: "off" })),
     field("rules", "cache", select([["", `of ${choices.rules}`], ...choices.all_rules.map((name) => [name, name])])),
-    choices.has_markers ? field("markers", "markers", select([["", "planned"], ["last", "only the end"], ["none", "none"]])) : null,
+    choices.has_markers ? field("markers", "cache breakpoints", select([["", "planned"], ["last", "only the end"], ["none", "none"]])) : null,
     choices.lifetimes.length ? field("lifetime", "lifetime", select([["", choices.lifetime], ...choices.lifetimes.map((word) => [word, word])])) : null,
     field("tools", "tools", select([["", "all"], ["called", "only those that were called"]])),
   ];

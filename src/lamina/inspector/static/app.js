@@ -165,7 +165,7 @@ const KEYS = [
   ["/", "search"],
   ["1 … 9", "the views of a session"],
   ["g", "all sessions"],
-  ["Esc", "close the segment"],
+  ["Esc", "close the message"],
   ["?", "this help"],
 ];
 

@@ -277,7 +277,7 @@ export async function drawTotals({ body, address }) {
   const groups = request.groups;
   replace(
     body,
-    head(`What request ${address.request + 1} is made of`, "Tokens of what was sent, by kind, author, tool and path.", downloadButton("totals", { groups, tools })),
+    head(`What request ${address.request + 1} is made of`, "Tokens of what was sent, by sort, author, tool and path.", downloadButton("totals", { groups, tools })),
     h(
       "div",
       { class: "blocks" },

@@ -120,8 +120,8 @@ function describeRequest(request, session) {
   if (call.follows !== null) sentences.push(`lamina sent it by itself after request ${call.follows + 1}: ${call.why || "a recall"}.`);
   if (call.recalled) sentences.push("Its answer recalled something; the next request has what the model asked for.");
   if (call.refusal) sentences.push(call.is_open ? `${call.refusal}.` : `It was refused (${call.status || "no answer"}): ${call.refusal}.`);
-  if (call.left_out) sentences.push(`${plural(call.left_out, "segment")} left out.`);
-  if (call.cut) sentences.push(`Here lamina made a cut (${call.cut}) and lowered ${plural(call.cut_lowered, "segment")}.`);
+  if (call.left_out) sentences.push(`${plural(call.left_out, "piece")} left out.`);
+  if (call.cut) sentences.push(`Here lamina made a cut (${call.cut}) and shortened or left out ${plural(call.cut_lowered, "piece")}.`);
   if (isLost(call)) sentences.push(`${capital(describeLoss(call))}.`);
   else if (!call.continues && !call.cut) sentences.push("It does not continue the request before it.");
   return sentences.join(" ");
@@ -149,12 +149,12 @@ function makeButtons(session, request, address, show) {
 
 function describeMarkers(request) {
   if (!request.markers.length) return null;
-  const places = request.markers.map((marker) => h("li", {}, `${tokens(marker.tokens)}: ${marker.why || "marker"}`));
+  const places = request.markers.map((marker) => h("li", {}, `${tokens(marker.tokens)}: ${marker.why || "breakpoint"}`));
   return h(
     "details",
     { class: "markers" },
-    h("summary", {}, plural(request.markers.length, "cache marker")),
-    h("p", { class: "faint small" }, "Where the rules of this cache put markers. The line above each shows how far back the cache is searched from it."),
+    h("summary", {}, plural(request.markers.length, "cache breakpoint")),
+    h("p", { class: "faint small" }, "Where the rules of this cache put breakpoints. The line above each shows how far back the cache is searched from it."),
     h("ul", {}, places),
   );
 }

@@ -15,7 +15,7 @@ export function makeSegmentPane(segment, { tab, onTab, onWhatIf, readWhole }) {
     onTab(name);
   };
   const makeTab = (name) => button(name, () => choose(name), { role: "tab", "aria-selected": String(name === chosen) });
-  const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "What to see of this segment" }, TABS.map(makeTab));
+  const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "What to see of this piece" }, TABS.map(makeTab));
   replace(body, VIEWS[chosen](segment));
   const form = FORMS[segment.form];
   const save = async () => {
@@ -47,7 +47,7 @@ export function makeSegmentPane(segment, { tab, onTab, onWhatIf, readWhole }) {
 const VIEWS = {
   Sent: (segment) => {
     if (segment.form === "OMITTED") {
-      return h("p", { class: "empty" }, "Nothing of this segment is sent. Its text is under Original.");
+      return h("p", { class: "empty" }, "Nothing of it is sent. Its text is under Original.");
     }
     return [segment.form === "FULL" ? showImages(segment) : null, showText(segment.sent, segment)];
   },
@@ -65,7 +65,7 @@ const VIEWS = {
       ["key", h("code", {}, segment.key)],
     ];
     if (segment.path) facts.push(["about", h("code", {}, segment.path)]);
-    if (segment.covers.length) facts.push(["stands for", `${segment.covers.length} segments`]);
+    if (segment.covers.length) facts.push(["stands for", `${segment.covers.length} pieces`]);
     return h("div", { class: "why-pane" }, h("p", {}, segment.explanation), h("dl", {}, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])));
   },
   History: (segment) => h("ol", { class: "history" }, segment.history.map(showChange)),
@@ -95,7 +95,7 @@ function showChange(change) {
 
 // Only images that are part of the session itself: nothing is loaded from elsewhere.
 function showImages(segment) {
-  return segment.images.map((source, at) => h("img", { class: "picture", src: source, alt: `Image ${at + 1} of this segment` }));
+  return segment.images.map((source, at) => h("img", { class: "picture", src: source, alt: `Image ${at + 1} of this piece` }));
 }
 
 function showText(text, segment) {

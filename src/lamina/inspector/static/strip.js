@@ -199,7 +199,7 @@ function barTip(call, session) {
   ];
   if (session.unrecorded) lines.push(h("span", {}, `of them about ${tokens(session.unrecorded)} not recorded`));
   if (call.idle > IDLE) lines.push(h("span", {}, `‖ after a pause of ${span(call.idle)}`));
-  if (call.cut) lines.push(h("span", {}, `✂ cut: ${call.cut}; ${number(call.cut_lowered)} segments`));
+  if (call.cut) lines.push(h("span", {}, `✂ cut: ${call.cut}; ${number(call.cut_lowered)} pieces`));
   if (isLost(call)) lines.push(h("span", { class: "bad" }, `▼ ${describeLoss(call)}`));
   if (call.follows !== null) lines.push(h("span", {}, `↺ sent by lamina after request ${call.follows + 1}: ${call.why || "a recall"}`));
   if (call.refusal) lines.push(h("span", { class: "bad" }, call.refusal));
@@ -437,7 +437,7 @@ function drawEvents(pen, bars, session, colours) {
 
 function drawLimits(pen, limits, { bars, end }, y, { ink, faint }) {
   if (!bars.length) return;
-  for (const [name, amount, dash] of [["room", limits.room, []], ["trigger", limits.trigger, [6, 3]], ["target", limits.target, [2, 3]]]) {
+  for (const [name, amount, dash] of [["at most", limits.room, []], ["trigger", limits.trigger, [6, 3]], ["target", limits.target, [2, 3]]]) {
     if (!amount) continue;
     pen.strokeStyle = ink;
     pen.setLineDash(dash);
