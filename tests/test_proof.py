@@ -169,8 +169,9 @@ def test_a_model_is_asked_once_for_what_rests_on_several_messages_and_never_for_
     path.write_text(json.dumps({"conversation_id": "c", "turns": turns, "questions": questions}), "utf-8")
     out = tmp_path / "rows.jsonl.gz"
     arguments = ["rows", "locomo", "--data", str(tmp_path), "--out", str(out), "--windows", "4000"]
-    assert answer_main([*arguments, "--policies", "none"]) == 0
-    row = json.loads(gzip.decompress(out.read_bytes()))
+    assert answer_main([*arguments, "--policies", "none,lamina"]) == 0
+    row, own, with_recall = [json.loads(line) for line in gzip.decompress(out.read_bytes()).splitlines()]
+    assert with_recall == own | {"policy": "lamina+recall"}  # nothing was cut, and it is asked all the same
     asked = {each["text"]: each["right"] for each in row["questions"]}
     assert asked == {"What does Ana paint?": ["boats"], "How many sports?": ["1"]}
     assert not any(each["every"] for each in row["questions"])

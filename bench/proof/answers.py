@@ -157,9 +157,9 @@ def _rows_of_task(part: str, task: Task, policy: str, window: int) -> Iterator[A
     )
     yield row
     if policy.partition("@")[0] == OWN and followed.ledger is not None:
+        # Also where nothing was cut and nothing is offered: a table counts only questions that every row has.
         offers = _read_offers(task, followed, followed.ledger)
-        if offers:
-            yield msgspec.structs.replace(row, policy=f"{policy}{WITH_RECALL}", offers=offers)
+        yield msgspec.structs.replace(row, policy=f"{policy}{WITH_RECALL}", offers=offers)
 
 
 def _questions(task: Task, followed: FollowedTask) -> Iterator[Question]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from hashlib import sha256
@@ -25,6 +26,7 @@ from tests.gateway.upstream_stub import SeenRequest, Stub, events, response, ser
 WORD = "the code word is quartz"
 STEPS = 14
 SLIPS = 0.03
+TASK = re.compile(r"Task \d+\.")
 
 
 def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
@@ -40,10 +42,11 @@ def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 class Chooser(Stub):
     """A model that calls `write`. What it writes depends on what it sees, or on chance once in a while.
 
-    `forgets`: it needs what was read at the beginning, so a policy that hides that makes it choose otherwise.
+    `forgets`: the share of tasks in which it needs what was read at the beginning, so that a policy that
+    hides that makes it choose otherwise.
     """
 
-    def __init__(self, *, forgets: bool = False) -> None:
+    def __init__(self, *, forgets: float = 0.0) -> None:
         super().__init__()
         self.forgets = forgets
 
@@ -51,9 +54,10 @@ class Chooser(Stub):
         fields = request.json
         text = request.body.decode()
         path = "last"
-        if self.forgets:
+        task = TASK.search(text)
+        if task is not None and happens(self.forgets, task[0].encode()):
             path = "quartz" if "quartz" in text else "nobody knows"
-        elif int(sha256(request.body).hexdigest()[:8], 16) < SLIPS * 2**32:
+        elif happens(SLIPS, request.body):
             path = "slip"
         arguments = json.dumps({"path": path})
         if request.path.endswith("/messages"):
@@ -61,6 +65,11 @@ class Chooser(Stub):
         else:
             content_type, body = "application/json", _write_completion(arguments, len(text) // 4)
         writer.write(response(200, content_type, body, packed=self.packs))
+
+
+def happens(share: float, seed: bytes) -> bool:
+    """Whether chance has it so, in this share of cases; always the same with the same seed."""
+    return int(sha256(seed).hexdigest()[:8], 16) < share * 2**32
 
 
 def _write_completion(arguments: str, tokens: int) -> bytes:
@@ -129,10 +138,10 @@ async def wait_for_pairs(gateway: RunningGateway, count: int) -> list[dict[str, 
     raise AssertionError(f"{len(gateway.events('twin'))} of {count} second calls were compared")
 
 
-async def ask_until_decided(gateway: RunningGateway, most: int) -> dict[str, Any]:
+async def ask_until_decided(gateway: RunningGateway, most: int, *, first: int = 0) -> dict[str, Any]:
     """Send calls one after the other, as an agent does, until the test has decided or `most` are sent."""
     for number in range(most):
-        await ask(gateway, long_request(number))
+        await ask(gateway, long_request(first + number))
         lines = await wait_for_pairs(gateway, number + 1)
         if "not decided" not in lines[-1]["decision"]:
             break
@@ -141,7 +150,7 @@ async def ask_until_decided(gateway: RunningGateway, most: int) -> dict[str, Any
 
 @in_loop
 async def test_a_policy_that_hides_what_is_needed_is_found_within_200_calls() -> None:
-    async with serve_stub(Chooser(forgets=True)) as stub, run_gateway(twin_settings(stub)) as gateway:
+    async with serve_stub(Chooser(forgets=1.0)) as stub, run_gateway(twin_settings(stub)) as gateway:
         found = await ask_until_decided(gateway, 200)
         calls = found["compared"]
         assert found["decision"] == "below the bar"
@@ -163,7 +172,7 @@ async def test_a_good_policy_is_not_accused_although_the_model_slips() -> None:
 
 @in_loop
 async def test_the_second_call_is_the_clients_own_request_and_its_answer_reaches_nobody() -> None:
-    async with serve_stub(Chooser(forgets=True)) as stub, run_gateway(twin_settings(stub)) as gateway:
+    async with serve_stub(Chooser(forgets=1.0)) as stub, run_gateway(twin_settings(stub)) as gateway:
         body = long_request(1)
         async with open_client() as client:
             headers = HEADERS | {"authorization": "Bearer k"}
