@@ -75,7 +75,12 @@ def take_moves(
 
 
 def _guess_digest_tokens(progress: CutProgress, digest_limit: int | None) -> int:
-    """About what the digests of a cut will take, those that stand already included."""
+    """About what the digests of a cut will take, those that stand already included.
+
+    If the cut has written some already, the next ones will be about as large: they cover a little more.
+    """
+    if progress.written and digest_limit is None:
+        return sum(entry.tokens for entry in progress.request if is_digest(entry))
     if digest_limit is None:
         return progress.limits.free // DIGEST_SHARE
     return (choose_digest_size(progress, digest_limit).total + 120) // 3

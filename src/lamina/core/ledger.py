@@ -8,13 +8,13 @@ segment which comes back does not rise. The prompt and the last step are never s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, TypeVar
 
 import msgspec
 
-from lamina.core.entries import begins_with, index_by_ref, is_empty, omit, pair_calls
+from lamina.core.entries import begins_with, index_by_ref, is_empty, omit, omit_by_ref, pair_calls
 from lamina.core.folds import lay_folds, map_covered
 from lamina.core.hashing import stem_of
 from lamina.core.lowering import lower_entry, lower_to_reference, make_omitted_line
@@ -126,12 +126,15 @@ def apply_ledger(
     Without folds, `entries` are the end of a log; all folds are in force in its beginning already.
     """
     lines = _find_valid_lines(entries, ledger.lines)
+    folds = ledger.folds
+    folded: dict[Ref, Fold] = {}
+    if with_folds and folds:
+        # Whether a fold holds depends on what is left out, and not on how the rest is worded.
+        folds = _find_valid_folds(_omit_by_line(entries, lines), folds)
+        folded = map_covered(folds)
     reworded: dict[Ref, LedgerLine] = {}
     if lines:
-        entries, reworded = _lower_again(entries, lines, wording)
-    folds = ledger.folds
-    if with_folds:
-        folds = _find_valid_folds(entries, ledger.folds)
+        entries, reworded = _lower_again(entries, lines, wording, folded=folded)
     if len(lines) < len(ledger.lines) or len(folds) < len(ledger.folds):
         ledger = msgspec.structs.replace(ledger, lines=lines, folds=folds)
     followed: dict[Ref, LedgerLine] = {}
@@ -175,18 +178,29 @@ def _is_undone(previous: LedgerLine, entry: Entry, *, is_current: bool, is_newes
     return previous.why == SAME_TEXT_LATER and is_newest_text
 
 
+def _omit_by_line(entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine]) -> list[Entry]:
+    """The entries without those that their lines leave out."""
+    reasons = {ref: line.why for ref, line in lines.items() if line.form is Form.OMITTED}
+    return omit_by_ref(entries, reasons)
+
+
 def _lower_again(
-    entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine], wording: Wording
+    entries: Sequence[Entry],
+    lines: Mapping[Ref, LedgerLine],
+    wording: Wording,
+    *,
+    folded: Container[Ref],
 ) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
     """The entries as their lines say, and the lines that this release words differently than was sent.
 
-    An entry that is lower already stays so: a filter or a summary may have left it out.
+    An entry that is lower already stays so: a filter or a summary may have left it out. One under a digest is
+    not worded: nobody would see it, and in a small window most entries are.
     """
     result: list[Entry] = []
     reworded: dict[Ref, LedgerLine] = {}
     for entry in entries:
         previous = lines.get(entry.ref)
-        if previous is None or entry.form <= previous.form:
+        if previous is None or entry.form <= previous.form or entry.ref in folded:
             result.append(entry)
             continue
         lowered = _lower_as_before(entry, previous, wording.of(previous.wording))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from lamina.core.text.characters import WHITE_SPACE, fold_case
@@ -79,29 +80,42 @@ class FactWord(NamedTuple):
 def list_words(sentence: str) -> list[FactWord]:
     """The words of a sentence. In Chinese and Japanese these are runs of four letters."""
     words: list[FactWord] = []
-    folded_tokens = _TOKEN.findall(fold_case(sentence))
-    for at, (token, folded) in enumerate(zip(_TOKEN.findall(sentence), folded_tokens, strict=True)):
+    for at, token in enumerate(_TOKEN.findall(sentence)):
         word = token.strip(_ENDS)
-        folded_word = folded.strip(_ENDS)
         if not word:
             continue
         if not word.isascii() and _IDEOGRAPH.search(word):
             words += [FactWord(word[place : place + 4], 0, is_long=True) for place in range(0, len(word), 4)]
-            continue
-        worth = 0
-        is_plain = word == folded_word and _PLAIN_WORD.fullmatch(word) is not None
-        if folded_word in _NUMBER_WORDS or (not is_plain and DIGIT.search(word)):
-            worth = _NUMBER_VALUE
-        elif not is_plain and _is_name(word, at):
-            worth = _NAME_VALUE
-        words.append(FactWord(folded_word, worth, is_long=len(word) >= _RARE_LENGTH))
+        elif len(word) <= _LONGEST_KNOWN:
+            words.append(_rate_known_word(word, begins=at == 0))
+        else:
+            words.append(_rate_word(word, begins=at == 0))
     for match in _QUOTED.finditer(sentence):
         words.append(FactWord(fold_case(match[1]), _NAME_VALUE, is_long=False))
     return words
 
 
-def _is_name(word: str, at: int) -> bool:
+def _rate_word(word: str, *, begins: bool) -> FactWord:
+    """A word with its worth. `begins`: it is the first of its sentence, so a capital says nothing."""
+    folded_word = fold_case(word)
+    is_plain = word == folded_word and _PLAIN_WORD.fullmatch(word) is not None
+    worth = 0
+    if folded_word in _NUMBER_WORDS or (not is_plain and DIGIT.search(word)):
+        worth = _NUMBER_VALUE
+    elif not is_plain and _is_name(word, begins=begins):
+        worth = _NAME_VALUE
+    return FactWord(folded_word, worth, is_long=len(word) >= _RARE_LENGTH)
+
+
+_LONGEST_KNOWN = 40  # characters of a word that is worth remembering
+_rate_known_word = lru_cache(maxsize=10_000)(_rate_word)
+"""A talk has few different words, and rating each of them anew was most of what reading facts took."""
+
+
+def _is_name(word: str, *, begins: bool) -> bool:
     """Whether a word is a name: it looks like code, or has a capital in the middle of a sentence."""
     if _CODE.search(word):
         return True
-    return at > 0 and word != "I" and not word.startswith(("I'", "I’")) and _CAPITAL.match(word) is not None
+    if begins or word == "I" or word.startswith(("I'", "I’")):
+        return False
+    return _CAPITAL.match(word) is not None

@@ -12,6 +12,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -397,8 +398,28 @@ def read_subject(call: ReadableCall, *, table: tuple[SubjectReader, ...] = SUBJE
 
     The readers of `table` are asked in order, and the first one that understands the call decides.
     """
+    # A caller's own reader may look at more than a call, so its answers are not remembered.
+    if table is not SUBJECT_READERS or len(call.arguments) > _LONGEST_KNOWN:
+        return _ask_readers(call, table)
+    return _ask_readers_once(_KnownCall(call.name, call.arguments), table)
+
+
+class _KnownCall(NamedTuple):
+    """A call without its id: two calls that ask for the same are about the same."""
+
+    name: str
+    arguments: str
+
+
+def _ask_readers(call: ReadableCall, table: tuple[SubjectReader, ...]) -> Subject | None:
     for reader in table:
         call_subject = reader(call)
         if call_subject is not None:
             return call_subject
     return None
+
+
+_LONGEST_KNOWN = 1_000  # characters of arguments that are worth remembering
+_ask_readers_once = lru_cache(maxsize=4_000)(_ask_readers)
+"""One cut asks for the subject of each call up to three times: how often its result is needed, and what
+replaces it, before and after it gave up steps that it would rather have spared."""
