@@ -37,6 +37,7 @@ from lamina.core.kinds import Kinds, kind_of
 from lamina.core.ledger import load_ledger
 from lamina.core.ledger_upgrade import upgrade_ledger
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options, Phase, not_measured
+from lamina.core.run_text import Reader
 from lamina.core.tokens import ESTIMATE, Counter, begins_with_assistant, make_scale
 from lamina.core.values import (
     LEDGER_VERSION,
@@ -158,6 +159,7 @@ def _make_context(
         scale=make_scale(counter, head, ledger.calibration, memo.counts(counter), opening=opening),
         ledger=released,
         root=chain_root(head, options.salt),
+        reader=memo.reader_for(options.kinds),
         cold=idle > options.rates.ttl,
         widened=released is not ledger,
         phase=phase,
@@ -233,10 +235,17 @@ class Memo:
     def __init__(self) -> None:
         self.checkpoint: DraftCheckpoint | None = None
         self._counts: dict[Counter, dict[Digest, int]] = {}
+        self._reader = Reader()
 
     def counts(self, counter: Counter) -> dict[Digest, int]:
         """Tokens by the digest of what is sent, for one counter."""
         return self._counts.setdefault(counter, {})
+
+    def reader_for(self, kinds: Kinds) -> Reader:
+        """What was read for the digests of earlier cuts, if it is not too much and read by the same kinds."""
+        if self._reader.is_full or self._reader.kinds is not kinds:
+            self._reader = Reader(kinds)
+        return self._reader
 
     def checkpoint_for(self, log: tuple[Segment, ...], context: BuildContext) -> DraftCheckpoint | None:
         """The checkpoint, if this log continues its log and nothing else that it depends on has changed.

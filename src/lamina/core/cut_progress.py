@@ -14,7 +14,7 @@ from lamina.core.folds import VERBATIM_PART, DigestSize, is_digest, lay_folds, m
 from lamina.core.ledger import current_turn
 from lamina.core.need import ReadResult, read_results
 from lamina.core.options import BuildContext
-from lamina.core.run_text import Reader, RunText
+from lamina.core.run_text import RunText
 from lamina.core.text.standing_rules import find_rules
 from lamina.core.text.user_words import LaterRule
 from lamina.core.tokens import weigh_entries
@@ -72,9 +72,9 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     segments may be written anew; None allows all.
 
     `written` remembers the digests of this cut, by what they cover, their size and their limit in tokens:
-    while the cut spares less and less, most of them would be written again word for word. `runs` and `reader`
-    remember what was read for them, and `results` what is known of each result, by position: an order is
-    asked again and again.
+    while the cut spares less and less, most of them would be written again word for word. `runs` remember
+    what was read for them, and `results` what is known of each result, by position: an order is asked again
+    and again.
     """
 
     draft: Draft
@@ -96,7 +96,6 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     released: frozenset[int] = frozenset()
     written: dict[tuple[tuple[Ref, ...], DigestSize, int | None], Fold] = msgspec.field(default_factory=dict)
     runs: dict[tuple[Ref, ...], RunText] = msgspec.field(default_factory=dict)
-    reader: Reader = msgspec.field(default_factory=Reader)
     results: dict[int, ReadResult] = {}
 
     @property
@@ -111,7 +110,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
         if run_text is None:
             own = self.draft.wishes.own
             quoted_entries = [entry for entry in run if entry.ref not in own] or run
-            run_text = read_run(quoted_entries, kinds=self.context.kinds, reader=self.reader)
+            run_text = read_run(quoted_entries, self.context.reader)
             self.runs[name] = run_text
         return run_text
 

@@ -20,7 +20,6 @@ import msgspec
 from lamina.core import hashing
 from lamina.core.digests import DigestText, measure_firm_notes, write_digest, write_rules
 from lamina.core.entries import find_sent, is_message, is_users_text, make_closing_line, make_own_entry, omit
-from lamina.core.kinds import Kinds
 from lamina.core.orders import CHARACTERS_PER_TOKEN
 from lamina.core.repair import find_side
 from lamina.core.run_text import Reader, RunText
@@ -138,10 +137,10 @@ def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int
     return runs
 
 
-def read_run(run: Sequence[Entry], *, kinds: Kinds, reader: Reader | None = None) -> RunText:
+def read_run(run: Sequence[Entry], reader: Reader) -> RunText:
     """What is in a run of entries that a digest may show."""
     segments = [entry.source for entry in run if not entry.segment.is_own]
-    return RunText(segments, kinds, first_turn=run[0].turn + 1, reader=reader)
+    return RunText(segments, first_turn=run[0].turn + 1, reader=reader)
 
 
 def make_fold(
