@@ -395,7 +395,7 @@ def test_a_cut_reads_each_segment_once_however_often_it_writes_a_digest(
 
 def test_the_next_cut_reads_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a small window nearly every request is cut, and digests merge. A long log is not remembered."""
-    log = generate_session(3, turns=8)
+    log = generate_session(3, turns=6)
     calls = [segment for segment in log if begins_with(segment.parts, ToolCall)]
     with_memory = count_calls_read(log, monkeypatch)
     monkeypatch.setattr(run_text, "MOST_REMEMBERED", 5)
