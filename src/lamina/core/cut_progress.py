@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.core.bound_thinking import is_held_by_thinking
+from lamina.core.arrange import find_later_sections, put_system_first
+from lamina.core.bound_thinking import is_held_by_thinking, omit_thinking_after_cut
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent, index_by_ref, is_users_text
@@ -18,7 +19,7 @@ from lamina.core.run_text import RunText
 from lamina.core.text.standing_rules import find_rules
 from lamina.core.text.user_words import LaterRule
 from lamina.core.tokens import weigh_entries
-from lamina.core.values import Entry, Fold, LedgerLine, Ref
+from lamina.core.values import Cut, Entry, Fold, LedgerLine, Ref
 from lamina.core.wording import text_of
 
 
@@ -178,6 +179,51 @@ def _find_positions(entries: Sequence[Entry], refs: frozenset[Ref]) -> frozenset
     if not refs:
         return frozenset()
     return frozenset(at for at, entry in enumerate(entries) if entry.ref in refs)
+
+
+def finish_cut(progress: CutProgress, reason: str) -> Draft:
+    """The draft as the cut leaves it.
+
+    Thinking is left out here, and sections are promoted, since both need to know what the cut has changed.
+    """
+    draft = progress.draft
+    context = progress.context
+    entries = progress.request
+    lines = draft.lines | progress.lines
+    if context.binds_thinking:
+        entries, thinking_lines = omit_thinking_after_cut(
+            entries, draft.entries, binding=context.options.binding, cut=progress.number
+        )
+        # How a digest ends depends on who speaks next, and that may have been thinking that is left out now.
+        laid = lay_folds(without_digests(entries), progress.folds, wording=context.wording)
+        entries = weigh_entries(laid, context.scale, prefix=context.root)
+        lines |= thinking_lines
+    promoted = find_later_sections(entries, context.kinds)
+    if promoted:
+        entries = put_system_first(entries, draft.ledger.promoted + promoted, context.kinds)
+        entries = weigh_entries(entries, context.scale, prefix=context.root)
+    tokens = sum(entry.tokens for entry in entries)
+    changed = progress.changed
+    cut = Cut(
+        number=progress.number,
+        reason=reason,
+        before=progress.tokens_before,
+        after=context.scale.total(tokens),
+        first=changed[0].ref if changed else "",
+        lowered=len(changed),
+        floor=progress.exhausted,
+    )
+    return msgspec.structs.replace(
+        draft,
+        entries=entries,
+        tokens=tokens,
+        lines=lines,
+        folds=progress.folds,
+        promoted=promoted,
+        cut=cut,
+        unchanged=0,
+        unchanged_sent=0,
+    )
 
 
 def lay_request(progress: CutProgress, folds: tuple[Fold, ...]) -> CutProgress:
