@@ -23,7 +23,7 @@ from lamina.core.run_text import Reader, RunText, write_title
 from lamina.core.text import gist, read_facts
 from lamina.core.text.fact_values import SentenceWords, value_sentences
 from lamina.core.text.gist import LONGEST_MESSAGE, REPLIES_TITLE, SMALLEST_DIGEST, WORDS_TITLE
-from lamina.core.text.standing_rules import split_sentences
+from lamina.core.text.sentences import split_sentences
 from lamina.core.tokens import CHARS4
 from lamina.core.values import (
     Budget,
