@@ -17,18 +17,11 @@ import msgspec
 
 from lamina.core import cut_target
 from lamina.core.admit import admit
-from lamina.core.arrange import (
-    arrange_log,
-    draft_log,
-    may_split_at,
-    promote_later_sections,
-    repair_log,
-    replace_entries,
-)
+from lamina.core.arrange import arrange_log, draft_log, repair_log, replace_entries
 from lamina.core.cut import cut_to_fit
 from lamina.core.cut_plan import CutPlan, preview_cut
 from lamina.core.cut_target import CutLimits
-from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
+from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront, may_split_at
 from lamina.core.entries import find_last_turn, find_position, identify_attachment, is_message
 from lamina.core.envelope import Envelope, find_change, seal
 from lamina.core.good_moments import allows_early_cut, find_moment
@@ -39,6 +32,7 @@ from lamina.core.ledger import load_ledger
 from lamina.core.ledger_upgrade import upgrade_ledger
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options, Phase, not_measured
 from lamina.core.run_text import Reader
+from lamina.core.system_text import promote_later_sections
 from lamina.core.tokens import ESTIMATE, Counter, begins_with_assistant, make_scale
 from lamina.core.values import (
     LEDGER_VERSION,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.core.arrange import find_later_sections, put_system_first
 from lamina.core.bound_thinking import is_held_by_thinking, omit_thinking_after_cut
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
@@ -16,6 +15,7 @@ from lamina.core.ledger import current_turn
 from lamina.core.need import ReadResult, read_results
 from lamina.core.options import BuildContext
 from lamina.core.run_text import RunText
+from lamina.core.system_text import find_later_sections, put_system_first
 from lamina.core.text.standing_rules import find_rules
 from lamina.core.text.user_words import LaterRule
 from lamina.core.tokens import weigh_entries

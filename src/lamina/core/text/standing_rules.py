@@ -197,10 +197,11 @@ def find_replaced(rules: Sequence[str]) -> dict[str, str]:
 
 def _says_the_same(one: str, other: str) -> bool:
     """Whether two rules have the same words: a rule that is given again replaces nothing."""
-    folded = [
-        frozenset(_words().findall(rule_words.replacing().remove(_normalise(rule)))) for rule in (one, other)
-    ]
-    return folded[0] == folded[1]
+    replacing = rule_words.replacing()
+    words = _words()
+    first = frozenset(words.findall(replacing.remove(_normalise(one))))
+    second = frozenset(words.findall(replacing.remove(_normalise(other))))
+    return first == second
 
 
 def is_agreement(text: str) -> bool:
