@@ -48,9 +48,9 @@ from lamina.core.library import hoist_attachments
 from lamina.core.lowering import refer_to_earlier
 from lamina.core.options import BuildContext, Options
 from lamina.core.repair import ScanMemory, repair
+from lamina.core.scale import weigh_entries
 from lamina.core.selection import omit_covered, omit_filtered
 from lamina.core.system_text import promote_sections, put_system_first
-from lamina.core.tokens import weigh_entries
 from lamina.core.turn_order import order_turns
 from lamina.core.values import (
     Digest,

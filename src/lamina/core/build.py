@@ -32,8 +32,9 @@ from lamina.core.ledger import load_ledger
 from lamina.core.ledger_upgrade import upgrade_ledger
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options, Phase, not_measured
 from lamina.core.run_text import Reader
+from lamina.core.scale import begins_with_assistant, make_scale
 from lamina.core.system_text import promote_later_sections
-from lamina.core.tokens import ESTIMATE, Counter, begins_with_assistant, make_scale
+from lamina.core.tokens import ESTIMATE, Counter
 from lamina.core.values import (
     LEDGER_VERSION,
     Budget,

@@ -15,10 +15,10 @@ from lamina.core.ledger import current_turn
 from lamina.core.need import ReadResult, read_results
 from lamina.core.options import BuildContext
 from lamina.core.run_text import RunText
+from lamina.core.scale import weigh_entries
 from lamina.core.system_text import find_later_sections, put_system_first
 from lamina.core.text.standing_rules import find_rules
 from lamina.core.text.user_words import LaterRule
-from lamina.core.tokens import weigh_entries
 from lamina.core.values import Cut, Entry, Fold, LedgerLine, Ref
 from lamina.core.wording import text_of
 

@@ -23,12 +23,12 @@ from lamina.core.entries import find_sent, is_message, is_users_text, make_closi
 from lamina.core.orders import CHARACTERS_PER_TOKEN
 from lamina.core.repair import find_side
 from lamina.core.run_text import Reader, RunText
+from lamina.core.scale import Scale
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.gist import mark_replaced_rules
 from lamina.core.text.names import list_counted_names
 from lamina.core.text.tags import wrap_in_tag
 from lamina.core.text.user_words import QUESTION_LABEL, LaterRule, SpokenMessage, find_replaced_rules
-from lamina.core.tokens import Scale
 from lamina.core.values import OWN_ORIGIN, Entry, Fold, Layer, Ref, Role, Segment, Text
 from lamina.core.wishes import NOTE_LIMIT, write_notes
 from lamina.core.wording import Wording, guard, text_of

@@ -18,7 +18,7 @@ from lamina.core.need import RECORDED, NeedTable
 from lamina.core.orders import Order
 from lamina.core.repair import AS_IS, Repairs
 from lamina.core.run_text import Reader
-from lamina.core.tokens import Scale
+from lamina.core.scale import Scale
 from lamina.core.values import Digest, Head, Ledger, Segment
 from lamina.core.wording import PLAIN, Wording
 

@@ -12,7 +12,7 @@ from lamina.core.entries import omit_by_ref
 from lamina.core.kinds import Kinds, is_instruction, is_section, kind_of
 from lamina.core.options import BuildContext
 from lamina.core.recall import identify_segments
-from lamina.core.tokens import weigh_entries
+from lamina.core.scale import weigh_entries
 from lamina.core.values import Entry, Form, Layer, Ledger, Ref, Role, Segment
 
 
