@@ -25,18 +25,7 @@ from lamina.core.tokens import (
     scale_tokens,
     tools_cost,
 )
-from lamina.core.values import (
-    Calibration,
-    Digest,
-    Entry,
-    Form,
-    Head,
-    Ref,
-    Role,
-    Segment,
-    Text,
-    ToolResult,
-)
+from lamina.core.values import Calibration, Digest, Entry, Form, Head, Ref, Role, Segment, Text, ToolResult
 
 
 class TokenAccount(msgspec.Struct, frozen=True, kw_only=True):

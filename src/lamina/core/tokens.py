@@ -27,17 +27,7 @@ from lamina.core.text.estimate import (
 )
 from lamina.core.text.media import count_media_tokens
 from lamina.core.tool_definitions import definition_texts
-from lamina.core.values import (
-    Calibration,
-    Document,
-    Image,
-    Part,
-    Raw,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
+from lamina.core.values import Calibration, Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
 from lamina.errors import BadInput
 
 COUNTING = 3
