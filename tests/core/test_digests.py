@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core import cut_digests, run_text
+from lamina.core import run_text, sized_digests
 from lamina.core.build import Memo, build
+from lamina.core.digest_sizes import DigestSize
 from lamina.core.digests import NOTES_TITLE, DigestText, write_digest
 from lamina.core.entries import begins_with
-from lamina.core.folds import FOLD_VERSION, DigestSize, lay_folds, make_fold, read_run
+from lamina.core.folds import FOLD_VERSION, lay_folds, make_fold, read_run
 from lamina.core.kinds import KINDS, Kind, Kinds
 from lamina.core.laws import Case, no_authority_is_gained
 from lamina.core.run_text import Reader, RunText, write_title
@@ -384,7 +385,7 @@ def test_a_cut_reads_each_segment_once_however_often_it_writes_a_digest(
         return make_fold(run, *rest, **sizes)
 
     monkeypatch.setattr(run_text, "gather_call", read_and_count)
-    monkeypatch.setattr(cut_digests, "make_fold", write_and_count)
+    monkeypatch.setattr(sized_digests, "make_fold", write_and_count)
     envelope = build(generate_session(3, turns=16), budget=Budget(window=16_000), counter=CHARS4)
     assert envelope.cut is not None
     assert len(written) > 1

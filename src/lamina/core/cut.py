@@ -23,7 +23,7 @@ import msgspec
 
 from lamina.core.bound_thinking import is_held_by_thinking
 from lamina.core.budget_errors import report_held_by_thinking, report_too_large
-from lamina.core.cut_digests import ONE_LINE, ONLY_RULES, join_digests
+from lamina.core.cut_digests import join_digests
 from lamina.core.cut_moves import find_spared, find_untouchable, omit_repeated_system_text, take_moves
 from lamina.core.cut_progress import CutProgress, finish_cut, start_cut
 from lamina.core.cut_target import CutLimits, Sparing
@@ -31,6 +31,7 @@ from lamina.core.draft import Draft
 from lamina.core.history_cut import cut_history
 from lamina.core.ladder import last_resort, last_results, results_behind_thinking, thinking_before_last_step
 from lamina.core.options import BuildContext
+from lamina.core.sized_digests import ONE_LINE, ONLY_RULES
 from lamina.core.values import Entry, Form
 from lamina.errors import BudgetExceeded
 

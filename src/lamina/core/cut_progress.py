@@ -8,9 +8,10 @@ import msgspec
 
 from lamina.core.bound_thinking import is_held_by_thinking, omit_thinking_after_cut
 from lamina.core.cut_target import CutLimits
+from lamina.core.digest_sizes import VERBATIM_PART, DigestSize
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent, index_by_ref, is_users_text
-from lamina.core.folds import VERBATIM_PART, DigestSize, is_digest, lay_folds, mark_rules, read_run
+from lamina.core.folds import is_digest, lay_folds, mark_rules, read_run
 from lamina.core.ledger import current_turn
 from lamina.core.need import ReadResult, read_results
 from lamina.core.options import BuildContext

@@ -8,13 +8,13 @@ from __future__ import annotations
 import msgspec
 
 from lamina.core.bound_thinking import is_held_by_thinking
-from lamina.core.cut_digests import ONE_LINE, ONLY_RULES
 from lamina.core.cut_moves import take_moves
 from lamina.core.cut_progress import CutProgress, finish_cut, start_cut
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
 from lamina.core.history_window import LastN, fold_outside, omit_outside, refs_up_to
 from lamina.core.options import BuildContext
+from lamina.core.sized_digests import ONE_LINE, ONLY_RULES
 
 _NO_LIMITS = CutLimits(room=0, trigger=0, target=0, least=0)
 

@@ -8,9 +8,10 @@ import msgspec
 
 from lamina.core.arrange import is_worded
 from lamina.core.cut_target import count_fixed
+from lamina.core.digest_sizes import RULES_SHARE, VERBATIM_PART
 from lamina.core.entries import VERBATIM_LIMIT, begins_with, is_users_text
 from lamina.core.envelope import find_gained_authority
-from lamina.core.folds import FOLD_VERSION, RULES_SHARE, VERBATIM_PART, map_covered
+from lamina.core.folds import FOLD_VERSION, map_covered
 from lamina.core.kinds import has_tag
 from lamina.core.laws.case import Case, find_large_in_full, find_lowered_now, is_unrecoverable
 from lamina.core.text.characters import WHITE_SPACE, split_words
