@@ -12,18 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core import cut_digests, run_text
-from lamina.core.build import build
+from lamina.core import run_text, sized_digests
+from lamina.core.build import Memo, build
+from lamina.core.digest_sizes import DigestSize
 from lamina.core.digests import NOTES_TITLE, DigestText, write_digest
 from lamina.core.entries import begins_with
-from lamina.core.folds import FOLD_VERSION, DigestSize, lay_folds, make_fold, read_run
+from lamina.core.folds import FOLD_VERSION, lay_folds, make_fold, read_run
 from lamina.core.kinds import KINDS, Kind, Kinds
 from lamina.core.laws import Case, no_authority_is_gained
-from lamina.core.run_text import RunText, write_title
+from lamina.core.run_text import Reader, RunText, write_title
 from lamina.core.text import gist, read_facts
 from lamina.core.text.fact_values import SentenceWords, value_sentences
 from lamina.core.text.gist import LONGEST_MESSAGE, REPLIES_TITLE, SMALLEST_DIGEST, WORDS_TITLE
-from lamina.core.text.standing_rules import split_sentences
+from lamina.core.text.sentences import split_sentences
 from lamina.core.tokens import CHARS4
 from lamina.core.values import (
     Budget,
@@ -31,6 +32,7 @@ from lamina.core.values import (
     Entry,
     Fold,
     Image,
+    Ledger,
     Part,
     Raw,
     Role,
@@ -41,13 +43,15 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import PLAIN, text_of
-from lamina.replay.generated_sessions import generate_session
+from lamina.replay.generated_sessions import generate_session, split_calls
 
 
 def in_two_voices(
     segments: Sequence[Segment], *, words_limit: int, notes_limit: int, kinds: Kinds = KINDS
 ) -> DigestText:
-    return write_digest(RunText(segments, kinds), words_limit=words_limit, notes_limit=notes_limit)
+    return write_digest(
+        RunText(segments, reader=Reader(kinds)), words_limit=words_limit, notes_limit=notes_limit
+    )
 
 
 def digest(segments: Sequence[Segment], *, limit: int) -> str:
@@ -327,7 +331,7 @@ def read_steps(texts: Sequence[str]) -> list[Segment]:
 
 def fold_run(segments: Sequence[Segment], *, size: DigestSize) -> Fold:
     entries = build([*segments, assistant("Done."), user("And now?")]).entries[: len(segments)]
-    return make_fold(entries, read_run(entries, kinds=KINDS), size=size, cut=1).fold
+    return make_fold(entries, read_run(entries, Reader()), size=size, cut=1).fold
 
 
 def test_facts_that_were_read_stand_where_names_leave_room() -> None:
@@ -354,7 +358,7 @@ def test_facts_are_rated_once_for_all_sizes_of_a_digest(monkeypatch: pytest.Monk
     pages = [f"The pump of house {number} delivers {number * 37} litres." for number in range(8)]
     steps = read_steps(pages)
     entries = build(steps).entries
-    run_text = read_run(entries, kinds=KINDS)
+    run_text = read_run(entries, Reader())
     lines: list[str] = []
     for names in (600, 240, 320):
         size = DigestSize(words=600, notes=600, names=names)
@@ -381,13 +385,42 @@ def test_a_cut_reads_each_segment_once_however_often_it_writes_a_digest(
         return make_fold(run, *rest, **sizes)
 
     monkeypatch.setattr(run_text, "gather_call", read_and_count)
-    monkeypatch.setattr(cut_digests, "make_fold", write_and_count)
+    monkeypatch.setattr(sized_digests, "make_fold", write_and_count)
     envelope = build(generate_session(3, turns=16), budget=Budget(window=16_000), counter=CHARS4)
     assert envelope.cut is not None
     assert len(written) > 1
     covered = {entry.ref for run in written for entry in run if begins_with(entry.parts, ToolCall)}
     # Only a call whose result is folded later is read again, with its result.
     assert len(covered) <= len(calls_read) < 1.2 * len(covered)
+
+
+def test_the_next_cut_reads_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a small window nearly every request is cut, and digests merge. A long log is not remembered."""
+    log = generate_session(3, turns=6)
+    calls = [segment for segment in log if begins_with(segment.parts, ToolCall)]
+    with_memory = count_calls_read(log, monkeypatch)
+    monkeypatch.setattr(run_text, "MOST_REMEMBERED", 5)
+    without_memory = count_calls_read(log, monkeypatch)
+    assert with_memory < 1.5 * len(calls)
+    assert without_memory > 2 * with_memory
+
+
+def count_calls_read(log: Sequence[Segment], monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many calls are read for digests in a session of many cuts."""
+    calls_read: list[str] = []
+
+    def read_and_count(name: str, *rest: Any, **failed: bool) -> Any:
+        calls_read.append(name)
+        return gist.gather_call(name, *rest, **failed)
+
+    monkeypatch.setattr(run_text, "gather_call", read_and_count)
+    memo = Memo()
+    ledger = Ledger()
+    for begun in split_calls(log):
+        budget = Budget(window=1_800, reserve=100)
+        ledger = build(begun, budget=budget, counter=CHARS4, ledger=ledger, memo=memo).ledger
+    assert len(ledger.cuts) > 8
+    return len(calls_read)
 
 
 @given(st.text(alphabet=st.sampled_from("ab.!?؟।۔。！？\n \t\"'”)]」』）"), max_size=40))

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamina.core.arrange import may_split_at
 from lamina.core.build import BuildMemo, build
+from lamina.core.draft import may_split_at
 from lamina.core.envelope import Envelope
 from lamina.core.laws import is_same_request
 from lamina.core.options import Options

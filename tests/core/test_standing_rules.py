@@ -17,11 +17,11 @@ from lamina.core.folds import is_digest
 from lamina.core.laws import Case, what_the_user_said_is_not_lost_in_silence
 from lamina.core.options import Options
 from lamina.core.text.gist import mark_replaced_rules, print_talk
+from lamina.core.text.sentences import split_clauses
 from lamina.core.text.standing_rules import (
     find_replaced,
     find_rules,
     find_statements,
-    split_clauses,
     weigh_sentence,
 )
 from lamina.core.text.user_words import LaterRule, SpokenMessage, SpokenMessages, quote_messages

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from lamina.core.build import build
+from lamina.core.parameters import UNREAD_PARAMETERS, snake
 from lamina.core.text import media
-from lamina.core.tokens import SEALED_BYTES, STRICT, UNREAD_PARAMETERS, snake
+from lamina.core.tokens import SEALED_BYTES, STRICT
 from lamina.core.tool_definitions import UNREAD_OF_TOOLS
 from lamina.dialects import DIALECTS
 from lamina.dialects.extra_fields import UNREAD

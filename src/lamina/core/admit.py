@@ -20,7 +20,7 @@ from lamina.core.kinds import Kinds, priority, recoverable
 from lamina.core.layout import Cap
 from lamina.core.lowering import CHARACTERS_PER_TOKEN, compact_entry, lower_entry, make_line
 from lamina.core.options import BuildContext
-from lamina.core.tokens import weigh_entries
+from lamina.core.scale import weigh_entries
 from lamina.core.values import Entry, Form, Role, Segment, ToolCall, ToolResult
 
 HISTORY_PART = 4

@@ -12,12 +12,19 @@ into LIBRARY.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront, RepairedLog, RepairedPiece
+from lamina.core.draft import (
+    Draft,
+    DraftCheckpoint,
+    LogFront,
+    NextFront,
+    RepairedLog,
+    RepairedPiece,
+    find_boundary,
+)
 from lamina.core.entries import (
     OWN_TURN_ONLY,
     TurnPosition,
@@ -30,28 +37,25 @@ from lamina.core.entries import (
     find_position,
     find_prefix,
     find_sent,
-    is_empty,
     omit,
-    omit_by_ref,
     place_entries,
 )
 from lamina.core.hashing import handle, parts_digest
-from lamina.core.kinds import Kinds, has_tag, is_instruction, is_section, kind_of
+from lamina.core.kinds import has_tag
 from lamina.core.layout import NO_FILTER
 from lamina.core.ledger import SAME_TEXT_LATER, Applied, apply_ledger
 from lamina.core.library import hoist_attachments
 from lamina.core.lowering import refer_to_earlier
 from lamina.core.options import BuildContext, Options
-from lamina.core.recall import identify_segments
 from lamina.core.repair import ScanMemory, repair
+from lamina.core.scale import weigh_entries
 from lamina.core.selection import omit_covered, omit_filtered
-from lamina.core.tokens import weigh_entries
+from lamina.core.system_text import promote_sections, put_system_first
 from lamina.core.turn_order import order_turns
 from lamina.core.values import (
     Digest,
     Entry,
     Form,
-    Layer,
     Ledger,
     LedgerLine,
     Ref,
@@ -67,7 +71,7 @@ def repair_log(
     log: tuple[Segment, ...], context: BuildContext, checkpoint: DraftCheckpoint | None = None
 ) -> RepairedLog:
     """The first stage: entries for a well-formed log. Only what comes after the checkpoint is repaired."""
-    ledger = _promote_sections(log, context)
+    ledger = promote_sections(log, context)
     empty_front = LogFront(entries=[], prefix=context.root, scan=ScanMemory())
     front = empty_front
     start = 0
@@ -101,80 +105,6 @@ def arrange_log(repaired: RepairedLog, context: BuildContext) -> Draft:
 def draft_log(log: tuple[Segment, ...], context: BuildContext) -> Draft:
     """Both stages, for a whole log."""
     return arrange_log(repair_log(log, context), context)
-
-
-def _promote_sections(log: Sequence[Segment], context: BuildContext) -> Ledger:
-    """The ledger, in which every section that is due is promoted: its place is in the system text.
-
-    As long as nothing was sent, that is every section. Later, to promote one moves bytes that were sent. So
-    a section waits for the next cut then, unless an instruction must hold at once.
-    """
-    ledger = context.ledger
-    leading = 0
-    while leading < len(log) and log[leading].role is Role.SYSTEM:
-        leading += 1
-    sections = [segment for segment in log[leading:] if is_section(context.kinds, segment)]
-    has_been_sent = ledger.mark is not None
-    # Naming a whole log is slow. Where nothing can be due, it is not done.
-    if not sections or (has_been_sent and not _is_urgent(sections, context)):
-        return ledger
-    promoted = dict.fromkeys(ledger.promoted)
-    later: dict[Ref, Segment] = {}
-    for each in list(identify_segments(log))[leading:]:
-        if is_section(context.kinds, each.segment) and each.ref not in promoted:
-            later[each.ref] = each.segment
-    if has_been_sent and not _is_urgent(list(later.values()), context):
-        return ledger
-    return msgspec.structs.replace(ledger, promoted=(*promoted, *later))
-
-
-def _is_urgent(sections: Sequence[Segment], context: BuildContext) -> bool:
-    """Whether one of these later sections cannot wait for the next cut.
-
-    The hoisted layout moves bytes at each turn anyway, and has every section in its place at once.
-    Where the API takes system text in the middle, one changed instruction may stand there. If it changes
-    once more, three versions of it would stand in one request.
-    """
-    if context.options.layout.library == "hoisted":
-        return bool(sections)
-    instructions = [segment for segment in sections if is_instruction(context.kinds, segment)]
-    if not context.options.late_system:
-        return bool(instructions)
-    versions = Counter((segment.kind, segment.key) for segment in instructions)
-    return any(count > 1 for count in versions.values())
-
-
-def promote_later_sections(draft: Draft, context: BuildContext) -> Draft:
-    """The draft with every section that came later in the system text.
-
-    What was sent has changed already, so moving them costs nothing more.
-    """
-    later = find_later_sections(draft.entries, context.kinds)
-    if not later:
-        return draft
-    promoted = draft.ledger.promoted + later
-    entries = put_system_first(draft.entries, promoted, context.kinds)
-    entries = weigh_entries(entries, context.scale, prefix=context.root)
-    return msgspec.structs.replace(
-        draft,
-        entries=entries,
-        tokens=sum(entry.tokens for entry in entries),
-        ledger=msgspec.structs.replace(draft.ledger, promoted=promoted),
-        unchanged=0,
-        unchanged_sent=0,
-        next_front=None,
-    )
-
-
-def find_later_sections(entries: Sequence[Entry], kinds: Kinds) -> tuple[Ref, ...]:
-    """Sections that stand where they came. At a cut they take their place in the system text."""
-    later: list[Ref] = []
-    for entry in entries:
-        if entry.form is not Form.FULL or entry.layer is Layer.SYSTEM:
-            continue
-        if is_section(kinds, entry.segment):
-            later.append(entry.ref)
-    return tuple(later)
 
 
 def _reaches_back(log: Sequence[Segment], ledger: Ledger, options: Options) -> bool:
@@ -543,89 +473,6 @@ def _extend_front(
         sent=front.sent + count_sent(weighed),
     )
     return extended, lines
-
-
-# The system text first.
-
-
-def put_system_first(entries: list[Entry], promoted: tuple[Ref, ...], kinds: Kinds) -> list[Entry]:
-    """The system text, most stable section first, then the rest in order.
-
-    A section that came later stands where it came until a cut promotes it. From then on it stands in the
-    system text, in the place of the older section with its key.
-    """
-    promoted_refs = frozenset(promoted)
-    system: list[Entry] = []
-    rest: list[Entry] = []
-    is_leading = True
-    for entry in entries:
-        is_leading = is_leading and entry.role is Role.SYSTEM
-        if is_leading or entry.ref in promoted_refs:
-            system.append(entry)
-        else:
-            rest.append(entry)
-    system = _keep_newest_sections(system, kinds)
-    system.sort(key=lambda entry: kind_of(kinds, entry.segment).stability)
-    system = [msgspec.structs.replace(entry, layer=Layer.SYSTEM) for entry in system]
-    return system + rest
-
-
-def _keep_newest_sections(system: list[Entry], kinds: Kinds) -> list[Entry]:
-    """Of sections with one key, only the newest is sent.
-
-    The older ones stay entries, omitted with a reason: nothing of a log disappears.
-    """
-    newest: dict[str, Ref] = {}
-    for entry in system:
-        if entry.segment.key and is_section(kinds, entry.segment):
-            newest[entry.segment.key] = entry.ref
-    reasons: dict[Ref, str] = {}
-    for entry in system:
-        newest_ref = newest.get(entry.segment.key, entry.ref)
-        if newest_ref != entry.ref:
-            reasons[entry.ref] = f"replaced by {newest_ref}"
-    return omit_by_ref(system, reasons)
-
-
-# Where a log may be split into pieces.
-
-
-def find_boundary(log: Sequence[Segment], start: int) -> int:
-    """The last position from `start` on where a log may be split; `start` if there is none.
-
-    What stands before it is the front that the next build may begin from, so it should be as long as
-    possible.
-    """
-    for at in range(len(log) - 1, start, -1):
-        if may_split(log[at], log[at - 1]):
-            return at
-    return start
-
-
-def may_split_at(log: Sequence[Segment], at: int) -> bool:
-    """Whether a log may be split before this position. At its beginning, nothing is before.
-
-    Behind its end, nobody knows yet whether the next segment continues the last one.
-    """
-    if at == 0:
-        return True
-    if at >= len(log):
-        return False
-    return may_split(log[at], log[at - 1])
-
-
-def may_split(segment: Segment, before: Segment) -> bool:
-    """Whether a log may be split before this segment: it begins a message of the assistant.
-
-    A call after system text may belong to the message before that text (see `repair`). Blank messages, which
-    are left out, may come between the two.
-    """
-    if segment.role is not Role.ASSISTANT or segment.joins:
-        return False
-    if is_empty(segment.parts):
-        return False
-    follows_aside = before.role is Role.SYSTEM or is_empty(before.parts)
-    return not (follows_aside and begins_with(segment.parts, ToolCall))
 
 
 # The words of their kind.

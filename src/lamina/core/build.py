@@ -17,17 +17,11 @@ import msgspec
 
 from lamina.core import cut_target
 from lamina.core.admit import admit
-from lamina.core.arrange import (
-    arrange_log,
-    draft_log,
-    may_split_at,
-    promote_later_sections,
-    repair_log,
-    replace_entries,
-)
-from lamina.core.cut import CutPlan, cut_to_fit, preview_cut
+from lamina.core.arrange import arrange_log, draft_log, repair_log, replace_entries
+from lamina.core.cut import cut_to_fit
+from lamina.core.cut_plan import CutPlan, preview_cut
 from lamina.core.cut_target import CutLimits
-from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
+from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront, may_split_at
 from lamina.core.entries import find_last_turn, find_position, identify_attachment, is_message
 from lamina.core.envelope import Envelope, find_change, seal
 from lamina.core.good_moments import allows_early_cut, find_moment
@@ -37,7 +31,10 @@ from lamina.core.kinds import Kinds, kind_of
 from lamina.core.ledger import load_ledger
 from lamina.core.ledger_upgrade import upgrade_ledger
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options, Phase, not_measured
-from lamina.core.tokens import ESTIMATE, Counter, begins_with_assistant, make_scale
+from lamina.core.run_text import Reader
+from lamina.core.scale import begins_with_assistant, make_scale
+from lamina.core.system_text import promote_later_sections
+from lamina.core.tokens import ESTIMATE, Counter
 from lamina.core.values import (
     LEDGER_VERSION,
     Budget,
@@ -158,6 +155,7 @@ def _make_context(
         scale=make_scale(counter, head, ledger.calibration, memo.counts(counter), opening=opening),
         ledger=released,
         root=chain_root(head, options.salt),
+        reader=memo.reader_for(options.kinds),
         cold=idle > options.rates.ttl,
         widened=released is not ledger,
         phase=phase,
@@ -233,10 +231,17 @@ class BuildMemo:
     def __init__(self) -> None:
         self.checkpoint: DraftCheckpoint | None = None
         self._counts: dict[Counter, dict[Digest, int]] = {}
+        self._reader = Reader()
 
     def counts(self, counter: Counter) -> dict[Digest, int]:
         """Tokens by the digest of what is sent, for one counter."""
         return self._counts.setdefault(counter, {})
+
+    def reader_for(self, kinds: Kinds) -> Reader:
+        """What was read for the digests of earlier cuts, if it is not too much and read by the same kinds."""
+        if self._reader.is_full or self._reader.kinds is not kinds:
+            self._reader = Reader(kinds)
+        return self._reader
 
     def checkpoint_for(self, log: tuple[Segment, ...], context: BuildContext) -> DraftCheckpoint | None:
         """The checkpoint, if this log continues its log and nothing else that it depends on has changed.

@@ -1,87 +1,42 @@
-"""Lowering forms until the request fits: the one place where a cut is made.
+"""The way of a cut, from the decision to cut to the request that leaves.
 
-Under the trigger nothing happens. Above it, one pass lowers many segments down to the target, in the order
-that `ladder` proposes. The budget is law: the wish to spare the last steps yields to it, and what cannot be
-recovered goes only when nothing else is left. The prompt, the last step, pinned segments and system text are
-never touched, except for results of the last step that do not fit beside the rest. If what is left still
-exceeds the room, `BudgetExceeded` is raised.
+1. Decide (`_cut_for_room`): under the trigger nothing happens, and a cut that frees too little waits.
+2. Depth (`cut_target`): how many tokens may be left, and how many of the last steps are spared.
+3. Moves (`cut_moves`): `ladder` proposes what to lower, the least needed first. Moves are taken until the
+   target is reached. If it is not, the cut spares less and asks again.
+4. Digests (`cut_digests`): what is folded gets a digest. Its size is known only when it is written, so moves
+   and digests take turns until the request lands on its target.
+5. Check: if the request is still over the room, the last resorts follow, one after the other. What no resort
+   makes small enough raises `BudgetExceeded`.
 
-Here stands whether a cut is made and how far it goes. `cut_target` says where the limits are, `cut_moves` how
-moves are taken, and `cut_digests` how digests are written. They pass a `CutProgress` along.
+The budget is law: the wish to spare the last steps yields to it, and what cannot be recovered goes only when
+nothing else is left. The prompt, the last step, pinned segments and system text are never touched, except for
+results of the last step that do not fit beside the rest. Each step takes a `CutProgress` and returns
+another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from lamina.core.arrange import find_later_sections, put_system_first
-from lamina.core.bound_thinking import (
-    AFTER_CUT,
-    is_held_by_thinking,
-    is_in_last_step,
-    is_thinking,
-    omit_thinking_after_cut,
-)
-from lamina.core.cut_digests import ONE_LINE, ONLY_RULES, join_digests
+from lamina.core.bound_thinking import is_held_by_thinking
+from lamina.core.budget_errors import report_held_by_thinking, report_too_large
+from lamina.core.cut_digests import join_digests
 from lamina.core.cut_moves import find_spared, find_untouchable, omit_repeated_system_text, take_moves
-from lamina.core.cut_progress import CutProgress, start_cut, without_digests
+from lamina.core.cut_progress import CutProgress, finish_cut, start_cut
 from lamina.core.cut_target import CutLimits, Sparing
 from lamina.core.draft import Draft
-from lamina.core.entries import find_sent
-from lamina.core.folds import lay_folds
-from lamina.core.history_window import LastN, fold_outside, omit_outside, refs_up_to
-from lamina.core.ladder import last_resort, last_results
+from lamina.core.history_cut import cut_history
+from lamina.core.ladder import last_resort, last_results, results_behind_thinking, thinking_before_last_step
 from lamina.core.options import BuildContext
-from lamina.core.orders import Batch, Move, OrderView
-from lamina.core.text.tags import make_inert
-from lamina.core.tokens import weigh_entries
-from lamina.core.values import Cut, Entry, Form, Ref
-from lamina.core.wording import text_of
+from lamina.core.sized_digests import ONE_LINE, ONLY_RULES
+from lamina.core.values import Entry, Form
 from lamina.errors import BudgetExceeded
-
-OPEN_LOOP = (
-    "the model's thinking in the open tool loop is bound to what a cut would change, and the provider is not "
-    "asked to drop it"
-)
-OPEN_LOOP_HINT = (
-    "let the provider drop it (drop_block) if it can, let the model end its turn first, turn thinking off, "
-    "or give a larger window"
-)
 
 OVER_THE_TRIGGER = "over the trigger"
 CACHE_IS_COLD = "the cache is cold anyway"
-
-_NO_LIMITS = CutLimits(room=0, trigger=0, target=0, least=0)
-"""For a cut that no budget asks for."""
-
-_LARGEST_SEGMENTS = 8
-"""How many segments an error names."""
-
-_QUOTE = 30
-"""Characters of a segment without a key that an error shows."""
-
-
-class Lowered(msgspec.Struct, frozen=True, kw_only=True):
-    """One segment that a cut would lower: from which form to which, and what that frees."""
-
-    ref: Ref
-    was: Form
-    now: Form
-    tokens: int
-    why: str
-
-
-class CutPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cut would do. `fits`: the request would be within the room."""
-
-    before: int
-    after: int
-    fits: bool
-    floor: bool
-    lowered: tuple[Lowered, ...]
-    digests: tuple[str, ...]
 
 
 def cut_to_fit(draft: Draft, limits: CutLimits | None, context: BuildContext) -> Draft:
@@ -89,7 +44,7 @@ def cut_to_fit(draft: Draft, limits: CutLimits | None, context: BuildContext) ->
 
     If both ask for a cut, the history goes first, and what the room still needs is part of the same cut.
     """
-    with_less_history = _cut_history(draft, context)
+    with_less_history = cut_history(draft, context)
     if limits is None:
         return with_less_history or draft
     if with_less_history is None:
@@ -97,31 +52,7 @@ def cut_to_fit(draft: Draft, limits: CutLimits | None, context: BuildContext) ->
     return _cut_rest(with_less_history, draft, limits, context)
 
 
-def preview_cut(draft: Draft, limits: CutLimits, context: BuildContext) -> CutPlan:
-    """What a cut would do; nothing is changed.
-
-    A segment that a digest would stand for is listed too, with the form OMITTED.
-    """
-    progress = _lower_to_target(draft, limits, context)
-    after_cut = _finish_cut(progress, "planned")
-    entries_after = {entry.ref: entry for entry in after_cut.entries}
-    lowered: list[Lowered] = []
-    for entry in draft.entries:
-        after = entries_after.get(entry.ref)
-        if after is None or after.sent == entry.sent:
-            continue
-        freed = entry.tokens - after.tokens
-        lowered.append(Lowered(ref=entry.ref, was=entry.form, now=after.form, tokens=freed, why=after.why))
-    new_folds = [fold for fold in progress.folds if fold.cut == progress.number]
-    digests = [f"{fold.text}\n{fold.notes}" if fold.notes else fold.text for fold in new_folds]
-    return CutPlan(
-        before=progress.tokens_before,
-        after=context.scale.total(after_cut.tokens),
-        fits=progress.tokens <= limits.room,
-        floor=progress.exhausted,
-        lowered=tuple(lowered),
-        digests=tuple(digests),
-    )
+# Decide.
 
 
 def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Draft:
@@ -136,44 +67,72 @@ def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
     must_wait = is_held_by_thinking(draft.entries, context.options.binding)
     if must_wait and not is_over_room:
         return draft
-    progress = _lower_to_target(draft, limits, context)
+    progress = lower_to_target(draft, limits, context)
     freed = tokens - progress.tokens
     if not is_over_room and freed < max(limits.least, 1):
         return draft
     if progress.tokens > limits.room:
-        if must_wait:
-            raise _held_by_thinking(progress)
-        raise _budget_exceeded(progress.request, progress.tokens, limits.room, context)
+        raise _make_error(progress, must_wait=must_wait)
     reason = draft.moment or CACHE_IS_COLD
     if tokens > limits.trigger:
         reason = OVER_THE_TRIGGER
-    return _finish_cut(progress, reason)
+    return finish_cut(progress, reason)
 
 
-def _lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> CutProgress:
-    """Lowers entries down to the target.
+def _make_error(progress: CutProgress, *, must_wait: bool) -> BudgetExceeded:
+    """The error of a request that is over the room after everything that could be done."""
+    room = progress.limits.room
+    if not must_wait:
+        head_rows = progress.context.scale.head_rows()
+        return report_too_large(progress.request, head_rows, floor=progress.tokens, room=room)
+    untouchable = find_untouchable(progress.entries)
+    lowerable = [entry for at, entry in enumerate(progress.entries) if at not in untouchable]
+    return report_held_by_thinking(lowerable, floor=progress.tokens, room=room)
+
+
+# Depth and moves. `take_moves` writes the digests.
+
+
+def lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> CutProgress:
+    """Lowers entries down to the target, or as far as that can be done.
+
+    The budget is law: if the request cannot be sent otherwise, what the model pinned is lowered too.
+    """
+    progress = _lower_unpinned(draft, limits, context)
+    if progress.tokens > limits.room and progress.held:
+        without_pins = msgspec.structs.replace(draft, held=frozenset())
+        progress = _lower_unpinned(without_pins, limits, context)
+    return progress
+
+
+def _lower_unpinned(draft: Draft, limits: CutLimits, context: BuildContext) -> CutProgress:
+    """Lowers what the model has not pinned: down to the target first, and then, if it must, to the room."""
+    progress = start_cut(draft, limits, context)
+    if is_held_by_thinking(draft.entries, context.options.binding):
+        return _lower_beside_thinking(progress)
+    progress = omit_repeated_system_text(progress)
+    progress, sparing = _lower_and_spare_less(progress)
+    if progress.tokens_before <= limits.room:
+        return progress
+    return _lower_to_room(progress, sparing)
+
+
+def _lower_beside_thinking(progress: CutProgress) -> CutProgress:
+    """Lowers what may go while the model waits with bound thinking, if the request is over the room."""
+    room = progress.limits.room
+    if progress.tokens > room:
+        progress = take_moves(progress, thinking_before_last_step, goal=room)
+        progress = take_moves(progress, results_behind_thinking, goal=room)
+    return msgspec.structs.replace(progress, exhausted=True)
+
+
+def _lower_and_spare_less(progress: CutProgress) -> tuple[CutProgress, Sparing]:
+    """Takes moves down to the target. Returns what is still spared as well.
 
     The wish to spare recent steps yields if the target cannot be reached otherwise, down to a few steps.
-    Those few, and a number of steps that the caller gave, yield only if the room is exceeded.
     """
-    progress = _lower_with_pins(draft, limits, context)
-    if progress.tokens <= limits.room or not progress.held:
-        return progress
-    # The budget is law: a pin of the model yields before a request cannot be sent.
-    return _lower_with_pins(msgspec.structs.replace(draft, held=frozenset()), limits, context)
-
-
-def _lower_with_pins(draft: Draft, limits: CutLimits, context: BuildContext) -> CutProgress:
-    """Lowers entries down to the target, without those that the model pinned."""
-    progress = start_cut(draft, limits, context)
-    is_over_room = progress.tokens > limits.room
-    if is_held_by_thinking(draft.entries, context.options.binding):
-        if is_over_room:
-            progress = take_moves(progress, _thinking_before_last_step, goal=limits.room)
-            progress = take_moves(progress, _results_behind_thinking, goal=limits.room)
-        return msgspec.structs.replace(progress, exhausted=True)
-    order = context.options.order
-    progress = omit_repeated_system_text(progress)
+    limits = progress.limits
+    order = progress.context.options.order
     sparing = limits.sparing
     progress = take_moves(progress, order, sparing=sparing, goal=limits.target)
     while progress.tokens > limits.target and sparing.tokens > limits.least_spared:
@@ -181,13 +140,7 @@ def _lower_with_pins(draft: Draft, limits: CutLimits, context: BuildContext) -> 
         progress = take_moves(progress, order, sparing=sparing, goal=limits.target)
     if progress.exhausted and _spares_any(progress, sparing):
         progress = msgspec.structs.replace(progress, exhausted=False)
-    if not is_over_room:
-        return progress
-    enough = max(limits.target, min(limits.trigger, progress.tokens_before) - limits.least)
-    while progress.tokens > enough and sparing:
-        sparing = sparing.halve()
-        progress = take_moves(progress, order, sparing=sparing, goal=enough)
-    return _lower_as_last_resort(progress, enough)
+    return progress, sparing
 
 
 def _spares_any(progress: CutProgress, sparing: Sparing) -> bool:
@@ -198,12 +151,22 @@ def _spares_any(progress: CutProgress, sparing: Sparing) -> bool:
     return any(entries[at].form is not Form.OMITTED for at in lowerable)
 
 
-def _lower_as_last_resort(progress: CutProgress, enough: int) -> CutProgress:
-    """Lowers what cannot be recovered, and bounds the digests, as far as the room needs it.
+# Check: the request was over the room, so it must be within it now.
 
-    If the cut has freed too little so far, it goes on to `enough`: another one would soon follow otherwise.
+
+def _lower_to_room(progress: CutProgress, sparing: Sparing) -> CutProgress:
+    """Lowers what a cut would rather leave alone, as far as the room needs it.
+
+    The few steps that were still spared yield first, and a number of steps that the caller gave. What cannot
+    be recovered goes last, under ever shorter digests.
     """
     limits = progress.limits
+    order = progress.context.options.order
+    enough = max(limits.target, min(limits.trigger, progress.tokens_before) - limits.least)
+    while progress.tokens > enough and sparing:
+        sparing = sparing.halve()
+        progress = take_moves(progress, order, sparing=sparing, goal=enough)
+    # A cut that has freed too little goes on to `enough`: another one would soon follow otherwise.
     freed_too_little = progress.tokens_before - progress.tokens < limits.least
     goal = enough if freed_too_little else limits.room
     if progress.tokens > goal:
@@ -235,137 +198,7 @@ def _lower_to_floor(progress: CutProgress) -> CutProgress:
     return progress
 
 
-def _thinking_before_last_step(view: OrderView) -> Iterator[Batch]:
-    """All thinking before the last step, at once.
-
-    A provider accepts the latest thinking without the earlier one, but not a gap between two blocks.
-    """
-    moves: list[Move] = []
-    for at, entry in enumerate(view.entries):
-        if is_thinking(entry) and not is_in_last_step(view.entries, at):
-            moves.append(Move(at, Form.OMITTED, AFTER_CUT))
-    if moves:
-        yield tuple(moves)
-
-
-def _results_behind_thinking(view: OrderView) -> Iterator[Batch]:
-    """Results of the last step that no thinking follows: to shorten them changes no thinking's past.
-
-    Nothing else may be touched while the model waits with bound thinking.
-    """
-    last_thinking = -1
-    for at, entry in enumerate(view.entries):
-        if is_thinking(entry):
-            last_thinking = at
-    for batch in last_results(view):
-        if all(move.at > last_thinking for move in batch):
-            yield batch
-
-
-def _finish_cut(progress: CutProgress, reason: str) -> Draft:
-    """The draft as the cut leaves it.
-
-    Thinking is left out here, and sections are promoted, since both need to know what the cut has changed.
-    """
-    draft = progress.draft
-    context = progress.context
-    entries = progress.request
-    lines = draft.lines | progress.lines
-    if context.binds_thinking:
-        entries, thinking_lines = omit_thinking_after_cut(
-            entries, draft.entries, binding=context.options.binding, cut=progress.number
-        )
-        # How a digest ends depends on who speaks next, and that may have been thinking that is left out now.
-        laid = lay_folds(without_digests(entries), progress.folds, wording=context.wording)
-        entries = weigh_entries(laid, context.scale, prefix=context.root)
-        lines |= thinking_lines
-    promoted = find_later_sections(entries, context.kinds)
-    if promoted:
-        entries = put_system_first(entries, draft.ledger.promoted + promoted, context.kinds)
-        entries = weigh_entries(entries, context.scale, prefix=context.root)
-    tokens = sum(entry.tokens for entry in entries)
-    changed = progress.changed
-    cut = Cut(
-        number=progress.number,
-        reason=reason,
-        before=progress.tokens_before,
-        after=context.scale.total(tokens),
-        first=changed[0].ref if changed else "",
-        lowered=len(changed),
-        floor=progress.exhausted,
-    )
-    return msgspec.structs.replace(
-        draft,
-        entries=entries,
-        tokens=tokens,
-        lines=lines,
-        folds=progress.folds,
-        promoted=promoted,
-        cut=cut,
-        unchanged=0,
-        unchanged_sent=0,
-    )
-
-
-def _cut_history(draft: Draft, context: BuildContext) -> Draft | None:
-    """The draft without what is beyond the window of history; None if there is nothing to take out.
-
-    The cut waits while it would not make the request smaller, and in an open tool loop with bound thinking.
-    """
-    window = context.options.window
-    if window is None or is_held_by_thinking(draft.entries, context.options.binding):
-        return None
-    outside = window.outside(draft.entries)
-    if not outside:
-        return None
-    progress = _take_out_history(draft, outside, window, context)
-    if progress.tokens >= progress.tokens_before:
-        return None
-    return _finish_cut(progress, window.reason)
-
-
-def _take_out_history(
-    draft: Draft, outside: frozenset[int], window: LastN, context: BuildContext
-) -> CutProgress:
-    """Takes the steps out that are outside of the window, under the longest digest that frees something.
-
-    If not even one line is shorter than these steps, they stay. An exact window leaves them out without one.
-    """
-    digest_limits: list[int] = []
-    if window.digest is not None:
-        digest_limits = [window.digest, ONLY_RULES, ONE_LINE]
-    for digest_limit in digest_limits:
-        progress = _fold_history(draft, outside, digest_limit, context)
-        if not _is_too_long(progress, window):
-            return progress
-    if digest_limits and not window.is_exact:
-        return progress
-    return _omit_history(draft, outside, window, context)
-
-
-def _is_too_long(progress: CutProgress, window: LastN) -> bool:
-    """Whether folding freed nothing, or left more than the window allows.
-
-    The digest of few short messages can be longer than these messages.
-    """
-    return progress.tokens >= progress.tokens_before or bool(window.outside(progress.request))
-
-
-def _fold_history(
-    draft: Draft, outside: frozenset[int], digest_limit: int, context: BuildContext
-) -> CutProgress:
-    """Folds the steps outside of the window, with so many characters for their digest."""
-    mergeable = refs_up_to(draft.entries, outside)
-    progress = start_cut(draft, _NO_LIMITS, context, mergeable=mergeable)
-    progress = take_moves(progress, fold_outside(outside), goal=0, digest_limit=digest_limit)
-    return msgspec.structs.replace(progress, exhausted=False)
-
-
-def _omit_history(draft: Draft, outside: frozenset[int], window: LastN, context: BuildContext) -> CutProgress:
-    """Leaves the steps outside of the window out, with nothing in their place."""
-    progress = start_cut(draft, _NO_LIMITS, context)
-    progress = take_moves(progress, omit_outside(outside, window.reason), goal=0, digest_limit=ONE_LINE)
-    return msgspec.structs.replace(progress, exhausted=False)
+# A cut of history and a cut for room are one cut.
 
 
 def _cut_rest(first_cut: Draft, draft: Draft, limits: CutLimits, context: BuildContext) -> Draft:
@@ -397,48 +230,3 @@ def _find_earlier(one: str, other: str, entries: Sequence[Entry]) -> str:
         if entry.ref in (one, other):
             return entry.ref
     return one or other
-
-
-def _held_by_thinking(progress: CutProgress) -> BudgetExceeded:
-    """The error of a cut that bound thinking forbids. It names what a cut would lower otherwise."""
-    untouchable = find_untouchable(progress.entries)
-    held: list[Entry] = []
-    for at, entry in enumerate(progress.entries):
-        if at not in untouchable:
-            held.append(entry)
-    largest, names = _find_largest(held, ())
-    return BudgetExceeded(
-        floor=progress.tokens,
-        room=progress.limits.room,
-        segments=largest,
-        reason=OPEN_LOOP,
-        hint=OPEN_LOOP_HINT,
-        names=names,
-    )
-
-
-def _budget_exceeded(
-    entries: Sequence[Entry], floor: int, room: int, context: BuildContext
-) -> BudgetExceeded:
-    """The error that names the floor and the largest segments in it.
-
-    Tool definitions and parameters are named too: often they are what does not fit.
-    """
-    largest, names = _find_largest(entries, context.scale.head_rows())
-    return BudgetExceeded(floor=floor, room=room, segments=largest, names=names)
-
-
-def _find_largest(
-    entries: Sequence[Entry], head_rows: Iterable[tuple[str, int]]
-) -> tuple[tuple[tuple[str, int], ...], dict[str, str]]:
-    """The largest of these entries and rows, with their tokens, and names for those without a key."""
-    rows: list[tuple[str, int]] = []
-    names: dict[str, str] = {}
-    for entry in find_sent(entries):
-        segment = entry.segment
-        rows.append((segment.key or str(entry.ref), entry.tokens))
-        if not segment.key:  # a ref says nothing to a person
-            names[str(entry.ref)] = f'{segment.kind} "{make_inert(text_of(segment.parts), _QUOTE)}"'
-    rows += head_rows
-    rows.sort(key=lambda row: -row[1])
-    return tuple(rows[:_LARGEST_SEGMENTS]), names

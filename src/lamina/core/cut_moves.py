@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from lamina.core.cut_digests import choose_digest_size, write_digests
+from lamina.core.cut_digests import write_digests
 from lamina.core.cut_progress import CutProgress, without_digests
 from lamina.core.cut_target import NOTHING_SPARED, Sparing
+from lamina.core.digest_sizes import SHARE as DIGEST_SHARE
 from lamina.core.entries import begins_with, find_sent
-from lamina.core.folds import SHARE as DIGEST_SHARE
 from lamina.core.folds import is_digest
 from lamina.core.ledger import SAME_TEXT_LATER, current_turn
 from lamina.core.library import IN_THE_LIBRARY, NAMED_IN_THE_LIST
@@ -24,6 +24,7 @@ from lamina.core.orders import (
     OrderView,
     repeated_system_text,
 )
+from lamina.core.sized_digests import choose_digest_size
 from lamina.core.values import Entry, Form, Layer, LedgerLine, Role, ToolResult
 
 _ATTEMPTS = 8

@@ -6,19 +6,21 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.core.bound_thinking import is_held_by_thinking
+from lamina.core.bound_thinking import is_held_by_thinking, omit_thinking_after_cut
 from lamina.core.cut_target import CutLimits
+from lamina.core.digest_sizes import VERBATIM_PART, DigestSize
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent, index_by_ref, is_users_text
-from lamina.core.folds import VERBATIM_PART, DigestSize, is_digest, lay_folds, mark_rules, read_run
+from lamina.core.folds import is_digest, lay_folds, mark_rules, read_run
 from lamina.core.ledger import current_turn
 from lamina.core.need import ReadResult, read_results
 from lamina.core.options import BuildContext
-from lamina.core.run_text import Reader, RunText
+from lamina.core.run_text import RunText
+from lamina.core.scale import weigh_entries
+from lamina.core.system_text import find_later_sections, put_system_first
 from lamina.core.text.standing_rules import find_rules
 from lamina.core.text.user_words import LaterRule
-from lamina.core.tokens import weigh_entries
-from lamina.core.values import Entry, Fold, LedgerLine, Ref
+from lamina.core.values import Cut, Entry, Fold, LedgerLine, Ref
 from lamina.core.wording import text_of
 
 
@@ -72,9 +74,9 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     segments may be written anew; None allows all.
 
     `written` remembers the digests of this cut, by what they cover, their size and their limit in tokens:
-    while the cut spares less and less, most of them would be written again word for word. `runs` and `reader`
-    remember what was read for them, and `results` what is known of each result, by position: an order is
-    asked again and again.
+    while the cut spares less and less, most of them would be written again word for word. `runs` remember
+    what was read for them, and `results` what is known of each result, by position: an order is asked again
+    and again.
     """
 
     draft: Draft
@@ -96,7 +98,6 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     released: frozenset[int] = frozenset()
     written: dict[tuple[tuple[Ref, ...], DigestSize, int | None], Fold] = msgspec.field(default_factory=dict)
     runs: dict[tuple[Ref, ...], RunText] = msgspec.field(default_factory=dict)
-    reader: Reader = msgspec.field(default_factory=Reader)
     results: dict[int, ReadResult] = {}
 
     @property
@@ -111,7 +112,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
         if run_text is None:
             own = self.draft.wishes.own
             quoted_entries = [entry for entry in run if entry.ref not in own] or run
-            run_text = read_run(quoted_entries, kinds=self.context.kinds, reader=self.reader)
+            run_text = read_run(quoted_entries, self.context.reader)
             self.runs[name] = run_text
         return run_text
 
@@ -179,6 +180,51 @@ def _find_positions(entries: Sequence[Entry], refs: frozenset[Ref]) -> frozenset
     if not refs:
         return frozenset()
     return frozenset(at for at, entry in enumerate(entries) if entry.ref in refs)
+
+
+def finish_cut(progress: CutProgress, reason: str) -> Draft:
+    """The draft as the cut leaves it.
+
+    Thinking is left out here, and sections are promoted, since both need to know what the cut has changed.
+    """
+    draft = progress.draft
+    context = progress.context
+    entries = progress.request
+    lines = draft.lines | progress.lines
+    if context.binds_thinking:
+        entries, thinking_lines = omit_thinking_after_cut(
+            entries, draft.entries, binding=context.options.binding, cut=progress.number
+        )
+        # How a digest ends depends on who speaks next, and that may have been thinking that is left out now.
+        laid = lay_folds(without_digests(entries), progress.folds, wording=context.wording)
+        entries = weigh_entries(laid, context.scale, prefix=context.root)
+        lines |= thinking_lines
+    promoted = find_later_sections(entries, context.kinds)
+    if promoted:
+        entries = put_system_first(entries, draft.ledger.promoted + promoted, context.kinds)
+        entries = weigh_entries(entries, context.scale, prefix=context.root)
+    tokens = sum(entry.tokens for entry in entries)
+    changed = progress.changed
+    cut = Cut(
+        number=progress.number,
+        reason=reason,
+        before=progress.tokens_before,
+        after=context.scale.total(tokens),
+        first=changed[0].ref if changed else "",
+        lowered=len(changed),
+        floor=progress.exhausted,
+    )
+    return msgspec.structs.replace(
+        draft,
+        entries=entries,
+        tokens=tokens,
+        lines=lines,
+        folds=progress.folds,
+        promoted=promoted,
+        cut=cut,
+        unchanged=0,
+        unchanged_sent=0,
+    )
 
 
 def lay_request(progress: CutProgress, folds: tuple[Fold, ...]) -> CutProgress:

@@ -31,7 +31,7 @@ from lamina.core.hashing import digest, handle, list_prefix_tools
 from lamina.core.history_window import LastN
 from lamina.core.library import NEWER_IN_LIBRARY, SAME_IN_LIBRARY
 from lamina.core.options import BuildContext, digest_settings
-from lamina.core.tokens import TokenAccount
+from lamina.core.scale import TokenAccount
 from lamina.core.values import (
     Cut,
     Digest,

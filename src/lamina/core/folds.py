@@ -1,7 +1,7 @@
 """Folding: a run of old steps becomes one digest that stands where the run began.
 
-A cut adds its digests after the earlier ones. Digests merge only when together they take more than one part
-in `SHARE` of the free room. Until then a digest stays as it was sent, but for a mark at a rule that the user
+A cut adds its digests after the earlier ones. Digests merge only when together they take too much of the free
+room. Until then a digest stays as it was sent, but for a mark at a rule that the user
 replaced since. A digest that would not be smaller than its run is not made. System text is never
 folded: it stands between the two voices of the digest, and the run goes on after it.
 
@@ -18,95 +18,22 @@ from typing import NamedTuple
 import msgspec
 
 from lamina.core import hashing
+from lamina.core.digest_sizes import LEAST, TITLE_ROOM, DigestSize
 from lamina.core.digests import DigestText, measure_firm_notes, write_digest, write_rules
 from lamina.core.entries import find_sent, is_message, is_users_text, make_closing_line, make_own_entry, omit
-from lamina.core.kinds import Kinds
-from lamina.core.orders import CHARACTERS_PER_TOKEN
 from lamina.core.repair import find_side
 from lamina.core.run_text import Reader, RunText
+from lamina.core.scale import Scale
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.gist import mark_replaced_rules
 from lamina.core.text.names import list_counted_names
 from lamina.core.text.tags import wrap_in_tag
 from lamina.core.text.user_words import QUESTION_LABEL, LaterRule, SpokenMessage, find_replaced_rules
-from lamina.core.tokens import Scale
 from lamina.core.values import OWN_ORIGIN, Entry, Fold, Layer, Ref, Role, Segment, Text
 from lamina.core.wishes import NOTE_LIMIT, write_notes
 from lamina.core.wording import Wording, guard, text_of
 
 FOLD_VERSION = 2
-
-SHARE = 4
-"""Digests may take one part in `SHARE` of the free room before they merge: of the room beside what no cut can
-free."""
-
-VERBATIM_PART = 10
-"""While all that the user said takes at most one part in so many of the room, digests quote it word for
-word."""
-
-WORDS_SHARE, NOTES_SHARE, NAMES_SHARE = 130, 60, 60
-"""Of the free room, in thousandths: what a digest may use for the user's words, for what was done, and for
-names: together one part in `SHARE`. Words may also use what the other two leave. docs/planner.md has what
-each of them is worth."""
-
-RULES_SHARE = 20
-"""Of the free room, in thousandths: what standing rules may take even as a last resort."""
-
-LEAST, MOST = 400, 12_000
-"""Characters that each part of a digest may use, at least and, of notes and names, at most."""
-
-TITLE_ROOM = 200
-"""Characters of a digest's title and headings."""
-
-
-class DigestSize(NamedTuple):
-    """Characters that a digest may use: for the user's words, for what was done, and for names.
-
-    `rules`: the words that fit into their limit are rules and nothing else, as a last resort.
-    """
-
-    words: int
-    notes: int
-    names: int
-    rules: bool = False
-
-    @property
-    def total(self) -> int:
-        """Characters of the whole digest."""
-        return self.words + self.notes + self.names
-
-    def scale(self, numerator: int, denominator: int) -> DigestSize:
-        """The size times a fraction."""
-        return DigestSize(
-            words=self.words * numerator // denominator,
-            notes=self.notes * numerator // denominator,
-            names=self.names * numerator // denominator,
-            rules=self.rules,
-        )
-
-
-def find_digest_size(room: int) -> DigestSize:
-    """The size of a digest in a room of so many tokens."""
-    return DigestSize(
-        words=max(_characters_for(room, WORDS_SHARE), LEAST // 2),
-        notes=max(LEAST // 2, min(MOST, _characters_for(room, NOTES_SHARE))),
-        names=max(LEAST // 2, min(MOST, _characters_for(room, NAMES_SHARE))),
-    )
-
-
-def _characters_for(room: int, share: int) -> int:
-    """Characters for so many thousandths of a room in tokens."""
-    return room * share // 1000 * CHARACTERS_PER_TOKEN
-
-
-def bound_digest(characters: int, room: int) -> DigestSize:
-    """The size of a digest that may have so many characters in all, as a last resort.
-
-    With none, the rules of the user stay, in their share of the room.
-    """
-    if characters:
-        return DigestSize(words=characters * 3 // 4, notes=characters // 4, names=0)
-    return DigestSize(words=_characters_for(room, RULES_SHARE), notes=0, names=0, rules=True)
 
 
 class WrittenFold(NamedTuple):
@@ -114,10 +41,6 @@ class WrittenFold(NamedTuple):
 
     fold: Fold
     complete: bool
-
-
-NO_DIGEST = DigestSize(words=0, notes=0, names=0)
-"""One line, with the number of messages."""
 
 
 def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int]]:
@@ -138,10 +61,10 @@ def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int
     return runs
 
 
-def read_run(run: Sequence[Entry], *, kinds: Kinds, reader: Reader | None = None) -> RunText:
+def read_run(run: Sequence[Entry], reader: Reader) -> RunText:
     """What is in a run of entries that a digest may show."""
     segments = [entry.source for entry in run if not entry.segment.is_own]
-    return RunText(segments, kinds, first_turn=run[0].turn + 1, reader=reader)
+    return RunText(segments, first_turn=run[0].turn + 1, reader=reader)
 
 
 def make_fold(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from lamina.core.bound_thinking import AFTER_CUT, is_in_last_step, is_thinking
 from lamina.core.entries import OWN_TURN_ONLY, VERBATIM_LIMIT, begins_with, find_first_answer, is_long_message
 from lamina.core.kinds import Retention, is_turn_scoped, kind_of, priority, recoverable
 from lamina.core.need import scale_ripeness
@@ -353,3 +354,33 @@ def _is_recoverable_result(view: OrderView, position: int) -> bool:
     if entry.form is Form.OMITTED or segment.pinned or segment.is_own:
         return False
     return begins_with(segment.parts, ToolResult) and recoverable(view.kinds, segment)
+
+
+# What may go while the model waits in an open tool loop, with thinking that is bound to the past.
+
+
+def thinking_before_last_step(view: OrderView) -> Iterator[Batch]:
+    """All thinking before the last step, at once.
+
+    A provider accepts the latest thinking without the earlier one, but not a gap between two blocks.
+    """
+    moves: list[Move] = []
+    for at, entry in enumerate(view.entries):
+        if is_thinking(entry) and not is_in_last_step(view.entries, at):
+            moves.append(Move(at, Form.OMITTED, AFTER_CUT))
+    if moves:
+        yield tuple(moves)
+
+
+def results_behind_thinking(view: OrderView) -> Iterator[Batch]:
+    """Results of the last step that no thinking follows: to shorten them changes no thinking's past.
+
+    Nothing else may be touched while the model waits with bound thinking.
+    """
+    last_thinking = -1
+    for at, entry in enumerate(view.entries):
+        if is_thinking(entry):
+            last_thinking = at
+    for batch in last_results(view):
+        if all(move.at > last_thinking for move in batch):
+            yield batch

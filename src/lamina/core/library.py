@@ -23,8 +23,8 @@ from lamina.core.entries import (
 from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds, is_turn_scoped, kind_of, recoverable
 from lamina.core.layout import Layout
+from lamina.core.scale import Scale
 from lamina.core.text.tags import escape_attribute
-from lamina.core.tokens import Scale
 from lamina.core.values import (
     OWN_ORIGIN,
     Entry,

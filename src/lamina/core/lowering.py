@@ -12,8 +12,8 @@ import msgspec
 from lamina.core.entries import begins_with, identify_attachment, is_attachment, may_repeat, omit
 from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds
+from lamina.core.scale import Scale
 from lamina.core.text.arguments import pick_telling_argument
-from lamina.core.tokens import Scale
 from lamina.core.values import (
     Digest,
     Entry,

@@ -17,7 +17,8 @@ from lamina.core.layout import Layout
 from lamina.core.need import RECORDED, NeedTable
 from lamina.core.orders import Order
 from lamina.core.repair import AS_IS, Repairs
-from lamina.core.tokens import Scale
+from lamina.core.run_text import Reader
+from lamina.core.scale import Scale
 from lamina.core.values import Digest, Head, Ledger, Segment
 from lamina.core.wording import PLAIN, Wording
 
@@ -95,7 +96,7 @@ class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
 
     `ledger` is the ledger of the previous build. `cold`: so much time has passed that the provider's cache
     has forgotten the previous request. `widened`: a narrower window had taken out what this one sends again.
-    `phase` measures how long the library and a cut take.
+    `phase` measures how long the library and a cut take. `reader` remembers what digests quote.
     """
 
     options: Options
@@ -103,6 +104,7 @@ class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
     scale: Scale
     ledger: Ledger
     root: Digest
+    reader: Reader
     cold: bool = False
     widened: bool = False
     phase: Phase = not_measured

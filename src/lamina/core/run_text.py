@@ -49,7 +49,6 @@ class RunText:
     def __init__(
         self,
         segments: Sequence[Segment],
-        kinds: Kinds = KINDS,
         *,
         first_turn: int = 1,
         reader: Reader | None = None,
@@ -59,7 +58,7 @@ class RunText:
         self._segments = [reader.read_segment(segment) for segment in segments]
         messages: list[SpokenMessage] = []
         self.notes: list[GistPiece] = []
-        for piece in merge_equal_pieces(_find_pieces(self._segments, kinds, first_turn)):
+        for piece in merge_equal_pieces(_find_pieces(self._segments, reader.kinds, first_turn)):
             if piece.label in _SPOKEN_LABELS:
                 messages.append(reader.read_message(piece))
             else:
@@ -99,18 +98,31 @@ def write_title(segments: Sequence[Segment]) -> str:
     return f"Earlier conversation, {count_units(len(beginnings), 'messages')} folded."
 
 
+MOST_REMEMBERED = 1_000
+"""Segments of which is remembered from one cut to the next what they say. In a small window nearly every
+request is cut, and each cut reads the whole log. A log that is longer than this is cut far less often than it
+grows by so much, so there it would only take memory."""
+
+
 class Reader:
     """Remembers what was read of each segment and each message.
 
-    A cut writes several digests of nearly the same turns until the request has the right size. What is read
-    of a segment depends on nothing but the segment, so it may be remembered for as long as it is of use.
+    A cut writes several digests of nearly the same turns until the request has the right size, and the next
+    cut writes them again. What a segment says depends on the segment and its place alone, so nothing but time
+    is lost if it is forgotten.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: Kinds = KINDS) -> None:
+        self.kinds = kinds
         # By identity: comparing two large results would cost more than most of what is remembered of them.
         # The segment itself is kept beside it, so that no other can take its identity.
         self._segments: dict[int, ReadSegment] = {}
         self._messages: dict[GistPiece, SpokenMessage] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more was read than is worth keeping until the next cut."""
+        return max(len(self._segments), len(self._messages)) > MOST_REMEMBERED
 
     def read_segment(self, segment: Segment) -> ReadSegment:
         """What this segment says, as far as it was asked for before."""
@@ -149,8 +161,7 @@ class ReadSegment:
         self.segment = segment
         self.has_calls = any(isinstance(part, ToolCall | ToolResult) for part in segment.parts)
         self.is_from_user = _is_from_user(segment, has_calls=self.has_calls)
-        self._place: _Place | None = None
-        self._pieces: list[GistPiece] = []
+        self._pieces: tuple[_Place | None, list[GistPiece]] = (None, [])
 
     @cached_property
     def is_agreement(self) -> bool:
@@ -170,10 +181,11 @@ class ReadSegment:
 
     def list_pieces(self, place: _Place, kinds: Kinds) -> list[GistPiece]:
         """What it says that is worth keeping. In every digest of a cut most segments stand in one place."""
-        if place != self._place:
-            self._pieces = list(_read_segment(self, place, kinds))
-            self._place = place
-        return self._pieces
+        known_place, pieces = self._pieces
+        if place != known_place:
+            pieces = list(_read_segment(self, place, kinds))
+            self._pieces = (place, pieces)  # in one assignment: threads may share a memo
+        return pieces
 
 
 def _text_for_names(segment: Segment) -> str:

@@ -25,7 +25,7 @@ from lamina.core.text.excerpts import (
     to_one_line,
 )
 from lamina.core.text.json_values import parse_json
-from lamina.core.text.standing_rules import split_sentences
+from lamina.core.text.sentences import split_sentences
 from lamina.core.text.user_words import (
     REPLY_LABEL,
     SHORT_MESSAGE,

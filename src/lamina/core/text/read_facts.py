@@ -14,7 +14,7 @@ from itertools import chain
 from lamina.core.text.characters import with_newlines
 from lamina.core.text.excerpts import to_one_line
 from lamina.core.text.fact_values import FactWord, SentenceWords, list_words, value_sentences
-from lamina.core.text.standing_rules import split_sentences
+from lamina.core.text.sentences import split_sentences
 
 _SEARCHED = 8_000  # characters of one result
 _LONGEST = 160  # characters of a sentence

@@ -21,16 +21,14 @@ from lamina.core.text.characters import fold_case, split_words
 from lamina.core.text.clipping import clip, shorten
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.fact_values import DIGIT, SentenceWords, list_words, value_sentences
+from lamina.core.text.sentences import Statement, split_clauses, split_sentences
 from lamina.core.text.standing_rules import (
     LONGEST_STATEMENT,
     LONGEST_WISH,
-    Statement,
     find_replaced,
     find_rules,
     find_statements,
     quote_statement,
-    split_clauses,
-    split_sentences,
 )
 
 GAP = "…"

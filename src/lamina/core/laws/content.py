@@ -1,0 +1,205 @@
+"""Laws of what is in a request: calls with their results, everything of the log, and nothing twice."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Iterable, Iterator, Sequence
+
+from lamina.core.entries import (
+    find_attachments,
+    find_first_answer,
+    find_logged,
+    identify_attachment,
+    index_by_ref,
+    is_attachment,
+    is_long_message,
+    may_repeat,
+)
+from lamina.core.envelope import find_unpaired, find_wrong_parts
+from lamina.core.folds import map_covered
+from lamina.core.hashing import handle
+from lamina.core.laws.case import (
+    Case,
+    find_large_in_full,
+    find_lowered_now,
+    is_unrecoverable,
+    list_logged_refs,
+)
+from lamina.core.recall import identify_segments, index_by_name
+from lamina.core.values import Entry, Form, Layer, Role
+
+
+def calls_and_results_pair(case: Case) -> Iterator[str]:
+    """Each call has its one result before anything else is said; no result stands alone.
+
+    Every provider refuses a request in which they do not pair, whatever the log looked like.
+    """
+    yield from find_unpaired(case.envelope.sent)
+
+
+def conservation(case: Case) -> Iterator[str]:
+    """Every segment is exactly one entry with a reason, and the parts sum to the total.
+
+    Nothing disappears without an explanation, and no token of the account belongs to two of its lines.
+    """
+    entry_refs = Tally(list_logged_refs(case.envelope))
+    segment_refs = Tally(each.ref for each in identify_segments(case.log))
+    if entry_refs != segment_refs:
+        difference = (entry_refs - segment_refs) + (segment_refs - entry_refs)
+        yield f"segments and entries differ: {sorted(difference)[:5]}"
+    yield from find_wrong_parts(case.envelope.entries)
+    tokens = 0
+    for entry in case.envelope.entries:
+        tokens += entry.tokens
+        if entry.form is Form.OMITTED and entry.tokens:
+            yield f"{entry.ref} is {entry.form} with {entry.tokens} tokens"
+    if tokens != case.envelope.account.entries:
+        yield "tokens of the entries do not sum to the account"
+
+
+def nothing_is_lost(case: Case) -> Iterator[str]:
+    """What was lowered comes back in full by its handle, or by the key of its digest.
+
+    The log is the only store for that: it has every segment, so a handle never expires.
+    """
+    by_name = index_by_name(identify_segments(case.log))
+    for entry in find_logged(case.envelope.entries):
+        if entry.form is Form.FULL:
+            continue
+        segment = by_name.get(handle(entry.content))
+        if segment is None or segment.parts != entry.segment.parts:
+            yield f"{entry.ref} does not come back"
+    logged_refs = index_by_ref(case.envelope.entries).keys()
+    for fold in case.envelope.ledger.folds:
+        if not logged_refs >= set(fold.covers):
+            yield f"{fold.key} does not bring back all that it covers"
+
+
+def what_cannot_be_recovered_goes_last(case: Case) -> Iterator[str]:
+    """What cannot be recovered is never summarised, and lowered only when everything else is.
+
+    The user's words may be quoted instead: in a digest, or in the shortened form of a long message.
+
+    A window over history takes out all that is beyond it.
+    """
+    lost = _find_lost(case)
+    for entry in lost:
+        is_covered = entry.why.startswith("covered by")
+        if is_covered or entry.form is Form.COMPACT:
+            yield f"{entry.ref} is summarised"
+    lost_for_room = _find_lost_for_room(lost, case)
+    if not lost_for_room:
+        return
+    for entry in find_large_in_full(case):
+        if not is_unrecoverable(entry, case):
+            yield f"{lost_for_room[0].ref} was lowered while {entry.ref} stands in full"
+
+
+def _find_lost(case: Case) -> list[Entry]:
+    """Entries that cannot be recovered and are lowered, unless they are words of the user that are quoted.
+
+    Those are not lost: a digest quotes the first and the newest of them, and a long message after the first
+    answer that is shortened quotes itself. The key recalls them all.
+    """
+    entries = case.envelope.entries
+    fold_of = map_covered(case.envelope.ledger.folds)
+    first_answer = find_first_answer(entries)
+    lost: list[Entry] = []
+    for position, entry in enumerate(entries):
+        if entry.form is Form.FULL or not is_unrecoverable(entry, case):
+            continue
+        is_users = entry.segment.role is Role.USER
+        may_be_quoted = is_users and not is_attachment(entry, case.kinds)
+        is_folded = entry.ref in fold_of
+        is_shortened = entry.form is Form.COMPACT and position > first_answer and is_long_message(entry)
+        if not may_be_quoted or not (is_folded or is_shortened):
+            lost.append(entry)
+    return lost
+
+
+def _find_lost_for_room(lost: Sequence[Entry], case: Case) -> list[Entry]:
+    """Those of the lost entries that the cut of this request lowered for want of room.
+
+    An older cut had its own reasons, and what stood in full then may be gone now.
+    """
+    lowered_now = find_lowered_now(case)
+    window = case.options.window
+    if window is not None:
+        lowered_now -= window.may_take(case.envelope.entries)
+    return [entry for entry in lost if entry.ref in lowered_now]
+
+
+def once_in_full(case: Case) -> Iterator[str]:
+    """Equal content of attachments is sent in full once, however short. What is pinned may repeat it.
+
+    Later appearances refer to the first. Changed content is sent anew, and the old bytes stay where they are.
+    """
+    attachments = find_attachments(case.envelope.sent, case.kinds)
+    identities: set[str] = set()
+    for entry in attachments:
+        if entry.form is not Form.FULL:
+            continue
+        identity = identify_attachment(entry)
+        if identity in identities and not may_repeat(entry):
+            yield f"{entry.ref} stands in full twice"
+        identities.add(identity)
+    # A name shows one content in the library.
+    library = [entry for entry in attachments if entry.layer is Layer.LIBRARY]
+    yield from _find_names_twice(library)
+    yield from _check_turn_names(case)
+    yield from _find_repeated_library(library, attachments)
+
+
+def _find_repeated_library(library: Iterable[Entry], attachments: Iterable[Entry]) -> Iterator[str]:
+    """Attachments of this turn whose words stand in the library too: they are named there, not repeated.
+
+    If a cut has left only a handle in the library, the words are sent again where they are asked for.
+    """
+    in_library = {identify_attachment(entry) for entry in library if entry.form >= Form.COMPACT}
+    for entry in attachments:
+        if entry.layer is not Layer.TURN or entry.form < Form.COMPACT or may_repeat(entry):
+            continue
+        if identify_attachment(entry) in in_library:
+            yield f"{entry.ref} stands in the turn and in the library"
+
+
+def _check_turn_names(case: Case) -> Iterator[str]:
+    """A name shows one content among the attachments of each question.
+
+    A turn can have several questions, if the model's answer between them was empty. What came with the first
+    of them was sent before the second came, so it stays. So does what came before a reminder of the system,
+    or before an empty answer: a request may have ended there, and what was sent keeps its bytes.
+    """
+    with_question: list[Entry] = []
+    for entry in case.envelope.entries:
+        if entry.layer is Layer.PROMPT or _may_end_request(entry):
+            yield from _find_names_twice(with_question)
+            with_question.clear()
+        elif entry.layer is Layer.TURN and is_attachment(entry, case.kinds):
+            with_question.append(entry)
+    yield from _find_names_twice(with_question)
+
+
+def _may_end_request(entry: Entry) -> bool:
+    """Whether a request may have ended with this, although no question was put in behind it.
+
+    An empty answer is not sent, but it came after a request.
+    """
+    if entry.segment.role is Role.ASSISTANT:
+        return True
+    return entry.role is Role.SYSTEM and entry.layer is Layer.STEPS
+
+
+def _find_names_twice(attachments: Iterable[Entry]) -> Iterator[str]:
+    """Attachments whose key another one of them has. Pinned ones and overrides may repeat.
+
+    A reader who is shown two things under one name cannot tell which of them is meant.
+    """
+    keys: set[str] = set()
+    for entry in attachments:
+        key = entry.segment.key
+        if not key or may_repeat(entry) or entry.form is Form.OMITTED:
+            continue
+        if key in keys:
+            yield f"{key} stands twice in the {entry.layer} layer"
+        keys.add(key)

@@ -1,0 +1,129 @@
+"""The system text: which sections of it stand first, and when one that came later takes its place there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from lamina.core.draft import Draft
+from lamina.core.entries import omit_by_ref
+from lamina.core.kinds import Kinds, is_instruction, is_section, kind_of
+from lamina.core.options import BuildContext
+from lamina.core.recall import identify_segments
+from lamina.core.scale import weigh_entries
+from lamina.core.values import Entry, Form, Layer, Ledger, Ref, Role, Segment
+
+
+def promote_sections(log: Sequence[Segment], context: BuildContext) -> Ledger:
+    """The ledger, in which every section that is due is promoted: its place is in the system text.
+
+    As long as nothing was sent, that is every section. Later, to promote one moves bytes that were sent. So
+    a section waits for the next cut then, unless an instruction must hold at once.
+    """
+    ledger = context.ledger
+    leading = 0
+    while leading < len(log) and log[leading].role is Role.SYSTEM:
+        leading += 1
+    sections = [segment for segment in log[leading:] if is_section(context.kinds, segment)]
+    has_been_sent = ledger.mark is not None
+    # Naming a whole log is slow. Where nothing can be due, it is not done.
+    if not sections or (has_been_sent and not _is_urgent(sections, context)):
+        return ledger
+    promoted = dict.fromkeys(ledger.promoted)
+    later: dict[Ref, Segment] = {}
+    for each in list(identify_segments(log))[leading:]:
+        if is_section(context.kinds, each.segment) and each.ref not in promoted:
+            later[each.ref] = each.segment
+    if has_been_sent and not _is_urgent(list(later.values()), context):
+        return ledger
+    return msgspec.structs.replace(ledger, promoted=(*promoted, *later))
+
+
+def _is_urgent(sections: Sequence[Segment], context: BuildContext) -> bool:
+    """Whether one of these later sections cannot wait for the next cut.
+
+    The hoisted layout moves bytes at each turn anyway, and has every section in its place at once.
+    Where the API takes system text in the middle, one changed instruction may stand there. If it changes
+    once more, three versions of it would stand in one request.
+    """
+    if context.options.layout.library == "hoisted":
+        return bool(sections)
+    instructions = [segment for segment in sections if is_instruction(context.kinds, segment)]
+    if not context.options.late_system:
+        return bool(instructions)
+    versions = Counter((segment.kind, segment.key) for segment in instructions)
+    return any(count > 1 for count in versions.values())
+
+
+def promote_later_sections(draft: Draft, context: BuildContext) -> Draft:
+    """The draft with every section that came later in the system text.
+
+    What was sent has changed already, so moving them costs nothing more.
+    """
+    later = find_later_sections(draft.entries, context.kinds)
+    if not later:
+        return draft
+    promoted = draft.ledger.promoted + later
+    entries = put_system_first(draft.entries, promoted, context.kinds)
+    entries = weigh_entries(entries, context.scale, prefix=context.root)
+    return msgspec.structs.replace(
+        draft,
+        entries=entries,
+        tokens=sum(entry.tokens for entry in entries),
+        ledger=msgspec.structs.replace(draft.ledger, promoted=promoted),
+        unchanged=0,
+        unchanged_sent=0,
+        next_front=None,
+    )
+
+
+def find_later_sections(entries: Sequence[Entry], kinds: Kinds) -> tuple[Ref, ...]:
+    """Sections that stand where they came. At a cut they take their place in the system text."""
+    later: list[Ref] = []
+    for entry in entries:
+        if entry.form is not Form.FULL or entry.layer is Layer.SYSTEM:
+            continue
+        if is_section(kinds, entry.segment):
+            later.append(entry.ref)
+    return tuple(later)
+
+
+def put_system_first(entries: list[Entry], promoted: tuple[Ref, ...], kinds: Kinds) -> list[Entry]:
+    """The system text, most stable section first, then the rest in order.
+
+    A section that came later stands where it came until a cut promotes it. From then on it stands in the
+    system text, in the place of the older section with its key.
+    """
+    promoted_refs = frozenset(promoted)
+    system: list[Entry] = []
+    rest: list[Entry] = []
+    is_leading = True
+    for entry in entries:
+        is_leading = is_leading and entry.role is Role.SYSTEM
+        if is_leading or entry.ref in promoted_refs:
+            system.append(entry)
+        else:
+            rest.append(entry)
+    system = _keep_newest_sections(system, kinds)
+    system.sort(key=lambda entry: kind_of(kinds, entry.segment).stability)
+    system = [msgspec.structs.replace(entry, layer=Layer.SYSTEM) for entry in system]
+    return system + rest
+
+
+def _keep_newest_sections(system: list[Entry], kinds: Kinds) -> list[Entry]:
+    """Of sections with one key, only the newest is sent.
+
+    The older ones stay entries, omitted with a reason: nothing of a log disappears.
+    """
+    newest: dict[str, Ref] = {}
+    for entry in system:
+        if entry.segment.key and is_section(kinds, entry.segment):
+            newest[entry.segment.key] = entry.ref
+    reasons: dict[Ref, str] = {}
+    for entry in system:
+        newest_ref = newest.get(entry.segment.key, entry.ref)
+        if newest_ref != entry.ref:
+            reasons[entry.ref] = f"replaced by {newest_ref}"
+    return omit_by_ref(system, reasons)

@@ -1,0 +1,69 @@
+"""Tables of phrases, in scripts with and without spaces between words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from lamina.core.text.characters import ALPHANUMERIC, WHITE_SPACE, fold_case
+
+UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+"""Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
+
+_WORD_START = re.compile(f"[^{WHITE_SPACE}.,;:!?'\"()\\[\\]{{}}/،؛؟।۔-]+")
+"""A word up to its first apostrophe or hyphen: all that is needed to know which phrases may begin there."""
+
+
+class Phrases:
+    """A table of phrases to look for in a text of small letters.
+
+    A phrase of a script with spaces between words stands alone: `must` is not in `mustard`. Chinese and
+    Japanese have no spaces, so a phrase of theirs may stand anywhere. Most sentences have none of them, and
+    words tell that sooner than a pattern.
+    """
+
+    def __init__(self, table: str) -> None:
+        spaced: list[str] = []
+        unspaced: list[str] = []
+        for entry in table.split(" | "):
+            phrase = fold_case(entry.strip(WHITE_SPACE))
+            if UNSPACED.search(phrase):
+                unspaced.append(phrase)
+            else:
+                spaced.append(phrase)
+        beginnings = [_WORD_START.findall(phrase)[:2] for phrase in spaced]
+        self.single_words = frozenset(words[0] for words in beginnings if len(words) == 1)
+        self.pairs = frozenset((words[0], words[1]) for words in beginnings if len(words) > 1)
+        alone = "|".join(re.escape(phrase) for phrase in sorted(spaced, key=len, reverse=True))
+        self.spaced = re.compile(f"(?<![{ALPHANUMERIC}])(?:{alone})(?![{ALPHANUMERIC}])")
+        anywhere = "|".join(re.escape(phrase) for phrase in sorted(unspaced, key=len, reverse=True))
+        self.unspaced = re.compile(anywhere or "(?!)")
+
+    def find(self, text: str) -> int | None:
+        """Where the first phrase stands; None if there is none."""
+        return next(self.find_all(text), None)
+
+    def find_all(self, text: str) -> Iterator[int]:
+        """Where phrases stand, those of scripts with spaces first."""
+        if self._may_have(_WORD_START.findall(text)):
+            for match in self.spaced.finditer(text):
+                yield match.start()
+        if not text.isascii() and UNSPACED.search(text):
+            for match in self.unspaced.finditer(text):
+                yield match.start()
+
+    def read(self, text: str, place: int) -> str:
+        """The phrase of a script with spaces that stands at this place; "" if there is none."""
+        match = self.spaced.match(text, place)
+        return match[0] if match else ""
+
+    def _may_have(self, words: Sequence[str]) -> bool:
+        """Whether the words with which a phrase begins are there: far quicker to say than where it stands."""
+        if not self.single_words.isdisjoint(words):
+            return True
+        return not self.pairs.isdisjoint(pairwise(words))
+
+    def remove(self, text: str) -> str:
+        """The text without the phrases."""
+        return self.unspaced.sub(" ", self.spaced.sub(" ", text))
