@@ -11,6 +11,8 @@ from botocore.eventstream import EventStreamBuffer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.conversations.answer_bodies import read_answer
+from lamina.conversations.record import Answered
 from lamina.core.values import Text, Thinking, ToolCall
 from lamina.dialects.bedrock_converse import DIALECT
 from lamina.dialects.bedrock_converse.event_stream import FrameReader, read_events
@@ -157,6 +159,12 @@ def test_lamina_reads_the_frames_that_botocore_reads(size: int) -> None:
         names += [name for name, _ in reader.feed(wire[start : start + size])]
     assert names == [name for event in EVENTS for name in event]
     assert read_events(wire) == EVENTS == list(decode([wire]))
+
+
+def test_a_recorded_stream_is_read_again() -> None:
+    wire = b"".join(map(frame, EVENTS))
+    answered = Answered(id="a", at=0.0, content_type="application/vnd.amazon.eventstream")
+    assert read_answer(wire, answered, "bedrock_converse") == DIALECT.answers.absorb_stream(EVENTS)
 
 
 @given(st.binary(max_size=200), st.integers(0, 400))
