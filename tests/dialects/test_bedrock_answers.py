@@ -29,7 +29,7 @@ USAGE = {
     "cacheWriteInputTokens": 20,
 }
 THOUGHT = {"reasoningContent": {"reasoningText": {"text": "Let me see.", "signature": "c2ln"}}}
-CONTENT = [THOUGHT, {"text": "I read it."}, called("t1")]
+CONTENT: list[Json] = [THOUGHT, {"text": "I read it."}, called("t1")]
 EVENTS: list[Json] = [
     {"messageStart": {"role": "assistant"}},
     {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"reasoningContent": {"text": "Let me"}}}},
