@@ -25,7 +25,6 @@ from lamina.caches.marker_plan import (
     plan_markers,
 )
 from lamina.caches.stream import Sort, Stream, StreamBlock
-from lamina.clients.bedrock import with_cache_points
 from lamina.core.layout import Layout
 from lamina.dialects.anthropic import DIALECT
 from lamina.dialects.anthropic.markers import mark
@@ -293,23 +292,6 @@ def test_on_generated_sessions_a_plan_reads_at_least_as_much_as_markers_by_hand(
     assert read["plan"] >= read["hand"] > 0
     if wide > 1 or model == "claude-sonnet-4-5":
         assert read["plan"] > read["hand"]
-
-
-def test_cache_points_of_bedrock_stand_after_their_blocks() -> None:
-    point = {"cachePoint": {"type": "default"}}
-    request: dict[str, Any] = {
-        "modelId": "anthropic.claude-opus-5",
-        "system": [{"text": "You read files."}, point],
-        "toolConfig": {"tools": [{"toolSpec": {"name": "read_file"}}]},
-        "messages": [{"role": "user", "content": [{"text": "a"}, point, {"text": "b"}]}],
-    }
-    done = with_cache_points(request, {"tools[0]": "1h", "messages[0].content[1]": ""})
-    assert done["toolConfig"]["tools"][1] == {"cachePoint": {"type": "default", "ttl": "1h"}}
-    assert done["system"] == [{"text": "You read files."}]
-    assert done["messages"][0]["content"] == [{"text": "a"}, {"text": "b"}, point]
-    assert request["system"][1] is point
-    with pytest.raises(BadInput, match=r"system\[4\]"):
-        with_cache_points(request, {"system[4]": ""})
 
 
 def test_what_a_cut_left_and_the_tools_are_both_kept_alive() -> None:

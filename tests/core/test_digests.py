@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core import run_text, sized_digests
-from lamina.core.build import Memo, build
+from lamina.core.build import BuildMemo, build
 from lamina.core.digest_sizes import DigestSize
 from lamina.core.digests import NOTES_TITLE, DigestText, write_digest
 from lamina.core.entries import begins_with
@@ -414,7 +414,7 @@ def count_calls_read(log: Sequence[Segment], monkeypatch: pytest.MonkeyPatch) ->
         return gist.gather_call(name, *rest, **failed)
 
     monkeypatch.setattr(run_text, "gather_call", read_and_count)
-    memo = Memo()
+    memo = BuildMemo()
     ledger = Ledger()
     for begun in split_calls(log):
         budget = Budget(window=1_800, reserve=100)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+from binascii import crc32
 from functools import cache
 from random import Random
 from typing import Any
@@ -124,3 +126,15 @@ def conversation(seed: int) -> Json:
             if block is POINT and points > 2:
                 message["content"].remove(block)
     return request(*messages, system=[{"text": "Be brief."}, POINT], inferenceConfig={"maxTokens": 900})
+
+
+def frame(event: Json) -> bytes:
+    """One event as it is on the wire: lengths, headers, a payload, and two checksums."""
+    (name, payload), *_ = event.items()
+    headers = b""
+    for key, value in ((":message-type", "event"), (":event-type", name)):
+        headers += bytes([len(key)]) + key.encode() + b"\x07" + struct.pack(">H", len(value)) + value.encode()
+    body = json.dumps(payload).encode()
+    prelude = struct.pack(">II", 16 + len(headers) + len(body), len(headers))
+    message = prelude + struct.pack(">I", crc32(prelude)) + headers + body
+    return message + struct.pack(">I", crc32(message))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
-from binascii import crc32
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,12 +11,15 @@ from botocore.eventstream import EventStreamBuffer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.conversations.answer_bodies import read_answer
+from lamina.conversations.record import Answered
 from lamina.core.values import Text, Thinking, ToolCall
 from lamina.dialects.bedrock_converse import DIALECT
+from lamina.dialects.bedrock_converse.event_stream import FrameReader, read_events
 from lamina.dialects.overflow import read_overflow
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
-from tests.dialects.bedrock_requests import Json, answers, called, request, sent, user
+from tests.dialects.bedrock_requests import Json, answers, called, frame, request, sent, user
 
 USAGE = {
     "inputTokens": 10,
@@ -28,7 +29,7 @@ USAGE = {
     "cacheWriteInputTokens": 20,
 }
 THOUGHT = {"reasoningContent": {"reasoningText": {"text": "Let me see.", "signature": "c2ln"}}}
-CONTENT = [THOUGHT, {"text": "I read it."}, called("t1")]
+CONTENT: list[Json] = [THOUGHT, {"text": "I read it."}, called("t1")]
 EVENTS: list[Json] = [
     {"messageStart": {"role": "assistant"}},
     {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"reasoningContent": {"text": "Let me"}}}},
@@ -55,18 +56,6 @@ EVENTS: list[Json] = [
 def response(*content: Json, stop: str = "end_turn") -> Json:
     message = {"role": "assistant", "content": list(content)}
     return {"output": {"message": message}, "stopReason": stop, "usage": USAGE, "metrics": {"latencyMs": 5}}
-
-
-def frame(event: Json) -> bytes:
-    """One event as it is on the wire: lengths, headers, a payload, and two checksums."""
-    (name, payload), *_ = event.items()
-    headers = b""
-    for key, value in ((":message-type", "event"), (":event-type", name)):
-        headers += bytes([len(key)]) + key.encode() + b"\x07" + struct.pack(">H", len(value)) + value.encode()
-    body = json.dumps(payload).encode()
-    prelude = struct.pack(">II", 16 + len(headers) + len(body), len(headers))
-    message = prelude + struct.pack(">I", crc32(prelude)) + headers + body
-    return message + struct.pack(">I", crc32(message))
 
 
 def decode(pieces: list[bytes]) -> Iterator[Json]:
@@ -159,3 +148,26 @@ def test_answers_of_lamina_are_read_like_those_of_the_model() -> None:
     streamed = DIALECT.answers.absorb_stream(write_closing_events(EVENTS[12:], "I gave up.", 0))
     assert whole.segments[0].parts == streamed.segments[0].parts == (Text("I gave up."),)
     assert whole.usage == streamed.usage
+
+
+@given(st.integers(1, 60))
+def test_lamina_reads_the_frames_that_botocore_reads(size: int) -> None:
+    wire = b"".join(map(frame, EVENTS))
+    reader = FrameReader()
+    names: list[str] = []
+    for start in range(0, len(wire), size):
+        names += [name for name, _ in reader.feed(wire[start : start + size])]
+    assert names == [name for event in EVENTS for name in event]
+    assert read_events(wire) == EVENTS == list(decode([wire]))
+
+
+def test_a_recorded_stream_is_read_again() -> None:
+    wire = b"".join(map(frame, EVENTS))
+    answered = Answered(id="a", at=0.0, content_type="application/vnd.amazon.eventstream")
+    assert read_answer(wire, answered, "bedrock_converse") == DIALECT.answers.absorb_stream(EVENTS)
+
+
+@given(st.binary(max_size=200), st.integers(0, 400))
+def test_bytes_that_are_no_frames_end_the_reading_and_raise_nothing(noise: bytes, place: int) -> None:
+    wire = b"".join(map(frame, EVENTS[:3]))
+    read_events(wire[:place] + noise + wire[place:])

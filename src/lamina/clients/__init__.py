@@ -6,7 +6,6 @@ from lamina._lazy_names import name_lazily
 
 if TYPE_CHECKING:
     from lamina.clients.anthropic import anthropic_messages
-    from lamina.clients.bedrock import with_cache_points
     from lamina.clients.events import (
         CallEvent,
         Client,
@@ -49,7 +48,6 @@ __all__ = [
     "ollama_chat",
     "openai_chat",
     "openai_responses",
-    "with_cache_points",
     "with_cached",
 ]
 
@@ -58,7 +56,6 @@ if not TYPE_CHECKING:
         __name__,
         {
             "lamina.clients.anthropic": "anthropic_messages",
-            "lamina.clients.bedrock": "with_cache_points",
             "lamina.clients.events": (
                 "CallEvent Client Event Reply StopEvent TextEvent ThinkingEvent UsageEvent"
             ),

@@ -10,6 +10,7 @@ from lamina.conversations.answer_events import EventSplitter
 from lamina.conversations.encodings import unpack_recorded
 from lamina.conversations.record import Answered
 from lamina.dialects import DIALECTS
+from lamina.dialects.bedrock_converse.event_stream import read_events
 from lamina.dialects.port import Absorbed
 from lamina.errors import BadInput
 
@@ -29,6 +30,8 @@ def read_values(body: bytes) -> list[Any]:
     value = _decode(body)
     if value is not None:
         return [value]
+    if body.startswith(b"\x00"):  # the length of a frame: no JSON, and no line of an event stream
+        return list(read_events(body))
     splitter = EventSplitter(by_line=not body.lstrip(b" \t\r\n").startswith(_SSE_STARTS))
     events = [*splitter.take(body), *splitter.finish()]
     return [event.value for event in events if event.value is not None]
@@ -36,7 +39,7 @@ def read_values(body: bytes) -> list[Any]:
 
 def is_stream(body: bytes, content_type: str) -> bool:
     """Whether an answer came as a stream of events."""
-    if "event-stream" in content_type or "ndjson" in content_type:
+    if "event-stream" in content_type or "ndjson" in content_type or "eventstream" in content_type:
         return True
     return body.lstrip(b" \t\r\n").startswith((b"data:", b"event:"))
 

@@ -12,6 +12,7 @@ from lamina.caches import rules_for
 from lamina.conversations.recall_loop import RecallPlace, splice_exchanges
 from lamina.conversations.record import is_compaction
 from lamina.core.values import Cut, Ledger
+from lamina.dialects.model_names import MODEL_FIELDS
 from lamina.dialects.port import Dialect
 from lamina.fitting.request import Fitted
 from lamina.gateway.bodies import RequestBody, encode_body
@@ -186,8 +187,9 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """The body of a request. A model that came in the path does not belong there."""
         body = self.incoming.body
         fields = dict(request)
-        if "model" not in body.request:
-            fields.pop("model", None)
+        for name in MODEL_FIELDS:
+            if name not in body.request:
+                fields.pop(name, None)
         return encode_body(fields, body)
 
 

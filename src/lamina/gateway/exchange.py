@@ -227,8 +227,11 @@ class ProxiedExchange:
         upstream = self._prefixed or self._gateway.upstreams.choose(route.dialect, model)
         request = body.request
         _refuse_malformed(request)
-        if route.model and "model" not in request:
-            request = {"model": route.model, **request}
+        model_field = "model"
+        if route.dialect == "bedrock_converse":
+            model_field = "modelId"
+        if route.model and model_field not in request:
+            request = {model_field: route.model, **request}
         return IncomingRequest(
             workspace=self._visitor.workspace,
             identity=identify_client(self._headers, request),
@@ -339,6 +342,8 @@ class ProxiedExchange:
         """Whether the client expects an event stream, in which comments are allowed."""
         if self._route.dialect == "gemini":
             return self._route.streams and b"alt=sse" in self._scope["query_string"]
+        if self._route.dialect == "bedrock_converse":
+            return False  # its streams are frames of bytes
         return incoming.dialect.name != "ollama" and incoming.request.get("stream") is True
 
     async def _relay(

@@ -31,11 +31,14 @@ def plans_markers(incoming: IncomingRequest) -> bool:
     if breakpoints != "auto":
         return breakpoints != "keep"
     rules = rules_for(incoming.model, dialect=incoming.dialect.name)
-    if incoming.dialect.name != "anthropic" or not keeps_only_marked(rules):
+    markers = incoming.dialect.cache.markers
+    if markers is None or markers.cache != rules.match or not keeps_only_marked(rules):
         return False
     text = incoming.body.text
     if len(text) < rules.least(incoming.model):  # a text has no more tokens than bytes
         return False
+    if incoming.dialect.name == "bedrock_converse":
+        return b'"cachePoint"' not in text
     return _KEY not in text or not _has_marker(incoming.request)
 
 

@@ -74,6 +74,8 @@ _ROUTES: dict[str, tuple[str, str]] = {
     "/v1/chat/completions": ("askChatCompletions", "Fitted: Chat Completions of OpenAI and others."),
     "/v1/responses": ("askResponses", "Fitted: the Responses API of OpenAI."),
     "/api/chat": ("askOllama", "Fitted: Ollama's chat."),
+    "/model/{model}/converse": ("askConverse", "Fitted: Bedrock's Converse."),
+    "/model/{model}/converse-stream": ("streamConverse", "Fitted: Bedrock's Converse, as a stream."),
     "/v1beta/models/{model}:generateContent": ("askGemini", "Fitted: Gemini."),
     "/v1beta/models/{model}:streamGenerateContent": ("streamGemini", "Fitted: Gemini, as a stream."),
     "/v1beta/models/{model}:countTokens": (

@@ -130,7 +130,7 @@ PROFILES: dict[str, Profile] = {
     "gemini": Profile(("gemini",), "x-goog-api-key"),
     "openrouter": Profile(_OPEN_DIALECTS, "authorization", (_BILLING_EDIT,), reads_markers=True),
     "bedrock": Profile(
-        ("anthropic",),
+        ("anthropic", "bedrock_converse"),
         "authorization",
         (_BILLING_EDIT, _TTL_EDIT, _MANAGEMENT_EDIT),
         drops_betas=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lamina.conversations.recall_answers import CALL_LISTS
 from lamina.fitting.policy import RecallMode
 from lamina.gateway.calls import IncomingRequest
 
@@ -47,7 +48,7 @@ def _find_server_state(request: Mapping[str, Any]) -> str:
 def _takes_recall_tool(incoming: IncomingRequest) -> bool:
     """Whether a request may get a tool of the gateway's own. `HeadShape.takes_tool` has the API's rules."""
     request = incoming.request
-    if _find_server_state(request):
+    if _find_server_state(request) or incoming.dialect.name not in CALL_LISTS:
         return False
     if request.get("tools"):
         return True

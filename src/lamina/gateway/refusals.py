@@ -29,6 +29,18 @@ _TYPES = {
 }
 """What Anthropic and OpenAI, and what Google call each status."""
 
+_EXCEPTIONS = {
+    400: "ValidationException",
+    401: "AccessDeniedException",
+    403: "AccessDeniedException",
+    404: "ResourceNotFoundException",
+    413: "ValidationException",
+    429: "ThrottlingException",
+    503: "ServiceUnavailableException",
+    504: "ModelTimeoutException",
+}
+"""The names of errors in the APIs of AWS."""
+
 
 _UNREAD = frozenset((401, 403, 408, 413, 421, 429))
 """Statuses of refusals that come before the body was read. They end the connection."""
@@ -115,4 +127,6 @@ def describe_error(dialect: str, status: int, message: str, code: str = "") -> d
         return {"error": {"code": status, "message": message, "status": google}}
     if dialect == "ollama":
         return {"error": message}
+    if dialect == "bedrock_converse":
+        return {"__type": _EXCEPTIONS.get(status, "InternalServerException"), "message": message}
     return {"error": {"message": message, "type": usual, "param": None, "code": code or None}}

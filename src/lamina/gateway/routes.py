@@ -15,7 +15,8 @@ Action = Literal["generate", "count", "pass"]
 class RouteMatch(NamedTuple):
     """What a path asks for. `dialect` is "" if the gateway only passes the request on.
 
-    `model` is the model in the path, `streams` says that the path asks for a stream; both are Gemini's.
+    `model` is the model in the path, `streams` says that the path asks for a stream. Gemini and Bedrock
+    have both there.
     """
 
     action: Action
@@ -41,6 +42,9 @@ _GEMINI_VERBS: dict[str, RouteMatch] = {
 _GEMINI_MODEL = re.compile(r"/(?:models|tunedModels)/(.+)")
 """The model may have slashes: `/v1beta/models/team/model:generateContent`."""
 
+_CONVERSE = re.compile(r"/model/([^/]+(?:/[^/]+)?)/converse(-stream)?$")
+"""The model may have a slash, as in the name of an inference profile: `arn:aws:…:inference-profile/us.…`."""
+
 INSPECTOR = "/lamina/inspect"
 """Where the inspector's pages are."""
 
@@ -60,6 +64,10 @@ def match_route(method: str, path: str) -> RouteMatch:
     for ending, route in _ENDINGS:
         if path.endswith(ending):
             return route
+    converse = _CONVERSE.search(path)
+    if converse is not None:
+        streams = converse[2] is not None
+        return RouteMatch("generate", "bedrock_converse", converse[1], streams=streams)
     place, _, verb = path.rpartition(":")
     gemini = _GEMINI_VERBS.get(verb, PASS)
     model = _GEMINI_MODEL.search(place)

@@ -13,6 +13,7 @@ import msgspec
 
 from lamina.conversations.encodings import UNPACK_ERRORS, make_unpacker
 from lamina.dialects.anthropic.server import read_cleared
+from lamina.dialects.bedrock_converse.event_stream import CONTENT_TYPE, FrameReader
 from lamina.dialects.cache_reports import NO_REPORT, CacheReport, read_cache_report
 from lamina.dialects.usage import Usage, find_usage
 
@@ -27,6 +28,7 @@ _SIGNS = (
     b'"prompt_cache_diagnostics"',
     b'"finish_reason":"',
     b'"finish_reason": "',
+    b'"stopReason"',
 )
 """What a line has that says something about usage, in any API, or why OpenAI's model stopped."""
 
@@ -57,6 +59,9 @@ class UsageReader:
         self._request = request
         self._unpacker = make_unpacker(encoding)
         self.is_stream = content_type.startswith(("text/event-stream", "application/x-ndjson"))
+        self._frames = None
+        if content_type.startswith(CONTENT_TYPE):
+            self._frames = FrameReader()
         self._parts: list[bytes] = []
         self._size = 0
         self._kept: list[bytes] | None = [] if keeps_body else None
@@ -75,7 +80,10 @@ class UsageReader:
         except UNPACK_ERRORS:
             self._unpacker = None
             return
-        if self.is_stream:
+        if self._frames is not None:
+            for _, payload in self._frames.feed(text):
+                self._read_line(payload)
+        elif self.is_stream:
             self._read_lines(text)
         else:
             self._hold(text)
@@ -195,7 +203,7 @@ def _read_facts(holder: Any, last: AnswerFacts) -> AnswerFacts:
 
 def _read_reason(holder: dict[str, Any]) -> str:
     """Why an answer ended. The Responses API says so in its status, once the answer is complete."""
-    reason = _read_text(holder, "stop_reason", "finish_reason", "finishReason", "done_reason")
+    reason = _read_text(holder, "stop_reason", "finish_reason", "finishReason", "done_reason", "stopReason")
     if not reason and holder.get("object") == "response" and holder.get("status") != "in_progress":
         reason = _read_text(holder, "status")
     return reason

@@ -38,6 +38,10 @@ _ENDPOINTS = {
         url="https://generativelanguage.googleapis.com/v1beta/models/{model}:generateContent",
         headers=("x-goog-api-key: $GEMINI_API_KEY",),
     ),
+    "bedrock_converse": _Endpoint(
+        url="https://bedrock-runtime.us-east-1.amazonaws.com/model/{model}/converse",
+        headers=("Authorization: Bearer $AWS_BEARER_TOKEN_BEDROCK",),
+    ),
     "ollama": _Endpoint(url="http://127.0.0.1:11434/api/chat"),
 }
 

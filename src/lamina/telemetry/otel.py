@@ -26,6 +26,7 @@ PROVIDERS = {
     "openai_responses": "openai",
     "gemini": "gcp.gemini",
     "ollama": "ollama",
+    "bedrock_converse": "aws.bedrock",
 }
 """The provider's name in the conventions, by dialect: that of the API, whoever serves it."""
 

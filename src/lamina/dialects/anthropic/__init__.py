@@ -37,7 +37,13 @@ from lamina.dialects.anthropic.server import (
 )
 from lamina.dialects.anthropic.stream import stream
 from lamina.dialects.cache_reports import ask_anthropic_report
-from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_empty, text_or_empty
+from lamina.dialects.json_values import (
+    LIST_TYPES,
+    is_untyped_block,
+    list_or_empty,
+    mapping_or_empty,
+    text_or_empty,
+)
 from lamina.dialects.origins import explain_foreign_segment
 from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Markers, Request, ServerHelp, Wire
 from lamina.dialects.words import OPENING
@@ -72,12 +78,14 @@ def recognises(request: Request) -> bool:
     roles: list[Any] = []
     message_fields: set[str] = set()
     block_types: set[str] = set()
+    has_untyped_block = False
     for message in messages:
         if not isinstance(message, Mapping):
             return False
         roles.append(message.get("role"))
         message_fields.update(message)
         for block in list_or_empty(message.get("content")):
+            has_untyped_block = has_untyped_block or is_untyped_block(block)
             block_types.add(text_or_empty(mapping_or_empty(block).get("type")))
     tool_fields: set[str] = set()
     for tool in list_or_empty(request.get("tools")):
@@ -90,7 +98,7 @@ def recognises(request: Request) -> bool:
         "function" in tool_fields,
         not _FIELDS_OF_CHAT.isdisjoint(request),
         not _FIELDS_OF_CONVERSE.isdisjoint(request),
-        "" in block_types,
+        has_untyped_block,
     )
     speaks_for = (
         not _OWN_FIELDS.isdisjoint(request),

@@ -9,8 +9,6 @@ HTTP: whoever has only the body adds it. Bytes are base64, as in the body; `sdk`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from lamina.core.repair import Repairs
 from lamina.dialects.bedrock_converse.answers import absorb, absorb_stream, write_answer, write_closing_events
 from lamina.dialects.bedrock_converse.blocks import ID_PATTERN, NAME
@@ -19,7 +17,7 @@ from lamina.dialects.bedrock_converse.check import check, check_again
 from lamina.dialects.bedrock_converse.head import HEAD
 from lamina.dialects.bedrock_converse.parse import parse
 from lamina.dialects.bedrock_converse.render import carries, render
-from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_empty
+from lamina.dialects.json_values import LIST_TYPES, is_untyped_block, list_or_empty, mapping_or_empty
 from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Markers, Request, Wire
 from lamina.dialects.words import OPENING
 
@@ -46,12 +44,8 @@ def recognises(request: Request) -> bool:
         return True
     for message in messages:
         for block in list_or_empty(mapping_or_empty(message).get("content")):
-            return _is_own_block(block)
+            return is_untyped_block(block) and not _OWN_BLOCKS.isdisjoint(block)
     return False
-
-
-def _is_own_block(block: object) -> bool:
-    return isinstance(block, Mapping) and "type" not in block and not _OWN_BLOCKS.isdisjoint(block)
 
 
 DIALECT = Dialect(

@@ -207,21 +207,19 @@ def _read_image(image: Mapping[str, Any]) -> Image | None:
 
 def _read_document(document: Mapping[str, Any]) -> Document | None:
     source = mapping_or_empty(document.get("source"))
-    fields = {
-        "name": text_or_empty(document.get("name")),
-        "context": text_or_empty(document.get("context")),
-        "media_type": _MEDIA_TYPES.get(text_or_empty(document.get("format")), ""),
-    }
     text = text_or_empty(source.get("text"))
-    if text:
-        return Document(text=text, **fields)
     data = _read_bytes(source.get("bytes"))
-    if data:
-        return Document(data=data, **fields)
     address = _read_address(source)
-    if address:
-        return Document(url=address, **fields)
-    return None
+    if not (text or data or address):
+        return None
+    return Document(
+        text=text,
+        data=data,
+        url=address,
+        name=text_or_empty(document.get("name")),
+        context=text_or_empty(document.get("context")),
+        media_type=_MEDIA_TYPES.get(text_or_empty(document.get("format")), ""),
+    )
 
 
 def _read_reasoning(content: Mapping[str, Any]) -> Thinking | None:

@@ -65,7 +65,7 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
         memo,
         rules=RULES,
         view=ConverseMessageView,
-        past=EarlierMessages,
+        past=EarlierConverse,
         reading=ConverseReading,
         basis=(request.get("modelId"), bool(tool_config.get("tools"))),
         ends_a_step=lambda view: view.role == "user",
@@ -95,7 +95,7 @@ def _read_id(content: Any) -> str:
     return text_or_empty(mapping_or_empty(content).get("toolUseId"))
 
 
-class EarlierMessages:
+class EarlierConverse:
     """What rules need to know of messages that were checked before."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class ConverseReading:
     `neighbours` are its messages, each with the one before it. Those of the system are left out.
     """
 
-    def __init__(self, request: Request, views: Sequence[ConverseMessageView], past: EarlierMessages) -> None:
+    def __init__(self, request: Request, views: Sequence[ConverseMessageView], past: EarlierConverse) -> None:
         self.request = request
         self.views = views
         self.past = past

@@ -65,12 +65,12 @@ def write_tool_config(head: Head) -> Json | None:
 
 def _read_tool(definition: Mapping[str, Any]) -> Tool | None:
     """The tool of a definition; None for a tool that the API itself runs, which is a `systemTool`."""
-    match definition.get("toolSpec"):
-        case {"name": str(name)} as spec:
-            schema = mapping_or_empty(mapping_or_empty(spec.get("inputSchema")).get("json"))
-            description = text_or_empty(spec.get("description"))
-            return Tool(name=name, description=description, schema=dict(schema))
-    return None
+    spec = mapping_or_empty(definition.get("toolSpec"))
+    name = text_or_empty(spec.get("name"))
+    if not name:
+        return None
+    schema = mapping_or_empty(mapping_or_empty(spec.get("inputSchema")).get("json"))
+    return Tool(name=name, description=text_or_empty(spec.get("description")), schema=dict(schema))
 
 
 def _write_tool(tool: Tool) -> Json:

@@ -11,7 +11,13 @@ from typing import Any
 
 from lamina.core.repair import Repairs
 from lamina.core.values import Segment, Thinking
-from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_empty, text_or_empty
+from lamina.dialects.json_values import (
+    LIST_TYPES,
+    is_untyped_block,
+    list_or_empty,
+    mapping_or_empty,
+    text_or_empty,
+)
 from lamina.dialects.openai_chat.absorb import absorb, absorb_stream
 from lamina.dialects.openai_chat.check import check, check_again
 from lamina.dialects.openai_chat.head import HEAD, takes_tool
@@ -68,9 +74,12 @@ def _is_message_of_others(message: Mapping[str, Any]) -> bool:
             return True
     if "tool_calls" in message:
         return False
-    block_types = [mapping_or_empty(block).get("type") for block in list_or_empty(message.get("content"))]
-    # Blocks of Bedrock's Converse have no type: their one field is the type.
-    return any(block_type is None or block_type in _BLOCK_TYPES_OF_OTHERS for block_type in block_types)
+    for block in list_or_empty(message.get("content")):
+        if is_untyped_block(block):
+            return True
+        if text_or_empty(mapping_or_empty(block).get("type")) in _BLOCK_TYPES_OF_OTHERS:
+            return True
+    return False
 
 
 def carries(segment: Segment) -> str:
