@@ -29,7 +29,8 @@ from lamina.dialects.origins import ORIGIN
 from lamina.errors import BadInput, Conflict, StoreError
 from lamina.formats.codec import decode, encode
 from lamina.stores.paging import attempts
-from lamina.stores.port import OwnName, RecordPage, Rekeyable, Store, Where, search_place
+from lamina.stores.port import RecordPage, Rekeyable, Store, Where, search_place
+from lamina.stores.sweeping import sweep_replaced
 
 MARK = "[erased]"
 """What stands in place of an erased text."""
@@ -56,9 +57,6 @@ WORDS = frozenset(
 
 OWN_LENGTH = 32
 """Characters up to which a word without a space is a name or a setting, and quotes nothing."""
-
-SWEEP = Where(OwnName("lamina.sweep"), "sweep")
-"""A conversation that is made and deleted: stores remove overwritten bytes when they delete."""
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _COLON = re.compile(rb"[ \t\r\n]*:")
@@ -135,8 +133,7 @@ async def _sweep(store: Store, workspace: str, name: str) -> None:
         index = search_place(where)
         if index is not None and (await store.read(index, last=0)).head.count:
             await store.delete(index)
-    await store.append(SWEEP, [b""])
-    await store.delete(SWEEP)
+    await sweep_replaced(store)
 
 
 class _Target:
