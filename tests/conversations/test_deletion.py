@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import psycopg
@@ -31,7 +32,7 @@ from lamina.sessions import Session
 from lamina.sessions.search import open_search
 from lamina.stores.address import open_store
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Rekeyable, Store, Where, search_place
+from lamina.stores.port import RecordPage, Rekeyable, Store, Where, search_place
 from lamina.stores.postgres import open_postgres
 from lamina.stores.sealed import from_file, init_file, verify
 from tests.conversations.recorded import (
@@ -164,6 +165,32 @@ def test_everything_of_a_conversation_goes_and_its_family_stays() -> None:
         assert not await delete_conversation(store, "", TALK)
         assert await delete_conversation(store, "", "lowered")
         assert not (await store.read(family_place("default", "family-1"))).head.count
+
+    anyio.run(delete)
+
+
+class TwoDeleters(MemoryStore):
+    """Deletes another conversation of a family after the family was read, as a second process could."""
+
+    other = "third"
+
+    async def read(self, where: Where, **arguments: Any) -> RecordPage:
+        page = await super().read(where, **arguments)
+        other = self.other
+        if other and where == family_place("default", "family-1"):
+            self.other = ""
+            assert await delete_conversation(self, "", other)
+        return page
+
+
+def test_two_processes_delete_two_members_of_a_family() -> None:
+    async def delete() -> None:
+        store = TwoDeleters()
+        await fill(store)
+        await record_talk(store, name="third", family="family-1")
+        assert await delete_conversation(store, "", TALK)
+        family = await store.read(family_place("default", "family-1"))
+        assert {record.body for record in family.records} == {b"lowered"}
 
     anyio.run(delete)
 
