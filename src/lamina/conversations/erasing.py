@@ -64,6 +64,9 @@ _COLON = re.compile(rb"[ \t\r\n]*:")
 
 _TEXT = msgspec.json.Decoder(str)
 
+_ERASURES = "erasures"
+"""The field of a session's state that counts erasures since its last request. Sessions do not read it."""
+
 
 class ErasedMessage(msgspec.Struct, frozen=True, kw_only=True):
     """How many messages were erased, and how many records of the store were changed for it."""
@@ -115,7 +118,7 @@ async def _erase_once(
         hint = "see lamina conversations show; a digest may quote a part of it: delete the conversation then"
         raise StoreError(problem, conversation=name, hint=hint)
     log_bodies = _erase_log(log_page, target)
-    log_state = _erase_session_state(log_page.head.state, target)
+    log_state = _erase_session_state(log_page.head.state, target, has_changed=bool(log_bodies))
     record_bodies = _RecordEraser(record_page, record, target).erase()
     record_state = _erase_state(state, target, record_page.head.state)
     for place, page, bodies, new_state in (
@@ -329,17 +332,24 @@ def _strip_ledger(ledger: Ledger, target: _Target) -> Ledger:
     return msgspec.structs.replace(ledger, folds=folds)
 
 
-def _erase_session_state(source: bytes, target: _Target) -> bytes | None:
-    """The state of a session without the digests that quote the message; None if it has none of them."""
+def _erase_session_state(source: bytes, target: _Target, *, has_changed: bool) -> bytes | None:
+    """The state of a session without the digests that quote the message; None if nothing has to change.
+
+    If records of its log have changed, its state does too: an open session writes only over the state that it
+    knows. So it reads its log again, and does not go on with the message.
+    """
     try:
         plain = msgspec.json.decode(source)
         ledger = Ledger.load(plain)
     except (BadInput, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None  # a state that cannot be read is made anew, and this release did not write it
     stripped = _strip_ledger(ledger, target)
-    if stripped is ledger:
+    if stripped is not ledger:
+        plain["folds"] = msgspec.to_builtins(stripped.folds)
+    elif not has_changed:
         return None
-    return msgspec.json.encode(plain | {"folds": msgspec.to_builtins(stripped.folds)}, order="deterministic")
+    plain[_ERASURES] = plain.get(_ERASURES, 0) + 1
+    return msgspec.json.encode(plain, order="deterministic")
 
 
 def _erase_state(state: ConversationState, target: _Target, source: bytes) -> bytes | None:
