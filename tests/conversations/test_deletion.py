@@ -6,11 +6,13 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import psycopg
 import pytest
 
+from lamina import Budget, Policy
 from lamina.conversations.deleting import delete_conversation
 from lamina.conversations.erasing import MARK, delete_message
 from lamina.conversations.listing import list_names, list_talks
@@ -26,12 +28,12 @@ from lamina.conversations.store import (
 )
 from lamina.core.hashing import handle
 from lamina.core.recall import identify_segments
-from lamina.errors import BadInput, StoreError
+from lamina.errors import BadInput, Conflict, StoreError
 from lamina.sessions import Session
 from lamina.sessions.search import open_search
 from lamina.stores.address import open_store
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Rekeyable, Store, Where, search_place
+from lamina.stores.port import RecordPage, Rekeyable, Store, Where, search_place
 from lamina.stores.postgres import open_postgres
 from lamina.stores.sealed import from_file, init_file, verify
 from tests.conversations.recorded import (
@@ -164,6 +166,75 @@ def test_everything_of_a_conversation_goes_and_its_family_stays() -> None:
         assert not await delete_conversation(store, "", TALK)
         assert await delete_conversation(store, "", "lowered")
         assert not (await store.read(family_place("default", "family-1"))).head.count
+
+    anyio.run(delete)
+
+
+@pytest.mark.parametrize("window", [4_000, 1_000])
+def test_an_open_session_does_not_bring_a_message_back(window: int) -> None:
+    """In the small window a digest quotes the message; in the large one it is sent in full until then."""
+    told = "the word is rosebud-and-nothing-else"
+
+    async def delete() -> None:
+        store = MemoryStore()
+        policy = Policy(budget=Budget(window=window))
+        async with Session.open(store, "talk", model="gpt-5", policy=policy) as session:
+            envelope = await session.ask(f"Remember that {told}, please.")
+            for number in range(12):
+                await session.record("Noted. " * 20)
+                envelope = await session.ask(f"Question {number}: {'and so on ' * 20}")
+            await session.record("An answer.")
+            assert told in str(envelope.sent)
+            assert bool(envelope.ledger.folds) == (window == 1_000)
+            await delete_message(store, "", "talk", text=told)
+            envelope = await session.ask("And now?")
+            assert told not in str(envelope.sent)
+            await session.record("The end.")
+            for place in (Where("", "talk"), conversation_place("default", "talk")):
+                page = await store.read(place)
+                assert told.encode() not in page.head.state
+                assert not any(told.encode() in record.body for record in page.records)
+
+    anyio.run(delete)
+
+
+def test_an_answer_to_an_erased_question_can_be_recorded_again() -> None:
+    async def delete() -> None:
+        store = MemoryStore()
+        async with Session.open(store, "talk", model="gpt-5") as session:
+            await session.ask("The word is rosebud-and-nothing-else.")
+            await delete_message(store, "", "talk", text="rosebud-and-nothing-else")
+            with pytest.raises(Conflict, match="its state has changed"):
+                await session.record("Noted.")
+            await session.record("Noted.")
+            assert "rosebud" not in str(session.log)
+            assert "Noted." in str(session.log)
+
+    anyio.run(delete)
+
+
+class TwoDeleters(MemoryStore):
+    """Deletes another conversation of a family after the family was read, as a second process could."""
+
+    other = "third"
+
+    async def read(self, where: Where, **arguments: Any) -> RecordPage:
+        page = await super().read(where, **arguments)
+        other = self.other
+        if other and where == family_place("default", "family-1"):
+            self.other = ""
+            assert await delete_conversation(self, "", other)
+        return page
+
+
+def test_two_processes_delete_two_members_of_a_family() -> None:
+    async def delete() -> None:
+        store = TwoDeleters()
+        await fill(store)
+        await record_talk(store, name="third", family="family-1")
+        assert await delete_conversation(store, "", TALK)
+        family = await store.read(family_place("default", "family-1"))
+        assert {record.body for record in family.records} == {b"lowered"}
 
     anyio.run(delete)
 

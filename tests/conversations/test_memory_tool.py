@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,9 @@ from lamina.conversations.memory_files import (
 from lamina.conversations.memory_tool import MEMORY
 from lamina.dialects.port import PlainHead
 from lamina.errors import NotFound
+from lamina.stores.address import open_store
 from lamina.stores.memory import MemoryStore
+from lamina.stores.port import RecordPage, Where
 from lamina.stores.sqlite import open_sqlite
 from tests.agent.test_loop import SPOKEN
 from tests.agent.working import calls, opened
@@ -90,6 +92,55 @@ async def test_two_writers_at_once_lose_nothing() -> None:
         for number in range(10):
             writers.start_soon(run_in_store, store, "", create(str(number), f"/memories/{number}.md"))
     assert len(await load_files(store, "")) == 10
+
+
+class Interrupted(MemoryStore):
+    """Does something after the next read, as another process could."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], Awaitable[Any]] | None = None
+
+    async def read(self, where: Where, **arguments: Any) -> RecordPage:
+        page = await super().read(where, **arguments)
+        meanwhile = self.meanwhile
+        self.meanwhile = None
+        if meanwhile is not None:
+            await meanwhile()
+        return page
+
+
+@awaited
+async def test_a_command_does_not_bring_back_what_a_user_erases_meanwhile() -> None:
+    store = Interrupted()
+    await run_in_store(store, "", create("the password is rosebud"))
+    await run_in_store(store, "", create("tea", "/memories/other.md"))
+    store.meanwhile = lambda: erase_files(store, "", NOTES)
+    await run_in_store(store, "", create("coffee", "/memories/third.md"))
+    assert await load_files(store, "") == {"/memories/other.md": "tea", "/memories/third.md": "coffee"}
+
+
+@awaited
+async def test_two_users_erase_at_once() -> None:
+    store = Interrupted()
+    await run_in_store(store, "", create("the password is rosebud"))
+    await run_in_store(store, "", create("tea", "/memories/other.md"))
+    store.meanwhile = lambda: erase_files(store, "", NOTES)
+    assert await erase_files(store, "", "/memories/other.md") == 1
+    assert await load_files(store, "") == {}
+
+
+@pytest.mark.parametrize("address", ["chats.db", "files:chats"])
+@awaited
+async def test_an_erased_file_is_gone_from_the_disk(address: str, tmp_path: Path) -> None:
+    async with open_store(address.replace("chats", str(tmp_path / "chats"))) as store:
+        await run_in_store(store, "", create("the password is rosebud " * 400))
+        await run_in_store(store, "", create("keep this", "/memories/other.md"))
+        await erase_files(store, "", NOTES)
+        async for path in anyio.Path(tmp_path).rglob("*"):
+            if await path.is_file():
+                assert b"rosebud" not in await path.read_bytes(), path
+        assert await load_files(store, "") == {"/memories/other.md": "keep this"}
 
 
 def remember(request: dict[str, Any]) -> Said:

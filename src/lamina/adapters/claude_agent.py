@@ -97,7 +97,8 @@ class LaminaSessionStore:
             new_entries = _drop_repeated(entries, stored_entries)
             index = self._fold(page.head.state, key, new_entries)
             bodies = [msgspec.json.encode(entry) for entry in new_entries]
-            await store.append(where, bodies, expect=page.head.count, state=msgspec.json.encode(index))
+            state = msgspec.json.encode(index)
+            await store.append(where, bodies, expect=page.head.count, was=page.head.state, state=state)
 
         await retry_conflicts(write, tries=_ATTEMPTS)
 

@@ -8,6 +8,7 @@ until VACUUM, and longer in its write-ahead log; every backup keeps what it has.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import uuid4
 
 from lamina.conversations.store import (
     ANSWERS,
@@ -97,7 +98,9 @@ async def _leave_family(store: Store, family: Where, name: str) -> bool:
     """Take a name out of a family. True if no other name is in it, so that the family may go.
 
     The number of records stays, since another process may be adding one: the name of another member takes the
-    place of this one, and a name that stands there twice counts once.
+    place of this one, and a name that stands there twice counts once. The state of a family says nothing. It
+    is a new one each time, so that of two processes that delete two members one notices the other: each would
+    write the other's name back.
     """
     for _ in attempts(family.conversation):
         page = await store.read(family)
@@ -110,7 +113,13 @@ async def _leave_family(store: Store, family: Where, name: str) -> bool:
         if not isinstance(store, Rekeyable):
             return False
         try:
-            await store.replace(family, _rename(own_records, others[-1]), expect=page.head.count)
+            await store.replace(
+                family,
+                _rename(own_records, others[-1]),
+                expect=page.head.count,
+                was=page.head.state,
+                state=uuid4().bytes,
+            )
         except Conflict:
             continue
         return False

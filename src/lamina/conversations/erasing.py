@@ -29,7 +29,8 @@ from lamina.dialects.origins import ORIGIN
 from lamina.errors import BadInput, Conflict, StoreError
 from lamina.formats.codec import decode, encode
 from lamina.stores.paging import attempts
-from lamina.stores.port import OwnName, RecordPage, Rekeyable, Store, Where, search_place
+from lamina.stores.port import RecordPage, Rekeyable, Store, Where, search_place
+from lamina.stores.sweeping import sweep_replaced
 
 MARK = "[erased]"
 """What stands in place of an erased text."""
@@ -57,14 +58,14 @@ WORDS = frozenset(
 OWN_LENGTH = 32
 """Characters up to which a word without a space is a name or a setting, and quotes nothing."""
 
-SWEEP = Where(OwnName("lamina.sweep"), "sweep")
-"""A conversation that is made and deleted: stores remove overwritten bytes when they delete."""
-
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _COLON = re.compile(rb"[ \t\r\n]*:")
 
 
 _TEXT = msgspec.json.Decoder(str)
+
+_ERASURES = "erasures"
+"""The field of a session's state that counts erasures since its last request. Sessions do not read it."""
 
 
 class ErasedMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +118,7 @@ async def _erase_once(
         hint = "see lamina conversations show; a digest may quote a part of it: delete the conversation then"
         raise StoreError(problem, conversation=name, hint=hint)
     log_bodies = _erase_log(log_page, target)
-    log_state = _erase_session_state(log_page.head.state, target)
+    log_state = _erase_session_state(log_page.head.state, target, has_changed=bool(log_bodies))
     record_bodies = _RecordEraser(record_page, record, target).erase()
     record_state = _erase_state(state, target, record_page.head.state)
     for place, page, bodies, new_state in (
@@ -135,8 +136,7 @@ async def _sweep(store: Store, workspace: str, name: str) -> None:
         index = search_place(where)
         if index is not None and (await store.read(index, last=0)).head.count:
             await store.delete(index)
-    await store.append(SWEEP, [b""])
-    await store.delete(SWEEP)
+    await sweep_replaced(store)
 
 
 class _Target:
@@ -332,17 +332,24 @@ def _strip_ledger(ledger: Ledger, target: _Target) -> Ledger:
     return msgspec.structs.replace(ledger, folds=folds)
 
 
-def _erase_session_state(source: bytes, target: _Target) -> bytes | None:
-    """The state of a session without the digests that quote the message; None if it has none of them."""
+def _erase_session_state(source: bytes, target: _Target, *, has_changed: bool) -> bytes | None:
+    """The state of a session without the digests that quote the message; None if nothing has to change.
+
+    If records of its log have changed, its state does too: an open session writes only over the state that it
+    knows. So it reads its log again, and does not go on with the message.
+    """
     try:
         plain = msgspec.json.decode(source)
         ledger = Ledger.load(plain)
     except (BadInput, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None  # a state that cannot be read is made anew, and this release did not write it
     stripped = _strip_ledger(ledger, target)
-    if stripped is ledger:
+    if stripped is not ledger:
+        plain["folds"] = msgspec.to_builtins(stripped.folds)
+    elif not has_changed:
         return None
-    return msgspec.json.encode(plain | {"folds": msgspec.to_builtins(stripped.folds)}, order="deterministic")
+    plain[_ERASURES] = plain.get(_ERASURES, 0) + 1
+    return msgspec.json.encode(plain, order="deterministic")
 
 
 def _erase_state(state: ConversationState, target: _Target, source: bytes) -> bytes | None:

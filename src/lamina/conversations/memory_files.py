@@ -21,6 +21,7 @@ from lamina.conversations.store import recorded_workspace
 from lamina.errors import Damaged, NotFound, StoreError
 from lamina.stores.port import OwnName, Rekeyable, Store, Where
 from lamina.stores.retries import retry_conflicts
+from lamina.stores.sweeping import sweep_replaced
 
 MEMORIES = "lamina.memories/"
 """Begins the names of the workspaces that hold the files of another workspace."""
@@ -75,7 +76,8 @@ async def run_in_store(
         if answer.changes:
             state = _encode_files(_apply(files, answer.changes))
             records = _encode_changes(answer.changes, int(clock()))
-            await store.append(where, records, expect=head.count, state=state)
+            # The count alone does not tell: an erasure changes the state and adds no record.
+            await store.append(where, records, expect=head.count, was=head.state, state=state)
         return answer
 
     return await retry_conflicts(run, tries=TRIES)
@@ -119,10 +121,13 @@ async def erase_files(store: Store, workspace: str, path: str = "") -> int:
             raise StoreError("this store cannot erase one file", conversation=path, hint=hint)
         files = _decode_files(page.head.state)
         kept_files = {name: text for name, text in files.items() if name not in erased}
-        await store.replace(where, bodies, expect=page.head.count, state=_encode_files(kept_files))
+        state = _encode_files(kept_files)
+        await store.replace(where, bodies, expect=page.head.count, was=page.head.state, state=state)
         return len(erased)
 
-    return await retry_conflicts(erase, tries=TRIES)
+    count = await retry_conflicts(erase, tries=TRIES)
+    await sweep_replaced(store)
+    return count
 
 
 def _apply(files: Files, changes: Mapping[str, str | None]) -> dict[str, str]:

@@ -36,6 +36,7 @@ class SessionRecord:
         self._place = conversation_place(stored.where.workspace, stored.where.conversation)
         self._writer = RecordWriter()
         self._state: ConversationState | None = None
+        self._stored_state = b""
 
     async def add(
         self,
@@ -81,6 +82,7 @@ class SessionRecord:
             page = await store.read(self._place, last=0)
             self._writer.skip_to(page.head.count)
             self._state = _load_state(page.head.state, log)
+            self._stored_state = page.head.state
         state = msgspec.structs.replace(
             self._state,
             dialect=dialect,
@@ -90,14 +92,19 @@ class SessionRecord:
             ledger=Ledger(cuts=envelope.ledger.cuts),
         )
         try:
-            await store.append(
-                self._place, self._writer.encode(), expect=self._writer.count, state=state.encode()
+            head = await store.append(
+                self._place,
+                self._writer.encode(),
+                expect=self._writer.count,
+                was=self._stored_state,
+                state=state.encode(),
             )
         except Conflict:
             self._state = None
             raise
         self._writer.saved()
         self._state = state
+        self._stored_state = head.state
 
 
 def _load_state(source: bytes, log: tuple[Segment, ...]) -> ConversationState:

@@ -37,6 +37,7 @@ class StoredConversation:
         self.where = where
         self.live = LiveLog()
         self.state = SessionState()
+        self._stored_state = b""
         self.notes: list[str] = []
         self.stale = False
 
@@ -45,6 +46,7 @@ class StoredConversation:
         page = await self.store.read(self.where)
         self.live = read_records([record.body for record in page.records])
         self.state, note = load_state(page.head.state, count=page.head.count)
+        self._stored_state = page.head.state
         if note and note not in self.notes:
             self.notes.append(note)
         self.stale = False
@@ -55,12 +57,22 @@ class StoredConversation:
         return RecordGroup(bodies=bodies, live=read_records(bodies, after=self.live))
 
     async def append(self, group: RecordGroup, state: SessionState, *, once: Once | None = None) -> bool:
-        """Add a group. Returns False if its idempotency key shows that it was added before."""
+        """Add a group. Returns False if its idempotency key shows that it was added before.
+
+        The state has to be the one that was read: whoever erases a message changes it, and not the number of
+        records. Otherwise an open session would write a digest of the erased message back.
+        """
         self.stale = True
         head = await self.store.append(
-            self.where, group.bodies, expect=self.live.count, once=once, state=state.dump()
+            self.where,
+            group.bodies,
+            expect=self.live.count,
+            was=self._stored_state,
+            once=once,
+            state=state.dump(),
         )
         self.stale = False
+        self._stored_state = head.state
         if head.count != group.live.count:
             await self.load()
             return False
