@@ -29,7 +29,7 @@ TESTS = ROOT / "tests" / "adapters"
 LIMIT = 150
 """Lines of code that an adapter has at most."""
 
-SHARED = frozenset(("__init__", "bridge", "chat_turns", "store_thread"))
+SHARED = frozenset(("__init__", "bridge", "chat_turns", "_store_thread"))
 """Modules that all adapters stand on."""
 
 SESSION_COLUMNS = ("session", "requests", "over without", "over", "cuts", "largest", "recalls")

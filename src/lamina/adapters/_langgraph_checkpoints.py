@@ -1,4 +1,4 @@
-"""LangGraph's checkpoints as `langgraph_threads` stores them: written, read back, and chosen."""
+"""LangGraph's checkpoints as `_langgraph_threads` stores them: written, read back, and chosen."""
 
 from __future__ import annotations
 

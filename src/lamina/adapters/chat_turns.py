@@ -116,7 +116,7 @@ def write_assistant(
 
 
 def write_result(call_id: str, content: Any) -> dict[str, Any]:
-    """Return the result of a call."""
+    """Return the tool message that answers the call with this id."""
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 

@@ -43,7 +43,7 @@ __all__ = ["LaminaSaver"]
 
 
 class LaminaSaver(BaseCheckpointSaver[str]):
-    """Keeps checkpoints in the store at `address`, within `workspace`; see `_store_thread`."""
+    """Keeps checkpoints in the store at `address`, within `workspace`. A thread is one conversation of it."""
 
     def __init__(
         self,

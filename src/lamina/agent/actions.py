@@ -62,7 +62,7 @@ Approve = Callable[[ToolCall, Action], Awaitable[bool | str]]
 
 
 async def approve_always(_: ToolCall, __: Action) -> bool:
-    """Approves everything."""
+    """Approve every call without asking. Give it to an agent whose tools may all run unattended."""
     return True
 
 

@@ -30,7 +30,7 @@ CITING = (
     "rests on by its source, in double square brackets: [[source]]. Name no source that you were not given. "
     "If the excerpts do not answer the question, say so."
 )
-"""How an answer from search cites."""
+"""Instructions for answers from search: each statement names its excerpt as `[[source]]`."""
 
 PLANNING = (
     "Decide which tools must run before the user's message can be answered, and call them all at once. "

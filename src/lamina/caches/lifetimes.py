@@ -40,7 +40,7 @@ AUTO = "auto"
 
 
 class PausedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request of a conversation.
+    """One request of a conversation, as the choice of a lifetime sees it.
 
     `held` of its `tokens` stood in the request before it. `pause` is the time since that one in seconds, None
     for the first request of a conversation.

@@ -23,7 +23,7 @@ class NamedCache(msgspec.Struct, kw_only=True):
 
 
 class NamedCaches:
-    """State: the caches by name."""
+    """Simulated caches that a program creates and renews by name, as those of Gemini."""
 
     def __init__(self, rules: CacheRules) -> None:
         self.rules = rules

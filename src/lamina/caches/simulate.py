@@ -24,7 +24,7 @@ from lamina.errors import BadInput
 
 
 class Cache(Protocol):
-    """A simulated cache."""
+    """A simulated cache. `send` gives it the stream of one request, and says what the cache had of it."""
 
     def send(
         self,

@@ -83,7 +83,7 @@ Each command has its own --help. Where a command reads a FILE, "-" is standard i
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code."""
+    """Run one command, and return its exit code."""
     if argv is None:
         argv = sys.argv[1:]
     words = list(argv)

@@ -35,7 +35,7 @@ CLOSE_SECONDS = 5.0
 
 
 class TextEvent(msgspec.Struct, frozen=True, tag="text"):
-    """A piece of the answer."""
+    """A piece of the answer, as it arrives. All pieces joined are its text."""
 
     text: str
 

@@ -25,7 +25,7 @@ LONGEST = 2_000
 
 
 class CallFailed(LaminaError, RuntimeError):
-    """A call of a model failed.
+    """A call of a model failed. Catch it for every provider; its subclasses say why.
 
     `said` is the API's message. `wait` is how many seconds it asks to wait, if it says so.
     """

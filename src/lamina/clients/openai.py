@@ -43,7 +43,7 @@ def openai_chat(
 def openai_responses(
     client: Any = None, *, base_url: str | None = None, api_key: str | None = None
 ) -> SdkClient:
-    """Return a client for Responses."""
+    """Return a client for the Responses API, over the given `AsyncOpenAI` or a new one."""
 
     def begin(sdk: Any, request: dict[str, Any]) -> Any:
         return _start_stream(sdk.responses.create, request)

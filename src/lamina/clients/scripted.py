@@ -40,7 +40,7 @@ Script = (
 
 
 class ScriptedClient:
-    """A client with scripted answers.
+    """A client that answers from a script instead of a model, for tests and examples.
 
     `requests` has what it was sent, and `closed` counts the streams that were closed.
     """

@@ -39,7 +39,7 @@ def diff(
     tokens: int | None = None,
     dialect: str | Dialect | None = None,
 ) -> Difference:
-    """Finds where `after` stops being a continuation of `before`, why, what that loses, and what to do.
+    """Find where `after` stops being a continuation of `before`, why, what that loses, and what to do.
 
     Both are requests of a provider, fitted requests, envelopes or streams. With `rules` the answer is about
     that cache: its markers, lifetimes and minimum, and the settings that it depends on. `gap` is the time

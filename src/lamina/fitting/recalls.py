@@ -74,7 +74,7 @@ class TextMatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recalled(msgspec.Struct, frozen=True, kw_only=True):
-    """What a key stands for.
+    """What `recall` found behind a key.
 
     It is `text` from character `start` on, of `total` characters, or the `matches` of a search with `more`
     that are not shown.

@@ -41,7 +41,7 @@ def make_app(
     prefix: str = "",
     cookie_key: bytes = b"",
 ) -> App:
-    """An application that answers below `prefix`.
+    """An ASGI application with the pages of the inspector below `prefix`, to mount in one of your own.
 
     `hosts` are the names, with their port, under which the server may be addressed. A server that others can
     reach needs a token. Several processes of one server share a `cookie_key`.

@@ -59,7 +59,7 @@ def choose(
     coming: Sequence[Segment] = (),
     everything: bool = False,
 ) -> CoveredEntries:
-    """Choose what to summarise now.
+    """Choose the entries that a summary should cover now: those that the next cut would fold.
 
     `coming` is added to the log next, and counts. `everything`: all that is old, whether a cut is due or not.
     """

@@ -12,7 +12,7 @@ Trial = TypeVar("Trial")
 
 
 class Conformance(NamedTuple):
-    """One promise, ready to be tried."""
+    """One promise, ready to be tried: call it in a test. It raises AssertionError if it is not kept."""
 
     name: str
     run: Callable[[], None]

@@ -44,7 +44,7 @@ class ContextSizes(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class ManagedContext(Protocol):
-    """One conversation under management.
+    """What the suite needs of a context manager, for one conversation.
 
     `reach` returns all text that the model could have again with the tools that it has, given what it was
     sent; "" if there is no way back. `dump` returns what a new process needs; None if it needs the history
@@ -65,7 +65,7 @@ StartContext = Callable[[ContextSizes, Any], ManagedContext]
 def context_manager(
     name: str, start: StartContext, *, sizes: ContextSizes | None = None
 ) -> list[Conformance]:
-    """The suite for one context manager."""
+    """The suite for one context manager: a case for each promise. `start` begins a conversation."""
     trial = ContextTrial(start, sizes or ContextSizes())
 
     def try_promise(promise: Callable[[ContextTrial], None]) -> None:

@@ -137,7 +137,7 @@ _BYTES_FROM = 4
 
 
 def write_model(path: Path) -> None:
-    """Writes a small made-up model as a GGUF file, for a server that needs no real one."""
+    """Write a small made-up model as a GGUF file, for a server that needs no real one."""
     import gguf  # noqa: PLC0415 - for tests only
 
     writer = gguf.GGUFWriter(str(path), "llama")

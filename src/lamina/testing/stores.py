@@ -6,7 +6,7 @@
 
 `open_my_store(folder)` gives an async context manager of the store that lives in this folder: a new folder
 for each case, the same one again where a case opens it twice. A store that is not in a folder may pass over
-it: workspaces have names that no other case uses. `store_races` has the promises about many writers. Neither
+it: workspaces have names that no other case uses. `_store_races` has the promises about many writers. Neither
 asks how a store keeps anything.
 """
 

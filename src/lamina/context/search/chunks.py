@@ -54,7 +54,7 @@ _KINDS = frozenset(("user", "assistant", "tool_result", "progress_summary"))
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of a source.
+    """One piece of a source, as the index keeps it and a search finds it.
 
     `place` says where in the source it stands (`lines 10-24`, a key). `section` says what belongs together:
     only chunks of one section are neighbours. `speaker` and `at` (ISO) are who said a turn, and when.
@@ -120,7 +120,7 @@ def turns_of(log: Iterable[Segment], *, longest: int = LONGEST) -> tuple[Chunk, 
 
 
 def fact(text: str, *, key: str = "", at: str = "") -> Chunk:
-    """One remembered fact."""
+    """A chunk of one remembered fact. `key` is its name, `at` (ISO) when it was learned."""
     return Chunk(text=text, place=key, at=at, section=key or text)
 
 

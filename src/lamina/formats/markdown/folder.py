@@ -57,7 +57,7 @@ async def save(
 
 
 async def load(path: str | os.PathLike[str], *, hidden: bool = True) -> MarkdownChat:
-    """Read the chat of a page."""
+    """Read the chat of a page from its file; without `hidden`, only its readable part."""
     data = await to_thread.run_sync(Path(path).read_bytes)
     return read(data.decode("utf-8"), hidden=hidden)
 

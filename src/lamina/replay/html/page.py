@@ -96,7 +96,7 @@ class SessionCourse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def render_page(account: ReplayAccount, *, title: str = "What these sessions cost") -> str:
-    """A whole document."""
+    """The account as one page of HTML, with drawings, that loads nothing from elsewhere."""
     style = _read_asset("report.css")
     script = _read_asset("report.js")
     losses = list_losses(account.reported)

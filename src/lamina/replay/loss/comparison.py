@@ -200,7 +200,7 @@ COLUMNS = (
 
 
 def comparison_text(comparison: LossComparison) -> str:
-    """A comparison as lines of text."""
+    """A comparison for a terminal: a row for each policy, then the differences with their intervals."""
     basis = (
         f"{count_noun(comparison.answers, 'answer')} of {count_noun(comparison.sessions, 'session')}; "
         f"full context: {comparison.full_loss:.3f} nats a token, {comparison.full_needed:.3f} on needed ones"
