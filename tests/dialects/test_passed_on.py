@@ -206,3 +206,23 @@ def test_results_that_are_read_wrongly_get_the_order_of_their_calls_and_those_wi
     assert find_reading_order(calls, results) == [1, 0, 2]
     assert find_reading_order(calls, [results[1], results[2], results[0]]) == [0, 2, 1]
     assert find_reading_order(calls, results[1:]) == [0, 1]
+
+
+# An output of Responses without text.
+
+
+def say_result(*items: Json) -> str:
+    request = {"model": "gpt-5", "input": [{"role": "user", "content": "Go."}, *items]}
+    sent = translate(request, dialect="openai_responses", to="openai_chat", model="gpt-4o").request
+    return str(sent["messages"][2]["content"])
+
+
+def test_a_patch_is_answered_by_its_status_and_no_other_call_is() -> None:
+    operation = {"type": "delete_file", "path": "a.py"}
+    patch = {"type": "apply_patch_call", "call_id": "p", "status": "completed", "operation": operation}
+    patched = {"type": "apply_patch_call_output", "call_id": "p", "status": "failed"}
+    assert say_result(patch, patched) == "failed"
+    assert say_result(patch, {**patched, "output": "no such file"}) == "no such file"
+    call = {"type": "function_call", "call_id": "p", "name": "read", "arguments": "{}"}
+    answer = {"type": "function_call_output", "call_id": "p", "status": "completed", "output": None}
+    assert say_result(call, answer) == ""
