@@ -13,7 +13,7 @@ from lamina.core.layout import Cap, Layout
 from lamina.core.options import Options
 from lamina.core.tokens import Counter, Framing
 from lamina.core.values import Budget, Form, Head, Segment
-from lamina.segments import assistant, call, excerpt, file, note, result, system, user
+from lamina.segments import assistant, call, excerpt, file, note, result, system, thinking, user
 
 LETTERS = Counter(name="letters", count=len, framing=Framing(name="none", message=0, tool=0))
 """One token a character, so that a request can be made one token longer."""
@@ -121,3 +121,18 @@ def test_over_the_cap_what_was_added_first_is_lowered_first_among_equals() -> No
     assert forms_of(*attached, cap=3_700) == [Form.STUB, *[Form.FULL] * 3]
     assert forms_of(*attached, cap=2_900) == [Form.STUB, Form.STUB, Form.FULL, Form.FULL]
     assert forms_of(*attached, cap=0) == [Form.STUB] * 4
+
+
+# The last step.
+
+
+@pytest.mark.parametrize("is_thinking", [False, True], ids=["a result is last", "thinking is last"])
+def test_the_last_step_is_sent_in_full_also_if_the_model_thinks_after_it(*, is_thinking: bool) -> None:
+    log = [user("Read them all.")]
+    for number in range(6):
+        log += read(f"{number}.py", f"{number} " * 500, number)
+    if is_thinking:
+        log.append(thinking("What does that mean?", joins=False))
+    envelope = build(log, budget=Budget(window=1_700, reserve=0, keep_last=0), counter=LETTERS)
+    assert envelope.entry("r5").form is Form.FULL
+    assert envelope.entry("r4").form is not Form.FULL

@@ -115,3 +115,23 @@ def test_an_id_that_an_early_step_had_is_found_when_it_comes_again(name: str, st
     clean = [step(f"id{number}") for number in range(6)]
     assert rules(name, clean) == []
     assert rules(name, [*clean, step("id0")]) != []
+
+
+def nest(depth: int) -> list[Any]:
+    nested: list[Any] = []
+    for _ in range(depth):
+        nested = [nested]
+    return nested
+
+
+def test_messages_that_are_nested_too_deep_to_compare_are_checked_again() -> None:
+    """The second request has another id in its first step, behind a value that cannot be compared."""
+    memo = CheckMemo(tail=1)
+    broken: list[set[str]] = []
+    for first_id in ("a", "b"):
+        steps = [anthropic_step(first_id), anthropic_step("b"), anthropic_step("c")]
+        use = steps[0][0]["content"][0]
+        steps[0][0]["content"] = [{"type": "text", "text": "I read.", "extra": nest(100_000)}, use]
+        request = request_of("anthropic", [FIRST["anthropic"], *(turn for step in steps for turn in step)])
+        broken.append({found.rule for found in find_violations(request, DIALECTS["anthropic"], memo)})
+    assert broken[0] < broken[1]

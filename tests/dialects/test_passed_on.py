@@ -206,3 +206,54 @@ def test_results_that_are_read_wrongly_get_the_order_of_their_calls_and_those_wi
     assert find_reading_order(calls, results) == [1, 0, 2]
     assert find_reading_order(calls, [results[1], results[2], results[0]]) == [0, 2, 1]
     assert find_reading_order(calls, results[1:]) == [0, 1]
+
+
+# An output of Responses without text.
+
+
+def say_result(*items: Json) -> str:
+    request = {"model": "gpt-5", "input": [{"role": "user", "content": "Go."}, *items]}
+    sent = translate(request, dialect="openai_responses", to="openai_chat", model="gpt-4o").request
+    return str(sent["messages"][2]["content"])
+
+
+def test_a_patch_is_answered_by_its_status_and_no_other_call_is() -> None:
+    operation = {"type": "delete_file", "path": "a.py"}
+    patch = {"type": "apply_patch_call", "call_id": "p", "status": "completed", "operation": operation}
+    patched = {"type": "apply_patch_call_output", "call_id": "p", "status": "failed"}
+    assert say_result(patch, patched) == "failed"
+    assert say_result(patch, {**patched, "output": "no such file"}) == "no such file"
+    call = {"type": "function_call", "call_id": "p", "name": "read", "arguments": "{}"}
+    answer = {"type": "function_call_output", "call_id": "p", "status": "completed", "output": None}
+    assert say_result(call, answer) == ""
+
+
+# Blank blocks are sent, so that a change of them is a change of the history.
+
+
+def text_blocks(*texts: str) -> list[Json]:
+    return [{"type": "text", "text": text} for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "is_changed"),
+    [
+        (text_blocks("Look.", "  ", "Here."), False),
+        (text_blocks("  ", "Look.", "Here."), True),
+        (text_blocks("Look.", "Here."), True),
+        (text_blocks("Look.", "    ", "Here."), True),
+    ],
+    ids=["the same", "moved", "gone", "longer"],
+)
+def test_a_blank_block_of_an_old_message_belongs_to_the_history(
+    blocks: list[Json], *, is_changed: bool
+) -> None:
+    after = [{"role": "assistant", "content": "I see."}, {"role": "user", "content": "And now?"}]
+    turns = [{"role": "user", "content": text_blocks("Look.", "  ", "Here.")}, *after]
+    first = fit_request({"model": "gpt-4o", "messages": turns}, dialect="openai_chat", budget=BUDGET)
+    turns = [{"role": "user", "content": blocks}, *after, *after]
+    second = fit_request(
+        {"model": "gpt-4o", "messages": turns}, dialect="openai_chat", budget=BUDGET, ledger=first.ledger
+    )
+    assert second.request["messages"][0]["content"] == blocks
+    assert (second.envelope.cut is not None) is is_changed

@@ -109,3 +109,12 @@ def test_where_thinking_holds_a_cut_back_no_tool_changes_what_it_is_bound_to() -
         assert latest == thinking(steps)["messages"][-2]["content"][0]
     assert ledger is not None
     assert ledger.cuts
+
+
+@pytest.mark.parametrize(("count", "may_call"), [(None, True), (1, True), (2, False), (5, False)])
+def test_of_several_choices_none_is_offered_the_tool(count: int | None, *, may_call: bool) -> None:
+    """One of them might recall while another has answered."""
+    request = {**make_request("openai_chat", 30), "n": count}
+    fitted = fit(request, 3_000)
+    assert fitted.envelope.cut is not None
+    assert fitted.has_recall is may_call

@@ -685,7 +685,7 @@ def test_a_call_that_was_cut_off_beside_a_recall_ends_the_answer(name: str, *, s
         )
         answer: Any = _Answer(_Pieces([body.encode()]), {"content-type": media_type})
         place = RecallPlace(turns=1, segments=1, link=b"x")
-        outgoing = OutgoingRequest(fitted=truncated_calls.FITTED[name], place=place)
+        outgoing = OutgoingRequest(fitted=truncated_calls.fit(name), place=place)
         return await relay.relay(outgoing, answer, [], UsageReader(media_type, ""))
 
     assert asyncio.run(relay()) is None
