@@ -88,15 +88,21 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what was checked, and what to do about it. The exit code is 1 if something is wrong."""
-    lines = list(_check_all(arguments, os.environ))
+    lines: list[CheckLine] = []
+    for line in _check_all(arguments, os.environ):
+        lines.append(line)
+        if not arguments.json:
+            _print_line(line)
     if arguments.json:
         emit({"lines": msgspec.to_builtins(lines)})
-    else:
-        for line in lines:
-            print(f"{paint(_MARKS[line.verdict], _TONES[line.verdict])}  {line.subject}: {line.text}")
-            if line.next_step:
-                print(f"        -> {line.next_step}")
     return int(any(line.verdict == "wrong" for line in lines))
+
+
+def _print_line(line: CheckLine) -> None:
+    """Print what was found at once: the next check may wait for an upstream that does not answer."""
+    print(f"{paint(_MARKS[line.verdict], _TONES[line.verdict])}  {line.subject}: {line.text}", flush=True)
+    if line.next_step:
+        print(f"        -> {line.next_step}", flush=True)
 
 
 def _check_all(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Iterator[CheckLine]:
