@@ -1,13 +1,15 @@
 """Draws cost against what is kept: lamina's settings beside plain policies, one panel for each window.
 
-    python bench/talks.py --bfcl FOLDER --windows 4000,8000 --policies ... --json talks.json
+    python bench/talks.py --bfcl FOLDER --windows 4000,8000 --policies ... --json bfcl.json
     python bench/policies.py PATH... --windows 16000,32000 --policies ... --json agents.json
-    python bench/frontier.py --talks talks.json --agents agents.json --svg docs/frontier.svg
+    python bench/frontier.py --talks BFCL=bfcl.json LoCoMo=locomo.json --svg docs/frontier.svg
+    python bench/frontier.py --agents agents.json --svg docs/frontier-agents.svg
     python bench/frontier.py --quick                              a drawing of made-up figures
 
-A panel of a talk shows answers in sight throughout the talk over the cost relative to sending everything. A
+A panel of talks shows what is in sight throughout the talks over the cost relative to sending everything. A
 panel of agents shows needed names in sight over the cost relative to the sliding window. Settings of lamina
-are one line, those of the sliding window another, and other policies are points.
+are one line, those of the sliding window another, and other policies are points. Two panels stand side by
+side, in letters that can be read on a telephone, and the colours follow the reader's light or dark theme.
 """
 
 from __future__ import annotations
@@ -25,13 +27,25 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 from bench.samples import QUICK_HELP
 from lamina.replay.html.scale import PlotScale
 
-WIDTH, HEIGHT = 250, 210
-LEFT, TOP, RIGHT, BOTTOM = 42, 26, 10, 34
+WIDTH, HEIGHT, COLUMNS = 270, 220, 2
+LEFT, TOP, RIGHT, BOTTOM = 38, 32, 14, 40
+LEGEND = 44
 FURTHEST = 1.6
 """Relative cost beyond which a policy is not drawn, but named below: it would squeeze all others."""
 
-LINES = {"lamina": "#0b6e4f", "sliding": "#8a6d3b"}
-OTHER_COLOUR = "#888888"
+LINES = {"lamina": "own", "sliding": "sliding"}
+"""Families of policies that are drawn as a line, and the name of its style."""
+
+SHORT_NAMES = {"drop_oldest": "drop", "clear_then_drop": "clear", "none": "all"}
+STYLE = """
+svg { font: 13px system-ui, sans-serif }
+.paper { fill: #ffffff } text { fill: #374151 } .title { font-weight: 600; fill: #111827 }
+.grid { stroke: #e5e7eb } .own { stroke: #0b7a55; fill: #0b7a55 } .sliding { stroke: #a0621a; fill: #a0621a }
+.other { fill: #6b7280 } polyline { fill: none !important; stroke-width: 2 } text.key { stroke: none }
+@media (prefers-color-scheme: dark) {
+.paper { fill: #111827 } text { fill: #d1d5db } .title { fill: #f9fafb } .grid { stroke: #374151 }
+.own { stroke: #34d399; fill: #34d399 } .sliding { stroke: #f0a24b; fill: #f0a24b } .other { fill: #9ca3af }
+}"""
 
 
 class Kept(NamedTuple):
@@ -53,8 +67,8 @@ class Panel(NamedTuple):
     points: list[Kept]
 
 
-def read_talks(path: Path) -> list[Panel]:
-    """Panels from what `bench/talks.py --json` wrote."""
+def read_talks(path: Path, *, name: str = "talks") -> list[Panel]:
+    """Panels from what `bench/talks.py --json` wrote; `name` is what the talks are called."""
     sums: dict[int, dict[str, list[float]]] = {}
     for outcome in json.loads(path.read_text("utf-8")):
         row = sums.setdefault(outcome["window"], {}).setdefault(outcome["policy"], [0.0, 0.0, 0.0, 0.0])
@@ -66,7 +80,7 @@ def read_talks(path: Path) -> list[Panel]:
     panels: list[Panel] = []
     for window, policies in sorted(sums.items()):
         points = [Kept(name, row[0] / row[1], row[2] / max(row[3], 1)) for name, row in policies.items()]
-        panels.append(Panel(f"talks, {window:,} tokens", points))
+        panels.append(Panel(f"{name}, {window:,} tokens", points))
     return panels
 
 
@@ -79,23 +93,26 @@ def read_agents(path: Path) -> list[Panel]:
     return panels
 
 
-def draw(panels: Sequence[Panel], *, columns: int = 4) -> str:
+def draw(panels: Sequence[Panel]) -> str:
     """The panels as one SVG, with a legend."""
-    rows = -(-len(panels) // columns)
-    width = WIDTH * min(columns, len(panels))
-    height = HEIGHT * rows + 30
+    rows = -(-len(panels) // COLUMNS)
+    width = WIDTH * min(COLUMNS, len(panels))
+    height = HEIGHT * rows + LEGEND
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
-        f'font-size="10" role="img"><title>Cost against what is kept</title>'
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
+        f"<title>Cost against what is kept</title><style>{STYLE}</style>"
+        f'<rect class="paper" width="{width}" height="{height}" rx="8"/>'
     )
     parts = [head]
     for number, panel in enumerate(panels):
-        left = WIDTH * (number % columns)
-        top = HEIGHT * (number // columns)
+        left = WIDTH * (number % COLUMNS)
+        top = HEIGHT * (number // COLUMNS)
         parts.append(f'<g transform="translate({left} {top})">{_draw_panel(panel)}</g>')
-    legend = "green: lamina · brown: sliding window · grey: others · across: relative cost · up: % in sight"
-    parts.append(f'<text x="8" y="{height - 10}" fill="#333333">{legend}</text></svg>')
+    low = height - LEGEND + 14
+    parts.append(f'<text class="own key" x="10" y="{low}">lamina</text>')
+    parts.append(f'<text class="sliding key" x="62" y="{low}">sliding window</text>')
+    parts.append(f'<text x="168" y="{low}">others by name</text>')
+    parts.append(f'<text x="10" y="{low + 18}">up: % in sight · across: relative cost</text></svg>')
     return "\n".join(parts) + "\n"
 
 
@@ -106,52 +123,59 @@ def _draw_panel(panel: Panel) -> str:
     shares = [100 * point.share for point in drawn]
     across = PlotScale(min(costs) - 0.05, max(costs) + 0.05, LEFT, WIDTH - RIGHT)
     up = PlotScale(min(shares) - 2, min(max(shares) + 2, 101), HEIGHT - BOTTOM, TOP)
-    parts = [f'<text x="{LEFT}" y="16" font-weight="bold" fill="#222222">{escape(panel.title)}</text>']
-    axis = HEIGHT - BOTTOM + 14
+    parts = [f'<text class="title" x="{LEFT}" y="19">{escape(panel.title)}</text>']
+    axis = HEIGHT - BOTTOM + 16
     parts += [_label(across(tick), axis, f"{tick:g}", anchor="middle") for tick in across.ticks(4)]
     for tick in up.ticks(4):
         parts.append(_label(LEFT - 5, up(tick) + 3, f"{tick:g}", anchor="end"))
-        parts.append(f'<path d="M{LEFT} {up(tick)}H{WIDTH - RIGHT}" stroke="#e5e5e5"/>')
-    for family, colour in LINES.items():
+        parts.append(f'<path d="M{LEFT} {up(tick)}H{WIDTH - RIGHT}" class="grid"/>')
+    for family, style in LINES.items():
         points = sorted((point for point in drawn if point.family == family), key=lambda point: point.cost)
         places = " ".join(f"{across(point.cost)},{up(100 * point.share)}" for point in points)
-        parts.append(f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
+        parts.append(f'<polyline points="{places}" class="{style}"/>')
     parts += [_draw_point(point, across(point.cost), up(100 * point.share)) for point in drawn]
     if beyond:
-        names = ", ".join(f"{point.policy} {point.cost:.1f}: {100 * point.share:.0f} %" for point in beyond)
-        parts.append(_label(LEFT, HEIGHT - 4, f"beyond: {names}", anchor="start"))
+        told = [f"{_name(point)} {100 * point.share:.0f} % at {point.cost:.1f}" for point in beyond]
+        parts.append(_label(WIDTH - RIGHT, HEIGHT - 6, f"→ {', '.join(told)}", anchor="end"))
     return "".join(parts)
 
 
 def _draw_point(point: Kept, x: float, y: float) -> str:
-    colour = LINES.get(point.family, OTHER_COLOUR)
-    radius = 4 if point.policy == "lamina" else 2.5
+    style = LINES.get(point.family, "other")
+    radius = 5 if point.policy == "lamina" else 3
     told = escape(f"{point.policy}: {100 * point.share:.1f} % at {point.cost:.3f}")
-    dot = f'<circle cx="{x}" cy="{y}" r="{radius}" fill="{colour}"><title>{told}</title></circle>'
+    dot = f'<circle cx="{x}" cy="{y}" r="{radius}" class="{style}"><title>{told}</title></circle>'
     if point.family in LINES:
         return dot
-    return dot + _label(x + 4, y + 3, point.policy, anchor="start")
+    if x > (LEFT + WIDTH) / 2:
+        return dot + _label(x - 6, y + 4, _name(point), anchor="end")
+    return dot + _label(x + 6, y + 4, _name(point), anchor="start")
+
+
+def _name(point: Kept) -> str:
+    return SHORT_NAMES.get(point.policy, point.policy)
 
 
 def _label(x: float, y: float, text: str, *, anchor: str) -> str:
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="#555555">{escape(text)}</text>'
+    return f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--talks", type=Path, metavar="FILE")
-    parser.add_argument("--agents", type=Path, metavar="FILE")
+    parser.add_argument("--talks", nargs="+", default=[], metavar="NAME=FILE")
+    parser.add_argument("--agents", type=Path, nargs="+", default=[], metavar="FILE")
     parser.add_argument("--svg", type=Path, metavar="FILE")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was drawn to this file, too")
     parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
     options = parser.parse_args()
     panels: list[Panel] = []
-    if options.talks:
-        panels += read_talks(options.talks)
-    if options.agents:
-        panels += read_agents(options.agents)
+    for named in options.talks:
+        name, _, path = named.rpartition("=")
+        panels += read_talks(Path(path), name=name or "talks")
+    for path in options.agents:
+        panels += read_agents(path)
     if options.quick:
         points = [Kept("lamina", 0.8, 0.9), Kept("sliding", 1.0, 0.85), Kept("drop_oldest", 4.0, 0.9)]
         panels.append(Panel("made up, 1 token", points))

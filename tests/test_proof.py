@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 
 from bench.proof.__main__ import main
 from bench.proof.answers import (
+    Answer,
     AnswerRow,
     Question,
     answer_main,
@@ -251,6 +254,32 @@ def test_f1_counts_missing_words_and_superfluous_ones_alike() -> None:
     assert word_f1("grey", Question(text="", right=("grey", "silver grey"))) == 1.0
     both = Question(text="", right=("KALO", "MIREN"), every=True)
     assert word_f1("KALO", both) == pytest.approx(2 / 3)
+
+
+def test_answers_are_drawn_where_every_policy_has_them(tmp_path: Path) -> None:
+    answers = tmp_path / "answers.jsonl"
+    lines = []
+    for policy, window, score in (
+        ("none", 0, 0.9), ("lamina", 4_000, 0.5), ("sliding", 4_000, 0.25), ("drop_oldest", 4_000, 0.125),
+        ("lamina", 8_000, 0.75),
+    ):  # fmt: skip
+        row = f"locomo {policy} {window} c"
+        answer = Answer(
+            row=row, part="locomo", policy=policy, window=window, task="c", question="?", text="",
+            right=False, in_sight=True, f1=score,
+        )  # fmt: skip
+        lines.append(msgspec.json.encode(answer))
+    answers.write_bytes(b"\n".join(lines))
+    drawing = tmp_path / "answers.svg"
+    assert answer_main(["chart", str(answers), "--svg", str(drawing)]) == 0
+    texts = [element.text for element in ET.parse(drawing).iter() if element.text]  # noqa: S314 - ours
+    assert {"LoCoMo: F1, %", "4,000 tokens"} <= set(texts)
+    assert "8,000 tokens" not in texts  # only one policy has answers there
+    assert [text for text in texts if text.endswith("]")] == [
+        "50.0 % [50.0, 50.0]",
+        "25.0 % [25.0, 25.0]",
+        "12.5 % [12.5, 12.5]",
+    ]
 
 
 def test_missing_data_is_named_with_its_recipe(tmp_path: Path) -> None:

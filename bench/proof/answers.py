@@ -4,6 +4,7 @@
     python -m bench.proof answers ask rows.jsonl.gz --model FILE.gguf --out answers.jsonl
     python -m bench.proof answers ask rows.jsonl.gz --server http://127.0.0.1:8000 --out answers.jsonl
     python -m bench.proof answers table answers.jsonl
+    python -m bench.proof answers chart answers.jsonl --svg docs/answers.svg
 
 Answers are greedy, and right or wrong by their letters: one of the right spellings stands in the answer, or
 all of them where a question asks for several. F1 compares their words with those of the right answer, which
@@ -30,6 +31,7 @@ from typing import Any
 
 import msgspec
 
+from bench.proof.answer_chart import STYLES, AnswerPanel, draw_answers
 from bench.proof.follow import FULL, OWN, WITH_RECALL, FollowedTask, follow
 from bench.proof.parts import DATA, PARTS
 from bench.proof.recalling import find_keys
@@ -380,6 +382,35 @@ def _table_lines(part: str, answers: Sequence[Answer]) -> Iterator[str]:
         yield f"| {' | '.join(map(str, cells))} |"
 
 
+CHARTED = {"bfcl-memory": "BFCL v4 memory: % right", "locomo": "LoCoMo: F1, %"}
+"""Parts that are drawn, with what is drawn of them."""
+
+
+def chart(options: argparse.Namespace) -> int:
+    """Draw right answers, or F1, of the parts that the files have."""
+    answers = [answer for path in options.answers for answer in _read_answers(path)]
+    panels = []
+    for part, title in CHARTED.items():
+        by_row: dict[tuple[int, str], list[float]] = {}
+        for answer in answers:
+            if answer.part == part:
+                score = answer.f1 if "F1" in title else float(answer.right)
+                by_row.setdefault((answer.window, answer.policy), []).append(score)
+        if by_row:
+            panels.append(_make_panel(title, by_row))
+    options.svg.write_text(draw_answers(panels), encoding="utf-8")
+    print(f"wrote {options.svg}: {len(panels)} panels")
+    return 0
+
+
+def _make_panel(title: str, by_row: dict[tuple[int, str], list[float]]) -> AnswerPanel:
+    """A panel of the windows for which every policy that is drawn has answers."""
+    ranges = {row: estimate_shares([(each, 1) for each in scores]) for row, scores in by_row.items()}
+    windows = {window for window, _ in ranges if all((window, policy) in ranges for policy in STYLES)}
+    scores = {window: {policy: ranges[window, policy] for policy in STYLES} for window in windows}
+    return AnswerPanel(title=title, full=ranges[0, FULL].mean, scores=scores)
+
+
 def _percent(share: Range) -> str:
     return f"{100 * share.mean:.1f} % [{100 * share.low:.1f}, {100 * share.high:.1f}]"
 
@@ -433,6 +464,10 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     printed = steps.add_parser("table", help="right answers by policy")
     printed.set_defaults(run=table)
     printed.add_argument("answers", type=Path, nargs="+")
+    drawn = steps.add_parser("chart", help="right answers by window and policy, as SVG")
+    drawn.set_defaults(run=chart)
+    drawn.add_argument("answers", type=Path, nargs="+")
+    drawn.add_argument("--svg", type=Path, required=True, metavar="FILE")
     return parser.parse_args(arguments)
 
 
