@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 
 from lamina.core.build import BuildMemo, build
-from lamina.core.cut_target import LEAST_SPARED, RESERVE, derive_limits, reserve
+from lamina.core.cut_target import FEW_STEPS, LEAST_SPARED, RESERVE, derive_limits, reserve
 from lamina.core.digest_sizes import SHARE
 from lamina.core.envelope import Envelope
 from lamina.core.folds import is_digest
@@ -259,14 +259,17 @@ def test_a_long_message_after_the_first_answer_is_shortened_and_the_task_is_not(
 @pytest.mark.parametrize(
     ("budget", "least_spared"),
     [
-        (Budget(window=6_000, reserve=0), LEAST_SPARED),
+        (Budget(window=4_000, reserve=0), LEAST_SPARED),
+        (Budget(window=6_000, reserve=0), 1_500),
+        (Budget(window=12_000, reserve=0), FEW_STEPS),
+        (Budget(window=12_000, reserve=0, prefer="cost"), LEAST_SPARED),
         (Budget(window=32_000, reserve=0), 5_120),
         (Budget(window=32_000, reserve=0, prefer="memory"), 5_120),
         (Budget(window=32_000, reserve=0, prefer="cost"), LEAST_SPARED),
         (Budget(window=32_000, reserve=0, target=0.3), LEAST_SPARED),
     ],
 )
-def test_a_large_room_spares_a_share_of_it_unless_cost_or_a_target_is_asked_for(
+def test_a_room_spares_a_few_steps_or_a_share_of_it_unless_cost_or_a_target_is_asked_for(
     budget: Budget, least_spared: int
 ) -> None:
     assert derive_limits(budget, Head(), []).least_spared == least_spared

@@ -14,7 +14,7 @@ VERBATIM_PART = 10
 """While all that the user said takes at most one part in so many of the room, digests quote it word for
 word."""
 
-WORDS_SHARE, NOTES_SHARE, NAMES_SHARE = 130, 60, 60
+WORDS_SHARE, NOTES_SHARE, NAMES_SHARE = 110, 60, 80
 """Of the free room, in thousandths: what a digest may use for the user's words, for what was done, and for
 names: together one part in `SHARE`. Words may also use what the other two leave. docs/planner.md has what
 each of them is worth."""
