@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
-from bench.replay import rows
+from bench.simulators import rows
 from bench.samples import QUICK_HELP, sample_sessions
 from lamina.caches import rules_for
 from lamina.core.hashing import canonical_json

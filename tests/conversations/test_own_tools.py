@@ -12,9 +12,10 @@ from lamina.conversations.recall_loop import ROUNDS, RecallLoop
 from lamina.conversations.recall_streams import filter_for
 from lamina.core.values import Segment, ToolCall
 from lamina.dialects import DIALECTS
+from lamina.fitting import Fitted
 from lamina.fitting.own_tools import RECALL_TOOL, OwnTool, ToolSituation, list_names
 from lamina.segments import result
-from tests.conversations.test_truncated_calls import APIS_OF_DIALECTS, FITTED, NAMES, list_events
+from tests.conversations.test_truncated_calls import APIS_OF_DIALECTS, NAMES, fit, list_events
 from tests.wrapped.scripted_api import APIS, Call, Said
 
 
@@ -28,9 +29,12 @@ def count_log(call: ToolCall, situation: ToolSituation) -> Segment:
 CENSUS = OwnTool(name="census", answer=count_log)
 OWN_TOOLS = (RECALL_TOOL, CENSUS)
 OWN_NAMES = list_names(OWN_TOOLS)
-FITTED_WITH_TOOLS = {
-    name: msgspec.structs.replace(fitted, own_tools=OWN_TOOLS) for name, fitted in FITTED.items()
-}
+
+
+def fit_with_tools(name: str) -> Fitted:
+    """A request of a dialect, with the tools of this table."""
+    return msgspec.structs.replace(fit(name), own_tools=OWN_TOOLS)
+
 
 ASKS = Call("census", {"of": "all"}, "own_1")
 RECALLS = Call("recall", {"key": "k1"}, "own_2")
@@ -43,7 +47,7 @@ def test_a_second_tool_is_answered_beside_recalls_and_never_shown(name: str) -> 
     write, _ = APIS[APIS_OF_DIALECTS[name]]
     answer = write(["Let me see. ", ASKS, RECALLS], 10)
     assert not shows_client_call(answer, dialect, OWN_NAMES)
-    turns = RecallLoop(dialect).take(dialect.answers.absorb(answer), FITTED_WITH_TOOLS[name])
+    turns = RecallLoop(dialect).take(dialect.answers.absorb(answer), fit_with_tools(name))
     words = json.dumps(turns)
     assert "1 logged, 1 entries" in words
     assert "nothing has the key" in words
@@ -61,7 +65,7 @@ def test_a_second_tool_is_hidden_in_streams(name: str, said: Said) -> None:
     shown = [shown_event for event in events for shown_event in stream_filter.take(event)]
     loop = RecallLoop(dialect, streams=True)
     absorbed = dialect.answers.absorb_stream(events)
-    assert loop.take(absorbed, FITTED_WITH_TOOLS[name], shows_call=stream_filter.shows_call)
+    assert loop.take(absorbed, fit_with_tools(name), shows_call=stream_filter.shows_call)
     shown += stream_filter.next_round()
     assert "census" not in json.dumps(shown)
 
@@ -74,7 +78,7 @@ def test_a_tool_that_the_request_does_not_have_is_the_clients(name: str) -> None
     only_recall = list_names((RECALL_TOOL,))
     assert shows_client_call(answer, dialect, only_recall)
     assert strip_recalls(answer, dialect, only_recall) is answer
-    assert RecallLoop(dialect).take(dialect.answers.absorb(answer), FITTED[name]) == ()
+    assert RecallLoop(dialect).take(dialect.answers.absorb(answer), fit(name)) == ()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -82,7 +86,7 @@ def test_beside_a_call_of_the_client_the_result_waits_for_the_clients(name: str)
     dialect = DIALECTS[name]
     write, _ = APIS[APIS_OF_DIALECTS[name]]
     loop = RecallLoop(dialect)
-    assert loop.take(dialect.answers.absorb(write([ASKS, READS], 10)), FITTED_WITH_TOOLS[name]) == ()
+    assert loop.take(dialect.answers.absorb(write([ASKS, READS], 10)), fit_with_tools(name)) == ()
     assert not loop.shows_nothing
 
 
@@ -92,8 +96,8 @@ def test_a_model_that_only_calls_own_tools_is_told_to_answer() -> None:
     absorbed = dialect.answers.absorb(write([ASKS], 10))
     loop = RecallLoop(dialect)
     for _ in range(ROUNDS):
-        assert "1 logged" in json.dumps(loop.take(absorbed, FITTED_WITH_TOOLS["anthropic"]))
-    told = json.dumps(loop.take(absorbed, FITTED_WITH_TOOLS["anthropic"]))
+        assert "1 logged" in json.dumps(loop.take(absorbed, fit_with_tools("anthropic")))
+    told = json.dumps(loop.take(absorbed, fit_with_tools("anthropic")))
     assert f"census was called {ROUNDS} times in a row" in told
-    assert loop.take(absorbed, FITTED_WITH_TOOLS["anthropic"]) == ()
+    assert loop.take(absorbed, fit_with_tools("anthropic")) == ()
     assert loop.shows_nothing
