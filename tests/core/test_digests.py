@@ -394,6 +394,21 @@ def test_a_cut_reads_each_segment_once_however_often_it_writes_a_digest(
     assert len(covered) <= len(calls_read) < 1.2 * len(covered)
 
 
+def test_a_cut_that_spares_less_knows_how_large_its_digests_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take too many moves for a guess, and write three more digests to give them back."""
+    written: list[int] = []
+
+    def write_and_count(run: Sequence[Entry], *rest: Any, **sizes: Any) -> Any:
+        written.append(len(run))
+        return make_fold(run, *rest, **sizes)
+
+    monkeypatch.setattr(sized_digests, "make_fold", write_and_count)
+    log = generate_session(3, turns=8)
+    envelope = build(log, budget=Budget(window=12_000, reserve=0), counter=CHARS4)
+    assert envelope.cut is not None
+    assert len(written) == 2
+
+
 def test_the_next_cut_reads_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a small window nearly every request is cut, and digests merge. A long log is not remembered."""
     log = generate_session(3, turns=6)
