@@ -376,7 +376,7 @@ def test_a_cut_reads_each_segment_once_however_often_it_writes_a_digest(
     calls_read: list[str] = []
     written: list[Sequence[Entry]] = []
 
-    def read_and_count(name: str, *rest: Any, **failed: bool) -> Any:
+    def read_and_count(name: str, *rest: Any, **failed: Any) -> Any:
         calls_read.append(name)
         return gist.gather_call(name, *rest, **failed)
 
@@ -424,7 +424,7 @@ def count_calls_read(log: Sequence[Segment], monkeypatch: pytest.MonkeyPatch) ->
     """How many calls are read for digests in a session of many cuts."""
     calls_read: list[str] = []
 
-    def read_and_count(name: str, *rest: Any, **failed: bool) -> Any:
+    def read_and_count(name: str, *rest: Any, **failed: Any) -> Any:
         calls_read.append(name)
         return gist.gather_call(name, *rest, **failed)
 
