@@ -21,9 +21,10 @@ from lamina.core.folds import FOLD_VERSION, lay_folds, make_fold, read_run
 from lamina.core.kinds import KINDS, Kind, Kinds
 from lamina.core.laws import Case, no_authority_is_gained
 from lamina.core.run_text import Reader, RunText, write_title
-from lamina.core.text import gist, read_facts
+from lamina.core.text import gist_pieces, read_facts
 from lamina.core.text.fact_values import SentenceWords, value_sentences
-from lamina.core.text.gist import LONGEST_MESSAGE, REPLIES_TITLE, SMALLEST_DIGEST, WORDS_TITLE
+from lamina.core.text.gist import LONGEST_MESSAGE
+from lamina.core.text.printed_talk import REPLIES_TITLE, SMALLEST_DIGEST, WORDS_TITLE
 from lamina.core.text.sentences import split_sentences
 from lamina.core.tokens import CHARS4
 from lamina.core.values import (
@@ -378,7 +379,7 @@ def test_a_cut_reads_each_segment_once_however_often_it_writes_a_digest(
 
     def read_and_count(name: str, *rest: Any, **failed: Any) -> Any:
         calls_read.append(name)
-        return gist.gather_call(name, *rest, **failed)
+        return gist_pieces.gather_call(name, *rest, **failed)
 
     def write_and_count(run: Sequence[Entry], *rest: Any, **sizes: Any) -> Any:
         written.append(run)
@@ -426,7 +427,7 @@ def count_calls_read(log: Sequence[Segment], monkeypatch: pytest.MonkeyPatch) ->
 
     def read_and_count(name: str, *rest: Any, **failed: Any) -> Any:
         calls_read.append(name)
-        return gist.gather_call(name, *rest, **failed)
+        return gist_pieces.gather_call(name, *rest, **failed)
 
     monkeypatch.setattr(run_text, "gather_call", read_and_count)
     memo = Memo()

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from lamina.core.digest_sizes import LEAST, TITLE_ROOM, DigestSize
 from lamina.core.run_text import RunText
-from lamina.core.text.gist import SMALLEST_DIGEST, print_gist, print_talk
+from lamina.core.text.gist import print_gist
 from lamina.core.text.names import list_counted_names
+from lamina.core.text.printed_talk import SMALLEST_DIGEST, print_talk
 from lamina.core.text.user_words import LaterRule
 
 NOTES_TITLE = "What was done in it:"

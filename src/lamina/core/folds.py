@@ -25,7 +25,7 @@ from lamina.core.repair import find_side
 from lamina.core.run_text import Reader, RunText
 from lamina.core.scale import Scale
 from lamina.core.text.excerpts import clean_text
-from lamina.core.text.gist import mark_replaced_rules
+from lamina.core.text.printed_talk import mark_replaced_rules
 from lamina.core.text.tags import wrap_in_tag
 from lamina.core.text.user_words import QUESTION_LABEL, LaterRule, SpokenMessage, find_replaced_rules
 from lamina.core.values import OWN_ORIGIN, Entry, Fold, Layer, Ref, Role, Segment, Text
