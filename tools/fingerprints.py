@@ -27,9 +27,15 @@ from lamina.context._shared_words import score_by_words
 from lamina.context.search import chunks_of, excerpts, open_index
 from lamina.context.search.words import find_terms, fold_text
 from lamina.core.layout import Cap, Layout
-from lamina.core.text import gist
 from lamina.core.text.arguments import pick_telling_argument, shorten_arguments
 from lamina.core.text.estimate import FAMILIES, estimate_tokens
+from lamina.core.text.excerpts import (
+    clean_text,
+    find_decisions,
+    find_error_lines,
+    find_paths,
+    to_one_line,
+)
 from lamina.core.text.names import list_names
 from lamina.core.text.outline import outline_with_names
 from lamina.core.text.subjects import read_subject
@@ -157,11 +163,11 @@ def hostile(text: str) -> Iterator[Segment]:
 READERS: dict[str, Callable[[str], Any]] = {
     "guarded": guard,
     "inert": lambda text: make_inert(text, 80),
-    "cleaned": gist.clean_text,
-    "one line": lambda text: gist.to_one_line(text, 60),
-    "paths": lambda text: list(gist.find_paths(text)),
-    "decisions": lambda text: list(gist.find_decisions(f"I will do it. {text} Done: {text}")),
-    "errors": gist.find_error_lines,
+    "cleaned": clean_text,
+    "one line": lambda text: to_one_line(text, 60),
+    "paths": lambda text: list(find_paths(text)),
+    "decisions": lambda text: list(find_decisions(f"I will do it. {text} Done: {text}")),
+    "errors": find_error_lines,
     "names": lambda text: list_names((text,), limit=200),
     "estimated": lambda text: [estimate_tokens(text, family=family) for family in FAMILIES],
     "folded words": fold_text,

@@ -21,9 +21,10 @@ from lamina.core.folds import FOLD_VERSION, lay_folds, make_fold, read_run
 from lamina.core.kinds import KINDS, Kind, Kinds
 from lamina.core.laws import Case, no_authority_is_gained
 from lamina.core.run_text import Reader, RunText, write_title
-from lamina.core.text import gist, read_facts
+from lamina.core.text import gist_pieces, read_facts
 from lamina.core.text.fact_values import SentenceWords, value_sentences
-from lamina.core.text.gist import LONGEST_MESSAGE, REPLIES_TITLE, SMALLEST_DIGEST, WORDS_TITLE
+from lamina.core.text.gist import LONGEST_MESSAGE
+from lamina.core.text.printed_talk import REPLIES_TITLE, SMALLEST_DIGEST, WORDS_TITLE
 from lamina.core.text.sentences import split_sentences
 from lamina.core.tokens import CHARS4
 from lamina.core.values import (
@@ -378,7 +379,7 @@ def test_a_cut_reads_each_segment_once_however_often_it_writes_a_digest(
 
     def read_and_count(name: str, *rest: Any, **failed: Any) -> Any:
         calls_read.append(name)
-        return gist.gather_call(name, *rest, **failed)
+        return gist_pieces.gather_call(name, *rest, **failed)
 
     def write_and_count(run: Sequence[Entry], *rest: Any, **sizes: Any) -> Any:
         written.append(run)
@@ -392,6 +393,21 @@ def test_a_cut_reads_each_segment_once_however_often_it_writes_a_digest(
     covered = {entry.ref for run in written for entry in run if begins_with(entry.parts, ToolCall)}
     # Only a call whose result is folded later is read again, with its result.
     assert len(covered) <= len(calls_read) < 1.2 * len(covered)
+
+
+def test_a_cut_that_spares_less_knows_how_large_its_digests_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take too many moves for a guess, and write three more digests to give them back."""
+    written: list[int] = []
+
+    def write_and_count(run: Sequence[Entry], *rest: Any, **sizes: Any) -> Any:
+        written.append(len(run))
+        return make_fold(run, *rest, **sizes)
+
+    monkeypatch.setattr(sized_digests, "make_fold", write_and_count)
+    log = generate_session(3, turns=8)
+    envelope = build(log, budget=Budget(window=12_000, reserve=0), counter=CHARS4)
+    assert envelope.cut is not None
+    assert len(written) == 2
 
 
 def test_the_next_cut_reads_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -411,7 +427,7 @@ def count_calls_read(log: Sequence[Segment], monkeypatch: pytest.MonkeyPatch) ->
 
     def read_and_count(name: str, *rest: Any, **failed: Any) -> Any:
         calls_read.append(name)
-        return gist.gather_call(name, *rest, **failed)
+        return gist_pieces.gather_call(name, *rest, **failed)
 
     monkeypatch.setattr(run_text, "gather_call", read_and_count)
     memo = BuildMemo()

@@ -16,7 +16,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.folds import is_digest
 from lamina.core.laws import Case, what_the_user_said_is_not_lost_in_silence
 from lamina.core.options import Options
-from lamina.core.text.gist import mark_replaced_rules, print_talk
+from lamina.core.text.printed_talk import mark_replaced_rules, print_talk
 from lamina.core.text.sentences import split_clauses
 from lamina.core.text.standing_rules import (
     find_replaced,

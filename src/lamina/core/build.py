@@ -11,6 +11,7 @@ the machine. A `BuildMemo` makes the next build of a growing log cheaper and nev
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -155,7 +156,7 @@ def _make_context(
         scale=make_scale(counter, head, ledger.calibration, memo.counts(counter), opening=opening),
         ledger=released,
         root=chain_root(head, options.salt),
-        reader=memo.reader_for(options.kinds),
+        find_reader=partial(memo.reader_for, options.kinds),
         cold=idle > options.rates.ttl,
         widened=released is not ledger,
         phase=phase,
@@ -231,7 +232,7 @@ class BuildMemo:
     def __init__(self) -> None:
         self.checkpoint: DraftCheckpoint | None = None
         self._counts: dict[Counter, dict[Digest, int]] = {}
-        self._reader = Reader()
+        self._reader: Reader | None = None
 
     def counts(self, counter: Counter) -> dict[Digest, int]:
         """Tokens by the digest of what is sent, for one counter."""
@@ -239,9 +240,11 @@ class BuildMemo:
 
     def reader_for(self, kinds: Kinds) -> Reader:
         """What was read for the digests of earlier cuts, if it is not too much and read by the same kinds."""
-        if self._reader.is_full or self._reader.kinds is not kinds:
-            self._reader = Reader(kinds)
-        return self._reader
+        reader = self._reader
+        if reader is None or reader.is_full or reader.kinds is not kinds:
+            reader = Reader(kinds)
+            self._reader = reader
+        return reader
 
     def checkpoint_for(self, log: tuple[Segment, ...], context: BuildContext) -> DraftCheckpoint | None:
         """The checkpoint, if this log continues its log and nothing else that it depends on has changed.

@@ -24,7 +24,8 @@ import msgspec
 from lamina.core.bound_thinking import is_held_by_thinking
 from lamina.core.budget_errors import report_held_by_thinking, report_too_large
 from lamina.core.cut_digests import join_digests
-from lamina.core.cut_moves import find_spared, find_untouchable, omit_repeated_system_text, take_moves
+from lamina.core.cut_moves import omit_repeated_system_text, take_moves
+from lamina.core.cut_positions import find_spared, find_untouchable
 from lamina.core.cut_progress import CutProgress, finish_cut, start_cut
 from lamina.core.cut_target import CutLimits, Sparing
 from lamina.core.draft import Draft

@@ -1,20 +1,23 @@
-"""How a cut takes moves from an order until its goal, and which positions it may touch."""
+"""How a cut takes moves from an order until the request has its size.
+
+An order proposes moves; `_Lowering` takes them, one batch after the other, and can give the last ones back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
 
 from lamina.core.cut_digests import write_digests
+from lamina.core.cut_positions import find_spared, find_untouchable
 from lamina.core.cut_progress import CutProgress, without_digests
 from lamina.core.cut_target import NOTHING_SPARED, Sparing
 from lamina.core.digest_sizes import SHARE as DIGEST_SHARE
-from lamina.core.entries import begins_with, find_sent
+from lamina.core.entries import begins_with
 from lamina.core.folds import is_digest
-from lamina.core.ledger import SAME_TEXT_LATER, current_turn
-from lamina.core.library import IN_THE_LIBRARY, NAMED_IN_THE_LIST
+from lamina.core.ledger import SAME_TEXT_LATER
 from lamina.core.lowering import compact_entry, make_line, shorten_entry
 from lamina.core.orders import (
     CHARACTERS_PER_TOKEN,
@@ -25,7 +28,7 @@ from lamina.core.orders import (
     repeated_system_text,
 )
 from lamina.core.sized_digests import choose_digest_size
-from lamina.core.values import Entry, Form, Layer, LedgerLine, Role, ToolResult
+from lamina.core.values import Entry, Form, LedgerLine, ToolResult
 
 _ATTEMPTS = 8
 """How often digests are written until the request lands on its goal; in the last attempt but for landing, the
@@ -62,8 +65,11 @@ def take_moves(
         if result.tokens > goal:
             if landed is not None or not has_more:
                 break
+            # The guess said that this is enough, and it is not: without one more move at least, the next
+            # attempt would write the same digests again.
             lowering.must_take = True
             continue
+        # Giving moves back changes the digests too, so that a later attempt may land lower than this one.
         if landed is None or result.tokens > landed.tokens:
             landed = result
         slack = goal - result.tokens
@@ -295,89 +301,3 @@ class _Lowering:
         return msgspec.structs.replace(
             progress, entries=list(self.entries), folded=frozenset(self.folded), lines=dict(self.lines)
         )
-
-
-def find_untouchable(entries: Sequence[Entry]) -> frozenset[int]:
-    """Positions that no cut may touch: system text, what is pinned, the prompt, the last step.
-
-    A digest that stands in the last turn may be written anew, and an attachment of the prompt may be lowered.
-    """
-    current = current_turn(entries)
-    positions: set[int] = set()
-    for at, entry in enumerate(entries):
-        if _is_untouchable(entry, is_current=at in current):
-            positions.add(at)
-    return frozenset(positions)
-
-
-def _is_untouchable(entry: Entry, *, is_current: bool) -> bool:
-    """Whether no cut may touch an entry, given whether it belongs to the prompt or the last step.
-
-    What came with the prompt, in the layer TURN, may be lowered. A digest may be written anew wherever it
-    stands.
-    """
-    is_system_text = entry.role is Role.SYSTEM or entry.layer is Layer.SYSTEM
-    if is_system_text or entry.segment.pinned:
-        return True
-    if entry.segment.kind == "digest":
-        return False
-    return is_current and entry.layer in (Layer.PROMPT, Layer.STEPS)
-
-
-def find_spared(entries: Sequence[Entry], sparing: Sparing) -> frozenset[int]:
-    """Positions that a cut would rather spare: the last steps, and what came with the prompt.
-
-    In the hoisted layout, what came with the prompt may stand in the library, with equal content.
-    """
-    if not sparing:
-        return frozenset()
-    if sparing.steps:
-        first_step = _find_first_of_last_steps(entries, sparing.steps)
-    else:
-        first_step = _find_first_step_within(entries, sparing)
-    named_now = (IN_THE_LIBRARY, NAMED_IN_THE_LIST)
-    attached_now = {entry.content for entry in entries if entry.why in named_now}
-    positions: set[int] = set()
-    for at, entry in enumerate(entries):
-        came_with_prompt = entry.layer is Layer.TURN or entry.content in attached_now
-        if came_with_prompt or entry.step >= first_step:
-            positions.add(at)
-    return frozenset(positions)
-
-
-def _find_first_step_within(entries: Sequence[Entry], sparing: Sparing) -> int:
-    """The first of the newest steps that together have at most the tokens to spare, besides the last one.
-
-    No cut touches the last step and the prompt, so they do not count. A large result counts as the cut may
-    leave it.
-    """
-    current = current_turn(entries)
-    left = sparing.tokens
-    first_step = entries[-1].step if entries else 0
-    for at in range(len(entries) - 1, -1, -1):
-        entry = entries[at]
-        if at in current or entry.layer is Layer.SYSTEM or is_digest(entry):
-            continue
-        tokens = entry.tokens
-        if sparing.largest and begins_with(entry.parts, ToolResult):
-            tokens = min(tokens, sparing.largest)
-        left -= tokens
-        if left < 0:
-            return max(first_step, entry.step + 1)
-        first_step = min(first_step, entry.step)
-    return first_step
-
-
-def _find_first_of_last_steps(entries: Sequence[Entry], keep: int) -> int:
-    """The first of the last `keep` steps in which the assistant speaks.
-
-    If there are fewer than `keep`, it is the first step of all.
-    """
-    spoken: set[int] = set()
-    for entry in find_sent(entries):
-        is_models = entry.segment.role is Role.ASSISTANT
-        if is_models and entry.segment.kind != "digest":
-            spoken.add(entry.step)
-    if len(spoken) < keep:
-        return 0
-    return sorted(spoken)[-keep]

@@ -15,7 +15,7 @@ from lamina.core.folds import is_digest, lay_folds, mark_rules, read_run
 from lamina.core.ledger import current_turn
 from lamina.core.need import ReadResult, read_results
 from lamina.core.options import BuildContext
-from lamina.core.run_text import RunText
+from lamina.core.run_text import Reader, RunText
 from lamina.core.scale import weigh_entries
 from lamina.core.system_text import find_later_sections, put_system_first
 from lamina.core.text.standing_rules import find_rules
@@ -74,9 +74,9 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     segments may be written anew; None allows all.
 
     `written` remembers the digests of this cut, by what they cover, their size and their limit in tokens:
-    while the cut spares less and less, most of them would be written again word for word. `runs` remember
-    what was read for them, and `results` what is known of each result, by position: an order is asked again
-    and again.
+    while the cut spares less and less, most of them would be written again word for word. `runs` and `reader`
+    remember what was read for them, and `results` what is known of each result, by position: an order is
+    asked again and again.
     """
 
     draft: Draft
@@ -86,6 +86,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     tokens_before: int
     current: frozenset[int]
     mergeable: frozenset[Ref] | None
+    reader: Reader
     earlier: tuple[Fold, ...]
     entries: list[Entry]
     folded: frozenset[int]
@@ -112,7 +113,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
         if run_text is None:
             own = self.draft.wishes.own
             quoted_entries = [entry for entry in run if entry.ref not in own] or run
-            run_text = read_run(quoted_entries, self.context.reader)
+            run_text = read_run(quoted_entries, self.reader)
             self.runs[name] = run_text
         return run_text
 
@@ -144,6 +145,7 @@ def start_cut(
         tokens_before=tokens,
         current=current_turn(draft.entries),
         mergeable=mergeable,
+        reader=context.find_reader(),
         earlier=earlier,
         entries=draft.entries,
         folded=frozenset(),

@@ -18,15 +18,14 @@ from typing import NamedTuple
 import msgspec
 
 from lamina.core import hashing
-from lamina.core.digest_sizes import LEAST, TITLE_ROOM, DigestSize
-from lamina.core.digests import DigestText, measure_firm_notes, write_digest, write_rules
+from lamina.core.digest_sizes import TITLE_ROOM, DigestSize
+from lamina.core.digests import DigestText, write_rules, write_within
 from lamina.core.entries import find_sent, is_message, is_users_text, make_closing_line, make_own_entry, omit
 from lamina.core.repair import find_side
 from lamina.core.run_text import Reader, RunText
 from lamina.core.scale import Scale
 from lamina.core.text.excerpts import clean_text
-from lamina.core.text.gist import mark_replaced_rules
-from lamina.core.text.names import list_counted_names
+from lamina.core.text.printed_talk import mark_replaced_rules
 from lamina.core.text.tags import wrap_in_tag
 from lamina.core.text.user_words import QUESTION_LABEL, LaterRule, SpokenMessage, find_replaced_rules
 from lamina.core.values import OWN_ORIGIN, Entry, Fold, Layer, Ref, Role, Segment, Text
@@ -89,7 +88,7 @@ def make_fold(
         words = write_rules(run_text, limit=TITLE_ROOM + size.words, later_rules=later_rules)
         texts = texts._replace(words=words)
     elif size.total:
-        texts = _write_within(run_text, size, later_rules=later_rules, verbatim=verbatim)
+        texts = write_within(run_text, size, later_rules=later_rules, verbatim=verbatim)
     notes = texts.notes
     if noted and size.total:
         own_lines = write_notes(noted, max(size.notes // 2, 2 * NOTE_LIMIT))
@@ -107,44 +106,6 @@ def make_fold(
         replaced_by=_find_replacing(run_text.talk.messages, later_rules),
     )
     return WrittenFold(fold, texts.complete)
-
-
-def _write_within(
-    run_text: RunText, size: DigestSize, *, later_rules: Sequence[LaterRule], verbatim: bool
-) -> DigestText:
-    """Both voices of a digest in this size. What notes and names leave belongs to what was said.
-
-    Where nothing was called, what was said has the first claim on all of it.
-    """
-    names_limit = size.names
-    if not run_text.has_calls:
-        notes = measure_firm_notes(run_text, size.notes)
-        size = DigestSize(words=size.total - notes, notes=notes, names=0)
-    needed = TITLE_ROOM + _count_characters(run_text, range(len(run_text.talk.messages)))
-    least = 0
-    if verbatim:
-        least = TITLE_ROOM + _count_characters(run_text, run_text.talk.users)
-    texts = write_digest(
-        run_text,
-        words_limit=max(least, min(needed, TITLE_ROOM + size.words)),
-        notes_limit=size.notes,
-        later_rules=later_rules,
-        verbatim=verbatim,
-    )
-    if not run_text.has_calls:
-        names_limit = min(names_limit, size.total + TITLE_ROOM - texts.said - len(texts.done))
-    done = _add_names(texts, run_text, limit=names_limit)
-    left = size.total + TITLE_ROOM - texts.said - len(done)
-    if not texts.complete and left > LEAST:
-        # Few notes or names leave room, and what was said has the first claim on it.
-        texts = write_digest(
-            run_text,
-            words_limit=max(least, min(needed, texts.said + left)),
-            notes_limit=0,
-            later_rules=later_rules,
-            verbatim=verbatim,
-        )
-    return texts._replace(done=done)
 
 
 def _find_rules(run: Sequence[Entry], run_text: RunText) -> tuple[tuple[Ref, int], ...]:
@@ -183,33 +144,6 @@ def _find_replacing(messages: Sequence[SpokenMessage], later_rules: Sequence[Lat
         return ()
     replaced = find_replaced_rules(messages, later_rules)
     return tuple(dict.fromkeys(Ref(later.ref) for later in replaced.values() if later.ref))
-
-
-def _count_characters(run_text: RunText, indices: Iterable[int]) -> int:
-    """Characters of what was said, with what printing it on lines of their own adds.
-
-    A message in a digest has the number of its turn before it, and four spaces before each of its lines.
-    """
-    texts = [run_text.talk.clipped_texts[index] for index in indices]
-    return sum(len(text) + 4 * text.count("\n") + 60 for text in texts)
-
-
-def _add_names(texts: DigestText, run_text: RunText, *, limit: int) -> str:
-    """What was done, and a line with names that occur in the segments and not in the digest so far.
-
-    By a name such as `parse_config` the model sees what it could recall. What names leave of their room is
-    for facts that were read.
-    """
-    listed = list_counted_names(run_text.names, limit=limit, shown=f"{texts.words}\n{texts.notes}")
-    lines = [texts.done] if texts.done else []
-    if listed:
-        lines.append(f"  names: {listed}")
-    left = limit - len(listed)
-    if left >= LEAST // 2:
-        facts = run_text.read_facts.choose(left)
-        if facts:
-            lines.append(f"  read: {facts}")
-    return "\n".join(lines)
 
 
 def measure_fold(fold: Fold, run: Sequence[Entry], scale: Scale, wording: Wording) -> int:

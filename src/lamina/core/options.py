@@ -96,7 +96,8 @@ class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
 
     `ledger` is the ledger of the previous build. `cold`: so much time has passed that the provider's cache
     has forgotten the previous request. `widened`: a narrower window had taken out what this one sends again.
-    `phase` measures how long the library and a cut take. `reader` remembers what digests quote.
+    `phase` measures how long the library and a cut take. `find_reader` gives a cut what earlier ones have
+    read.
     """
 
     options: Options
@@ -104,7 +105,7 @@ class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
     scale: Scale
     ledger: Ledger
     root: Digest
-    reader: Reader
+    find_reader: Callable[[], Reader]
     cold: bool = False
     widened: bool = False
     phase: Phase = not_measured

@@ -1,7 +1,7 @@
 """What a run of old turns says that a digest may show, read from its segments.
 
 Content stands on indented lines without control characters. So none of it can pass for the digest's own
-structure, and none of the structure addresses a reader. What is kept of a text, `text.gist` and
+structure, and none of the structure addresses a reader. What is kept of a text, `text.gist_pieces` and
 `text.user_words` say; who said it, and which call has which result, is decided here.
 """
 
@@ -19,7 +19,7 @@ from lamina.core.kinds import KINDS, Kinds, kind_of, recoverable
 from lamina.core.text.clipping import count_units
 from lamina.core.text.estimate import utf8_size
 from lamina.core.text.excerpts import NAME, find_paths, to_one_line
-from lamina.core.text.gist import (
+from lamina.core.text.gist_pieces import (
     UNIQUE_CLAIMS,
     GistPiece,
     gather_call,

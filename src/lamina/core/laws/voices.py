@@ -16,7 +16,7 @@ from lamina.core.kinds import has_tag
 from lamina.core.laws.case import Case, find_large_in_full, find_lowered_now, is_unrecoverable
 from lamina.core.text.characters import WHITE_SPACE, split_words
 from lamina.core.text.excerpts import clean_text
-from lamina.core.text.gist import find_proposal
+from lamina.core.text.gist_pieces import find_proposal
 from lamina.core.text.standing_rules import find_rules, is_agreement
 from lamina.core.values import Entry, Fold, Form, Part, Ref, Role, Segment, Text, ToolResult
 from lamina.core.wording import has_balanced_tags, text_of

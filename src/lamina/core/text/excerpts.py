@@ -40,9 +40,7 @@ _ERROR = re.compile(
     r"Traceback|Error:|error:|error\[|FAILED|fatal:|panicked at|"
     r"(?:[Ee]xit(?:ed with)?[ _](?:code|status)|returncode)[\"':= ]{0,4}-?(?:[1-9]|0[1-9])"
 )
-_ERROR_WORDS = (
-    "Traceback", "Error:", "error:", "error[", "FAILED", "fatal:", "panicked at", "xit", "returncode",
-)  # fmt: skip
+_ERROR_WORDS = ("Traceback", "rror:", "rror[", "FAILED", "fatal:", "panicked at", "xit", "returncode")
 _WORD = re.compile(rf"[^{WHITE_SPACE}\"'`<>()\[\]{{}},;|=*?$!&\\#]+")
 _LETTER = re.compile(r"[A-Za-z]")
 _LINE_NUMBERS = re.compile(r"(?::[0-9]{1,7}){1,2}$")  # `:12` and `:12:5` after a path

@@ -1,82 +1,25 @@
-"""What a run of messages comes down to: pieces worth keeping, and which of them fit into a limit.
+"""Which pieces of a run of messages fit into a limit, and how they are printed.
 
-It knows text only: it makes pieces of errors, decisions and paths, and prints them on lines that cannot pass
-for anything else. Who wrote the messages, and in what order, is the caller's business.
+They stand on lines that cannot pass for anything else.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, takewhile
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
-from lamina.core.text.arguments import PATH_ARGUMENTS
-from lamina.core.text.characters import WHITE_SPACE, is_blank, split_words
+from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.text.clipping import clip, count_units
-from lamina.core.text.estimate import utf8_size
-from lamina.core.text.excerpts import (
-    LINE,
-    NAME,
-    clean_text,
-    find_decisions,
-    find_error_lines,
-    find_paths,
-    to_one_line,
-)
-from lamina.core.text.json_values import parse_json
-from lamina.core.text.sentences import split_sentences
-from lamina.core.text.user_words import (
-    REPLY_LABEL,
-    SHORT_MESSAGE,
-    LaterRule,
-    QuotedMessage,
-    SpokenMessage,
-    SpokenMessages,
-    choose_remarks,
-    find_replaced_rules,
-    quote_messages,
-)
-
-__all__ = (
-    "LINE",
-    "LONGEST_MESSAGE",
-    "NAME",
-    "SMALLEST_DIGEST",
-    "UNIQUE_CLAIMS",
-    "GistPiece",
-    "PrintedTalk",
-    "clean_text",
-    "find_decisions",
-    "find_error_lines",
-    "find_paths",
-    "find_proposal",
-    "gather_call",
-    "gather_errors",
-    "gather_message",
-    "gather_reply",
-    "mark_replaced_rules",
-    "merge_equal_pieces",
-    "print_gist",
-    "print_talk",
-    "to_one_line",
-    "utf8_size",
-)
-
-WORDS_TITLE, REPLIES_TITLE = "The user said, by turn:", "The assistant said, by turn:"
-
-SMALLEST_DIGEST = 80
-"""Characters below which a digest is one line."""
-LONGEST_MESSAGE = 2_000
-"""Characters of one user message that are kept as they are."""
-UNIQUE_CLAIMS = ("error", "agreed", "noted", "path")
-"""Claims of which each text is kept once."""
+from lamina.core.text.excerpts import to_one_line
+from lamina.core.text.gist_pieces import GistPiece
+from lamina.core.text.printed_talk import SMALLEST_DIGEST, SMALLEST_LINE, indent_lines
 
 _CLAIMS = (("asked",), ("agreed",), ("noted",), ("said", "call"), ("error",), ("path",))
 """What a digest keeps, the most important first. What was said and what was called weigh the same.
 
 A model that goes on needs most to know what it did last: docs/planner.md has the figures.
 """
+
 _UNITS = {
     "asked": "message",
     "said": "answer",
@@ -87,31 +30,11 @@ _UNITS = {
     "path": "path",
 }
 """What one of each claim is called where a digest counts what it leaves out."""
-_SAID_CHARACTERS = 140  # of each reply
-_ANNOUNCEMENTS = ("I'll ", "I’ll ", "I will ", "We'll ", "We’ll ", "We will ")
-_SMALLEST_LINE = 40  # characters worth opening a line for
+
 _SHORTEST_MESSAGE = 120  # characters that hold both ends of a message and the size of what is left out
 _AROUND_MESSAGE = 12  # characters that a message takes besides its own, at most
-_LONGEST_ARGUMENTS = 200_000  # characters of arguments that are parsed
-
-_PATH_KEYS = (*PATH_ARGUMENTS, "directory", "dir")
-_TELLING_KEYS = (*_PATH_KEYS, "command", "cmd", "url", "uri", "query", "pattern", "q", "name", "key", "id")
-"""Arguments that say what a call was about, the best first."""
-
-
-class GistPiece(NamedTuple):
-    """One thing worth keeping: what claim it has on the room, in which turn it is, and what it says."""
-
-    claim: str
-    turn: int
-    label: str
-    text: str
-    size: int | None = None
-    after: str = ""
-    times: int = 1
-
-
-# Choosing and printing pieces.
+LONGEST_MESSAGE = 2_000
+"""Characters of one user message that are kept as they are."""
 
 
 def print_gist(header: str, pieces: Sequence[GistPiece], limit: int) -> str:
@@ -134,170 +57,6 @@ def print_gist(header: str, pieces: Sequence[GistPiece], limit: int) -> str:
     return "\n".join(lines)
 
 
-class PrintedTalk(NamedTuple):
-    """What a digest quotes of a talk: the `words` of the user under a header, and `replies`, or "".
-
-    `whole`: every message of the user is there as it was. `complete`: so is every reply.
-    """
-
-    words: str
-    replies: str = ""
-    whole: bool = True
-    complete: bool = True
-
-    @property
-    def size(self) -> int:
-        """Characters of both voices."""
-        return len(self.words) + len(self.replies)
-
-
-def print_talk(
-    header: str,
-    talk: SpokenMessages,
-    limit: int,
-    *,
-    later_rules: Sequence[LaterRule] = (),
-    verbatim: bool = False,
-) -> PrintedTalk:
-    """What was said in at most `limit` characters, with a header.
-
-    Rules stay first, then wishes, facts, and the rest; `text.user_words` says how. `verbatim` asks for every
-    word of the user, if the limit allows it.
-    """
-    nothing = PrintedTalk(header, whole=not talk.users, complete=not talk.messages)
-    if limit < SMALLEST_DIGEST:
-        return nothing
-    room = limit - len(header) - 1
-    for _ in range(_TRIES):
-        quoted = quote_messages(talk, room, later_rules=later_rules, verbatim=verbatim)
-        printed = _print_quoted(header, talk, quoted)
-        if printed.size <= limit or room <= 0:
-            break
-        room -= max(printed.size - limit, _SMALLEST_LINE)
-    if printed.size > limit:
-        return nothing
-    return printed
-
-
-_TRIES = 6  # how often words are chosen anew until they are within their limit
-
-
-def _print_quoted(header: str, talk: SpokenMessages, quoted: Mapping[int, QuotedMessage]) -> PrintedTalk:
-    """The quoted messages of each voice on lines of their own, and how many more messages the user sent.
-
-    `  12: Use tabs.` is what the user said in turn 12. The number is all that stands before the words: there
-    are many such lines, and what a label takes is missing for words. Replies are not counted: the title says
-    how many messages there were.
-    """
-    word_lines: list[str] = []
-    reply_lines: list[str] = []
-    left_out = len(talk.users)
-    whole = True
-    complete = True
-    for index, message in enumerate(talk.messages):
-        quotation = quoted.get(index)
-        is_whole = quotation is not None and quotation.whole
-        complete = complete and is_whole
-        whole = whole and (is_whole or message.is_reply)
-        if quotation is None:
-            continue
-        text = _indent_lines(quotation.text).lstrip(WHITE_SPACE)
-        line = f"  {message.turn}{quotation.remark}: {text}"
-        if message.is_reply:
-            reply_lines.append(line)
-        else:
-            left_out -= quotation.times
-            word_lines.append(line)
-    if word_lines:
-        word_lines.insert(0, WORDS_TITLE)
-    if left_out:
-        word_lines.append(f"(and {count_units(left_out, 'more messages')})")
-    if reply_lines:
-        reply_lines.insert(0, REPLIES_TITLE)
-    return PrintedTalk("\n".join([header, *word_lines]), "\n".join(reply_lines), whole, complete)
-
-
-def mark_replaced_rules(
-    words: str, messages: Sequence[SpokenMessage], later_rules: Sequence[LaterRule]
-) -> str:
-    """The printed words of the user, with a mark at each rule in them that was replaced since.
-
-    `  12, rule: Use tabs.` becomes `  12, rule, replaced in turn 30: Use tabs.` Nothing else is changed, and
-    a mark that stands there already stays what it is.
-    """
-    remarks_before = choose_remarks(messages, find_replaced_rules(messages, ()))
-    remarks_now = choose_remarks(messages, find_replaced_rules(messages, later_rules))
-    lines = words.split("\n")
-    for message, before, now in zip(messages, remarks_before, remarks_now, strict=True):
-        if now == before:
-            continue
-        head = f"  {message.turn}{before}"
-        for at, line in enumerate(lines):
-            is_of_message = line.startswith(head) and _AFTER_REMARK.match(line, len(head))
-            # Two messages may be of one turn.
-            if is_of_message and _quotes_rule(_read_quotation(lines, at), message):
-                lines[at] = f"  {message.turn}{now}{line[len(head) :]}"
-    return "\n".join(lines)
-
-
-_AFTER_REMARK = re.compile("(?:, [0-9,]+ times like this)?: ")
-
-
-def _read_quotation(lines: Sequence[str], at: int) -> str:
-    """A printed message, which begins in this line. Its other lines are indented by more, or blank."""
-    others = takewhile(lambda line: line.startswith("    ") or is_blank(line), lines[at + 1 :])
-    return " ".join(split_words(" ".join([lines[at], *others])))
-
-
-def _quotes_rule(quotation: str, message: SpokenMessage) -> bool:
-    """Whether a rule of the message can be read in the quotation."""
-    quoted = zip(message.statements, message.quotations, strict=True)
-    return any(each.weight == "rule" and " ".join(split_words(text)) in quotation for each, text in quoted)
-
-
-def merge_equal_pieces(pieces: Iterable[GistPiece]) -> list[GistPiece]:
-    """Equal calls in a row become one, with their number and the size of all their results.
-
-    What was said or noted between two calls does not part them. An equal reply is kept once, with its number,
-    wherever it stands: an assistant that answers `Noted.` to each message would otherwise take the room of
-    what the user said.
-    """
-    merged_pieces: list[GistPiece] = []
-    last_call: int | None = None
-    reply_at: dict[str, int] = {}
-    for piece in pieces:
-        if piece.claim in ("said", "told"):
-            first = reply_at.setdefault(piece.text, len(merged_pieces))
-            if first < len(merged_pieces):
-                merged_pieces[first] = _merge_pieces(merged_pieces[first], piece)
-                continue
-        if piece.claim != "call":
-            merged_pieces.append(piece)
-            continue
-        if last_call is not None and _is_same_call(piece, merged_pieces[last_call]):
-            merged_pieces[last_call] = _merge_pieces(merged_pieces[last_call], piece)
-            continue
-        last_call = len(merged_pieces)
-        merged_pieces.append(piece)
-    return merged_pieces
-
-
-def _is_same_call(piece: GistPiece, other: GistPiece) -> bool:
-    """Whether two calls ask for the same and ended in the same way, whatever the sizes of their results."""
-    return piece._replace(size=None, times=1) == other._replace(size=None, times=1)
-
-
-def _merge_pieces(before: GistPiece, piece: GistPiece) -> GistPiece:
-    """The earlier piece with one more repetition; of a call, with the size of both results.
-
-    If the later call has no result, the size of the others is not shown either.
-    """
-    total_size = None
-    if piece.size is not None:
-        total_size = piece.size + (before.size or 0)
-    return before._replace(times=before.times + 1, size=total_size)
-
-
 def _choose_pieces(pieces: Sequence[GistPiece], room: int) -> dict[int, str]:
     """The pieces that fit, by index, as printed.
 
@@ -312,7 +71,7 @@ def _choose_pieces(pieces: Sequence[GistPiece], room: int) -> dict[int, str]:
         new_headings = [heading for heading in headings if heading not in open_headings]
         around = 2 + sum(len(heading) for _, heading in new_headings)
         line = _print_piece(piece, width)
-        if piece.claim == "asked" and len(line) > room - around >= _SMALLEST_LINE:
+        if piece.claim == "asked" and len(line) > room - around >= SMALLEST_LINE:
             line = _squeeze_message(piece, room - around)
         if len(line) + around <= room:
             room -= len(line) + around
@@ -372,21 +131,13 @@ def _print_piece(piece: GistPiece, width: int) -> str:
         return piece.text
     if piece.claim == "asked":
         message = clip(piece.text, width, unit="characters")
-        return f"  {piece.label}: {_indent_lines(message).lstrip(WHITE_SPACE)}"
+        return f"  {piece.label}: {indent_lines(message).lstrip(WHITE_SPACE)}"
     line = f"  {piece.label}: {piece.text}"
     if piece.times > 1:
         line += f", {piece.times:,} times"
     if piece.size is not None:
         line += f" -> {count_units(piece.size, 'bytes')}"
     return line + piece.after
-
-
-def _indent_lines(text: str) -> str:
-    """Each line that is not blank four spaces further in.
-
-    So no line of a message can pass for a line of the gist itself, which has two spaces or none.
-    """
-    return "\n".join(line if is_blank(line) else f"    {line}" for line in text.split("\n"))
 
 
 def _squeeze_message(piece: GistPiece, room: int) -> str:
@@ -420,138 +171,3 @@ def _count_remainder(pieces: Sequence[GistPiece]) -> str:
     if not counts:
         return ""
     return f"(and {', '.join(counts)})"
-
-
-# Making pieces of messages and calls.
-
-
-def gather_message(text: str, turn: int, *, label: str = "asked") -> Iterator[GistPiece]:
-    """A user's message, and the paths in it.
-
-    A message of which nothing is left without control characters is not kept.
-    """
-    message = clean_text(text)
-    if not message:
-        return
-    yield GistPiece("asked", turn, label, message)
-    yield from _make_path_pieces(find_paths(text), turn)
-
-
-def gather_reply(text: str, turn: int, *, agreed: bool = False, talks: bool = False) -> Iterator[GistPiece]:
-    """How a reply begins, on one line, and the decisions and paths in it.
-
-    A decision at the beginning is noted and not repeated. `I'll read it first` only says what comes next: it
-    is no decision to remember, unless the user `agreed` to it. Where the assistant only `talks`, a short
-    reply tells something as the user's messages do: all of it may stay, in its own words.
-    """
-    message = clean_text(text)
-    is_told = talks and len(message) <= SHORT_MESSAGE
-    beginning = to_one_line(text, _SAID_CHARACTERS)
-    noted: list[GistPiece] = []
-    repeats_decision = False
-    for decision in find_decisions(text):
-        if decision.startswith(_ANNOUNCEMENTS) and not agreed:
-            continue
-        claim = "agreed" if agreed else "noted"
-        noted.append(GistPiece(claim, turn, claim, decision))
-        repeats_decision = repeats_decision or decision in beginning
-    if agreed:
-        proposal = find_proposal(text)
-        noted = [piece for piece in noted if piece.text not in proposal]
-        noted.append(GistPiece("agreed", turn, "agreed", proposal))
-        is_told = is_told and len(message) > LINE
-        repeats_decision = repeats_decision or len(message) <= LINE
-    if is_told and message:
-        yield GistPiece("told", turn, REPLY_LABEL, message)
-    elif beginning and not repeats_decision:
-        yield GistPiece("said", turn, "said", beginning)
-    yield from noted
-    yield from _make_path_pieces(find_paths(text), turn)
-
-
-def find_proposal(text: str) -> str:
-    """What somebody accepts who answers a reply with a yes: the sentences at its end that fit on one line.
-
-    `We could wait. I suggest one row for each order. Shall we do that?` is accepted with its last question,
-    and that says nothing without the sentence before.
-    """
-    message = clean_text(text)
-    starts = [sentence.start for sentence in split_sentences(message)]
-    proposal = ""
-    for start in reversed(starts):
-        if proposal and len(message) - start > LINE - 4:
-            break
-        proposal = to_one_line(message[start:], LINE)
-    return proposal
-
-
-def _make_path_pieces(paths: Iterable[str], turn: int) -> Iterator[GistPiece]:
-    """A piece for each path. It has no label: the paths of a turn stand on one line."""
-    for path in paths:
-        yield GistPiece("path", turn, "", path)
-
-
-def gather_call(
-    name: str, arguments: str, answer: str | None, turn: int, *, failed: bool
-) -> Iterator[GistPiece]:
-    """A call with its most telling argument and the size of its answer, and the paths that it names."""
-    text_arguments = _read_text_arguments(arguments)
-    telling_argument = _pick_telling_argument(text_arguments)
-    summary = to_one_line(f"{name} {to_one_line(telling_argument, NAME)}", 2 * NAME)
-    if answer is None:
-        yield GistPiece("call", turn, "call", summary, after=" -> no result")
-    else:
-        after = " (error)" if failed else ""
-        yield GistPiece("call", turn, "call", summary, size=utf8_size(answer), after=after)
-    for key, value in text_arguments.items():
-        yield from _make_path_pieces(_paths_in_argument(key, value), turn)
-
-
-def _read_text_arguments(arguments: str) -> dict[str, str]:
-    """The arguments that are a text or a number, by name; empty if they are no JSON object.
-
-    `parse_json` gives numbers as the text that was written. Blank text says nothing.
-    """
-    if len(arguments) > _LONGEST_ARGUMENTS:
-        return {}
-    values = parse_json(arguments)
-    if not isinstance(values, dict):
-        return {}
-    texts: dict[str, str] = {}
-    for key, value in values.items():
-        if not isinstance(value, str) or is_blank(value):
-            continue
-        texts[key] = value
-    return texts
-
-
-def _pick_telling_argument(text_arguments: Mapping[str, str]) -> str:
-    """The argument by which a reader would know the call: the best known one, else the first one."""
-    for key in _TELLING_KEYS:
-        if key in text_arguments:
-            return text_arguments[key]
-    return next(iter(text_arguments.values()), "")
-
-
-def _paths_in_argument(key: str, value: str) -> Iterable[str]:
-    """The paths in one argument. One that is named like a path is one, even if it does not look like it.
-
-    `{"path": "Makefile"}` names a path, although `Makefile` alone in a sentence would not.
-    """
-    is_one_path = key in _PATH_KEYS and len(value) <= NAME - 4
-    if is_one_path:
-        return [to_one_line(value, NAME)]
-    return find_paths(value)
-
-
-def gather_errors(text: str, turn: int, *, failed: bool) -> Iterator[GistPiece]:
-    """The errors in a result; of a failed call its first words, if nothing in them looks like an error.
-
-    A failed call that said nothing is kept as well: that it failed is worth a line.
-    """
-    lines = find_error_lines(text)
-    if failed and not lines:
-        first_words = text.strip(WHITE_SPACE)[: 2 * LINE]
-        lines = [first_words or "the call failed and said nothing"]
-    for line in lines:
-        yield GistPiece("error", turn, "error", to_one_line(line, LINE))
