@@ -6,7 +6,9 @@ single messages loops over them itself: a generator for each message and rule wo
 
 A rule that only says which values some fields may hold is a table, a `FieldRule`:
 
-    FieldRule("by_role", {"tool": [Field("tool_call_id", (str,), "missing or empty", is_filled=True)]})
+    FieldRule(
+        _messages_by_role, {"tool": [Field("tool_call_id", (str,), "missing or empty", is_filled=True)]}
+    )
 
 reports each tool message whose `tool_call_id` is not a string, or an empty one.
 """
@@ -167,36 +169,6 @@ class Field(msgspec.Struct, frozen=True):
     place: str | None = None
 
 
-class FieldRule(msgspec.Struct, frozen=True):
-    """A rule that says which values fields may hold.
-
-    `holders` names the attribute of the reading that has the objects with the fields, in lists by their sort:
-    messages by their role, parts by their type. `fields` are the fields for each sort. Objects of other sorts
-    may hold anything.
-    """
-
-    holders: str
-    fields: Mapping[str | None, Sequence[Field]]
-
-    def __call__(self, reading: Any) -> Faults:
-        """The places of values that the API does not take.
-
-        Faults come by sort, and within one in the order of the request.
-        """
-        holders_by_sort = getattr(reading, self.holders)
-        for sort, fields in self.fields.items():
-            for holder in holders_by_sort.get(sort, ()):
-                wire = holder.wire
-                for field in fields:
-                    value = wire.get(field.name)
-                    if isinstance(value, field.types) and (value or not field.is_filled):
-                        continue
-                    place = field.place
-                    if place is None:
-                        place = f".{field.name}"
-                    yield f"{holder.place}{place}", field.problem
-
-
 class SortedView(Protocol):
     """What a `FieldRule` looks at: an object of a request, with its sort, its fields and its place."""
 
@@ -208,6 +180,40 @@ class SortedView(Protocol):
 
     @property
     def place(self) -> str: ...
+
+
+HoldersBySort = Mapping[str | None, Sequence[SortedView]]
+"""Objects of a request in lists, one for each sort."""
+
+
+class FieldRule(msgspec.Struct, frozen=True):
+    """A rule that says which values fields may hold.
+
+    `find_holders` gives the objects of a reading that have the fields, in lists by their sort: messages by
+    their role, parts by their type. `fields` are the fields for each sort. Objects of other sorts
+    may hold anything.
+    """
+
+    find_holders: Callable[[Any], HoldersBySort]
+    fields: Mapping[str | None, Sequence[Field]]
+
+    def __call__(self, reading: Any) -> Faults:
+        """The places of values that the API does not take.
+
+        Faults come by sort, and within one in the order of the request.
+        """
+        holders_by_sort = self.find_holders(reading)
+        for sort, fields in self.fields.items():
+            for holder in holders_by_sort.get(sort, ()):
+                wire = holder.wire
+                for field in fields:
+                    value = wire.get(field.name)
+                    if isinstance(value, field.types) and (value or not field.is_filled):
+                        continue
+                    place = field.place
+                    if place is None:
+                        place = f".{field.name}"
+                    yield f"{holder.place}{place}", field.problem
 
 
 AnySortedView = TypeVar("AnySortedView", bound=SortedView)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger
 from lamina.dialects.anthropic.bound_thoughts import find_unbound_thoughts
+from lamina.dialects.anthropic.messages import begins_with_compaction, is_server_result, read_blocks
 from lamina.dialects.anthropic.model import (
     DEFAULT_LIFETIME,
     LONG_LIFETIME,
@@ -34,7 +35,7 @@ from lamina.dialects.anthropic.model import (
     refuses_system_messages,
     rejects_prefill,
 )
-from lamina.dialects.anthropic.parse import begins_with_compaction, is_server_result, parse, read_blocks
+from lamina.dialects.anthropic.parse import parse
 from lamina.dialects.json_values import (
     LIST_TYPES,
     Json,

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lamina.dialects.anthropic.check import PlacedMarker, find_markers, find_markers_on_block, read_lifetime
+from lamina.dialects.anthropic.messages import read_blocks
 from lamina.dialects.anthropic.model import DEFAULT_LIFETIME, LONG_LIFETIME, MARKER, MARKER_LIMIT
-from lamina.dialects.anthropic.parse import read_blocks
 from lamina.dialects.json_values import LIST_TYPES, list_or_empty
 from lamina.dialects.marking import Places, mark_field, require_all_placed
 from lamina.dialects.port import Marking, Request

@@ -9,27 +9,23 @@ in the user's voice, and `lasting` names them for the ledger.
 How a message is parsed depends only on itself, on what came before it, and on the model. So a memo may be
 reused for all messages up to the first one that changed.
 
-The file is long, but has one idea: how a message is read depends on the messages before it (which call a
-result answers, whether a message goes on). What a block says by itself is read in `parts`.
+How a message is read depends on the messages before it. This module knows whether a message goes on;
+`call_history` knows which call a result answers. What a block says by itself is read in `parts`, and pieces
+become segments in `segments`.
 
-    parse ──▶ MessageScan.parse ──▶ pieces of a message ──▶ segments
+    parse ──▶ MessageScan.parse ──▶ pieces of a message ──▶ build_segments
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import chain, groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from lamina.core.envelope import Envelope
 from lamina.core.opaque_blocks import is_called_by_program
-from lamina.core.text.arguments import PATH_ARGUMENTS
 from lamina.core.values import (
-    Digest,
-    Document,
     Head,
-    Image,
     Layer,
     Part,
     Raw,
@@ -41,6 +37,12 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
+from lamina.dialects.anthropic.call_history import (
+    CallHistory,
+    find_last_assistant,
+    find_subject,
+    read_program_id,
+)
 from lamina.dialects.anthropic.deferred import find_deferred_tools, find_references
 from lamina.dialects.anthropic.model import NAME, is_safe_name, read_model, refuses_system_messages
 from lamina.dialects.anthropic.parts import (
@@ -48,40 +50,28 @@ from lamina.dialects.anthropic.parts import (
     parse_content_block,
     parse_result,
     read_text,
-    render_part,
 )
-from lamina.dialects.extra_fields import ExtraParts, collect_extra_fields, is_counted, list_counted_fields
+from lamina.dialects.anthropic.segments import BlockPiece, build_segments, select_extra_fields
+from lamina.dialects.extra_fields import ExtraParts
 from lamina.dialects.json_values import (
     LIST_TYPES,
     Json,
     add_outer_place,
-    list_or_empty,
     name_value,
     text_or_empty,
     to_dict_or_empty,
     to_dict_or_none,
 )
 from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged
-from lamina.dialects.origins import ON_THE_WIRE, ORIGIN, WireOrigin, read_origin, read_origin_in
+from lamina.dialects.origins import ON_THE_WIRE, read_origin_in
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.dialects.same_objects import drop_field
-from lamina.dialects.uncounted_fields import (
-    Rests,
-    digest_rests,
-    find_difference,
-    find_rest,
-    list_typed_fields,
-    name_places,
-)
 from lamina.errors import BadInput
 
 ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 
 DEMOTED = "said in the user's voice: the model takes no system messages"
 """The line in the ledger's repairs. It is stored, so it may not change."""
-
-PATH_LIMIT = 200
-"""Characters of a path that is worth showing in a handle."""
 
 _ROLE_OF_BLOCK = {
     "tool_use": "assistant",
@@ -93,22 +83,7 @@ _ROLE_OF_BLOCK = {
 
 _TOOL_KINDS = frozenset(("tool_call", "tool_result"))
 
-_MESSAGE_FIELDS = list_counted_fields("")
-_BLOCK_FIELDS = list_counted_fields(
-    "text source title context name input tool_use_id content thinking signature data"
-)
-
-NO_DIGEST = Digest("")
 _NO_TOOLS: Mapping[str, Json] = {}
-
-_TYPED_MESSAGE_FIELDS = list_typed_fields("content")
-_TYPED_BLOCK_FIELDS: Mapping[type[Part], frozenset[str]] = {
-    Text: list_typed_fields("text"),
-    ToolCall: list_typed_fields("name input"),
-    ToolResult: list_typed_fields("tool_use_id content is_error"),
-    Thinking: list_typed_fields("thinking signature data"),
-}
-"""The fields of each sort of block that its typed part holds. Pictures and documents are compared whole."""
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
@@ -194,7 +169,7 @@ def _parse_system(system: Any) -> tuple[Segment, ...]:
     if not system:
         return ()
     if isinstance(system, str):
-        return _build_segments([BlockPiece(Role.SYSTEM, "system", (Text(system),))], system)
+        return build_segments([BlockPiece(Role.SYSTEM, "system", (Text(system),))], system)
     if not isinstance(system, LIST_TYPES):
         hint = "give a string or a list of text blocks"
         raise BadInput(name_value(system), place="system", hint=hint)
@@ -205,26 +180,7 @@ def _parse_system(system: Any) -> tuple[Segment, ...]:
         except BadInput as error:
             raise add_outer_place(f"system[{position}]", error) from None
         pieces.append(BlockPiece(Role.SYSTEM, "system", (part,), [block]))
-    return _build_segments(pieces, system)
-
-
-class BlockPiece(NamedTuple):
-    """A segment in the making.
-
-    `blocks` are the content blocks that it came from; None if the message is one string. `was_mended` says
-    that the piece cannot be sent as it came, so that its message has to be written anew. `unread`: only a
-    program reads it. `loaded` are the definitions of the tools that it loads.
-    """
-
-    role: Role
-    kind: str
-    parts: tuple[Part, ...]
-    blocks: list[Any] | None = None
-    attrs: dict[str, str] | None = None
-    pinned: bool = False
-    was_mended: bool = False
-    unread: bool = False
-    loaded: ExtraParts = ()
+    return build_segments(pieces, system)
 
 
 class MessageScan:
@@ -238,10 +194,8 @@ class MessageScan:
     anew in the user's voice. `deferred_tools` are the definitions that are not in the prompt until a block
     refers to them, by name.
 
-    State: `open_calls` are the calls of the last assistant message, by id; `older_calls` those before it.
-    `unread_past` holds earlier messages whose calls were not read yet. `last_role` is the role of the last
-    message, `last_has_tools` whether it took part in a tool loop. `conversation_began` is false while only
-    system messages came. `program_ids` are those of programs that made calls.
+    State: `calls` are those so far. `last_role` is the role of the last message, `last_has_tools` whether it
+    took part in a tool loop. `conversation_began` is false while only system messages came.
     """
 
     def __init__(
@@ -258,14 +212,11 @@ class MessageScan:
         """
         self.demotes_system = demotes_system
         self.deferred_tools = deferred_tools
-        self.program_ids: set[str] = set()
-        self.open_calls: dict[str, deque[Segment]] = {}
-        self.older_calls: dict[str, Segment] = {}
         self.last_role = ""
         self.last_has_tools = False
         self.conversation_began = False
-        start = _find_last_assistant(past)
-        self.unread_past = past[:start]
+        start = find_last_assistant(past)
+        self.calls = CallHistory(past[:start])
         for segments in past[start:]:
             self._follow(segments)
 
@@ -292,8 +243,8 @@ class MessageScan:
         is_reordered = results_first != pieces
         extra_fields = None
         if len(mapping) > 2:
-            extra_fields = _select_extra_fields(mapping)
-        segments = _build_segments(
+            extra_fields = select_extra_fields(mapping)
+        segments = build_segments(
             results_first,
             message,
             extra_fields=extra_fields,
@@ -318,7 +269,7 @@ class MessageScan:
         for segment in segments:
             part = segment.parts[0]
             if isinstance(part, ToolResult):
-                self._take_call(part.id)
+                self.calls.take(part.id)
 
     def _continues(self, role: str, *, has_tools: bool) -> bool:
         """Whether a message continues the one before it.
@@ -333,47 +284,13 @@ class MessageScan:
         return has_tools or role == "assistant"
 
     def _begin(self, role: str, segments: Iterable[Segment], *, has_tools: bool, joins: bool) -> None:
-        """Remembers what the next message has to know of this one. Its calls are now the open ones.
-
-        Calls of an earlier message that have no result yet are older ones: a result that comes late finds
-        them there.
-        """
+        """Remembers what the next message has to know of this one. Its calls are now the open ones."""
         self.last_role = role
         self.last_has_tools = has_tools
         if role != "system":
             self.conversation_began = True
-        if role != "assistant":
-            return
-        if not joins:
-            for call_id, call_segments in self.open_calls.items():
-                self.older_calls[call_id] = call_segments[-1]
-            self.open_calls = {}
-        for segment in segments:
-            part = segment.parts[0]
-            if isinstance(part, ToolCall):
-                self.open_calls.setdefault(part.id, deque()).append(segment)
-                self.program_ids.add(_read_program_id(segment))
-
-    def _take_call(self, call_id: str) -> Segment | None:
-        """The call that the next result with this id answers.
-
-        Of several open calls with this id it is the first; the last of them stays for further results. The
-        past is read only if no open call has the id.
-        """
-        waiting = self.open_calls.get(call_id)
-        if waiting is not None:
-            if len(waiting) > 1:
-                return waiting.popleft()
-            return waiting[0]
-        past_calls: dict[str, Segment] = {}
-        for segment in chain.from_iterable(self.unread_past):
-            part = segment.parts[0]
-            if isinstance(part, ToolCall):
-                past_calls[part.id] = segment
-        if past_calls:
-            self.older_calls = past_calls | self.older_calls
-        self.unread_past = []
-        return self.older_calls.get(call_id)
+        if role == "assistant":
+            self.calls.add_assistant_message(segments, joins=joins)
 
     def _read_pieces(self, message: Json, role: str) -> list[BlockPiece]:
         """One piece for each block, or one for a string. A message without blocks has an empty piece.
@@ -390,7 +307,7 @@ class MessageScan:
             part: Part = Text("")
             if role == "system" and self.conversation_began and not self.demotes_system:
                 # A directive: a system message without words, which only sets something.
-                part = Raw(dialect=NAME, data=_select_extra_fields(message))
+                part = Raw(dialect=NAME, data=select_extra_fields(message))
             return [BlockPiece(ROLES[role], role, (part,), [])]
         pieces: list[BlockPiece] = []
         for position, block in enumerate(content):
@@ -451,16 +368,16 @@ class MessageScan:
         them.
         """
         call_id = read_text(mapping, "tool_use_id")
-        call_segment = self._take_call(call_id)
+        call_segment = self.calls.take(call_id)
         tool_name = ""
         attrs = None
         is_unread = False
         if call_segment is not None:
-            is_unread = _read_program_id(call_segment) != ""
+            is_unread = read_program_id(call_segment) != ""
             call = call_segment.parts[0]
             if isinstance(call, ToolCall):
                 tool_name = call.name
-            attrs = _find_subject(call_segment)
+            attrs = find_subject(call_segment)
         result, mended_block = parse_result(mapping, call_id, tool_name)
         return BlockPiece(
             role=Role.TOOL,
@@ -517,196 +434,9 @@ class MessageScan:
         mapping = to_dict_or_empty(block)
         if find_references(mapping) or is_called_by_program(mapping):
             return True
-        return text_or_empty(mapping.get("tool_use_id")) in self.program_ids - {""}
+        return text_or_empty(mapping.get("tool_use_id")) in self.calls.program_ids - {""}
 
 
 def _is_api_block(piece: BlockPiece) -> bool:
     """Whether a piece is a block of the API's own that may be joined to its neighbours."""
     return isinstance(piece.parts[0], Raw) and not piece.pinned
-
-
-def _read_program_id(call_segment: Segment) -> str:
-    """The id of the program that made a call; "" for a call that the model made itself."""
-    origin = read_origin(call_segment)
-    if origin is None:
-        return ""
-    block = to_dict_or_empty(origin.block[0])
-    if not is_called_by_program(block):
-        return ""
-    return text_or_empty(block["caller"].get("tool_id")) or "unknown"
-
-
-def _find_last_assistant(past: list[tuple[Segment, ...]]) -> int:
-    """The position of the last message with which the assistant began to speak; 0 if there is none.
-
-    Of user, assistant, assistant, user it is 1.
-    """
-    for position in range(len(past) - 1, 0, -1):
-        first = past[position][0]
-        if first.role is Role.ASSISTANT and not first.joins:
-            return position
-    return 0
-
-
-def _find_subject(call_segment: Segment) -> dict[str, str]:
-    """The attributes of a result that its call decides: the file that the call names, if it names one.
-
-    A call with the input `{"path": "a.py"}` decides that its result has the path `a.py`.
-    """
-    origin = read_origin(call_segment)
-    if origin is None:
-        return {}
-    arguments = to_dict_or_empty(to_dict_or_empty(origin.block[0]).get("input"))
-    for name in PATH_ARGUMENTS:
-        path = arguments.get(name)
-        if isinstance(path, str) and 0 < len(path) <= PATH_LIMIT:
-            return {"path": path}
-    return {}
-
-
-def _build_segments(
-    pieces: list[BlockPiece],
-    message: Any,
-    *,
-    extra_fields: Mapping[str, Any] | None = None,
-    is_mended: bool = False,
-    is_late_system: bool = False,
-    joins: bool = False,
-) -> tuple[Segment, ...]:
-    """Turns the pieces of a message, or of the system text, into segments.
-
-    `extra_fields` are the fields of the message besides role and content. They are counted with its last
-    piece. All but the first note them: the first holds the whole message, and may be left out of a request.
-    `is_late_system`: a system message inside the conversation. If a client drops what was before it, it is
-    sent with the system text, which are other bytes.
-    """
-    last = len(pieces) - 1
-    segments: list[Segment] = []
-    for position, piece in enumerate(pieces):
-        if position == 0:
-            origin = WireOrigin(
-                dialect=NAME,
-                message=message,
-                block=piece.blocks,
-                is_first=True,
-                count=len(pieces),
-                is_mended=is_mended,
-            )
-        elif extra_fields:
-            notes = {"fields": extra_fields}
-            origin = WireOrigin(dialect=NAME, message=message, block=piece.blocks, notes=notes)
-        else:
-            origin = WireOrigin(dialect=NAME, message=message, block=piece.blocks)
-        beside: ExtraParts = piece.loaded
-        rests: Rests = {}
-        if is_late_system:
-            rests = {"role": "late system"}
-        if extra_fields and position == last:
-            beside += collect_extra_fields(NAME, extra_fields, _MESSAGE_FIELDS)
-            rests = {**rests, "message": find_rest(extra_fields, _TYPED_MESSAGE_FIELDS, _MESSAGE_FIELDS)}
-        if piece.blocks and len(piece.blocks) == 1:
-            block = to_dict_or_none(piece.blocks[0])
-            beside += _collect_from_block(piece.parts[0], block)
-            rests = {**rests, **_find_block_rests(piece.parts[0], block)}
-        uncounted = NO_DIGEST
-        if rests:
-            uncounted = digest_rests(rests)
-        segment = Segment(
-            role=piece.role,
-            kind=piece.kind,
-            parts=piece.parts,
-            attrs=piece.attrs or {},
-            pinned=piece.pinned,
-            joins=joins or position > 0,
-            origin=NAME,
-            meta={ORIGIN: origin},
-            beside=beside,
-            uncounted=uncounted,
-            unread=piece.unread,
-        )
-        segments.append(segment)
-    return tuple(segments)
-
-
-def _select_extra_fields(message: Json) -> Json:
-    """What a message has besides its role and its content.
-
-    Of `{"role": "user", "content": "Hi", "id": "m1"}` it is `{"id": "m1"}`.
-    """
-    return {name: value for name, value in message.items() if name not in ("role", "content")}
-
-
-def _collect_from_block(part: Part, block: Any) -> ExtraParts:
-    """The extra fields of a block, and of the blocks inside it if it is a result.
-
-    For `{"type": "text", "text": "Hi", "mood": "kind"}` it is `{"mood": "kind"}`: the text is counted with
-    the part.
-    """
-    if not isinstance(block, Mapping) or isinstance(part, Raw):
-        return ()
-    extra = collect_extra_fields(NAME, block, _BLOCK_FIELDS)
-    if isinstance(part, ToolResult):
-        for inner_part, piece in zip(part.content, list_or_empty(block.get("content")), strict=False):
-            extra += _collect_from_block(inner_part, piece)
-    return extra
-
-
-def _find_block_rests(part: Part, block: Any) -> Rests:
-    """What neither the typed part of a block holds nor its extra fields count; of a result, inside it too.
-
-    Of a document with `"citations": {"enabled": true}` it is that field.
-    """
-    if not isinstance(block, Mapping) or isinstance(part, Raw):
-        return {}
-    if isinstance(part, Image | Document):
-        difference = find_difference(block, render_part(part) or {})
-        return {"": {name: value for name, value in difference.items() if not _is_counted(name, value)}}
-    typed_fields = _TYPED_BLOCK_FIELDS[type(part)]
-    is_typed = typed_fields.issuperset(block)
-    if is_typed and not isinstance(part, ToolResult):
-        return {}
-    rest = find_rest(block, typed_fields, _BLOCK_FIELDS)
-    if not isinstance(part, ToolResult):
-        return {"": rest}
-    if not isinstance(block.get("is_error"), bool | None):
-        rest = {**rest, "is_error": block["is_error"]}
-    content = list_or_empty(block.get("content"))
-    pairs = zip(part.content, map(to_dict_or_none, content), strict=False)
-    inner_rests = name_places(".content", (_find_block_rests(inner, piece) for inner, piece in pairs))
-    return {"": rest, **inner_rests}
-
-
-def _is_counted(name: str, value: Any) -> bool:
-    """Whether a field of a block is counted as an extra field."""
-    return is_counted(name, value, _BLOCK_FIELDS)
-
-
-def read_role(message: Any) -> str:
-    """The role of a message as the caller sent it, or as `render` wrote it."""
-    return str(to_dict_or_empty(message).get("role"))
-
-
-def read_blocks(message: Any) -> Sequence[Json]:
-    """The blocks of a message. A string counts as one text block.
-
-    `{"content": "Hi"}` has the block `{"type": "text", "text": "Hi"}`. Content of another type has none.
-    """
-    content = to_dict_or_empty(message).get("content")
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    if not isinstance(content, LIST_TYPES):
-        return ()
-    return list(map(to_dict_or_empty, content))
-
-
-def begins_with_compaction(blocks: Sequence[Json]) -> bool:
-    """Whether the first block of a message is a compaction, which replaces everything that came before it.
-
-    Such a message may come first, though it is the assistant's.
-    """
-    return bool(blocks) and blocks[0].get("type") == "compaction"
-
-
-def is_server_result(block: Any) -> bool:
-    """Whether a tool on the API's side gave this result: the type may be "web_search_tool_result"."""
-    return str(to_dict_or_empty(block).get("type")).endswith("_tool_result")

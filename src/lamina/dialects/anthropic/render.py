@@ -36,6 +36,12 @@ from lamina.core.values import (
 from lamina.core.wording import text_of
 from lamina.dialects.anthropic.bound_thoughts import OPENING_MESSAGE
 from lamina.dialects.anthropic.markers import remove_refused_markers
+from lamina.dialects.anthropic.messages import (
+    begins_with_compaction,
+    is_server_result,
+    read_blocks,
+    read_role,
+)
 from lamina.dialects.anthropic.model import (
     MARKER,
     NAME,
@@ -45,7 +51,6 @@ from lamina.dialects.anthropic.model import (
     refuses_system_messages,
     takes_system_messages,
 )
-from lamina.dialects.anthropic.parse import begins_with_compaction, is_server_result, read_blocks, read_role
 from lamina.dialects.anthropic.parts import render_part, render_result_content
 from lamina.dialects.json_values import Json, decode_arguments, to_dict_or_empty, to_dict_or_none
 from lamina.dialects.origins import (

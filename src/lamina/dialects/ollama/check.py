@@ -30,6 +30,7 @@ from lamina.dialects.rules import (
     Faults,
     Field,
     FieldRule,
+    HoldersBySort,
     RoleMessageView,
     Rules,
     check_growing,
@@ -135,10 +136,18 @@ class OllamaReading:
         self.calls_by_sort = group_by_sort(call for view in views for call in view.calls)
 
 
+def _messages_by_role(reading: OllamaReading) -> HoldersBySort:
+    return reading.by_role
+
+
+def _calls_by_sort(reading: OllamaReading) -> HoldersBySort:
+    return reading.calls_by_sort
+
+
 _TEXT_OR_NULL = (str, type(None))
 _TEXTS = [Field(name, _TEXT_OR_NULL, "not a string") for name in TEXT_FIELDS]
 
-content_is_text = FieldRule("by_role", dict.fromkeys((*ROLES, ""), _TEXTS))
+content_is_text = FieldRule(_messages_by_role, dict.fromkeys((*ROLES, ""), _TEXTS))
 """Content, reasoning and the name of a tool are strings: this API has no parts."""
 
 
@@ -174,10 +183,10 @@ def calls_are_whole(reading: OllamaReading) -> Faults:
 
 
 _CALL_NAME = Field("name", (str,), _NAME_FAULT, is_filled=True)
-_CALL_NAMES = FieldRule("calls_by_sort", {"function": [_CALL_NAME], "": [_CALL_NAME]})
+_CALL_NAMES = FieldRule(_calls_by_sort, {"function": [_CALL_NAME], "": [_CALL_NAME]})
 
 arguments_are_objects = FieldRule(
-    "calls_by_sort", {"function": [Field("arguments", (Mapping,), "not an object")]}
+    _calls_by_sort, {"function": [Field("arguments", (Mapping,), "not an object")]}
 )
 """Arguments are an object, not the JSON text that other APIs have."""
 

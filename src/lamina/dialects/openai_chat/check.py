@@ -29,6 +29,7 @@ from lamina.dialects.rules import (
     Faults,
     Field,
     FieldRule,
+    HoldersBySort,
     RoleMessageView,
     Rules,
     check_growing,
@@ -188,6 +189,18 @@ class ChatReading:
         self.tools = list(map(to_dict_or_empty, list_or_empty(request.get("tools"))))
 
 
+def _messages_by_role(reading: ChatReading) -> HoldersBySort:
+    return reading.by_role
+
+
+def _calls_by_sort(reading: ChatReading) -> HoldersBySort:
+    return reading.calls_by_sort
+
+
+def _parts_by_type(reading: ChatReading) -> HoldersBySort:
+    return reading.parts_by_type
+
+
 def calls_are_answered(reading: ChatReading) -> Faults:
     """C1: tool messages for each id follow tool_calls directly; a function message follows function_call.
 
@@ -228,7 +241,7 @@ def results_have_calls(reading: ChatReading) -> Faults:
 
 
 results_name_their_call = FieldRule(
-    "by_role",
+    _messages_by_role,
     {
         "tool": [Field("tool_call_id", _TEXT, _STRING_FAULT, is_filled=True)],
         "function": [Field("name", _TEXT, _STRING_FAULT, is_filled=True)],
@@ -254,7 +267,7 @@ def calls_are_whole(reading: ChatReading) -> Faults:
 
 _NAME = Field("name", _TEXT, "not a string")
 _FUNCTION_FIELDS = FieldRule(
-    "calls_by_sort",
+    _calls_by_sort,
     {
         "function": [_NAME, Field("arguments", _TEXT, "not a string")],
         "custom": [_NAME, Field("input", _TEXT, "not a string")],
@@ -316,7 +329,7 @@ def _has_blank_content(view: ChatMessageView) -> bool:
 
 
 parts_are_objects = FieldRule(
-    "parts_by_type",
+    _parts_by_type,
     {
         None: [Field("type", _TEXT, "not an object with a type", place="")],
         "text": [Field("text", _TEXT, "not a string")],

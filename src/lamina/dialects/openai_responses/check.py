@@ -39,6 +39,7 @@ from lamina.dialects.rules import (
     Faults,
     Field,
     FieldRule,
+    HoldersBySort,
     Rules,
     check_growing,
 )
@@ -80,6 +81,18 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
     )
 
 
+def _items_by_type(reading: ResponsesReading) -> HoldersBySort:
+    return reading.by_type
+
+
+def _tools_by_type(reading: ResponsesReading) -> HoldersBySort:
+    return reading.tools_by_type
+
+
+def _parts_by_type(reading: ResponsesReading) -> HoldersBySort:
+    return reading.parts_by_type
+
+
 def something_is_asked(reading: ResponsesReading) -> Faults:
     """The input is text or a list of items, and not empty if nothing else is asked.
 
@@ -95,7 +108,7 @@ def something_is_asked(reading: ResponsesReading) -> Faults:
 
 
 items_say_what_they_are = FieldRule(
-    "by_type",
+    _items_by_type,
     {
         "": [Field("type", _TEXT, "not an object with a type", is_filled=True, place="")],
         "item_reference": [Field("id", _TEXT, "missing, empty or not text", is_filled=True)],
@@ -235,7 +248,7 @@ def truncation_is_known(reading: ResponsesReading) -> Faults:
 
 
 compactions_are_whole = FieldRule(
-    "by_type",
+    _items_by_type,
     {"compaction": [Field("encrypted_content", _TEXT, "no encrypted_content", is_filled=True, place="")]},
 )
 """R9: a compaction is sent back as it came."""
@@ -285,7 +298,7 @@ _NAME = Field("name", _TEXT, "not text")
 _OUTPUT = Field("output", (str, *LIST_TYPES), "neither text nor parts")
 
 calls_are_whole = FieldRule(
-    "by_type",
+    _items_by_type,
     {
         "function_call": [_NAME, Field("arguments", _TEXT, "not text")],
         "custom_tool_call": [_NAME, Field("input", _TEXT, "not text")],
@@ -312,7 +325,7 @@ def names_fit_the_pattern(reading: ResponsesReading) -> Faults:
 _FILLED_NAME = Field("name", _TEXT, "missing or not text", is_filled=True)
 
 tools_are_whole = FieldRule(
-    "tools_by_type",
+    _tools_by_type,
     {
         None: [Field("type", _TEXT, "missing or not text")],
         "function": [_FILLED_NAME],
@@ -334,7 +347,7 @@ def content_is_there(reading: ResponsesReading) -> Faults:
 
 
 parts_say_what_they_are = FieldRule(
-    "parts_by_type",
+    _parts_by_type,
     {
         None: [Field("type", _TEXT, "not an object with a type", place="")],
         **{part_type: [Field(name, _TEXT, "not text")] for part_type, name in TEXT_FIELDS.items()},
