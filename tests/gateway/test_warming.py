@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
+from lamina.conversations.deleting import delete_conversation
+from lamina.conversations.listing import list_names
+from lamina.conversations.store import find_conversation
 from lamina.fitting import Lifetimes
 from lamina.gateway import warming
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.pauses import MOST_KINDS, PauseBook
+from lamina.stores.sqlite import open_sqlite
 from tests.gateway.growing import messages_request
 from tests.gateway.running import RunningGateway, open_client, run_gateway, settings_for
 from tests.gateway.test_cache_reports import read_answers
@@ -116,6 +120,87 @@ def test_a_later_request_takes_the_place_of_a_reading(
     stub, gateway = asyncio.run(run_all())  # it ends at once: what is planned is dropped with the gateway
     assert len(stub.seen) == 2
     assert gateway.events("kept warm") == []
+
+
+class Pause:
+    """Stands for the pause before a reading, which ends when the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.end = asyncio.Event()
+        names = {**vars(asyncio), "sleep": self._sleep}
+        monkeypatch.setattr(warming, "asyncio", SimpleNamespace(**names))
+
+    async def _sleep(self, _: float) -> None:
+        await self.end.wait()
+
+
+async def wait_until_saved(path: Path, *, requests: int) -> str:
+    """The name of the one conversation in a store, once this many of its requests are saved."""
+    async with open_sqlite(path) as store:
+        for _ in range(500):
+            for name in await list_names(store, ""):
+                stored = await find_conversation(store, "default", name)
+                if stored is not None and stored.state.requests == requests:
+                    return name
+            await asyncio.sleep(0.02)
+    raise TimeoutError
+
+
+async def find_reason(gateway: RunningGateway) -> str:
+    """Why a gateway did not read a prefix again."""
+    for _ in range(500):
+        lines = gateway.events("not kept warm")
+        if lines:
+            return str(lines[0]["reason"])
+        await asyncio.sleep(0.02)
+    return "it was read"
+
+
+def test_a_prefix_that_another_process_has_continued_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    come_back_after(monkeypatch, 12 * 60.0)
+    path = tmp_path / "gateway.db"
+
+    async def run_all() -> tuple[Stub, str]:
+        pause = Pause(monkeypatch)
+        async with run_stub() as stub:
+            settings = settings_for(stub, path, workers=2, upstream={"keep_warm": "when cheaper"})
+            async with run_gateway(settings) as one, run_gateway(settings) as other, open_client() as client:
+                for count, gateway in enumerate((one, other), 1):
+                    status, _ = await post(client, gateway.url, messages_request(2 + count))
+                    assert status == 200
+                    await wait_until_saved(path, requests=count)
+                pause.end.set()
+                return stub, await find_reason(one)
+
+    stub, reason = asyncio.run(run_all())
+    assert reason == "another process has continued it"
+    readings = [seen for seen in stub.seen if seen.json["max_tokens"] == 0]
+    assert all(len(reading.json["messages"]) == len(stub.seen[1].json["messages"]) for reading in readings)
+
+
+def test_a_prefix_that_was_deleted_is_not_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    come_back_after(monkeypatch, 12 * 60.0)
+    path = tmp_path / "gateway.db"
+
+    async def run_all() -> tuple[Stub, str]:
+        pause = Pause(monkeypatch)
+        async with run_stub() as stub:
+            settings = settings_for(stub, path, workers=2, upstream={"keep_warm": "when cheaper"})
+            async with run_gateway(settings) as gateway, open_client() as client, open_sqlite(path) as store:
+                status, _ = await post(client, gateway.url, messages_request(3))
+                assert status == 200
+                name = await wait_until_saved(path, requests=1)
+                assert await delete_conversation(store, "", name)
+                pause.end.set()
+                reason = await find_reason(gateway)
+                assert await list_names(store, "") == []
+                return stub, reason
+
+    stub, reason = asyncio.run(run_all())
+    assert reason == "it was deleted"
+    assert len(stub.seen) == 1
 
 
 def test_a_request_that_cannot_be_warmed_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,6 +127,10 @@ class PrefixWarmer:
             await asyncio.sleep(pause)
             if conversation.request is not warming.outgoing.request:
                 return  # a later request has been sent
+            change = await self._saver.find_change(conversation)
+            if change:  # a reading would be paid for nobody, or send what was deleted
+                self._journal.write("not kept warm", conversation=conversation.name, reason=change)
+                return
             is_warm = await self._read_again(warming, conversation, body, number)
             if not is_warm:
                 return
