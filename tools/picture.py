@@ -110,7 +110,7 @@ def _axes(scale: _Scale, window: int) -> list[str]:
     room = window * 7 // 8
     y = scale.y(room)
     lines.append(f'<path d="M{LEFT} {y}H{scale.x(scale.calls)}" stroke="{RED}" stroke-dasharray="5 4"/>')
-    lines.append(f'<text x="{LEFT + 6}" y="{y - 6}" fill="{RED}">room beside the answer: {room:,}</text>')
+    lines.append(f'<text x="{LEFT + 6}" y="{y - 6}" fill="{RED}">a request may have {room:,}</text>')
     below = HEIGHT - BOTTOM + 18
     calls = [
         f'<text x="{scale.x(call)}" y="{below}" text-anchor="middle" fill="{GREY}">{call}</text>'
