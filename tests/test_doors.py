@@ -48,7 +48,7 @@ NOT_FROM_OUTSIDE = {
     "cli/strict.py:_check_key": "one string, which has no depth",
     "clients/scripted.py": "a double for tests, which reads what the test wrote",
     "models/counters/remote.py": "whatever an endpoint answers, its callers turn into CountFailed",
-    "models/facts.py:table": "a file of lamina's own",
+    "models/facts.py:listed_models": "a file of lamina's own",
     "diagnose/text_changes.py:_encode_in_order": "bytes that lamina has just written from a value",
     "diagnose/compared.py:_read_text": "bytes that lamina has just written from a value it could walk",
     "sessions/search.py:_source_id": "the state of an index, which reading has decoded before",
