@@ -17,11 +17,12 @@ from lamina.dialects.bedrock_converse.check import check, check_again
 from lamina.dialects.bedrock_converse.head import HEAD
 from lamina.dialects.bedrock_converse.parse import parse
 from lamina.dialects.bedrock_converse.render import carries, render
+from lamina.dialects.bedrock_converse.sdk import to_sdk_arguments
 from lamina.dialects.json_values import LIST_TYPES, is_untyped_block, list_or_empty, mapping_or_empty
 from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Markers, Request, Wire
 from lamina.dialects.words import OPENING
 
-__all__ = ["DIALECT", "NAME", "recognises", "render"]
+__all__ = ["DIALECT", "recognises", "render", "to_sdk_arguments"]
 
 _OWN_FIELDS = frozenset(
     """modelId inferenceConfig additionalModelRequestFields guardrailConfig
