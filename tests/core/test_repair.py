@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.build import build
-from lamina.core.entries import OWN_TURN_ONLY
 from lamina.core.envelope import Envelope
 from lamina.core.laws import Case, calls_and_results_pair
 from lamina.core.options import Options
 from lamina.core.repair import ANSWERED, ENDED, UNANSWERED, Repairs
 from lamina.core.tokens import CHARS4
+from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import Entry, Form, Ledger, Ref, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.diagnose.differences import diff

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from lamina import BuildMemo
 from lamina.caches import rules_for, simulator
 from lamina.core.build import build
-from lamina.core.entries import OWN_TURN_ONLY
 from lamina.core.envelope import Envelope
 from lamina.core.laws import Case, audit
 from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.repair import Repairs
 from lamina.core.tokens import CHARS4
+from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import Budget, Form, Head, Ledger, Segment
 from lamina.core.wording import text_of
 from lamina.diagnose import diff

@@ -26,19 +26,14 @@ from lamina.core.draft import (
     find_boundary,
 )
 from lamina.core.entries import (
-    OWN_TURN_ONLY,
-    TurnPosition,
-    age_entries,
     begins_with,
     count_sent,
     find_attachments,
     find_last_sent,
-    find_leaving,
     find_position,
     find_prefix,
     find_sent,
     omit,
-    place_entries,
 )
 from lamina.core.hashing import handle, parts_digest
 from lamina.core.kinds import has_tag
@@ -52,6 +47,7 @@ from lamina.core.scale import weigh_entries
 from lamina.core.selection import omit_covered, omit_filtered
 from lamina.core.system_text import promote_sections, put_system_first
 from lamina.core.turn_order import order_turns
+from lamina.core.turns import OWN_TURN_ONLY, TurnPosition, age_entries, find_leaving, place_entries
 from lamina.core.values import (
     Digest,
     Entry,

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.core.entries import START, TurnPosition, begins_with, is_empty
+from lamina.core.entries import begins_with, is_empty
 from lamina.core.options import Options
 from lamina.core.repair import ScanMemory
 from lamina.core.tokens import Counter
+from lamina.core.turns import START, TurnPosition
 from lamina.core.values import Cut, Digest, Entry, Fold, Ledger, LedgerLine, Ref, Role, Segment, ToolCall
 from lamina.core.wishes import NO_WISHES, Wishes
 

@@ -18,20 +18,13 @@ import msgspec
 from lamina.core.arrange import draft_log
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
-from lamina.core.entries import (
-    OWN_TURN_ONLY,
-    begins_with,
-    count_leaving_tail,
-    count_sent,
-    find_last_turn,
-    find_prefix,
-    find_sent,
-)
+from lamina.core.entries import begins_with, count_sent, find_last_turn, find_prefix, find_sent
 from lamina.core.hashing import digest, handle, list_prefix_tools
 from lamina.core.history_window import LastN
 from lamina.core.library import NEWER_IN_LIBRARY, SAME_IN_LIBRARY
 from lamina.core.options import BuildContext, digest_settings
 from lamina.core.scale import TokenAccount
+from lamina.core.turns import OWN_TURN_ONLY, count_leaving_tail
 from lamina.core.values import (
     Cut,
     Digest,

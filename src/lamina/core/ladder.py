@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from lamina.core.bound_thinking import AFTER_CUT, is_in_last_step, is_thinking
-from lamina.core.entries import OWN_TURN_ONLY, VERBATIM_LIMIT, begins_with, find_first_answer, is_long_message
+from lamina.core.entries import VERBATIM_LIMIT, begins_with, find_first_answer, is_long_message
 from lamina.core.kinds import Retention, is_turn_scoped, kind_of, priority, recoverable
 from lamina.core.need import scale_ripeness
 from lamina.core.orders import (
@@ -23,6 +23,7 @@ from lamina.core.orders import (
     goes_last,
 )
 from lamina.core.superseded_results import find_full_exchanges, find_superseded
+from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import Document, Entry, Form, Image, Layer, Role, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wishes import BY_THE_MODEL, may_release
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.core.entries import (
-    OWN_TURN_ONLY,
     find_position,
     identify_attachment,
     is_attachment,
@@ -25,6 +24,7 @@ from lamina.core.kinds import Kinds, is_turn_scoped, kind_of, recoverable
 from lamina.core.layout import Layout
 from lamina.core.scale import Scale
 from lamina.core.text.tags import escape_attribute
+from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import (
     OWN_ORIGIN,
     Entry,

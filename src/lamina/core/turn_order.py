@@ -10,18 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from lamina.core.entries import (
-    continues_message,
-    ends_turn,
-    identify_attachment,
-    is_attachment,
-    is_from_user,
-    is_question,
-    may_repeat,
-    omit,
-)
+from lamina.core.entries import identify_attachment, is_attachment, may_repeat, omit
 from lamina.core.kinds import Kinds
 from lamina.core.layout import Layout
+from lamina.core.turns import continues_message, ends_turn, is_from_user, is_question
 from lamina.core.values import Digest, Entry, Form, Ledger, Ref
 
 ATTACHED_TWICE = "attached twice with one question"

@@ -15,11 +15,11 @@ import msgspec
 
 from lamina.core.build import EMPTY_LEDGER, build
 from lamina.core.cut_target import derive_limits
-from lamina.core.entries import ends_turn
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import Kinds, kind_of, priority, recoverable
 from lamina.core.recall import list_refs
 from lamina.core.text.excerpts import to_one_line
+from lamina.core.turns import ends_turn
 from lamina.core.values import Entry, Form, Ledger, Segment, Text
 from lamina.core.wording import text_of
 from lamina.errors import BadInput

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import msgspec
 
 from lamina.core.cut_positions import find_untouchable
-from lamina.core.entries import OWN_TURN_ONLY, find_logged
+from lamina.core.entries import find_logged
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import Kinds
 from lamina.core.options import DEFAULT_OPTIONS, Options
 from lamina.core.orders import goes_last
 from lamina.core.tokens import ESTIMATE, Counter
+from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import Budget, Entry, Form, Ledger, Ref, Role, Segment
 
 SMALL = 100
