@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+import botocore.session
 import pytest
 from anthropic import Anthropic, BadRequestError
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
+from botocore import UNSIGNED
+from botocore.config import Config
 from google import genai
 from google.genai import types as gemini
 from ollama import Client as Ollama
@@ -24,9 +27,11 @@ from pydantic import TypeAdapter
 from lamina.core.build import build
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
+from lamina.dialects.bedrock_converse.sdk import to_sdk_arguments
 from lamina.dialects.translate import choose_options
 from lamina.replay.generated_sessions import generate_session, split_calls
 from lamina.testing.conformance import MODELS, plain_head
+from tests.dialects.bedrock_requests import refusals
 from tests.fixtures.golden import requests, sessions
 from tests.servers.checking import SAID, Checking, checking
 
@@ -57,12 +62,17 @@ def _gemini_types(request: Json) -> None:
     gemini.GenerateContentConfig.model_validate(request.get("config", {}))
 
 
+def _converse_types(request: Json) -> None:
+    assert refusals(request) == ""
+
+
 TYPES: dict[str, Callable[[Json], object]] = {
     "anthropic": TypeAdapter(MessageCreateParamsNonStreaming).validate_python,
     "openai_chat": TypeAdapter(CompletionCreateParamsNonStreaming).validate_python,
     "openai_responses": TypeAdapter(ResponseCreateParamsNonStreaming).validate_python,
     "gemini": _gemini_types,
     "ollama": ChatRequest.model_validate,
+    "bedrock_converse": _converse_types,
     "text": TypeAdapter(TextCreateParamsNonStreaming).validate_python,
 }
 
@@ -87,6 +97,13 @@ def _ollama(url: str) -> Any:
     return Ollama(host=url)
 
 
+@cache
+def _bedrock(url: str) -> Any:
+    config = Config(signature_version=UNSIGNED)
+    session = botocore.session.get_session()
+    return session.create_client("bedrock-runtime", region_name="us-east-1", endpoint_url=url, config=config)
+
+
 def _known(request: Json) -> Json:
     """Without the fields of the API that the SDK's method has no argument for."""
     return {name: value for name, value in request.items() if name not in ("truncate", "shift")}
@@ -99,6 +116,9 @@ CLIENTS: dict[str, Callable[[str, Json], str | None]] = {
     ),
     "openai_responses": lambda url, request: _openai(url).responses.create(**request).output_text,
     "gemini": lambda url, request: _gemini(url).models.generate_content(**request).text,
+    "bedrock_converse": lambda url, request: _bedrock(url).converse(**to_sdk_arguments(request))["output"][
+        "message"
+    ]["content"][0]["text"],
     "ollama": lambda url, request: _ollama(url).chat(**_known(request)).message.content,
     "text": lambda url, request: _openai(url).completions.create(**request).choices[0].text,
 }
@@ -108,7 +128,7 @@ CLIENTS: dict[str, Callable[[str, Json], str | None]] = {
 def server() -> Iterator[Checking]:
     with checking() as running:
         yield running
-        for client in (_anthropic, _openai, _gemini):
+        for client in (_anthropic, _openai, _gemini, _bedrock):
             client(running.url).close()
         _ollama(running.url)._client.close()  # noqa: SLF001 - it has no other way
 

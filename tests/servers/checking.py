@@ -11,11 +11,13 @@ It runs on the loopback address, for as long as its context lasts.
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote
 
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Violation
@@ -92,6 +94,9 @@ def _dialect_at(path: str, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     for ending, name in _PATHS.items():
         if path.endswith(ending):
             return name, body
+    converse = re.search(r"/model/([^/]+)/converse$", path)
+    if converse is not None:
+        return "bedrock_converse", {"modelId": unquote(converse[1]), **body}
     model, _, verb = path.rpartition("/")[2].partition(":")
     return ("gemini", {"model": model, **body}) if verb == "generateContent" else ("", body)
 
@@ -141,6 +146,12 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "gemini": {
         "candidates": [{"content": {"role": "model", "parts": [{"text": SAID}]}, "finishReason": "STOP"}],
         "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+    },
+    "bedrock_converse": {
+        "output": {"message": {"role": "assistant", "content": [{"text": SAID}]}},
+        "stopReason": "end_turn",
+        "usage": {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2},
+        "metrics": {"latencyMs": 1},
     },
     "ollama": {
         "model": "m",

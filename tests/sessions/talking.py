@@ -65,6 +65,7 @@ def answer(dialect: str, text: str, *, call: str = "", read: int = 0) -> Any:
         "openai_responses": lambda: _responses(text, call, read),
         "gemini": lambda: _gemini(text, call, read),
         "ollama": lambda: _ollama(text, call, read),
+        "bedrock_converse": lambda: _converse(text, call, read),
         "text": lambda: {"choices": [{"text": text}], "usage": {"prompt_tokens": read}},
     }
     return answers[dialect]()
@@ -129,6 +130,19 @@ def _ollama(text: str, call: str, read: int) -> Any:
     calls = {"tool_calls": [{"function": {"name": "read_file", "arguments": PATH}}]} if call else {}
     message = {"role": "assistant", "content": text, **calls}
     return {"message": message, "done": True, "done_reason": "stop", "prompt_eval_count": read}
+
+
+def _converse(text: str, call: str, read: int) -> Any:
+    thought = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln"}}}
+    content: list[Any] = [thought, {"text": text}]
+    content += [{"toolUse": {"toolUseId": call, "name": "read_file", "input": PATH}}] if call else []
+    stop = "tool_use" if call else "end_turn"
+    usage = {"inputTokens": read, "outputTokens": 5, "totalTokens": read + 5}
+    return {
+        "output": {"message": {"role": "assistant", "content": content}},
+        "stopReason": stop,
+        "usage": usage,
+    }
 
 
 def setup_of(dialect: str, **more: Any) -> dict[str, Any]:
