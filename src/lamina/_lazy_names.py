@@ -22,7 +22,7 @@ def name_lazily(
     package: str, names_by_module: Mapping[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """The `__getattr__` and `__dir__` of a package. The table has the names of each module in one string."""
-    module_of = {name: module for module, names in names_by_module.items() for name in names.split()}
+    module_of = {name: module for module, names in names_by_module.items() for name in names.split(" ")}
 
     def find_name(name: str) -> object:
         if name not in module_of:
