@@ -9,7 +9,8 @@ import pytest
 
 from lamina.errors import BadInput, StoreError
 from lamina.settings import Settings
-from lamina.stores.address import open_default_store, open_store
+from lamina.stores.address import open_default_store, open_store, resolve_key
+from lamina.stores.sealed import generate, init_file
 from tests.sessions.talking import awaited
 
 
@@ -43,3 +44,20 @@ async def test_a_folder_that_cannot_be_made_for_the_users_own_store_is_named(tmp
         async with open_default_store(settings):
             pass
     assert "check its permissions, or name another store" in str(caught.value)
+
+
+@awaited
+async def test_a_key_that_is_given_seals_the_store_whatever_the_environment_says(tmp_path: Path) -> None:
+    """If it were lost on the way, the store would be plain and nobody would notice."""
+    key = generate()
+    ring = (key, generate())
+    empty = Settings()
+    assert await resolve_key(key, empty, {}) is key
+    assert await resolve_key(ring, empty, {"LAMINA_KEY": "00" * 32}) is ring
+    assert await resolve_key(None, empty, {}) is None
+    path = tmp_path / "key"
+    init_file(str(path))
+    of_file = await resolve_key(path, empty, {})
+    assert of_file is not None
+    assert await resolve_key(None, Settings(key_file=str(path)), {}) == of_file
+    assert await resolve_key(key, Settings(key_file=str(path)), {}) is key
