@@ -107,7 +107,7 @@ def test_the_closing_lines_are_the_account_of_replay(tmp_path: Path) -> None:
 
     stub, done = asyncio.run(converse())
     replayed = replay_calls(stub.calls, tmp_path / "upstream.jsonl")
-    requests, cost, without = done.lines
+    requests, cost, without, *_ = done.lines
     assert requests.startswith(f"{STEPS} requests in 1 conversation, ")
     assert ", 2 recalls; " in requests
     assert len(stub.calls) == STEPS + 2

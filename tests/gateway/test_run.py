@@ -284,7 +284,7 @@ def test_a_gateway_that_runs_already_is_used_and_its_counters_are_told(tmp_path:
             done = await Running(tmp_path, "--gateway", gateway.url).finish("ask")
             assert done.code == 0, done.err
             assert done.report["variables"]["ANTHROPIC_BASE_URL"] == gateway.url
-            assert done.lines[0].startswith("1 requests; ")
+            assert done.lines[0].startswith("1 request; ")
             assert done.lines[1].startswith("cost: not known")
 
     asyncio.run(main())

@@ -22,6 +22,7 @@ from lamina.cli.gateway_options import add_gateway_options, require_gateway
 from lamina.cli.output import tell
 from lamina.cli.serve import apply_arguments, settings_path
 from lamina.cli.stored import hide_password
+from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
 
 if TYPE_CHECKING:
@@ -216,8 +217,8 @@ def _run_at(url: str, command: tuple[str, ...], arguments: argparse.Namespace) -
     cached = added.get('lamina_tokens_total{kind="cached"}', 0)
     output = added.get('lamina_tokens_total{kind="output"}', 0)
     tell(
-        f"lamina: {requests:,.0f} requests; {read:,.0f} tokens read, {cached:,.0f} of them from the cache, "
-        f"{output:,.0f} answered, with those of other clients of this gateway"
+        f"lamina: {count_noun(round(requests), 'request')}; {read:,.0f} tokens read, {cached:,.0f} of them "
+        f"from the cache, {output:,.0f} answered, with those of other clients of this gateway"
     )
     reason = "the counters of a gateway do not name models"
     tell(f"lamina: cost: not known: {reason}")

@@ -101,13 +101,10 @@ def _measure(conversation: SentConversation, number: int, rules: CacheRules) -> 
 
 
 def _add_loss(built: BuiltCall, loss: LostCache | None) -> BuiltCall:
-    """The call with what its cache lost. What lamina cut, it knows better than the amounts say."""
+    """The call with what its cache lost."""
     if loss is None:
         return built
-    why = loss.why
-    if built.cut:
-        why = f"lamina made a cut: {built.cut}"
-    return msgspec.structs.replace(built, lost=loss.tokens, lost_why=why, lost_dollars=loss.dollars)
+    return msgspec.structs.replace(built, lost=loss.tokens, lost_why=loss.why, lost_dollars=loss.dollars)
 
 
 def _add_cut(built: BuiltCall, call: RecordedCall) -> BuiltCall:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.errors import LaminaError
+from lamina.inspector.losses import explain_by_record
 from lamina.inspector.progress import report_steps
 from lamina.inspector.sent_requests import SentConversation
 from lamina.inspector.sessions import RecordedSession, Sessions, SessionSummary
@@ -152,7 +153,10 @@ def _report_sent(session: RecordedSession, sent: SentConversation) -> Reported:
             user=trace.user,
         )
     )
-    return _name(msgspec.structs.replace(reported, dollars=summary.dollars), summary)
+    numbers = list(used)
+    lost = [explain_by_record(loss, sent.calls[numbers[loss.call - 1]].request) for loss in reported.lost]
+    reported = msgspec.structs.replace(reported, dollars=summary.dollars, lost=tuple(lost))
+    return _name(reported, summary)
 
 
 def _name(reported: Reported, summary: SessionSummary) -> Reported:

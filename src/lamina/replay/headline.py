@@ -36,6 +36,14 @@ DEARER_BY = 1.01
 ADVICE = (
     ("idle", "Go on sooner, or buy the longer lifetime (Claude Code: CLAUDE_CODE_PROMPT_CACHE_TTL=1h)."),
     ("the model changed", "Stay with one model in a session; begin a new session for another one."),
+    (
+        "lamina made a cut",
+        "A cut is paid once and saves with each later call. A larger window cuts less often.",
+    ),
+    (
+        "the caller changed",
+        "Keep tools, system text and sent messages byte for byte; `lamina diff` finds the place.",
+    ),
     ("the client compacted", "Begin a new session for a new task, before the window is full."),
     (
         "the client sent less",

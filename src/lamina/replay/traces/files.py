@@ -89,7 +89,8 @@ def _matching_paths(path: Path) -> list[Path]:
     if path.exists():
         return [path]
     if not _WILDCARDS & set(str(path)):
-        raise BadInput("there is no such file or folder", place=str(path), hint="check the path")
+        hint = "check the path; a client has made no such folder yet if it never ran here"
+        raise BadInput("there is no such file or folder", place=str(path), hint=hint)
     matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 - also absolute
     if not matches:
         raise BadInput("nothing matches", place=str(path), hint="check the pattern")
