@@ -243,7 +243,7 @@ async def _show(store: Store, workspace: str, arguments: argparse.Namespace) -> 
     for cut in shown.cuts:
         print(_cut_line(cut))
     if shown.record.calls:
-        print(f"\n{'time':<19}  {'tokens':>9}  {'cached':>9}  {'cost':>9}  {'status':<9}  cut")
+        print(f"\n{'time (UTC)':<19}  {'tokens':>9}  {'cached':>9}  {'cost':>9}  {'status':<9}  cut")
     for call in shown.record.calls:
         print(_call_line(call, shown.record))
     for line in shown.dialogue:
