@@ -242,7 +242,7 @@ def test_old_answers_are_summarised_pinned_and_recalled(folder: Path) -> None:
         assert "Answer 0. It rains" in server.said()
         assert "Answer 1. It rains" not in server.said()
         chat.enter(f"/unpin {key}")
-        chat.wait("may be lowered")
+        chat.wait("may be shortened")
         chat.enter("/pin")
         chat.wait("nothing is pinned")
 
