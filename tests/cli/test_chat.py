@@ -59,7 +59,7 @@ def test_files_are_completed_and_attached_and_the_window_is_explained(folder: Pa
         shown = chat.wait("a cut is due above", "no cut so far")
         assert all(f"\n{layer}" in shown for layer in ("tools", "system", "turn", "prompt", "free"))
         chat.enter("/why docs")
-        chat.wait("turn layer, full", "Limits At most")
+        chat.wait("turn, full", "Limits At most")
         chat.enter("/recall docs/spec.md")
         chat.wait("At most 20 requests a minute.", times=2)
         chat.enter("/inspect")
