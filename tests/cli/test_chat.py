@@ -59,7 +59,7 @@ def test_files_are_completed_and_attached_and_the_window_is_explained(folder: Pa
         shown = chat.wait("a cut is due above", "no cut so far")
         assert all(f"\n{layer}" in shown for layer in ("tools", "system", "turn", "prompt", "free"))
         chat.enter("/why docs")
-        chat.wait("turn layer, full", "Limits At most")
+        chat.wait("turn, full", "Limits At most")
         chat.enter("/recall docs/spec.md")
         chat.wait("At most 20 requests a minute.", times=2)
         chat.enter("/inspect")
@@ -242,7 +242,7 @@ def test_old_answers_are_summarised_pinned_and_recalled(folder: Path) -> None:
         assert "Answer 0. It rains" in server.said()
         assert "Answer 1. It rains" not in server.said()
         chat.enter(f"/unpin {key}")
-        chat.wait("may be lowered")
+        chat.wait("may be shortened")
         chat.enter("/pin")
         chat.wait("nothing is pinned")
 

@@ -88,7 +88,7 @@ REPLACED = (
         ),
         (
             {"form": Form.OMITTED, "why": "folded into fold-1", "cut": 1, "fold": "fold-1", "kind": "user"},
-            "said at turn 3, left out, with the digest fold-1 in its place, at cut 1, since it is 41 steps old",
+            "said at turn 3, left out for the digest fold-1 at cut 1, since it is 41 steps old",
         ),
         (
             {"form": Form.OMITTED, "why": "covered by s", "kind": "assistant"},

@@ -168,7 +168,9 @@ def test_markers_and_attribution_depend_on_client_and_upstream(
     settings = file.read_text()
     file.write_text(settings + "policy.breakpoints = 'keep'\n")
     _, lines = lines_of(*store, "--settings", file, "--client", "aider")
-    assert lines["breakpoints at own"]["next_step"] == 'set `policy.breakpoints = "auto"` under [upstreams.own]'
+    assert (
+        lines["breakpoints at own"]["next_step"] == 'set `policy.breakpoints = "auto"` under [upstreams.own]'
+    )
     file.write_text(settings.replace("'anthropic'", "'vllm'") + "policy.breakpoints = 'plan'\n")
     _, lines = lines_of(*store, "--settings", file, "--client", "claude")
     assert lines["breakpoints at own"]["verdict"] == lines["attribution at own"]["verdict"] == "ok"

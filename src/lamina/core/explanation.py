@@ -303,7 +303,7 @@ def describe_row(row: ManifestRow) -> str:
         return f"{row.key}: {row.why}"
     form = _FORM_WORDS[row.form]
     if row.fold and row.form is Form.OMITTED:
-        form = f"left out, with the digest {row.fold} in its place,"
+        form = f"left out for the digest {row.fold}"
     if row.cut:
         form += f" at cut {row.cut}"
     hint = _HINTS.get(row.form, "")
