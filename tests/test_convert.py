@@ -9,6 +9,7 @@ import pytest
 
 from lamina import Budget, Form, Ledger, Policy, fit_request, translate
 from lamina.dialects import DIALECTS
+from lamina.dialects.model_names import find_model
 from lamina.fitting.request import RequestMemo
 from lamina.testing._gallery import PIXEL
 from lamina.testing.conformance import MODELS, DialectTrial
@@ -32,7 +33,7 @@ def test_a_growing_conversation_goes_to_another_dialect_and_keeps_its_prefix(
             budget=Budget(window=5_000, reserve=0),
         )  # fmt: skip
         assert DIALECTS[target].wire.check(fitted.request) == []
-        assert fitted.request["model"] == MODELS[target]
+        assert find_model(fitted.request) == MODELS[target]
         after = told(fitted.request, target)
         if fitted.envelope.cut is None and DIALECTS[target].cache.steady:
             assert after[: len(before)] == before

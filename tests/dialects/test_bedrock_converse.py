@@ -20,6 +20,7 @@ from lamina.dialects.bedrock_converse.cache_view import mark
 from lamina.dialects.bedrock_converse.check import RULES
 from lamina.dialects.bedrock_converse.sdk import to_sdk_arguments
 from lamina.dialects.port import Marking, PlainHead, Tool
+from lamina.dialects.sending import MOVED
 from lamina.errors import BadInput
 from lamina.testing.conformance import MODELS, DialectTrial
 from tests.dialects.bedrock_requests import (
@@ -178,12 +179,18 @@ def test_what_the_api_refuses_is_mended(name: str) -> None:
 
 
 def test_calls_without_tools_get_a_tool_that_later_calls_do_not_change() -> None:
-    history = [user(), says(called("t1")), user(answers("t1"))]
-    without_tools = {"modelId": MODEL, "messages": history}
-    more = [*history, says(called("t2", "grep")), user(answers("t2"))]
-    first = sent(without_tools)["toolConfig"]
-    assert first["tools"][0]["toolSpec"]["name"] == "read_file"
-    assert sent({**without_tools, "messages": more})["toolConfig"] == first
+    history = [user()]
+    first = fit_request({"modelId": MODEL, "messages": history})
+    assert "toolConfig" not in first.request
+    history += [says(called("t1")), user(answers("t1"))]
+    second = fit_request({"modelId": MODEL, "messages": history}, ledger=first.ledger)
+    assert second.request["toolConfig"]["tools"][0]["toolSpec"]["name"] == "read_file"
+    assert [cut.reason for cut in second.ledger.cuts] == [MOVED]
+    history += [says(called("t2", "grep")), user(answers("t2"))]
+    third = fit_request({"modelId": MODEL, "messages": history}, ledger=second.ledger)
+    assert third.request["toolConfig"] == second.request["toolConfig"]
+    assert third.ledger.cuts == second.ledger.cuts
+    assert refusals(third.request) == ""
 
 
 def test_a_document_gets_a_text_before_it_if_its_message_is_written_anew() -> None:

@@ -58,6 +58,26 @@ def test_a_tool_that_the_server_runs_is_named() -> None:
     assert DIALECTS["anthropic"].head.read(head).left == ("tools[0]",)
 
 
+@pytest.mark.parametrize(
+    ("name", "parameters", "left"),
+    [
+        (
+            "anthropic",
+            {"output_config": {"effort": "low", "task_budget": {"type": "tokens"}}},
+            "output_config.task_budget",
+        ),
+        ("ollama", {"options": {"num_ctx": 4_096, "mirostat": 2, "temperature": 0.5}}, "options.mirostat"),
+        ("openai_responses", {"reasoning": {"effort": "low", "summary": "auto"}}, "reasoning.summary"),
+        ("openai_chat", {"response_format": {"type": "json_object"}}, "response_format"),
+        ("bedrock_converse", {"inferenceConfig": {"maxTokens": "many"}}, "inferenceConfig.maxTokens"),
+    ],
+)
+def test_a_value_inside_another_that_has_no_plain_meaning_is_named(
+    name: str, parameters: dict[str, Any], left: str
+) -> None:
+    assert DIALECTS[name].head.read(Head(parameters=parameters)).left == (left,)
+
+
 def test_what_a_model_refuses_is_left_and_named() -> None:
     own = DIALECTS["anthropic"].head.write(PlainHead(**{**_fields(PLAIN), "model": "claude-opus-5-5"}))
     assert own.left == ("temperature", "top_p", "choice")

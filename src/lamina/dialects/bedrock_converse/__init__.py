@@ -16,7 +16,7 @@ from lamina.dialects.bedrock_converse.cache_view import mark, stream
 from lamina.dialects.bedrock_converse.check import check, check_again
 from lamina.dialects.bedrock_converse.head import HEAD
 from lamina.dialects.bedrock_converse.parse import parse
-from lamina.dialects.bedrock_converse.render import carries, render
+from lamina.dialects.bedrock_converse.render import carries, lasting, render
 from lamina.dialects.bedrock_converse.sdk import to_sdk_arguments
 from lamina.dialects.json_values import LIST_TYPES, is_untyped_block, list_or_empty, mapping_or_empty
 from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Markers, Request, Wire
@@ -60,6 +60,7 @@ DIALECT = Dialect(
         carries=carries,
         repairs=Repairs(unique_ids="log", id_pattern=ID_PATTERN),
         opening=OPENING,
+        lasting=lasting,
     ),
     head=HeadShape(read=HEAD.read, write=HEAD.write),
     cache=CacheView(stream=stream, markers=Markers(cache="breakpoints", put=mark)),

@@ -7,7 +7,7 @@ part, the unchanged blocks are the parsed objects. Rendering mends what this API
 - A conversation that would begin with the assistant begins with a user message that says so.
 - A document stands in a message with text; without any, one line before it says its name.
 - Calls in the history need a `toolConfig`. If the request defines no tool, the first tool that was called is
-  defined, which depends on nothing that comes later.
+  defined, and `lasting` names it for the ledger.
 - Of the client's cache points, as many stay as the API takes.
 """
 
@@ -19,7 +19,19 @@ from typing import Any
 
 from lamina.core.envelope import Envelope
 from lamina.core.repair import find_side
-from lamina.core.values import Document, Entry, Image, Layer, Part, Raw, Role, Segment, ToolCall, ToolResult
+from lamina.core.values import (
+    Document,
+    Entry,
+    Image,
+    Layer,
+    Part,
+    Raw,
+    Ref,
+    Role,
+    Segment,
+    ToolCall,
+    ToolResult,
+)
 from lamina.core.wording import text_of
 from lamina.dialects.bedrock_converse.blocks import (
     NAME,
@@ -40,6 +52,7 @@ from lamina.dialects.json_values import (
 )
 from lamina.dialects.openai_chat.calls import is_safe_name, make_safe_name
 from lamina.dialects.origins import (
+    ON_THE_WIRE,
     explain_foreign_segment,
     find_unchanged_message,
     group_sent_entries,
@@ -49,6 +62,9 @@ from lamina.dialects.origins import (
 )
 from lamina.dialects.port import PlainHead, Tool
 from lamina.dialects.words import OPENING
+
+DEFINED = "defined for the calls in the history: "
+"""Begins the line in the ledger's repairs. It is stored, so it may not change."""
 
 
 def render(envelope: Envelope) -> Json:
@@ -64,8 +80,9 @@ def render(envelope: Envelope) -> Json:
             message_groups.append(group)
     messages = _write_messages(message_groups)
     tool_config = write_tool_config(envelope.head)
-    if tool_config is None:
-        tool_config = _define_called_tool(message_groups)
+    tool_name = _find_undefined_tool(envelope)
+    if tool_config is None and tool_name:
+        tool_config = {"tools": list(HEAD.write(PlainHead(tools=(Tool(name=tool_name),))).head.tools)}
     if tool_config is not None:
         request["toolConfig"] = tool_config
     if system_entries:
@@ -88,14 +105,30 @@ def carries(segment: Segment) -> str:
     return explain_foreign_segment(segment, NAME)
 
 
-def _define_called_tool(message_groups: Iterable[Sequence[Entry]]) -> Json | None:
-    """Tools for a request that defines none though its history has calls; None if it has no calls either."""
-    for entry in chain.from_iterable(message_groups):
+def lasting(envelope: Envelope) -> dict[Ref, str]:
+    """The line for the ledger, if a tool has to be defined for the calls in the history.
+
+    Tools come first in the prompt, so the first call of a conversation changes all of it: the line is that of
+    the first entry, which records a cut. The tool stays, even if the call is folded later.
+    """
+    tool_name = _find_undefined_tool(envelope)
+    if not tool_name:
+        return {}
+    return {Ref(f"{envelope.sent[0].ref}{ON_THE_WIRE}"): f"{DEFINED}{tool_name}"}
+
+
+def _find_undefined_tool(envelope: Envelope) -> str:
+    """The tool to define for a request that defines none though its history has calls, else ""."""
+    if envelope.head.tools:
+        return ""
+    for repair in envelope.ledger.repairs.values():
+        if repair.startswith(DEFINED):
+            return repair.removeprefix(DEFINED)
+    for entry in envelope.sent:
         part = entry.parts[0]
         if isinstance(part, ToolCall | ToolResult):
-            tool = Tool(name=part.name)
-            return {"tools": list(HEAD.write(PlainHead(tools=(tool,))).head.tools)}
-    return None
+            return part.name or "unnamed"
+    return ""
 
 
 def _find_voice(entry: Entry) -> str:
