@@ -20,7 +20,7 @@ from lamina.core.entries import begins_with
 from lamina.core.folds import FOLD_VERSION, lay_folds, make_fold, read_run
 from lamina.core.kinds import KINDS, Kind, Kinds
 from lamina.core.laws import Case, no_authority_is_gained
-from lamina.core.run_text import Reader, RunText, write_title
+from lamina.core.run_text import Reader, ReadSegment, RunText, write_title
 from lamina.core.text import gist_pieces, read_facts
 from lamina.core.text.fact_values import SentenceWords, value_sentences
 from lamina.core.text.gist import LONGEST_MESSAGE
@@ -51,7 +51,9 @@ def in_two_voices(
     segments: Sequence[Segment], *, words_limit: int, notes_limit: int, kinds: Kinds = KINDS
 ) -> DigestText:
     return write_digest(
-        RunText(segments, reader=Reader(kinds)), words_limit=words_limit, notes_limit=notes_limit
+        RunText([ReadSegment(segment) for segment in segments], reader=Reader(kinds)),
+        words_limit=words_limit,
+        notes_limit=notes_limit,
     )
 
 
@@ -317,8 +319,12 @@ def test_short_messages_stay_as_a_whole_beside_the_densest_sentences() -> None:
 def test_replies_take_nothing_from_words_that_must_stand(talk: list[tuple[str, str]], limit: int) -> None:
     """Whatever the assistant said, all words of the user stand if there is room for them and both titles."""
     turns = [segment for asked, told in talk for segment in (user(asked), assistant(told))]
-    alone = write_digest(RunText([user(asked) for asked, _ in talk]), words_limit=limit - 60, notes_limit=0)
-    texts = write_digest(RunText(turns), words_limit=limit, notes_limit=0, verbatim=True)
+    alone = write_digest(
+        RunText([ReadSegment(user(asked)) for asked, _ in talk]), words_limit=limit - 60, notes_limit=0
+    )
+    texts = write_digest(
+        RunText([ReadSegment(turn) for turn in turns]), words_limit=limit, notes_limit=0, verbatim=True
+    )
     assert texts.whole or not alone.whole
     assert texts.said <= limit
 
@@ -468,12 +474,12 @@ def test_sentences_end_where_a_stop_does(text: str) -> None:
     )
 )
 def test_lines_without_a_stop_have_no_facts(pieces: list[str]) -> None:
-    """Only lines with a stop are split into sentences. No fact is lost by that."""
+    """Only lines with a stop are split into sentences. The facts are those of the whole text."""
     text = "".join(pieces)
-    facts = read_facts.ReadFacts(text).sentences
+    facts: list[str] = []
     for sentence in split_sentences(text):
-        alone = read_facts.ReadFacts(sentence.text).sentences
-        assert alone == [] or alone[0] in facts
+        facts += read_facts.ReadFacts(sentence.text).sentences
+    assert read_facts.ReadFacts(text).sentences == facts
 
 
 def test_in_a_talk_the_users_words_come_before_how_long_answers_began() -> None:

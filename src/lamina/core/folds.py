@@ -62,7 +62,7 @@ def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int
 
 def read_run(run: Sequence[Entry], reader: Reader) -> RunText:
     """What is in a run of entries that a digest may show."""
-    segments = [entry.source for entry in run if not entry.segment.is_own]
+    segments = [reader.read_segment(entry.ref, entry.source) for entry in run if not entry.segment.is_own]
     return RunText(segments, first_turn=run[0].turn + 1, reader=reader)
 
 

@@ -32,7 +32,7 @@ from lamina.core.text.names import count_names
 from lamina.core.text.read_facts import RatedFacts, ReadFacts
 from lamina.core.text.standing_rules import is_agreement
 from lamina.core.text.user_words import QUESTION_LABEL, REPLY_LABEL, SpokenMessage, SpokenMessages
-from lamina.core.values import Document, Image, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
+from lamina.core.values import Document, Image, Part, Raw, Ref, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import pick_name, text_of
 
 QUOTATION_LABEL, SUMMARY_LABEL = "quoted", "earlier"
@@ -48,14 +48,14 @@ class RunText:
 
     def __init__(
         self,
-        segments: Sequence[Segment],
+        segments: Sequence[ReadSegment],
         *,
         first_turn: int = 1,
         reader: Reader | None = None,
     ) -> None:
         reader = reader or Reader()
-        self.title = write_title(segments)
-        self._segments = [reader.read_segment(segment) for segment in segments]
+        self.title = write_title([each.segment for each in segments])
+        self._segments = segments
         messages: list[SpokenMessage] = []
         self.notes: list[GistPiece] = []
         for piece in merge_equal_pieces(_find_pieces(self._segments, reader.kinds, first_turn)):
@@ -114,9 +114,7 @@ class Reader:
 
     def __init__(self, kinds: Kinds = KINDS) -> None:
         self.kinds = kinds
-        # By identity: comparing two large results would cost more than most of what is remembered of them.
-        # The segment itself is kept beside it, so that no other can take its identity.
-        self._segments: dict[int, ReadSegment] = {}
+        self._segments: dict[Ref, ReadSegment] = {}
         self._messages: dict[GistPiece, SpokenMessage] = {}
 
     @property
@@ -124,12 +122,16 @@ class Reader:
         """Whether more was read than is worth keeping until the next cut."""
         return max(len(self._segments), len(self._messages)) > MOST_REMEMBERED
 
-    def read_segment(self, segment: Segment) -> ReadSegment:
-        """What this segment says, as far as it was asked for before."""
-        known = self._segments.get(id(segment))
-        if known is None:
+    def read_segment(self, ref: Ref, segment: Segment) -> ReadSegment:
+        """What the segment with this ref says, as far as it was asked for before.
+
+        A repair may word it differently than at the last cut. It is the same object otherwise, and to compare
+        two large results would cost more than most of what is remembered of them.
+        """
+        known = self._segments.get(ref)
+        if known is None or known.segment is not segment:
             known = ReadSegment(segment)
-            self._segments[id(segment)] = known
+            self._segments[ref] = known
         return known
 
     def read_message(self, piece: GistPiece) -> SpokenMessage:

@@ -21,7 +21,7 @@ from lamina.core.digest_sizes import find_digest_size
 from lamina.core.digests import write_digest
 from lamina.core.hashing import digest as hashed
 from lamina.core.hashing import handle
-from lamina.core.run_text import Reader, RunText
+from lamina.core.run_text import Reader, ReadSegment, RunText
 from lamina.core.text.arguments import pick_telling_argument
 from lamina.core.text.characters import WHITE_SPACE, is_blank, is_printable
 from lamina.core.text.excerpts import NAME, clean_text
@@ -143,10 +143,9 @@ def summarize_by_digest(
 
 def _write_digest(segments: Sequence[Segment], limit: int, terms: Terms) -> str:
     """Write a digest as one text: the user's words, then what was done."""
-    kinds = terms.options.kinds
-    texts = write_digest(
-        RunText(segments, reader=Reader(kinds)), words_limit=limit * 3 // 4, notes_limit=limit // 4
-    )
+    read_segments = [ReadSegment(segment) for segment in segments]
+    run_text = RunText(read_segments, reader=Reader(terms.options.kinds))
+    texts = write_digest(run_text, words_limit=limit * 3 // 4, notes_limit=limit // 4)
     return "\n".join(filter(None, (texts.words, texts.notes)))
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from lamina.core.text.characters import with_newlines
+from lamina.core.text.characters import WHITE_SPACE, with_newlines
 from lamina.core.text.excerpts import to_one_line
 from lamina.core.text.fact_values import FactWord, SentenceWords, list_words, value_sentences
 from lamina.core.text.sentences import split_sentences
@@ -21,6 +21,7 @@ _LONGEST = 160  # characters of a sentence
 _FEWEST_WORDS = 4
 _SENTENCE_ENDS = (".", "!", "\u3002", "\uff01", "\u0964", "\u06d4")  # of Chinese, Hindi and Urdu too
 _STOP = re.compile("[.!\u0964\u06d4](?![A-Za-z0-9_./])|[\u3002\uff01]")  # no dot of `a.py`, `3.5` or `../b`
+_CLOSING = f"{WHITE_SPACE}\"'”’)]"  # may stand between a stop and the next sentence
 _PLAIN_PART = 2  # at least one in so many words of a sentence is a plain one
 
 
@@ -44,17 +45,27 @@ class ReadFacts:
 
 
 def _find_lines_with_stops(text: str) -> Iterator[str]:
-    """The lines in which a sentence may end. A result is most often code, and hardly a line of it is one."""
+    """The lines in which a sentence may end. A result is most often code, and hardly a line of it is one.
+
+    Such lines in a row stay together: what closes a sentence, as a quotation mark, may stand in the next one.
+    """
     text = with_newlines(text)
-    line_end = -1
+    block_start = 0
+    block_end = -1
     for stop in _STOP.finditer(text):
-        if stop.start() < line_end:
+        if stop.start() < block_end:
             continue
         line_start = text.rfind("\n", 0, stop.start()) + 1
-        line_end = text.find("\n", stop.start())
-        if line_end < 0:
-            line_end = len(text)
-        yield text[line_start:line_end]
+        follows = block_end >= 0 and not text[block_end:line_start].strip(_CLOSING)
+        if not follows:
+            if block_end >= 0:
+                yield text[block_start:block_end]
+            block_start = line_start
+        block_end = text.find("\n", stop.start())
+        if block_end < 0:
+            block_end = len(text)
+    if block_end >= 0:
+        yield text[block_start:block_end]
 
 
 class RatedFacts:
