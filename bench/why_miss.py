@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
-from bench.simulators import rows
 from bench.samples import QUICK_HELP, sample_sessions
+from bench.simulators import rows
 from lamina.caches import rules_for
 from lamina.core.hashing import canonical_json
 from lamina.diagnose.differences import diff

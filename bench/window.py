@@ -23,7 +23,7 @@ from lamina.core.build import build
 from lamina.core.history_window import LastN
 from lamina.core.options import Options
 from lamina.core.tokens import ESTIMATE
-from lamina.core.values import Head, Ledger, SentMark
+from lamina.core.values import Ledger, RequestHead, SentMark
 from lamina.dialects import DIALECTS
 from lamina.fitting.markers import place_markers
 from lamina.segments import assistant, system, user
@@ -63,7 +63,9 @@ def main() -> None:
 def talk(model: str, window: LastN | None, turns: int) -> dict[str, int]:
     """A chat of so many turns: cuts, tokens sent, and tokens that the cache had."""
     dialect, rules = DIALECTS[MODELS[model]], rules_for(model)
-    head = Head(parameters={"model": model, "max_tokens": 100} if "claude" in model else {"model": model})
+    head = RequestHead(
+        parameters={"model": model, "max_tokens": 100} if "claude" in model else {"model": model}
+    )
     cache, options = simulator(rules), Options(window=window)
     log, ledger = [system(f"Be brief. {WORDS * 2}")], Ledger()
     before: SentMark | None = None

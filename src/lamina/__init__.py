@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lamina.core.explanation import explain
     from lamina.core.options import Options
     from lamina.core.recall import recall
-    from lamina.core.values import Budget, Entry, Form, Head, Layer, Ledger, Role, Segment
+    from lamina.core.values import Budget, Entry, Form, Layer, Ledger, RequestHead, Role, Segment
     from lamina.diagnose.differences import diff
     from lamina.diagnose.values import Difference
     from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, LaminaError
@@ -41,13 +41,13 @@ __all__ = [
     "Envelope",
     "Fitted",
     "Form",
-    "Head",
     "InvalidRequest",
     "LaminaError",
     "Layer",
     "Ledger",
     "Options",
     "Policy",
+    "RequestHead",
     "Role",
     "Segment",
     "Session",
@@ -73,7 +73,7 @@ if not TYPE_CHECKING:
             "lamina.core.explanation": "explain",
             "lamina.core.options": "Options",
             "lamina.core.recall": "recall",
-            "lamina.core.values": "Budget Entry Form Head Layer Ledger Role Segment",
+            "lamina.core.values": "Budget Entry Form RequestHead Layer Ledger Role Segment",
             "lamina.diagnose.differences": "diff",
             "lamina.diagnose.values": "Difference",
             "lamina.errors": "BadInput BudgetExceeded InvalidRequest LaminaError",

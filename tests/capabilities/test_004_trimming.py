@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, BudgetExceeded, Envelope, Form, Head, Ledger, Role, Segment, build, fit_request
+from lamina import (
+    Budget,
+    BudgetExceeded,
+    Envelope,
+    Form,
+    Ledger,
+    RequestHead,
+    Role,
+    Segment,
+    build,
+    fit_request,
+)
 from lamina.agent import Agent, open_for
 from lamina.clients.scripted import ScriptedClient
 from lamina.core.tokens import RFC
@@ -139,7 +150,7 @@ def test_37_the_estimate_is_that_of_the_document() -> None:
     alone = build([user(text)], counter=RFC, options=MIRROR)
     assert alone.tokens == 114  # ceil(1.05 × (350 / 3.5 + 8)), rounded up at the end
     tool = {"name": "t" * 100, "description": "d" * 100, "input_schema": {}}
-    with_tool = build([user(text)], head=Head(tools=(tool,)), counter=RFC, options=MIRROR)
+    with_tool = build([user(text)], head=RequestHead(tools=(tool,)), counter=RFC, options=MIRROR)
     assert with_tool.account.tools == -(-(202 * 1.2) // 3.5) + 8
     assert with_tool.tokens > alone.tokens
 

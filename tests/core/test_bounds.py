@@ -13,7 +13,7 @@ from lamina.core.digest_sizes import SHARE
 from lamina.core.envelope import Envelope
 from lamina.core.folds import is_digest
 from lamina.core.tokens import CHARS4, ESTIMATE, Counter
-from lamina.core.values import Budget, Form, Head, Ledger, Role, Segment
+from lamina.core.values import Budget, Form, Ledger, RequestHead, Role, Segment
 from lamina.segments import assistant, call, result, system, user
 
 WORDS = "the parser of order_{n} reads line_{n}.txt and total_{n} of it; "
@@ -115,7 +115,7 @@ def test_a_cut_reaches_its_target_with_large_results(share: float) -> None:
         if envelope.cut is None:
             continue
         cuts += 1
-        limits = derive_limits(budget, Head(), envelope.entries)
+        limits = derive_limits(budget, RequestHead(), envelope.entries)
         assert envelope.cut.after <= max(limits.target, window * 4 // 10)
         assert not envelope.cut.floor
     assert cuts >= 2
@@ -158,7 +158,7 @@ def test_a_cut_that_leaves_only_what_must_be_sent_has_met_the_floor() -> None:
 def test_the_reserve_is_what_the_request_asks_for_or_a_share(
     window: int, parameters: dict[str, int], tokens: int
 ) -> None:
-    assert reserve(Budget(window=window), Head(parameters=parameters)) == tokens
+    assert reserve(Budget(window=window), RequestHead(parameters=parameters)) == tokens
 
 
 def test_a_large_result_does_not_take_the_place_of_several_steps() -> None:
@@ -210,7 +210,7 @@ def test_a_target_leaves_history_beside_what_no_cut_can_free(tools: int) -> None
     ],
 )
 def test_the_account_says_when_the_answer_takes_much_of_the_window(limit: int, note: tuple[str, ...]) -> None:
-    head = Head(parameters={"max_tokens": limit})
+    head = RequestHead(parameters={"max_tokens": limit})
     envelope = build([user("Hi.")], head=head, budget=Budget(window=16_000), counter=CHARS4)
     assert envelope.notes == note
 
@@ -272,4 +272,4 @@ def test_a_long_message_after_the_first_answer_is_shortened_and_the_task_is_not(
 def test_a_room_spares_a_few_steps_or_a_share_of_it_unless_cost_or_a_target_is_asked_for(
     budget: Budget, least_spared: int
 ) -> None:
-    assert derive_limits(budget, Head(), []).least_spared == least_spared
+    assert derive_limits(budget, RequestHead(), []).least_spared == least_spared

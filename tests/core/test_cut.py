@@ -21,7 +21,19 @@ from lamina.core.lowering import lower_entry
 from lamina.core.options import Options
 from lamina.core.run_text import write_title as one_line
 from lamina.core.tokens import CHARS4, part_cost
-from lamina.core.values import Budget, Entry, Fold, Form, Head, Layer, Ledger, Role, Segment, Text, Thinking
+from lamina.core.values import (
+    Budget,
+    Entry,
+    Fold,
+    Form,
+    Layer,
+    Ledger,
+    RequestHead,
+    Role,
+    Segment,
+    Text,
+    Thinking,
+)
 from lamina.core.wording import PLAIN
 from lamina.errors import BudgetExceeded
 from lamina.segments import assistant, call, file, memory, result, system, thinking, user
@@ -202,7 +214,7 @@ def test_a_cut_frees_its_least_unless_it_meets_the_floor(story: Story) -> None:
     for case in cases(story):
         cut = case.envelope.cut
         if cut is not None and cut.lowered:
-            least = derive_limits(story.budget, Head(), case.envelope.entries).least
+            least = derive_limits(story.budget, RequestHead(), case.envelope.entries).least
             assert cut.floor or cut.before - cut.after >= least
 
 

@@ -14,7 +14,7 @@ from lamina.core.layout import Filter, Layout
 from lamina.core.options import Options
 from lamina.core.recall import recall
 from lamina.core.tokens import RFC, part_cost
-from lamina.core.values import Budget, Calibration, Form, Head, Layer, Ledger, Role, Segment
+from lamina.core.values import Budget, Calibration, Form, Layer, Ledger, RequestHead, Role, Segment
 from lamina.dialects import DIALECTS, openai_chat
 from lamina.dialects.port import Dialect
 from lamina.errors import LawBroken
@@ -36,7 +36,7 @@ LOG = (
 
 
 def built(*log: Segment, tools: tuple[dict[str, Any], ...] = TOOLS, ledger: Ledger | None = None) -> Envelope:
-    return build(log, head=Head(tools=tools), counter=RFC, ledger=ledger or Ledger())
+    return build(log, head=RequestHead(tools=tools), counter=RFC, ledger=ledger or Ledger())
 
 
 FIRST = built(*LOG)
@@ -164,7 +164,9 @@ def test_what_was_sent_and_is_not_any_more_is_a_cut_with_its_reason(
 
 
 def test_parameters_are_no_part_of_the_stream() -> None:
-    hot = build(LOG, head=Head(tools=TOOLS, parameters={"temperature": 1}), counter=RFC, ledger=FIRST.ledger)
+    hot = build(
+        LOG, head=RequestHead(tools=TOOLS, parameters={"temperature": 1}), counter=RFC, ledger=FIRST.ledger
+    )
     assert (hot.cut, hot.prefix) == (None, FIRST.prefix)
 
 

@@ -20,7 +20,7 @@ from lamina.core.entries import pair_calls
 from lamina.core.ladder import TOKEN_VALUES, ripeness
 from lamina.core.lowering import lower_entry
 from lamina.core.tokens import CHARS4
-from lamina.core.values import Budget, Digest, Form, Head, Ledger, LedgerLine, Segment
+from lamina.core.values import Budget, Digest, Form, Ledger, LedgerLine, RequestHead, Segment
 from lamina.core.wording import PLAIN
 from lamina.segments import assistant, call, result, user
 
@@ -176,7 +176,7 @@ def test_what_the_user_typed_is_a_part_of_the_growth() -> None:
 
 
 def test_a_target_that_was_given_is_taken() -> None:
-    assert derive_limits(Budget(window=10_000, reserve=0, target=0.37), Head(), ()).target == 3_700
+    assert derive_limits(Budget(window=10_000, reserve=0, target=0.37), RequestHead(), ()).target == 3_700
 
 
 def test_parallel_calls_that_share_an_id_supersede_only_their_own_results() -> None:

@@ -12,7 +12,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.layout import Cap, Layout
 from lamina.core.options import Options
 from lamina.core.tokens import Counter, Framing
-from lamina.core.values import Budget, Form, Head, Segment
+from lamina.core.values import Budget, Form, RequestHead, Segment
 from lamina.segments import assistant, call, excerpt, file, note, result, system, thinking, user
 
 LETTERS = Counter(name="letters", count=len, framing=Framing(name="none", message=0, tool=0))
@@ -33,7 +33,7 @@ def read(path: str, text: str, number: int, *, pinned: bool = False) -> list[Seg
 
 def build_with(parameters: dict[str, Any]) -> Envelope:
     log = [user("Read."), *read("a.py", "a" * 4_000, 0), *read("b.py", "b" * 3_000, 1), user("And now?")]
-    return build(log, head=Head(parameters=parameters), budget=Budget(window=10_000), counter=LETTERS)
+    return build(log, head=RequestHead(parameters=parameters), budget=Budget(window=10_000), counter=LETTERS)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from lamina.core.options import Options
 from lamina.core.repair import Repairs
 from lamina.core.tokens import CHARS4
 from lamina.core.turns import OWN_TURN_ONLY
-from lamina.core.values import Budget, Form, Head, Ledger, Segment
+from lamina.core.values import Budget, Form, Ledger, RequestHead, Segment
 from lamina.core.wording import text_of
 from lamina.diagnose import diff
 from lamina.dialects import DIALECTS
@@ -136,7 +136,7 @@ def test_a_cache_reads_all_of_the_last_request_but_its_time(model: str) -> None:
     """With the markers that are planned: none of them stands on the time, or behind it."""
     dialect, rules = DIALECTS["anthropic"], rules_for(model)
     cache = simulator(rules)
-    head = Head(parameters={"model": model, "max_tokens": 100})
+    head = RequestHead(parameters={"model": model, "max_tokens": 100})
     logs = logs_of([[system(LONG)], *([clock(f"09:{n:02}"), user(LONG), assistant(LONG)] for n in range(5))])
     ledger, before, last = Ledger(), None, 0
     for log in logs:

@@ -13,7 +13,7 @@ from lamina.core.hashing import canonical_json
 from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.tokens import RFC
-from lamina.core.values import Budget, Head, Segment
+from lamina.core.values import Budget, RequestHead, Segment
 from lamina.diagnose.differences import diff
 from lamina.diagnose.values import Difference
 from lamina.segments import assistant, call, file, result, system, user
@@ -37,7 +37,7 @@ LOG = (
 def built(
     *log: Segment, tools: tuple[dict[str, Any], ...] = TOOLS, options: Options | None = None
 ) -> Envelope:
-    return build(log, head=Head(tools=tools), counter=RFC, options=options or Options())
+    return build(log, head=RequestHead(tools=tools), counter=RFC, options=options or Options())
 
 
 def at(position: int, replacement: Segment) -> tuple[Segment, ...]:

@@ -9,7 +9,7 @@ import pytest
 
 from lamina import segments
 from lamina.core.build import build
-from lamina.core.values import Head
+from lamina.core.values import RequestHead
 from lamina.dialects.anthropic import DIALECT
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import Usage
@@ -96,7 +96,7 @@ def object_of(value: Any) -> Any:
 def sent_back(absorbed: Absorbed) -> Any:
     """The assistant message that the next request has, without its results."""
     log = [segments.user("q"), *absorbed.segments]
-    return DIALECT.wire.render(build(log, head=Head()))["messages"][1]
+    return DIALECT.wire.render(build(log, head=RequestHead()))["messages"][1]
 
 
 @pytest.mark.parametrize("response", [RESPONSE, object_of(RESPONSE)], ids=["dict", "object"])
@@ -123,7 +123,7 @@ def test_a_stream_that_breaks_off_leaves_a_valid_answer(end: int) -> None:
     )
     assert broken.stop == "error"
     log = [segments.user("q"), *broken.segments, segments.user("again")]
-    request = DIALECT.wire.render(build(log, head=Head(parameters={"max_tokens": 1})))
+    request = DIALECT.wire.render(build(log, head=RequestHead(parameters={"max_tokens": 1})))
     assert DIALECT.wire.check(request) == []
 
 

@@ -15,11 +15,11 @@ from lamina.core.values import (
     Digest,
     Fold,
     Form,
-    Head,
     Image,
     Ledger,
     LedgerLine,
     Raw,
+    RequestHead,
     Role,
     Segment,
     Text,
@@ -208,7 +208,7 @@ def typed(*log: Segment, model: str = "claude-opus-5-5", ledger: Ledger = Ledger
 
 
 def typed_envelope(*log: Segment, model: str, ledger: Ledger = Ledger()) -> Envelope:  # noqa: B008
-    head = Head(parameters={"max_tokens": 1, "model": model})
+    head = RequestHead(parameters={"max_tokens": 1, "model": model})
     return build(log, head=head, ledger=ledger, options=Options(repairs=DIALECT.wire.repairs))
 
 

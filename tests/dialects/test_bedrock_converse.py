@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina import fit_request, translate
-from lamina.core.values import Document, Head, Image, Raw, Role, Text, Thinking, ToolCall, ToolResult
+from lamina.core.values import Document, Image, Raw, RequestHead, Role, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.bedrock_converse import DIALECT
 from lamina.dialects.bedrock_converse.blocks import make_document_name
@@ -327,7 +327,9 @@ def test_a_head_keeps_its_meaning_and_says_what_it_cannot() -> None:
     assert DIALECT.head.read(own.head) == plain
     warm = PlainHead(model=MODEL, tools=plain.tools, temperature=1.5, choice="none", stream=True)
     assert DIALECT.head.write(warm).left == ("temperature", "choice", "stream")
-    odd = Head(tools=({"systemTool": {"name": "nova_grounding"}},), parameters={"promptVariables": {"a": {}}})
+    odd = RequestHead(
+        tools=({"systemTool": {"name": "nova_grounding"}},), parameters={"promptVariables": {"a": {}}}
+    )
     assert DIALECT.head.read(odd).left == ("promptVariables", "tools[0]")
 
 

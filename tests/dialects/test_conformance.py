@@ -11,7 +11,7 @@ import pytest
 
 from lamina import testing
 from lamina.core.repair import Repairs
-from lamina.core.values import Head
+from lamina.core.values import RequestHead
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import Dialect, Markers, OwnHead, ParsedRequest, PlainHead
@@ -43,10 +43,10 @@ def careless(request: Mapping[str, Any], **_: Any) -> ParsedRequest:
 
 
 def untranslated(plain: PlainHead) -> OwnHead:
-    return OwnHead(head=Head(tools=({"type": "function"},), parameters={"model": plain.model}))
+    return OwnHead(head=RequestHead(tools=({"type": "function"},), parameters={"model": plain.model}))
 
 
-def with_one_tool(head: Head) -> PlainHead:
+def with_one_tool(head: RequestHead) -> PlainHead:
     plain = SOUND.head.read(head)
     return msgspec.structs.replace(plain, tools=plain.tools[:1])
 

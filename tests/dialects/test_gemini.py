@@ -13,9 +13,9 @@ from lamina.core.envelope import Envelope
 from lamina.core.values import (
     Document,
     Form,
-    Head,
     Image,
     Raw,
+    RequestHead,
     Role,
     Text,
     Thinking,
@@ -248,10 +248,14 @@ def test_calls_of_others_carry_the_signature_that_is_documented_for_them() -> No
         segments.assistant("Done."),
         segments.user("And?"),
     ]
-    new = DIALECT.wire.render(build(log, head=Head(parameters={"model": "gemini-3-pro"}), options=OPTIONS))
+    new = DIALECT.wire.render(
+        build(log, head=RequestHead(parameters={"model": "gemini-3-pro"}), options=OPTIONS)
+    )
     parts = new["contents"][1]["parts"]
     assert [part.get("thought_signature") for part in parts] == [FOREIGN_SIGNATURE, None]
-    old = DIALECT.wire.render(build(log, head=Head(parameters={"model": "gemini-2.5-pro"}), options=OPTIONS))
+    old = DIALECT.wire.render(
+        build(log, head=RequestHead(parameters={"model": "gemini-2.5-pro"}), options=OPTIONS)
+    )
     assert FOREIGN_SIGNATURE not in json.dumps(old)
 
 

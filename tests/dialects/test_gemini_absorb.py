@@ -6,7 +6,7 @@ import pytest
 from google.genai import types
 
 from lamina.core.build import build
-from lamina.core.values import Head, Text, Thinking, ToolCall
+from lamina.core.values import RequestHead, Text, Thinking, ToolCall
 from lamina.dialects.gemini import DIALECT
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import Usage
@@ -42,7 +42,7 @@ def sent_back(absorbed: Absorbed, *after: Json) -> Any:
         *absorbed.segments,
         *DIALECT.wire.parse({"contents": after}).log,
     )
-    head = Head(parameters={"model": "gemini-3-pro"})
+    head = RequestHead(parameters={"model": "gemini-3-pro"})
     rendered_request = DIALECT.wire.render(build(log, head=head, options=OPTIONS))
     assert DIALECT.wire.check(rendered_request) == []
     return rendered_request["contents"][1]

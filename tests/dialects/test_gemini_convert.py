@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lamina.core.build import build
 from lamina.core.layout import Layout
 from lamina.core.options import Options
-from lamina.core.values import Budget, Head
+from lamina.core.values import Budget, RequestHead
 from lamina.dialects.anthropic import DIALECT as ANTHROPIC
 from lamina.dialects.gemini import DIALECT
 from lamina.dialects.openai_chat import DIALECT as OPENAI_CHAT
@@ -29,7 +29,7 @@ def converted(
     """The request in another dialect, valid there."""
     parsed = source.wire.parse(request)
     plain = source.head.read(
-        Head(tools=parsed.head.tools, parameters=parsed.head.parameters | {"model": model})
+        RequestHead(tools=parsed.head.tools, parameters=parsed.head.parameters | {"model": model})
     )
     options = Options(
         repairs=target.wire.repairs, layout=Layout(context="logged"), carries=target.wire.carries

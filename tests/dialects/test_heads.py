@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lamina.core.values import Head
+from lamina.core.values import RequestHead
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect, PlainHead, Tool
 
@@ -45,7 +45,7 @@ def test_a_plain_head_comes_back_as_it_was(dialect: Dialect, choice: str) -> Non
 
 @pytest.mark.parametrize("dialect", translating(), ids=lambda d: d.name)
 def test_what_only_this_api_has_is_named_and_what_the_model_never_sees_is_not(dialect: Dialect) -> None:
-    head = Head(
+    head = RequestHead(
         tools=({"type": "web_search_20250305", "name": "web_search"},), parameters=PARAMETERS[dialect.name]
     )
     left = dialect.head.read(head).left
@@ -54,7 +54,7 @@ def test_what_only_this_api_has_is_named_and_what_the_model_never_sees_is_not(di
 
 
 def test_a_tool_that_the_server_runs_is_named() -> None:
-    head = Head(tools=({"type": "web_search_20250305", "name": "web_search"},))
+    head = RequestHead(tools=({"type": "web_search_20250305", "name": "web_search"},))
     assert DIALECTS["anthropic"].head.read(head).left == ("tools[0]",)
 
 
@@ -75,7 +75,7 @@ def test_a_tool_that_the_server_runs_is_named() -> None:
 def test_a_value_inside_another_that_has_no_plain_meaning_is_named(
     name: str, parameters: dict[str, Any], left: str
 ) -> None:
-    assert DIALECTS[name].head.read(Head(parameters=parameters)).left == (left,)
+    assert DIALECTS[name].head.read(RequestHead(parameters=parameters)).left == (left,)
 
 
 def test_what_a_model_refuses_is_left_and_named() -> None:
@@ -101,7 +101,7 @@ def test_the_output_limit_that_anthropic_wants_is_given() -> None:
 @pytest.mark.parametrize("dialect", translating(), ids=lambda d: d.name)
 def test_odd_values_are_not_taken_for_something_else(dialect: Dialect) -> None:
     odd = {"stop": 5, "stop_sequences": 5, "max_tokens": "x", "temperature": [], "tool_choice": 7, "model": 9}
-    plain = dialect.head.read(Head(parameters=odd))
+    plain = dialect.head.read(RequestHead(parameters=odd))
     assert (plain.stop, plain.output, plain.temperature, plain.choice) == ((), None, None, "")
     assert "tool_choice" in plain.left
 

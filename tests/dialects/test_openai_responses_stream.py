@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from openai.types.responses import Response
 
 from lamina.caches.stream import OWN_JSON
-from lamina.core.values import Head
+from lamina.core.values import RequestHead
 from lamina.dialects.openai_responses import DIALECT
 from lamina.dialects.openai_responses.mark import mark
 from lamina.dialects.port import Marking, PlainHead, Tool
@@ -316,7 +316,7 @@ def test_what_only_this_api_has_is_named() -> None:
         "text": {"format": {"type": "json_object"}, "verbosity": "low"},
         "reasoning": {"summary": "auto"},
     }
-    plain = DIALECT.head.read(Head(tools=tools, parameters=parameters))
+    plain = DIALECT.head.read(RequestHead(tools=tools, parameters=parameters))
     assert [tool.name for tool in plain.tools] == ["patch"]
     assert plain.tools[0].schema["required"] == ["input"]
     assert plain.left == (

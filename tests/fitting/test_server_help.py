@@ -11,7 +11,7 @@ from anthropic.types.beta import BetaMessage
 
 from lamina import Budget, Policy, fit_request
 from lamina.core.tokens import ESTIMATE
-from lamina.core.values import Cut, Head, Ledger
+from lamina.core.values import Cut, Ledger, RequestHead
 from lamina.dialects.anthropic.model import asks_to_clear
 from lamina.dialects.anthropic.server import (
     BINDING_BETA,
@@ -194,7 +194,7 @@ def test_what_the_server_clears_is_not_cut_once_more() -> None:
 
 def test_a_cut_that_is_due_all_the_same_goes_as_deep_as_ever() -> None:
     """It lowers what the server clears, so what is left must fit even if the server clears nothing more."""
-    budget, head = Budget(window=10_000, reserve=1_000), Head()
+    budget, head = Budget(window=10_000, reserve=1_000), RequestHead()
     wider = extend_budget(budget, head, 9_000)
     assert wider.window - (wider.reserve or 0) == 18_000
     assert wider.trigger * 18_000 == pytest.approx(0.95 * 9_000 + 9_000)

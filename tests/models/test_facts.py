@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lamina.core.cut_target import derive_limits
 from lamina.core.text.estimate import FAMILIES
-from lamina.core.values import Budget, Head
+from lamina.core.values import Budget, RequestHead
 from lamina.errors import BadInput
 from lamina.models import facts as models
 from lamina.models.facts import (
@@ -196,7 +196,7 @@ def test_an_input_limit_of_its_own_is_not_shortened_by_the_answer() -> None:
     budget = model("gpt-5").budget
     assert budget == Budget(window=400_000, input=272_000)
     for output, room in ((1_000, 272_000), (128_000, 272_000), (140_000, 260_000)):
-        head = Head(parameters={"max_completion_tokens": output})
+        head = RequestHead(parameters={"max_completion_tokens": output})
         assert derive_limits(budget, head, ()).room == room
     assert model("claude-opus-4-5").budget == Budget(window=200_000)
 

@@ -20,7 +20,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.options import Options
 from lamina.core.repair import Repairs
 from lamina.core.tokens import RFC
-from lamina.core.values import Budget, Entry, Form, Head, Ledger, Part, Segment, Text, ToolResult
+from lamina.core.values import Budget, Entry, Form, Ledger, Part, RequestHead, Segment, Text, ToolResult
 from lamina.core.wording import Wording, text_of
 from lamina.formats.checkpoint import oldest_first
 
@@ -55,7 +55,7 @@ BIG_TOOLS: list[dict[str, Any]] = [
 
 def untrimmed(log: Iterable[Segment], *, tools: Tools = (), options: Options = MIRROR) -> Envelope:
     """The request that the budget is compared with: repaired and merged, nothing lowered."""
-    return build(tuple(log), head=Head(tools=tuple(tools)), counter=RFC, options=options)
+    return build(tuple(log), head=RequestHead(tools=tuple(tools)), counter=RFC, options=options)
 
 
 def trim(
@@ -67,7 +67,7 @@ def trim(
     budget = Budget(
         window=window, reserve=0, trigger=threshold, target=low, least=0, largest=1, keep_last=keep
     )  # fmt: skip
-    head = Head(tools=tuple(tools))
+    head = RequestHead(tools=tuple(tools))
     return build(tuple(log), head=head, budget=budget, ledger=ledger, counter=RFC, options=options)
 
 

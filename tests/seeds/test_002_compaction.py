@@ -12,7 +12,7 @@ from lamina.core.build import build, plan_cut
 from lamina.core.cut_target import derive_limits
 from lamina.core.recall import recall
 from lamina.core.tokens import BYTES4, CHARS4
-from lamina.core.values import Budget, Form, Head, Layer, Ledger, Segment, ToolCall
+from lamina.core.values import Budget, Form, Layer, Ledger, RequestHead, Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.segments import assistant, call, file, result, system, user
 from lamina.summaries import (
@@ -71,7 +71,7 @@ def test_s2_10_chunks_become_one_that_knows_its_parents() -> None:
 
 
 def test_s2_11_one_budget_has_all_thresholds() -> None:
-    limit = derive_limits(Budget(window=100_000, reserve=0, trigger=0.8, target=0.5), Head(), ())
+    limit = derive_limits(Budget(window=100_000, reserve=0, trigger=0.8, target=0.5), RequestHead(), ())
     assert (limit.target, limit.trigger, limit.room) == (50_000, 80_000, 100_000)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from lamina.core.cut_target import derive_limits
 from lamina.core.tokens import RFC, part_cost, scale_tokens
-from lamina.core.values import Budget, Head, Image, Ledger, Part, Segment, Text, ToolResult
+from lamina.core.values import Budget, Image, Ledger, Part, RequestHead, Segment, Text, ToolResult
 from lamina.segments import assistant
 from tests.seeds import rfc
 from tests.seeds.rfc import texts, trim, trim_with_headroom, trimmed, turns, untrimmed, user
@@ -83,4 +83,6 @@ def test_s4_08_nothing_in_nothing_out() -> None:
     ("window", "threshold"), [(299, 239), (312, 249), (668, 534), (568, 454), (268, 214), (100, 80)]
 )
 def test_fact_4_the_threshold_is_a_whole_number_rounded_down(window: int, threshold: int) -> None:
-    assert derive_limits(Budget(window=window, reserve=0, trigger=0.8), Head(), ()).trigger == threshold
+    assert (
+        derive_limits(Budget(window=window, reserve=0, trigger=0.8), RequestHead(), ()).trigger == threshold
+    )

@@ -18,7 +18,7 @@ import msgspec
 
 from lamina.core.build import BuildMemo, build
 from lamina.core.hashing import canonical_json
-from lamina.core.values import Budget, Head, Ledger, Segment
+from lamina.core.values import Budget, Ledger, RequestHead, Segment
 from lamina.dialects import DIALECTS
 from lamina.formats.codec import decode, encode
 from lamina.segments import assistant, call, file, result, system, user
@@ -28,7 +28,7 @@ LENGTH = 48
 """Chapters of one conversation: enough for several cuts, few enough to build in a moment."""
 
 BUDGET = Budget(window=4_000, reserve=500, keep_last=2)
-HEAD = Head(parameters={"model": "claude-opus-4-6", "max_tokens": 400})
+HEAD = RequestHead(parameters={"model": "claude-opus-4-6", "max_tokens": 400})
 
 _WORDS = (
     "river stone lamp orchard ledger copper window harbour thread winter signal garden paper meadow".split()

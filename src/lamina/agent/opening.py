@@ -16,7 +16,7 @@ from lamina.agent.loop import Agent
 from lamina.agent.persona import CITING, EXPLORER, guidelines
 from lamina.agent.profiles import THINKING
 from lamina.context.port import Source
-from lamina.core.values import Head
+from lamina.core.values import RequestHead
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy, choose_policy
@@ -63,7 +63,7 @@ async def open_for(
     own_actions = () if agent.plan else agent.actions
     tools = tuple(action.tool for action in own_actions)
     plain_head = setup.head or PlainHead()
-    if isinstance(plain_head, Head):
+    if isinstance(plain_head, RequestHead):
         hint = "give a PlainHead: its tools are joined with those of the agent"
         raise BadInput("a head in the words of a dialect", place="setup.head", hint=hint)
     plain_head = msgspec.structs.replace(plain_head, tools=plain_head.tools + tools)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from lamina.conversations.memory_commands import ROOT, MemoryAnswer
-from lamina.core.values import Head, Segment, ToolCall
+from lamina.core.values import RequestHead, Segment, ToolCall
 from lamina.dialects.json_values import text_or_empty, to_dict_or_empty
 from lamina.dialects.port import Dialect, Tool
 from lamina.errors import LaminaError
@@ -68,7 +68,7 @@ MEMORY = Tool(
 """The memory tool for APIs that have none of their own."""
 
 
-def find_memory_tool(head: Head, dialect: Dialect) -> str:
+def find_memory_tool(head: RequestHead, dialect: Dialect) -> str:
     """Return the name of the memory tool that a head declares, "" if it has none."""
     for definition in map(to_dict_or_empty, head.tools):
         if definition.get("type") == MEMORY_TYPE:
@@ -79,7 +79,7 @@ def find_memory_tool(head: Head, dialect: Dialect) -> str:
     return ""
 
 
-def serves_memory(policy: Policy, head: Head, dialect: Dialect) -> bool:
+def serves_memory(policy: Policy, head: RequestHead, dialect: Dialect) -> bool:
     """Whether lamina answers calls of a memory tool in the answer to a request with this head."""
     return policy.memory_tool == "lamina" and find_memory_tool(head, dialect) != ""
 

@@ -25,7 +25,7 @@ import msgspec
 
 from lamina.conversations.recall_answers import change_field
 from lamina.conversations.request_digests import RequestDigests
-from lamina.core.values import Head, Role, Segment, Text, Thinking, ToolCall
+from lamina.core.values import RequestHead, Role, Segment, Text, Thinking, ToolCall
 from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.origins import ORIGIN, read_origin
 from lamina.dialects.pairing import list_calls
@@ -90,7 +90,7 @@ class RecallLoop:
         self._spoken: list[Segment] = []
         self._answer = _Answer()
         self._results: list[Segment] = []
-        self._head = Head()
+        self._head = RequestHead()
         self._is_exhausted = False
 
     def take(self, absorbed: Absorbed, fitted: Fitted, *, shows_call: bool = False) -> tuple[Any, ...]:

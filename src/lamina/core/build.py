@@ -43,21 +43,21 @@ from lamina.core.values import (
     Entry,
     Fold,
     Form,
-    Head,
     Ledger,
     Ref,
+    RequestHead,
     Segment,
 )
 from lamina.core.wishes import choose_held, read_wishes
 
-NO_HEAD = Head()
+NO_HEAD = RequestHead()
 EMPTY_LEDGER = Ledger()
 
 
 def build(
     log: Sequence[Segment],
     *,
-    head: Head = NO_HEAD,
+    head: RequestHead = NO_HEAD,
     budget: Budget | None = None,
     ledger: Ledger | Mapping[str, Any] | None = None,
     counter: Counter = ESTIMATE,
@@ -111,7 +111,7 @@ def plan_cut(
     log: Sequence[Segment],
     *,
     budget: Budget,
-    head: Head = NO_HEAD,
+    head: RequestHead = NO_HEAD,
     ledger: Ledger | Mapping[str, Any] | None = None,
     counter: Counter = ESTIMATE,
     options: Options = DEFAULT_OPTIONS,
@@ -133,7 +133,7 @@ def plan_cut(
 def _make_context(
     log: tuple[Segment, ...],
     *,
-    head: Head,
+    head: RequestHead,
     ledger: Ledger,
     counter: Counter,
     options: Options,

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import msgspec
 
 from lamina.core.entries import find_first_answer, is_long_message, is_users_text
-from lamina.core.values import Budget, Entry, Head, Layer, Preference, Role
+from lamina.core.values import Budget, Entry, Layer, Preference, RequestHead, Role
 
 USUAL_PART = 3
 """If the answer may take more than one part in this many of the window, the account says so."""
@@ -182,7 +182,12 @@ def _find_least_spared(room: int, pricing: Pricing) -> int:
 
 
 def derive_limits(
-    budget: Budget, head: Head, entries: Sequence[Entry], rates: Rates = DEFAULT_RATES, *, fixed: int = 0
+    budget: Budget,
+    head: RequestHead,
+    entries: Sequence[Entry],
+    rates: Rates = DEFAULT_RATES,
+    *,
+    fixed: int = 0,
 ) -> CutLimits:
     """The limits of one request. If the budget has no target, the best one is computed.
 
@@ -212,7 +217,7 @@ def derive_limits(
     )
 
 
-def find_room(budget: Budget, head: Head) -> int:
+def find_room(budget: Budget, head: RequestHead) -> int:
     """The tokens that a request may have."""
     room = budget.window - reserve(budget, head)
     if budget.input is not None:
@@ -227,7 +232,7 @@ def spare_steps(budget: Budget, room: int) -> Sparing:
     return Sparing(tokens=_share_of(room, SPARED), largest=room // SPARED_RESULT_PART)
 
 
-def reserve(budget: Budget, head: Head) -> int:
+def reserve(budget: Budget, head: RequestHead) -> int:
     """The budget's reserve, or else the request's limit of output, or else a share of the window.
 
     A limit of more than half of the window was meant for a larger one. It does not take the room from the
@@ -242,7 +247,7 @@ def reserve(budget: Budget, head: Head) -> int:
     return min(RESERVE, budget.window // RESERVED_PART)
 
 
-def describe_reserve(budget: Budget, head: Head) -> str:
+def describe_reserve(budget: Budget, head: RequestHead) -> str:
     """Why more or less of the window is kept free for the answer than usual; "" if it is not."""
     if budget.reserve is not None:
         return ""
@@ -256,7 +261,7 @@ def describe_reserve(budget: Budget, head: Head) -> str:
     return ""
 
 
-def find_output_limit(head: Head) -> int:
+def find_output_limit(head: RequestHead) -> int:
     """The largest limit of output that a request has as a parameter of its own, or 0."""
     limits = [0]
     for name in OUTPUT_LIMITS:

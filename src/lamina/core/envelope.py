@@ -30,10 +30,10 @@ from lamina.core.values import (
     Digest,
     Entry,
     Form,
-    Head,
     Layer,
     Ledger,
     Ref,
+    RequestHead,
     Role,
     Segment,
     SentMark,
@@ -78,7 +78,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     entries: tuple[Entry, ...]
-    head: Head
+    head: RequestHead
     ledger: Ledger
     account: TokenAccount
     root: Digest

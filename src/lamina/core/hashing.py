@@ -15,7 +15,7 @@ import msgspec
 
 from lamina.core.deferred_tools import drop_deferred
 from lamina.core.text.characters import lower_ascii
-from lamina.core.values import Digest, Head, Part, Ref, Role, Segment
+from lamina.core.values import Digest, Part, Ref, RequestHead, Role, Segment
 from lamina.errors import BadInput
 
 MARKERS = frozenset(("cache_control", "cachePoint"))
@@ -106,7 +106,7 @@ def make_ref(segment: Segment, content: Digest, before: Digest, nth: int) -> Ref
     return Ref(name_in_place)
 
 
-def chain_root(head: Head, salt: str = "") -> Digest:
+def chain_root(head: RequestHead, salt: str = "") -> Digest:
     """Where the chain begins: the tenant and the tool definitions, which every provider puts first."""
     return digest((salt, list_prefix_tools(head.tools)))
 

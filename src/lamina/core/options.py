@@ -19,7 +19,7 @@ from lamina.core.orders import Order
 from lamina.core.repair import AS_IS, Repairs
 from lamina.core.run_text import Reader
 from lamina.core.scale import Scale
-from lamina.core.values import Digest, Head, Ledger, Segment
+from lamina.core.values import Digest, Ledger, RequestHead, Segment
 from lamina.core.wording import PLAIN, Wording
 
 _IN_PLACE = Layout()
@@ -101,7 +101,7 @@ class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     options: Options
-    head: Head
+    head: RequestHead
     scale: Scale
     ledger: Ledger
     root: Digest

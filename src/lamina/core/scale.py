@@ -25,7 +25,18 @@ from lamina.core.tokens import (
     scale_tokens,
     tools_cost,
 )
-from lamina.core.values import Calibration, Digest, Entry, Form, Head, Ref, Role, Segment, Text, ToolResult
+from lamina.core.values import (
+    Calibration,
+    Digest,
+    Entry,
+    Form,
+    Ref,
+    RequestHead,
+    Role,
+    Segment,
+    Text,
+    ToolResult,
+)
 
 
 class TokenAccount(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,7 +166,7 @@ class Scale(msgspec.Struct, kw_only=True):
 
 def make_scale(
     counter: Counter,
-    head: Head,
+    head: RequestHead,
     calibration: Calibration | None,
     counts: dict[Digest, int],
     *,

@@ -182,7 +182,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.origin == OWN_ORIGIN
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RequestHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a request carries besides messages: tool definitions and parameters, as the provider has them."""
 
     tools: tuple[dict[str, Any], ...] = ()

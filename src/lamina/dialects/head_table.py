@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from lamina.core.values import Head
+from lamina.core.values import RequestHead
 from lamina.dialects.json_values import drop_nulls, mapping_or_empty, text_or_empty, to_dict_or_empty
 from lamina.dialects.port import OwnHead, PlainHead, Tool
 
@@ -74,7 +74,7 @@ class HeadTable(msgspec.Struct, frozen=True, kw_only=True):
     defaults: Mapping[PlainField, Any] = {}
     constants: Mapping[str, Any] = {}
 
-    def read(self, head: Head) -> PlainHead:
+    def read(self, head: RequestHead) -> PlainHead:
         """Say in plain words what tools and parameters mean. `left` names those that only this API has."""
         parameters = drop_nulls(head.parameters)
         left = self._list_untranslated(parameters)
@@ -123,7 +123,7 @@ class HeadTable(msgspec.Struct, frozen=True, kw_only=True):
         tools: tuple[dict[str, Any], ...] = ()
         if self.write_tool is not None:
             tools = tuple(map(self.write_tool, plain.tools))
-        head = Head(tools=tools, parameters={**parameters, **self.constants})
+        head = RequestHead(tools=tools, parameters={**parameters, **self.constants})
         return OwnHead(head=head, left=tuple(left))
 
     def _list_untranslated(self, parameters: Mapping[str, Any]) -> list[str]:

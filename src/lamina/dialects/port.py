@@ -21,7 +21,7 @@ from lamina.caches.values import MatchRule
 from lamina.core.bound_thinking import Binding
 from lamina.core.envelope import Envelope
 from lamina.core.repair import Repairs
-from lamina.core.values import Entry, Head, Ledger, Ref, Segment
+from lamina.core.values import Entry, Ledger, Ref, RequestHead, Segment
 from lamina.dialects.memos import CheckMemo, ParseMemo
 from lamina.dialects.usage import Usage
 
@@ -33,7 +33,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request as a log and a head."""
 
     log: tuple[Segment, ...]
-    head: Head
+    head: RequestHead
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ class PlainHead(msgspec.Struct, frozen=True, kw_only=True):
 class OwnHead(msgspec.Struct, frozen=True, kw_only=True):
     """A plain head in the words of one dialect. `left` names what this dialect cannot express."""
 
-    head: Head
+    head: RequestHead
     left: tuple[str, ...] = ()
 
 
@@ -145,7 +145,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     repairs: Repairs = Repairs()
     opening: str = ""
     lasting: Callable[[Envelope], Mapping[Ref, str]] | None = None
-    order: Callable[[Sequence[Entry], Head], list[int]] | None = None
+    order: Callable[[Sequence[Entry], RequestHead], list[int]] | None = None
     takes_late_system: Callable[[Request], bool] | None = None
 
 
@@ -157,9 +157,9 @@ class HeadShape(msgspec.Struct, frozen=True, kw_only=True):
       before the client sees the answer. None if it always can.
     """
 
-    read: Callable[[Head], PlainHead]
+    read: Callable[[RequestHead], PlainHead]
     write: Callable[[PlainHead], OwnHead]
-    takes_tool: Callable[[Head], bool] | None = None
+    takes_tool: Callable[[RequestHead], bool] | None = None
 
 
 class Markers(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,13 +15,13 @@ import msgspec
 from lamina.core.bound_thinking import Binding
 from lamina.core.layout import Layout
 from lamina.core.options import Options
-from lamina.core.values import Head, Segment
+from lamina.core.values import RequestHead, Segment
 from lamina.dialects.port import Dialect, OwnHead, Request
 
 _DEFAULT_LAYOUT = Layout()
 
 
-def translate_head(head: Head, source: Dialect, target: Dialect, *, model: str = "") -> OwnHead:
+def translate_head(head: RequestHead, source: Dialect, target: Dialect, *, model: str = "") -> OwnHead:
     """Tools and parameters for another dialect, and the names of those that it cannot express."""
     plain = source.head.read(head)
     if model:
@@ -46,7 +46,7 @@ def translate_log(log: Sequence[Segment]) -> tuple[Segment, ...]:
 
 def choose_options(
     dialect: Dialect,
-    head: Head,
+    head: RequestHead,
     *,
     layout: Layout = _DEFAULT_LAYOUT,
     drop_block: bool = True,

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.envelope import Envelope
-from lamina.core.values import Head, Ledger, Segment, ToolCall
+from lamina.core.values import Ledger, RequestHead, Segment, ToolCall
 from lamina.dialects.port import Dialect, PlainHead, Tool
 from lamina.fitting.context_tool import CONTEXT, add_gauge, answer_context
 from lamina.fitting.recalls import RECALL, answer_recall
@@ -90,7 +90,7 @@ def find_own_tool(own_tools: Iterable[OwnTool], name: str) -> OwnTool | None:
 
 
 def write_tools(
-    own_tools: Sequence[OwnTool], dialect: Dialect, head: Head
+    own_tools: Sequence[OwnTool], dialect: Dialect, head: RequestHead
 ) -> tuple[tuple[OwnTool, ...], tuple[dict[str, Any], ...]]:
     """Return the tools that can be added to a head, and their definitions in the words of the dialect.
 

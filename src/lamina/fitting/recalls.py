@@ -16,7 +16,7 @@ from lamina.core.build import build
 from lamina.core.layout import Layout
 from lamina.core.recall import recall
 from lamina.core.text.characters import fold_case, quote_text
-from lamina.core.values import Head, Ledger, Segment, ToolCall
+from lamina.core.values import Ledger, RequestHead, Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.dialects.json_values import read_field
 from lamina.dialects.port import Dialect, Tool
@@ -158,7 +158,7 @@ def _read_first(holder: Any, *names: str) -> Any:
     return None
 
 
-def render_turns(segments: Sequence[Segment], dialect: Dialect, head: Head) -> tuple[Any, ...]:
+def render_turns(segments: Sequence[Segment], dialect: Dialect, head: RequestHead) -> tuple[Any, ...]:
     """Return an answer with its results as the messages, items or contents of a dialect."""
     # The API wants a user first. That message is taken away again.
     envelope = build(

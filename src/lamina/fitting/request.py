@@ -32,7 +32,7 @@ from lamina.core.layout import Layout
 from lamina.core.ledger import load_ledger
 from lamina.core.recall import recall
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Form, Head, Ledger, Segment, ServerClearing, ToolCall
+from lamina.core.values import Budget, Form, Ledger, RequestHead, Segment, ServerClearing, ToolCall
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.memos import CheckMemo, ParseMemo, are_unchanged
@@ -330,7 +330,7 @@ class _Fit(msgspec.Struct, frozen=True, kw_only=True):
 
     original: Request | None
     parsed: ParsedRequest
-    head: Head
+    head: RequestHead
     target: Dialect
     counter: Counter
     rules: CacheRules
@@ -384,7 +384,7 @@ def _parse(request: Request, source: Dialect, memo: RequestMemo) -> ParsedReques
     return parsed
 
 
-def _head_for(head: Head, source: Dialect, target: Dialect, model: str) -> OwnHead:
+def _head_for(head: RequestHead, source: Dialect, target: Dialect, model: str) -> OwnHead:
     """Return the head to send.
 
     If nothing about the head has to change, it is the same object: `fit_request` compares by identity.
@@ -392,11 +392,13 @@ def _head_for(head: Head, source: Dialect, target: Dialect, model: str) -> OwnHe
     if target is not source:
         return translate_head(head, source, target, model=model)
     if model and model != find_model(head.parameters):
-        return OwnHead(head=Head(tools=head.tools, parameters=set_model(head.parameters, model)))
+        return OwnHead(head=RequestHead(tools=head.tools, parameters=set_model(head.parameters, model)))
     return OwnHead(head=head)
 
 
-def _budget_for(request: Request, head: Head, target: Dialect, policy: Policy, reported: Usage) -> Budget:
+def _budget_for(
+    request: Request, head: RequestHead, target: Dialect, policy: Policy, reported: Usage
+) -> Budget:
     """Return the caller's budget, or the model's, with room for the answer and for what the server clears."""
     budget = policy.find_budget(find_model(head.parameters))
     budget = _reserve_output(budget, head, target)
@@ -405,7 +407,7 @@ def _budget_for(request: Request, head: Head, target: Dialect, policy: Policy, r
     return budget
 
 
-def _reserve_output(budget: Budget, head: Head, dialect: Dialect) -> Budget:
+def _reserve_output(budget: Budget, head: RequestHead, dialect: Dialect) -> Budget:
     """Reserve room for the answer if the dialect limits its length in a nested field.
 
     The core reads a limit that is a parameter of its own (`max_tokens`). Gemini, for example, has it in
@@ -432,7 +434,7 @@ def _add_own_tools(fit: _Fit) -> _Fit:
     own_tools, written_tools = write_tools(wanted_tools, fit.target, fit.head)
     if RECALL_TOOL not in own_tools:
         return fit
-    head = Head(tools=(*fit.head.tools, *written_tools), parameters=fit.head.parameters)
+    head = RequestHead(tools=(*fit.head.tools, *written_tools), parameters=fit.head.parameters)
     return msgspec.structs.replace(fit, head=head, has_handles=True, own_tools=own_tools)
 
 
@@ -554,7 +556,7 @@ def _has_cut(envelope: Envelope) -> bool:
     return envelope.cut is not None and envelope.cut.lowered > 0
 
 
-def _without_cleared(inputs: _BuildInputs, head: Head, tokens: int) -> _BuildInputs:
+def _without_cleared(inputs: _BuildInputs, head: RequestHead, tokens: int) -> _BuildInputs:
     """Return the inputs of a build in which so many tokens need no room."""
     return msgspec.structs.replace(inputs, budget=extend_budget(inputs.budget, head, tokens))
 

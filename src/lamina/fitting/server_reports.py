@@ -15,7 +15,7 @@ from lamina.core.calibration import calibrate
 from lamina.core.cut_target import derive_limits
 from lamina.core.text.characters import lower_ascii
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Cut, Head, Ledger, ServerClearing
+from lamina.core.values import Budget, Cut, Ledger, RequestHead, ServerClearing
 from lamina.dialects.anthropic.server import BETAS, merge_betas
 from lamina.dialects.json_values import list_or_empty, mapping_or_empty, read_field
 from lamina.dialects.port import Dialect
@@ -219,7 +219,7 @@ def _last_clearing(ledger: Ledger) -> str:
     return ""
 
 
-def extend_budget(budget: Budget, head: Head, cleared: int) -> Budget:
+def extend_budget(budget: Budget, head: RequestHead, cleared: int) -> Budget:
     """Return a budget whose next cut waits until `cleared` more tokens are in the request.
 
     The server clears that many tokens by itself. Only the trigger moves: a cut lowers first what the server

@@ -15,7 +15,7 @@ import msgspec
 from lamina.caches.prefix_path import count_same_objects
 from lamina.conversations.pending_call import limit_budget
 from lamina.core.cut_target import derive_limits
-from lamina.core.values import Budget, Head
+from lamina.core.values import Budget, RequestHead
 from lamina.fitting.policy import Policy
 from lamina.gateway.bodies import RequestBody
 from lamina.gateway.config import UpstreamSettings
@@ -71,7 +71,7 @@ class KnownTrigger(NamedTuple):
     tokens: int
 
 
-def find_trigger(budget: Budget, head: Head, last: KnownTrigger | None) -> KnownTrigger:
+def find_trigger(budget: Budget, head: RequestHead, last: KnownTrigger | None) -> KnownTrigger:
     """The trigger of a request. It is that of the `last` one if the same parameters say so."""
     if last is not None and last.budget is budget and last.parameters == head.parameters:
         return last

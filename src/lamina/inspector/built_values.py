@@ -10,7 +10,7 @@ import msgspec
 from lamina.caches import CacheRules
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Head, Ledger, Ref
+from lamina.core.values import Budget, Ledger, Ref, RequestHead
 from lamina.inspector.sessions import RecordedSession
 from lamina.inspector.settings import BuildSettings
 from lamina.replay.model_calls import CHAT, ModelCall
@@ -111,7 +111,7 @@ class BuiltSession(msgspec.Struct, frozen=True, kw_only=True):
     rules: CacheRules
     budget: Budget | None
     counter: Counter
-    head: Head
+    head: RequestHead
     calls: tuple[BuiltCall, ...]
     history: Mapping[Ref, tuple[FormChange, ...]]
     arrivals: Mapping[Ref, int]

@@ -11,7 +11,7 @@ import msgspec
 from lamina.caches import CacheRules, Tally
 from lamina.conversations.costs import is_refused, price_call, tally_usage
 from lamina.conversations.record import RecordedCall, is_compaction
-from lamina.core.values import Head, Ledger
+from lamina.core.values import Ledger, RequestHead
 from lamina.inspector.built_values import BuiltCall, BuiltSession
 from lamina.inspector.continuations import Continuations
 from lamina.inspector.losses import find_losses
@@ -53,7 +53,7 @@ def list_sent_calls(
         rules=rules,
         budget=None,
         counter=o200k(),
-        head=Head(),
+        head=RequestHead(),
         calls=tuple(calls),
         history={},
         arrivals={},

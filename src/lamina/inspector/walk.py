@@ -15,7 +15,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.layout import Filter, Layout
 from lamina.core.recall import list_refs
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Entry, Form, Head, Ledger, Ref, Segment
+from lamina.core.values import Budget, Entry, Form, Ledger, Ref, RequestHead, Segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.model_names import find_model
@@ -208,7 +208,7 @@ def idle_between(before: float | None, after: float | None) -> float:
 def build_log(
     log: tuple[Segment, ...],
     *,
-    head: Head,
+    head: RequestHead,
     budget: Budget | None,
     ledger: Ledger,
     counter: Counter,

@@ -16,7 +16,7 @@ from lamina.core.cut_target import Rates
 from lamina.core.history_window import LastN
 from lamina.core.layout import Layout
 from lamina.core.options import DEFAULT_OPTIONS, Options
-from lamina.core.values import Budget, Head
+from lamina.core.values import Budget, RequestHead
 from lamina.dialects import DIALECTS
 from lamina.dialects.json_values import drop_nulls
 from lamina.dialects.port import Dialect, OwnHead, PlainHead, Tool
@@ -45,7 +45,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     budget: Budget | None = None
     layout: Layout = Layout()
     head: PlainHead = PlainHead()
-    own: Head | None = None
+    own: RequestHead | None = None
     recall: bool = False
     context_tools: bool = False
     agent: dict[str, Any] = {}
@@ -60,7 +60,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
         if "agent" in changes:
             changes["agent"] = dict(changes["agent"])
         head = changes.pop("head", None)
-        if isinstance(head, Head):
+        if isinstance(head, RequestHead):
             changes |= {"own": head, "head": PlainHead()}
         elif head is not None:
             changes |= {"own": None, "head": head}
@@ -76,7 +76,7 @@ class SetupOptions(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     dialect: str | None = None
-    head: PlainHead | Head | None = None
+    head: PlainHead | RequestHead | None = None
     agent: Mapping[str, Any] | None = None
 
 
@@ -124,9 +124,9 @@ def head_for(setup: Setup, dialect: Dialect) -> OwnHead:
         parameters["model"] = setup.model
     definitions = _list_definitions(setup)
     if not definitions:
-        return OwnHead(head=Head(tools=setup.own.tools, parameters=parameters))
+        return OwnHead(head=RequestHead(tools=setup.own.tools, parameters=parameters))
     added = dialect.head.write(PlainHead(model=setup.model, tools=definitions))
-    head = Head(tools=setup.own.tools + added.head.tools, parameters=parameters)
+    head = RequestHead(tools=setup.own.tools + added.head.tools, parameters=parameters)
     return OwnHead(head=head, left=added.left)
 
 
@@ -143,7 +143,7 @@ def _list_definitions(setup: Setup) -> tuple[Tool, ...]:
     return tuple(own_tool.definition for own_tool in own_tools if own_tool.definition is not None)
 
 
-def defer_head_tools(head: Head, setup: Setup, dialect: Dialect, policy: Policy) -> Head:
+def defer_head_tools(head: RequestHead, setup: Setup, dialect: Dialect, policy: Policy) -> RequestHead:
     """Return the head with its tools deferred, if the policy says so. The session's own stay loaded."""
     request = {**head.parameters, "tools": list(head.tools)}
     own_names = tuple(own_tool.name for own_tool in find_own_tools(setup))
@@ -151,7 +151,7 @@ def defer_head_tools(head: Head, setup: Setup, dialect: Dialect, policy: Policy)
     deferred_request = policy.defer_tools(request, dialect)
     if deferred_request is request:
         return head
-    return Head(tools=tuple(deferred_request["tools"]), parameters=head.parameters)
+    return RequestHead(tools=tuple(deferred_request["tools"]), parameters=head.parameters)
 
 
 def _plain_head(setup: Setup) -> PlainHead:
@@ -169,7 +169,7 @@ def answers_recall(setup: Setup) -> bool:
     return any(tool.name == RECALL_TOOL.name for tool in tools)
 
 
-def budget_for(setup: Setup, head: Head, policy: Policy) -> Budget | None:
+def budget_for(setup: Setup, head: RequestHead, policy: Policy) -> Budget | None:
     """Return the budget of the setup, or else the model's; None if there is no model either.
 
     The `reserve` and `prefer` of the policy hold for every budget that is not the policy's own.
@@ -191,7 +191,7 @@ def budget_for(setup: Setup, head: Head, policy: Policy) -> Budget | None:
     return msgspec.structs.replace(budget, reserve=min(output, budget.window // 2))
 
 
-def options_in(setup: Setup, policy: Policy, dialect: Dialect, head: Head, *, salt: str) -> Options:
+def options_in(setup: Setup, policy: Policy, dialect: Dialect, head: RequestHead, *, salt: str) -> Options:
     """Return the options of a build: what the dialect needs, what is stored, and what the policy sets."""
     chosen = {"order": ORDER, **policy.options()}
     return choose_options(

@@ -10,7 +10,7 @@ import msgspec
 from lamina.core.envelope import Envelope
 from lamina.core.options import DEFAULT_OPTIONS, Options
 from lamina.core.tokens import ESTIMATE, Counter
-from lamina.core.values import Budget, Head, Segment
+from lamina.core.values import Budget, RequestHead, Segment
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
 
@@ -44,7 +44,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What a conversation is built with: the arguments of `build`, besides log and ledger."""
 
     budget: Budget | None = None
-    head: Head = Head()
+    head: RequestHead = RequestHead()
     counter: Counter = ESTIMATE
     options: Options = DEFAULT_OPTIONS
 

@@ -25,7 +25,7 @@ from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import canonical_json
 from lamina.core.layout import Layout
-from lamina.core.values import Budget, Form, Head, Ledger, Segment
+from lamina.core.values import Budget, Form, Ledger, RequestHead, Segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import Dialect, Marking, PlainHead, Request, Tool
@@ -94,7 +94,7 @@ class DialectTrial:
         return [*self.requests, *last_requests, *gallery_requests]
 
     @cached_property
-    def head(self) -> Head:
+    def head(self) -> RequestHead:
         return self.subject.head.write(plain_head(self.model)).head
 
     def render_log(self, log: Sequence[Segment]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from lamina.core.bound_thinking import is_thinking
 from lamina.core.build import build
 from lamina.core.hashing import stem_of
-from lamina.core.values import Digest, Head, Ledger, Segment
+from lamina.core.values import Digest, Ledger, RequestHead, Segment
 from lamina.dialects.anthropic.parse import parse
 from lamina.dialects.origins import read_origin
 from lamina.dialects.port import Request
@@ -50,7 +50,7 @@ def _drop_message(log: Iterable[Segment], message: Any) -> list[Segment]:
     return rest
 
 
-def _compare_prefixes(log: Sequence[Segment], head: Head, ledger: Ledger) -> set[int]:
+def _compare_prefixes(log: Sequence[Segment], head: RequestHead, ledger: Ledger) -> set[int]:
     """The numbers of thoughts of this log that do not come after what the ledger says.
 
     The request is built as it was when its thinking was bound, and each thought is compared with the prefix

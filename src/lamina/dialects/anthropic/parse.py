@@ -25,11 +25,11 @@ from typing import Any
 from lamina.core.envelope import Envelope
 from lamina.core.opaque_blocks import is_called_by_program
 from lamina.core.values import (
-    Head,
     Layer,
     Part,
     Raw,
     Ref,
+    RequestHead,
     Role,
     Segment,
     Text,
@@ -144,7 +144,7 @@ def lasting(envelope: Envelope) -> dict[Ref, str]:
     return demoted
 
 
-def _parse_head(request: Request) -> Head:
+def _parse_head(request: Request) -> RequestHead:
     """Everything that is not a message. An empty `system` or `tools` field stays among the parameters.
 
     Tools are definitions, as the objects that came. Whether the API takes them is for `check` to say.
@@ -158,7 +158,7 @@ def _parse_head(request: Request) -> Head:
     for name in ("system", "tools"):
         if request.get(name):
             del parameters[name]
-    return Head(tools=tuple(tools), parameters=parameters)
+    return RequestHead(tools=tuple(tools), parameters=parameters)
 
 
 def _parse_system(system: Any) -> tuple[Segment, ...]:

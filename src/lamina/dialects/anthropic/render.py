@@ -24,10 +24,10 @@ from lamina.core.envelope import Envelope
 from lamina.core.repair import find_side
 from lamina.core.values import (
     Entry,
-    Head,
     Layer,
     Part,
     Raw,
+    RequestHead,
     Role,
     Text,
     ToolCall,
@@ -92,7 +92,7 @@ def render(envelope: Envelope) -> Json:
     return remove_refused_markers(request)
 
 
-def order(entries: Sequence[Entry], head: Head) -> list[int]:
+def order(entries: Sequence[Entry], head: RequestHead) -> list[int]:
     """The positions of entries in the order in which they are sent.
 
     Only system messages may move. `settle_repairs` asks for it, to see whether what was sent before stays.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lamina.core.values import Head
+from lamina.core.values import RequestHead
 from lamina.dialects.bedrock_converse.blocks import MARKER, is_cache_point
 from lamina.dialects.head_table import HeadField, HeadTable, name_choice
 from lamina.dialects.json_values import (
@@ -31,7 +31,7 @@ from lamina.errors import BadInput
 _EMPTY_SCHEMA = {"type": "object", "properties": {}}
 
 
-def read_head(request: Request) -> Head:
+def read_head(request: Request) -> RequestHead:
     """The head of a request. Raises BadInput if the tools are not a list of objects."""
     parameters = {name: value for name, value in request.items() if name != "messages"}
     if parameters.get("system"):
@@ -48,10 +48,10 @@ def read_head(request: Request) -> Head:
             tools[-1] = {**tools[-1], **entry}
     if tools:
         parameters["toolConfig"] = drop_field(tool_config, "tools")
-    return Head(tools=tuple(tools), parameters=parameters)
+    return RequestHead(tools=tuple(tools), parameters=parameters)
 
 
-def write_tool_config(head: Head) -> Json | None:
+def write_tool_config(head: RequestHead) -> Json | None:
     """The `toolConfig` for a head; None if it has no tools."""
     if not head.tools:
         return None

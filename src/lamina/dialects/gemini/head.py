@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lamina.core.text.characters import is_blank, upper_ascii
-from lamina.core.values import Head
+from lamina.core.values import RequestHead
 from lamina.dialects.gemini.contents import holds_parts
 from lamina.dialects.gemini.media import Spelling
 from lamina.dialects.gemini.wire import (
@@ -44,7 +44,7 @@ _FIELDS_NOT_SETTINGS = ("generationConfig", "contents", "model")
 class ParsedGeminiHead(NamedTuple):
     """The head of a request, its system text as it came (None without any), and the place of that."""
 
-    head: Head
+    head: RequestHead
     system: Any
     system_place: str
 
@@ -70,10 +70,12 @@ def read_head(request: Request) -> ParsedGeminiHead:
     parameters = holder
     if prefix:
         parameters = fields | {"config": holder}
-    return ParsedGeminiHead(Head(tools=tools, parameters=parameters), system, f"{prefix}{system_field}")
+    return ParsedGeminiHead(
+        RequestHead(tools=tools, parameters=parameters), system, f"{prefix}{system_field}"
+    )
 
 
-def write_request(head: Head, contents: Any, system: Any) -> Json:
+def write_request(head: RequestHead, contents: Any, system: Any) -> Json:
     """The request: its fields in the shape, order and spelling in which they came.
 
     The contents come after the model, where a reader looks for them.
@@ -93,7 +95,7 @@ def write_request(head: Head, contents: Any, system: Any) -> Json:
     return request | parameters
 
 
-def _put_system_and_tools(fields: Json, head: Head, system: Any) -> None:
+def _put_system_and_tools(fields: Json, head: RequestHead, system: Any) -> None:
     """Puts system text and tools into their places. A place that stays empty is removed.
 
     The field of the system text is spelled as the request had it, else like its other fields.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from lamina.core.text.characters import lower_ascii, upper_ascii
-from lamina.core.values import Head
+from lamina.core.values import RequestHead
 from lamina.dialects.gemini.head import read_declarations, read_settings
 from lamina.dialects.gemini.schema import to_json_schema
 from lamina.dialects.gemini.wire import (
@@ -54,7 +54,7 @@ _FIRST_VERSION_WITH_LEVELS = 3
 """Models before it take a budget of tokens, not a level."""
 
 
-def plain_head(head: Head) -> PlainHead:
+def plain_head(head: RequestHead) -> PlainHead:
     """What tools and parameters mean; `left` names those that only this API has.
 
     Tools of the API itself, such as a search, have no plain meaning, and neither has a budget for thinking.
@@ -90,7 +90,7 @@ def plain_head(head: Head) -> PlainHead:
     )
 
 
-def takes_tool(head: Head) -> bool:
+def takes_tool(head: RequestHead) -> bool:
     """Whether lamina may add a function. The API takes none beside tools of its own, such as its search.
 
     Nor does it take one beside a cached content, which has its tools already. Of several candidates, one may
@@ -144,7 +144,7 @@ def own_head(plain: PlainHead) -> OwnHead:
     if plain.model:
         parameters["model"] = plain.model
     parameters["config"] = drop_nulls(config)
-    return OwnHead(head=Head(tools=tools, parameters=parameters), left=tuple(left))
+    return OwnHead(head=RequestHead(tools=tools, parameters=parameters), left=tuple(left))
 
 
 def _read_function(declaration: Json) -> Tool:

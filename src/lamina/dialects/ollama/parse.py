@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Head, Image, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.core.values import Image, Raw, RequestHead, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.chat_extra_fields import add_extra_fields
 from lamina.dialects.json_values import Json, add_outer_place, describe_value, read_list
 from lamina.dialects.memos import ParseMemo
@@ -47,7 +47,7 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     parameters = {name: value for name, value in request.items() if name != "messages"}
     if tools:
         del parameters["tools"]
-    return ParsedRequest(log=log, head=Head(tools=tuple(tools), parameters=parameters))
+    return ParsedRequest(log=log, head=RequestHead(tools=tuple(tools), parameters=parameters))
 
 
 def read_message(message: Any, _: int, calls: OllamaCalls) -> tuple[Segment, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lamina.core.values import Head
+from lamina.core.values import RequestHead
 from lamina.dialects.head_table import HeadField, HeadTable, name_choice, read_function, write_function
 from lamina.dialects.json_values import mapping_or_empty, number_or_none, read_texts
 from lamina.dialects.openai_chat.calls import make_safe_name
@@ -17,7 +17,7 @@ PLAIN_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 OWN_CHOICES = {plain_choice: own_choice for own_choice, plain_choice in PLAIN_CHOICES.items()}
 
 
-def takes_tool(head: Head) -> bool:
+def takes_tool(head: RequestHead) -> bool:
     """Whether lamina may add a function. Of several choices, one may call it while another has answered."""
     return (number_or_none(head.parameters.get("n")) or 1) <= 1
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Head, Raw, Role, Segment, Text, ToolCall, ToolResult
+from lamina.core.values import Raw, RequestHead, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.chat_extra_fields import add_extra_fields
 from lamina.dialects.json_values import LIST_TYPES, read_list, read_optional_text, text_or_empty, to_dict
 from lamina.dialects.memos import ParseMemo
@@ -124,7 +124,7 @@ def _restore_calls(old_segments: Sequence[tuple[Segment, ...]]) -> ChatCalls:
     return calls
 
 
-def _read_head(request: Request) -> Head:
+def _read_head(request: Request) -> RequestHead:
     """Tools, or functions as they were called before, and all other fields; the same objects.
 
     An empty list of tools stays among the parameters, so that it is sent again as it came.
@@ -139,7 +139,7 @@ def _read_head(request: Request) -> Head:
     require_definitions(tools, tools_field)
     fields_read = ("messages", tools_field)
     parameters = {name: value for name, value in request.items() if name not in fields_read}
-    return Head(tools=tuple(tools), parameters=parameters)
+    return RequestHead(tools=tuple(tools), parameters=parameters)
 
 
 _ChatReader = Callable[[Mapping[str, Any], int, ChatCalls], MessagePieces]

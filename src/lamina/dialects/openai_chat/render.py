@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lamina.core.envelope import Envelope
-from lamina.core.values import Entry, Head, Image, Raw, Role, Segment, Text, ToolCall, ToolResult
+from lamina.core.values import Entry, Image, Raw, RequestHead, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.json_values import LIST_TYPES, Json, mapping_or_empty, text_or_empty, to_dict
 from lamina.dialects.openai_chat.calls import LEGACY, make_safe_name, read_free_text
@@ -59,7 +59,7 @@ class _ChatWriter:
     the end of the results, since a tool message cannot hold them.
     """
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: RequestHead) -> None:
         self.messages: list[Any] = []
         self.legacy_ids: set[str] = set()
         self.media: list[Json] = []
@@ -231,7 +231,7 @@ class _ChatWriter:
         return text
 
 
-def _list_tool_names(head: Head) -> Iterator[Any]:
+def _list_tool_names(head: RequestHead) -> Iterator[Any]:
     """The names of the tools that the request defines, in each form that a definition may have.
 
     Of `{"type": "function", "function": {"name": "read"}}`, and of `{"name": "read"}`, it is `read`.

@@ -16,7 +16,7 @@ from typing import Any
 
 from lamina.core.opaque_blocks import is_called_by_program
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Head, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.core.values import Raw, RequestHead, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.json_values import (
     LIST_TYPES,
     Json,
@@ -146,7 +146,9 @@ def _is_trigger(item: Any) -> bool:
     return isinstance(item, Mapping) and read_type(item) == "compaction_trigger"
 
 
-def _parse_head(request: Request, *, has_items: bool, has_instructions: bool, trigger: Sequence[Any]) -> Head:
+def _parse_head(
+    request: Request, *, has_items: bool, has_instructions: bool, trigger: Sequence[Any]
+) -> RequestHead:
     """Tools, and all other fields, as the same objects. An input without items is such a field too.
 
     Of an input that ends with a `trigger`, only that stays: `render` puts it after all items.
@@ -165,7 +167,7 @@ def _parse_head(request: Request, *, has_items: bool, has_instructions: bool, tr
             del parameters[field]
     if trigger:
         parameters["input"] = list(trigger)
-    return Head(tools=tuple(tools), parameters=parameters)
+    return RequestHead(tools=tuple(tools), parameters=parameters)
 
 
 def _drop_last_reasoning(parsed_items: list[ParsedMessage]) -> list[ParsedMessage]:

@@ -20,10 +20,10 @@ from lamina.core.text.characters import is_blank
 from lamina.core.values import (
     Entry,
     Form,
-    Head,
     Layer,
     Part,
     Raw,
+    RequestHead,
     Role,
     Text,
     Thinking,
@@ -210,7 +210,7 @@ class _ItemWriter:
     writer remembers as which type each call was written, since its output must have the matching type.
     """
 
-    def __init__(self, head: Head, as_functions: Iterable[str]) -> None:
+    def __init__(self, head: RequestHead, as_functions: Iterable[str]) -> None:
         """Begins with no items. Names that the request's own tools have are taken by the API as they are."""
         self.items: list[Any] = []
         self._call_types: dict[str, str] = {}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
+from lamina.core.values import Part, Raw, RequestHead, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.memos import ParsedMessage, ParseMemo
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.origins import ORIGIN, WireOrigin
@@ -42,7 +42,7 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     if memo is not None:
         pieces = _reuse_segments(pieces, memo)
     parameters = {name: value for name, value in request.items() if name != "prompt"}
-    return ParsedRequest(log=tuple(segment for _, segment in pieces), head=Head(parameters=parameters))
+    return ParsedRequest(log=tuple(segment for _, segment in pieces), head=RequestHead(parameters=parameters))
 
 
 def read_prompt(request: Request) -> str:

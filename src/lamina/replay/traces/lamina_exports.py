@@ -12,7 +12,7 @@ from typing import Any
 
 from lamina.core.build import build
 from lamina.core.layout import Layout
-from lamina.core.values import Head, Segment
+from lamina.core.values import RequestHead, Segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.origins import read_origin
 from lamina.dialects.translate import choose_options
@@ -74,7 +74,7 @@ def log_to_trace(log: Sequence[Segment], place: str, *, model: str = "") -> Trac
     """A log as the conversation that a provider would be sent."""
     dialect = DIALECTS[_most_common_dialect(log)]
     try:
-        options = choose_options(dialect, Head(), layout=Layout(context="logged"))
+        options = choose_options(dialect, RequestHead(), layout=Layout(context="logged"))
         request = dialect.wire.render(build(log, options=options))
     except LaminaError as error:
         return UnreadableLine(place=place, reason=_reason(error))
