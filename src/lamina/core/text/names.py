@@ -66,6 +66,4 @@ def _is_telling(name: str) -> bool:
     """
     if not _SHORTEST <= len(name) <= _LONGEST:
         return False
-    if name.isalpha() and name[1:].islower():  # most of them are plain words, and this is quicker to see
-        return False
     return _NOT_A_WORD.search(name) is not None
