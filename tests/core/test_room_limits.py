@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from lamina.core.build import build
+from lamina.core.cut_target import PRICING, Growth, Rates, choose_target
 from lamina.core.envelope import Envelope
 from lamina.core.layout import Cap, Layout
 from lamina.core.options import Options
 from lamina.core.tokens import Counter, Framing
-from lamina.core.values import Budget, Form, RequestHead, Segment
+from lamina.core.values import Budget, Form, Preference, RequestHead, Segment
 from lamina.segments import assistant, call, excerpt, file, note, result, system, thinking, user
 
 LETTERS = Counter(name="letters", count=len, framing=Framing(name="none", message=0, tool=0))
@@ -136,3 +137,30 @@ def test_the_last_step_is_sent_in_full_also_if_the_model_thinks_after_it(*, is_t
     envelope = build(log, budget=Budget(window=1_700, reserve=0, keep_last=0), counter=LETTERS)
     assert envelope.entry("r5").form is Form.FULL
     assert envelope.entry("r4").form is not Form.FULL
+
+
+# The line that a wire format puts before an assistant who speaks first.
+
+
+def test_the_opening_counts_if_the_assistant_speaks_first_and_only_then() -> None:
+    opened = Options(opening="(continued)")
+
+    def count_more(*log: Segment) -> int:
+        whole = build(log, options=opened, counter=LETTERS)
+        return whole.tokens - build(log, counter=LETTERS).tokens
+
+    assert count_more(assistant("Hello."), user("Go.")) == len("(continued)")
+    assert count_more(system("Be kind."), assistant("Hello."), user("Go.")) == len("(continued)")
+    assert count_more(user("Go."), assistant("Hello."), user("On.")) == 0
+
+
+# What no cut can free.
+
+
+@pytest.mark.parametrize("prefer", PRICING)
+def test_a_target_is_found_whatever_no_cut_can_free(prefer: Preference) -> None:
+    """Also where a target would leave exactly nothing for the history."""
+    growth = Growth(tokens=2_000, typed=10)
+    for fixed in range(0, 9_500, 100):
+        target = choose_target(10_000, 9_500, growth, Rates(), fixed=fixed, pricing=PRICING[prefer])
+        assert fixed < target <= 10_000
