@@ -299,7 +299,11 @@ def voice(turn: Turn) -> Found:
 
 
 def bound(turn: Turn) -> Found:
-    """A10: thinking of models that bind it stands after what it was bound to."""
+    """A10: thinking of models that bind it stands after what it was bound to.
+
+    The message whose results the model waits for must come back whole. If the server is asked to drop what no
+    longer fits, thinking in that message may have another past.
+    """
     if not _STRICT.match(turn.settings.model) or turn.came_breaches:
         return  # what is mended stands before the thinking, and the client does not know of it
     bindings = {
@@ -307,7 +311,10 @@ def bound(turn: Turn) -> Found:
         for message in turn.messages
         for piece in message.of("thinking", "redacted")
     }
+    first_dropped = _find_first_dropped(turn)
     for i, block in enumerate(turn.sent_blocks):
+        if i >= first_dropped:
+            return
         to = bindings.get(block.id, "") if block.sort == "thinking" else ""
         model, _, before = to.partition(" ")
         if before and model == turn.settings.model and before != hash_before(turn.sent_blocks[:i]):
@@ -315,6 +322,19 @@ def bound(turn: Turn) -> Found:
             how = "appended" if turn.only_appended else "changed"
             yield how, f"thinking at block {i} of {len(turn.sent_blocks)} is bound to another past{loop}"
             return
+
+
+def _find_first_dropped(turn: Turn) -> int:
+    """The first block of the message in an open tool loop from which the server may drop thinking."""
+    blocks = turn.sent_blocks
+    match turn.sent_request.get("thinking"):
+        case {"block_binding": {"prefix_mismatch_behavior": "drop_block"}} if turn.in_a_tool_loop:
+            spoken = [i for i, block in enumerate(blocks) if block.role == "assistant"]
+            first = spoken[-1] if spoken else len(blocks)
+            while first > 0 and blocks[first - 1].role == "assistant":
+                first -= 1
+            return first
+    return len(blocks)
 
 
 def cuts(turn: Turn) -> Found:
