@@ -222,3 +222,12 @@ def test_the_command_prints_the_plan_does_it_and_says_when_nothing_is_left(
     assert main(["migrate", "--store", url, "--finish", "--yes"]) == 0
     assert "nothing is left to do" in capsys.readouterr().out
     assert main(["migrate", "--store", "chats.db"]) == 2
+
+
+def test_tables_that_are_of_this_release_are_left_alone_and_their_version_is_told(url: str) -> None:
+    async def migrate_again() -> None:
+        first = await migrate_tables(url, finish=True)
+        assert first.finished == schema.NEWEST
+        assert await migrate_tables(url, finish=True) == first
+
+    anyio.run(migrate_again)
