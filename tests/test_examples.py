@@ -20,7 +20,7 @@ LAST_LINES = {
     "replay_logs.py": "refused: calls without an answer",
     "session.py": "% of the segments are references; 7 are kept",
     "tagged_chunks.py": "excluded: {'chunk_4': 'filtered: kind task_completed excluded'}",
-    "trimming.py": "61 messages, 17 sent",
+    "trimming.py": "61 messages, 21 sent",
     "wrapped_client.py": " of 4,000 tokens; 3 cuts",
 }
 """What the last line of each example has."""

@@ -110,7 +110,7 @@ def test_a_cut_is_told_in_one_line() -> None:
 def test_the_table_has_a_line_for_each_row_and_fits_its_width(width: int) -> None:
     _, envelope = fitted()
     lines = format_manifest(explain(envelope), width=width).splitlines()
-    assert lines[0].split() == ["layer", "form", "tokens", "what", "why"]
+    assert lines[0].split() == ["where", "form", "tokens", "what", "why"]
     rows = join_folds(explain(envelope).rows)
     assert len(rows) < len(envelope.entries), "what is folded shares the line of its digest"
     assert lines[1 + len(rows)] == ""

@@ -132,5 +132,5 @@ def test_what_was_left_out_is_listed_with_its_size_and_a_handle_that_brings_it_b
 
 def test_a_manifest_prints_itself_as_its_table() -> None:
     manifest = explain(build([user("Hello")], budget=Budget(window=8_000)))
-    assert str(manifest).splitlines()[0].split() == ["layer", "form", "tokens", "what", "why"]
+    assert str(manifest).splitlines()[0].split() == ["where", "form", "tokens", "what", "why"]
     assert str(manifest).endswith("6 of 7,000 tokens (estimated): prompt 6")

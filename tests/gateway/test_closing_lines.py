@@ -17,6 +17,7 @@ import pytest
 
 from lamina.caches import rules_for
 from lamina.caches.prices import fill_prices
+from lamina.core.text.clipping import count_units
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.journal import read_journal
 from lamina.models.facts import model as facts_of
@@ -109,8 +110,9 @@ def test_the_closing_lines_are_the_account_of_replay(tmp_path: Path) -> None:
     replayed = replay_calls(stub.calls, tmp_path / "upstream.jsonl")
     requests, cost, without, *_ = done.lines
     assert requests.startswith(f"{STEPS} requests in 1 conversation, ")
-    assert ", 2 recalls; " in requests
-    assert len(stub.calls) == STEPS + 2
+    recalls = len(stub.calls) - STEPS
+    assert recalls > 0
+    assert f", {count_units(recalls, 'recalls')}; " in requests
     assert amount_of(cost) == pytest.approx(replayed["before"], abs=0.0001)
 
     direct = CachingStub()

@@ -155,7 +155,8 @@ def test_a_schedule_is_played_when_and_as_deep_as_it_says() -> None:
     policy, needs = scheduled(Schedule(cuts=((9, 11),))), NeededTerms(there.talk, there.message_sizes)
     steps = walk(there.talk, policy, there.setting, needs)
     assert [at for at, step in enumerate(steps) if step.sent and step.sent.cut][:1] == [9]
-    assert steps[9].tokens <= 3_500 * 11 // 20 < steps[8].tokens
+    depth = 3_500 * 11 // 20
+    assert steps[9].tokens <= depth * 1.03 < steps[8].tokens
     assert all(step.tokens <= 3_500 and not step.invalid for step in steps)
 
 

@@ -110,6 +110,17 @@ ANSWERS: dict[str, dict[str, Any]] = {
         "done": True,
     },
     "openai_chat": READ_A,
+    "bedrock_converse": {
+        "output": {
+            "message": {
+                "role": "assistant",
+                "content": [
+                    {"toolUse": {"toolUseId": "c1", "name": "read", "input": {"path": "a.py", "line": 1}}}
+                ],
+            }
+        },
+        "stopReason": "tool_use",
+    },
 }
 
 

@@ -372,5 +372,6 @@ def _print_recall(recalled: RecalledSegment | None) -> None:
     print(f"\nOne thing that was left out is {recalled.what}. In its place is sent:")
     print(f"    {sent[:SENT]}…")
     print(f'recall("{recalled.key}") brings it back, {equal}:')
-    for line in recalled.text.split("\n")[:RECALLED_LINES]:
+    lines = [line for line in recalled.text.split("\n") if line]
+    for line in lines[:RECALLED_LINES]:
         print(f"    {line[:SENT]}")
