@@ -437,11 +437,23 @@ def test_a_store_that_is_gone_stops_only_conversations_that_were_cut(tmp_path: P
         async with run_stub() as stub, open_client() as client:
             settings = replace_deadlines(settings_for(stub, store, **SMALL), store=0.5)
             async with run_gateway(settings) as gateway:
+                first_cut = 0
                 for steps in range(20):
                     await post(client, gateway.url, messages_request(steps))
-                assert gateway.events("cut")
+                    if not first_cut and gateway.events("cut"):
+                        first_cut = steps
+                assert first_cut
+                for steps in range(first_cut - 1):
+                    await post(client, gateway.url, messages_request(steps, task="A third thing."))
+                full = messages_request(first_cut + 1, task="A third thing.")  # would be its first cut
+                cuts = len(gateway.events("cut"))
 
                 async def ask_while_locked() -> None:
+                    status, _ = await post(client, gateway.url, full)
+                    assert status == 200
+                    assert stub.seen.pop().body == dump(full)
+                    assert len(gateway.events("cut")) == cuts
+                    del stub.seen[20:]
                     status, body = await post(client, gateway.url, messages_request(20))
                     assert status == 503
                     assert json.loads(body)["error"]["type"] == "overloaded_error"
