@@ -215,7 +215,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def growth(whole: Log, runs: int, sizes: Sequence[int]) -> Iterator[Growth]:
-    """Builds of longer and longer logs: linear where twice the messages take twice the time."""
+    """Build of longer and longer logs: linear where twice the messages take twice the time."""
     wide, counter = Budget(window=HUGE), o200k()
     single = one_turn(whole)
     last: Growth | None = None
@@ -338,7 +338,7 @@ def called(message: Any) -> str:
 
 
 def note(text: str) -> None:
-    """Says on the side what goes on: the whole takes a while."""
+    """Say on the side what goes on: the whole takes a while."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -88,7 +88,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _run(arguments: argparse.Namespace) -> Account:
-    """Plays what is not in the file of progress yet."""
+    """Play what is not in the file of progress yet."""
     account = _progress(arguments.resume)
     before = account.seconds
     wanted = range(arguments.seed, arguments.seed + arguments.conversations)
@@ -201,7 +201,7 @@ def _replay(arguments: argparse.Namespace) -> int:
 
 
 def _told(turn: Turn, *, show: bool) -> int:
-    """Prints one turn; says how many violations it has."""
+    """Print one turn; say how many violations it has."""
     settings = turn.settings
     print(
         f"\nturn {turn.number}: {turn.move} | {settings.model}, window {settings.window:,}, "

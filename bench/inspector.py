@@ -282,7 +282,7 @@ def _find_longest_tasks(trace: bytes) -> tuple[float, float]:
 
 
 def _wait(page: Page, condition: str) -> None:
-    """Waits in the page itself: its own policy forbids the waiting of Playwright, which evaluates text."""
+    """Wait in the page itself: its own policy forbids the waiting of Playwright, which evaluates text."""
     page.evaluate(
         f"""() => new Promise((done) => {{
           const look = () => ({condition}) ? requestAnimationFrame(() => done()) : setTimeout(look, 5);

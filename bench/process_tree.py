@@ -35,7 +35,7 @@ class ProcessTree:
         self._last_gains: dict[int, float] = {}
 
     def look(self) -> None:
-        """Reads memory and time of every process that runs now."""
+        """Read memory and time of every process that runs now."""
         processes = [self.root, *_descendants(self.root)]
         sizes = {process: _resident(process) for process in processes}
         worker_sizes = [sizes[process] for process in processes if _is_worker(process)]
@@ -62,7 +62,7 @@ class ProcessTree:
         return sum(self._seconds.values())
 
     def kill_busiest_worker(self) -> int:
-        """Kills the worker that worked most between the last two looks; its id, or 0 if there is none."""
+        """Kill the worker that worked most between the last two looks; its id, or 0 if there is none."""
         if not self._last_gains:
             return 0
         process = max(self._last_gains, key=lambda each: self._last_gains[each])

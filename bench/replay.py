@@ -195,7 +195,7 @@ class Replay:
             found["unlawful"] += any(True for law in LAWS.values() for _ in law(case))
 
     def finish(self) -> Tally[str]:
-        """Recalls what is lowered at the end, with the ledger through JSON; counts cuts against growth."""
+        """Recall what is lowered at the end, with the ledger through JSON; count cuts against growth."""
         apart = self.room * (self.budget.trigger - BALANCED.highest / 100)
         if "messages" in self.asked:  # what `recount` can read
             self.found["often"] += self.found["cuts"] > recount(self.asked) / apart + 1

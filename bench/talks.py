@@ -147,7 +147,7 @@ def main() -> int:
 
 
 def follow_talk(talk: Talk, policy: str, window: int) -> tuple[TalkOutcome, list[Message]]:
-    """Sends a talk, message by message, and looks at its last request."""
+    """Send a talk, message by message, and look at its last request."""
     message_sizes = MessageSizes(counter_for(COUNT_AS), [])
     room = window - RESERVE
     setting = Setting(

@@ -104,7 +104,7 @@ SCRIPT = (
 
 
 def run_on_sample() -> None:
-    """Runs in a workspace with a file to correct, one that says how, and one that is too large."""
+    """Run in a workspace with a file to correct, one that says how, and one that is too large."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "workspace"
         root.mkdir()

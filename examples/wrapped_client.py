@@ -59,7 +59,7 @@ class ScriptedModel(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps(body).encode())
 
     def log_message(self, *_: object) -> None:
-        """Says nothing: what matters is printed by `main`."""
+        """Say nothing: what matters is printed by `main`."""
 
 
 @contextmanager

@@ -21,7 +21,7 @@ class TooMuchWork(AssertionError):
 
 @contextmanager
 def bounded_work(seconds: float = GENEROUS) -> Iterator[None]:
-    """Fails if what is done inside takes more than so many seconds of processor time."""
+    """Fail if what is done inside takes more than so many seconds of processor time."""
 
     def fail(_: int, __: FrameType | None) -> NoReturn:
         raise TooMuchWork(f"more than {seconds:g} seconds of processor time")

@@ -229,7 +229,7 @@ def refusing(status: int, message: str) -> Iterator[tuple[str, list[bytes]]]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Says nothing."""
+            """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

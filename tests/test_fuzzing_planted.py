@@ -54,7 +54,7 @@ Fault = Callable[[Passed, Json], None]
 
 
 def fitter(fault: Fault | None = None, *, fits: bool = False) -> Callable[..., Passed]:
-    """Passes valid requests on and refuses others; `fits`: those that are too large, too."""
+    """Pass valid requests on and refuse others; `fits`: those that are too large, too."""
 
     def fit(request: Json, **arguments: Any) -> Passed:
         dialect = arguments["dialect"]

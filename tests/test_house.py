@@ -89,6 +89,18 @@ def text_files() -> Iterator[Path]:
         yield from (path for path in files if "__pycache__" not in path.parts)
 
 
+THIRD_PERSON = frozenset(
+    """
+    Adds Appends Asks Begins Brings Builds Calculates Carries Changes Checks Closes Collects Computes
+    Creates Deletes Does Ends Erases Finds Forgets Gives Goes Has Joins Keeps Leaves Lets Loads Looks
+    Lowers Makes Merges Moves Opens Parses Passes Prepares Prints Puts Raises Reads Refuses Remembers
+    Removes Repairs Replaces Returns Rewrites Runs Saves Says Sends Serves Sets Shortens Shows Sorts
+    Starts Takes Tells Undoes Waits Writes
+    """.split()
+)
+"""Words that no docstring of a function begins with."""
+
+
 def test_the_pure_packages_are_there() -> None:
     assert {its_name(path) for path in CORE + TEXT} >= {"core.build", "core.cut", "text.outline", "text.tags"}
 
@@ -214,6 +226,23 @@ def test_modules_are_named_after_their_subject() -> None:
         str(name) for name in names if NO_MODULE & set(re.split(r"[_/.]", name.with_suffix("").as_posix()))
     ]
     assert vague == []
+
+
+@pytest.mark.parametrize("folder", ["src", "tools", "bench"])
+def test_docstrings_of_functions_have_one_voice(folder: str) -> None:
+    """Verbs are in the imperative, and a value is named without "Return": CONTRIBUTING.md, rule 8."""
+    found = [
+        f"{path.relative_to(ROOT)}:{function.lineno}: {first_word}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for function in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (first_word := _first_word(ast.get_docstring(function) or "")) in THIRD_PERSON
+    ]
+    assert not found
+
+
+def _first_word(text: str) -> str:
+    return text.partition(" ")[0]
 
 
 def test_no_file_names_a_machine_or_a_package_index() -> None:

@@ -119,7 +119,7 @@ def a_digest_that_keeps_the_first_words(patch: pytest.MonkeyPatch) -> None:
 
 
 def unchecked(patch: pytest.MonkeyPatch) -> None:
-    """Takes the seal's own check away, so that the property has to find the bug."""
+    """Take the seal's own check away, so that the property has to find the bug."""
     patch.setattr(envelope, "check_laws", lambda *_args: None)
 
 

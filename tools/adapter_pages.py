@@ -110,7 +110,7 @@ def write_blocks(page: str, name: str, folder: Path) -> list[str]:
 
 
 def read_install(page: str) -> str:
-    """Return what the first install line of a page installs."""
+    """What the first install line of a page installs."""
     line = re.search(r"`pip install ([^`]+)`", page)
     if line is None:
         raise SystemExit("a page has no install line")

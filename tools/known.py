@@ -99,7 +99,7 @@ _OWN_TO_FTS5 = re.compile('"words_(config|data|docsize|idx)"')
 
 
 async def fill(store: Store) -> None:
-    """Keeps the known conversations in a store."""
+    """Keep the known conversations in a store."""
     for where, groups in CONVERSATIONS.items():
         for group in groups:
             once = Once(key=group.key, digest=group.key.encode()) if group.key else None

@@ -31,7 +31,7 @@ _FIELDS = {
 
 
 def compare(rows: Sequence[tuple[Model, str, str]], other: Path, known: Mapping[str, str]) -> int:
-    """Prints every disagreement and a count by listing; 1 if one of them is not among the known ones."""
+    """Print every disagreement and a count by listing; 1 if one of them is not among the known ones."""
     sys.path.insert(0, str(other))
     listings = {one.id: one for one in importlib.import_module("genai_prices.data").providers}
     tally: Counter[tuple[str, str]] = Counter()

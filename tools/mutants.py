@@ -228,7 +228,7 @@ def _end(node: ast.expr | ast.stmt) -> Place:
 
 
 def try_mutant(mutant: Mutant, *, reach: str = "all") -> Verdict:
-    """Runs the tests on a copy of the source with one change in it."""
+    """Run the tests on a copy of the source with one change in it."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="lamina-mutant-") as folder:
         copy = Path(folder)

@@ -163,7 +163,7 @@ class Newcomer:
         return Figures(library, self.interpreter.release, seconds, size / _MEGABYTE, len(names), milliseconds)
 
     def _variables(self, warnings: str) -> dict[str, str]:
-        """Return the variables of someone who has set none: no keys, no settings, no Python path."""
+        """The variables of someone who has set none: no keys, no settings, no Python path."""
         taken_over = ("PIP_", "SSL_", "HTTP", "http", "https", "no_proxy", "NO_PROXY", "LANG", "REQUESTS_")
         variables = {name: value for name, value in os.environ.items() if name.startswith(taken_over)}
         variables["PATH"] = f"{self.environment / 'bin'}{os.pathsep}{os.environ['PATH']}"
@@ -306,13 +306,13 @@ def _try_steps(
 
 
 def read_install_lines() -> list[str]:
-    """Return the lines of the README that begin with `pip install`, without their remarks."""
+    """The lines of the README that begin with `pip install`, without their remarks."""
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     return [line.partition("#")[0].rstrip() for line in lines if line.startswith("pip install ")]
 
 
 def read_shell_lines() -> Iterator[str]:
-    """Return the other lines of shell blocks, with `~` as the home of whoever types them."""
+    """The other lines of shell blocks, with `~` as the home of whoever types them."""
     for page in PAGES:
         lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
         for fence in fences(lines, page):
@@ -323,7 +323,7 @@ def read_shell_lines() -> Iterator[str]:
 
 
 def with_wheels(line: str, wheels: Path) -> str:
-    """Return an install line that finds the wheel of this checkout, and no other lamina."""
+    """An install line that finds the wheel of this checkout, and no other lamina."""
     wheel = next(wheels.glob("lamina_context-*.whl"))
     version = wheel.name.split("-")[1]
     constraint = wheels / "constraint.txt"
@@ -362,14 +362,14 @@ def measure_peers(interpreter: Interpreter, folder: Path, *, by_uv: bool) -> Ite
 
 
 def format_figures(figures: Sequence[Figures]) -> Iterator[str]:
-    """Return a Markdown table."""
+    """A Markdown table."""
     yield "| library | Python | seconds to install | MB | packages | CPU of the import, ms |"
     yield "|---|---|--:|--:|--:|--:|"
     yield from map(format_row, figures)
 
 
 def format_row(figures: Figures) -> str:
-    """Return a row of the table."""
+    """A row of the table."""
     cells = (
         f"`{figures.library}`",
         figures.python,
@@ -382,7 +382,7 @@ def format_row(figures: Figures) -> str:
 
 
 def _one_of_each(release: str) -> list[Interpreter]:
-    """Return the oldest interpreter of each minor version, or of one only."""
+    """The oldest interpreter of each minor version, or of one only."""
     by_minor: dict[str, Interpreter] = {}
     for interpreter in interpreters():
         minor = interpreter.release.rpartition(".")[0]
@@ -392,14 +392,14 @@ def _one_of_each(release: str) -> list[Interpreter]:
 
 
 def _list_packages(environment: Path) -> list[str]:
-    """Return the names of the installed packages, without those of every environment."""
+    """The names of the installed packages, without those of every environment."""
     folders = environment.glob("lib/python*/site-packages/*.dist-info")
     names = [folder.name.partition("-")[0] for folder in folders]
     return [name for name in names if name not in _NOT_OURS]
 
 
 def _measure_size(environment: Path) -> int:
-    """Return the bytes of everything that was installed, compiled files included, without pip."""
+    """The bytes of everything that was installed, compiled files included, without pip."""
     size = 0
     for packages in environment.glob("lib/python*/site-packages"):
         for entry in packages.iterdir():

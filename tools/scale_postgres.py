@@ -105,7 +105,7 @@ class Run:
         self.begun += 1
 
     def count_met(self, fault: str) -> int:
-        """Return how many requests were under way at some time between a fault and its end."""
+        """How many requests were under way at some time between a fault and its end."""
         begun = self.faults[fault]
         end = self.mended.get(fault, float("inf"))
         return sum(start <= end and begun <= start + seconds for start, seconds in self.waits)
@@ -179,7 +179,7 @@ def main() -> int:
 
 
 def list_complaints(figures: dict[str, Any]) -> list[str]:
-    """Return what went wrong, or was not tried at all."""
+    """What went wrong, or was not tried at all."""
     wanted = {"lost": 0, "two_versions": 0, "other_bytes": 0, "stored_cut": figures["conversations"]}
     complaints = [
         f"{name} is {figures[name]}, and should be {value}"

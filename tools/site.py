@@ -73,7 +73,7 @@ _FENCE = re.compile(r"^(\s*)(```+|~~~+).*?^\1\2[`~]*\s*$", re.MULTILINE | re.DOT
 
 
 def main() -> int:
-    """Builds without a word, unless something is wrong. `mkdocs build --quiet` does not see warnings."""
+    """Build without a word, unless something is wrong. `mkdocs build --quiet` does not see warnings."""
     os.environ["NO_MKDOCS_2_WARNING"] = "1"  # a notice of the theme, about its successor
     warnings = logging.StreamHandler()
     warnings.setLevel(logging.WARNING)
@@ -91,7 +91,7 @@ def main() -> int:
 
 
 def on_files(files: Any, *, config: Any) -> Any:
-    """Adds the pages that are not in docs/."""
+    """Add the pages that are not in docs/."""
     for source, place in ADDED_PAGES.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         files.append(File.generated(config, place, content=turn_links(text, source)))
@@ -102,7 +102,7 @@ def on_files(files: Any, *, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Turns the links of a page in docs/; the others were turned when they were added."""
+    """Turn the links of a page in docs/; the others were turned when they were added."""
     place = page.file.src_uri
     if not page.file.generated_by:
         markdown = turn_links(markdown, f"docs/{place}")
@@ -112,7 +112,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
 
 def on_post_build(*, config: Any) -> None:
-    """Writes llms.txt, a list of all pages, and llms-full.txt, all of them in one file."""
+    """Write llms.txt, a list of all pages, and llms-full.txt, all of them in one file."""
     folder = Path(config.site_dir)
     (folder / "llms.txt").write_text(write_list(_TEXTS, config.site_description), encoding="utf-8")
     texts = [f"<!-- {place} -->\n\n{_TEXTS[place]}" for place in _TEXTS]
@@ -133,7 +133,7 @@ def write_list(texts: Mapping[str, str], description: str) -> str:
 
 
 def on_post_page(output: str, *, page: Any, **_: Any) -> str:
-    """Refuses a page that would load something from elsewhere when it is opened."""
+    """Refuse a page that would load something from elsewhere when it is opened."""
     asset = _OUTSIDE_ASSET.search(output)
     if asset:
         raise PluginError(f"{page.file.src_uri} loads {asset[0]!r}: the site has no outside assets")

@@ -62,7 +62,7 @@ class PeerPolicy:
         self._session: Session | None = None
 
     def start(self, setting: Sizes) -> Ask:
-        """Raises PeerFailed where the library cannot be loaded or refuses these sizes."""
+        """Raise PeerFailed where the library cannot be loaded or refuses these sizes."""
         if self._session is not None:
             self._session.failed = "a later conversation was started"
         if self._worker is None or not self._worker.alive:

@@ -135,7 +135,7 @@ def _both(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def _end(process: subprocess.Popen[bytes], errors: IO[bytes], owner: int) -> None:
-    """Kills the process and whatever it started; only for who started it."""
+    """Kill the process and whatever it started; only for who started it."""
     if os.getpid() == owner:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -99,7 +99,7 @@ def count_all(task: Task) -> int:
 
 
 def follow(task: Task, name: str, window: int, rules: str, *, with_reader: bool = True) -> FollowedTask:
-    """Sends every call of a task. Of lamina, a second outcome has what a reader recalls, if one is wanted."""
+    """Send every call of a task. Of lamina, a second outcome has what a reader recalls, if one is wanted."""
     setting = make_setting(task, window, rules)
     ledgers: dict[int, Ledger] = {}
     policy = _keep_ledgers(find_by_short_name(name), ledgers)

@@ -162,7 +162,7 @@ class Comparison:
         return shown
 
     def _search(self, setting: Setting, own: Shown, schedules: Sequence[Schedule]) -> None:
-        """Plays the schedules around lamina's recall: halving, as recall rises with the price."""
+        """Play the schedules around lamina's recall: halving, as recall rises with the price."""
         low, high = 0, len(schedules) - 1
         while low <= high:
             middle = (low + high) // 2

@@ -29,7 +29,7 @@ T = TypeVar("T")
 def _run_blocking(
     method: Callable[Concatenate[Async, P], Awaitable[T]],
 ) -> Callable[Concatenate[Session, P], T]:
-    """Return a method that runs the async one in the session's thread, and waits for it."""
+    """A method that runs the async one in the session's thread, and waits for it."""
 
     @wraps(method)
     def call(self: Session, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -40,7 +40,7 @@ def _run_blocking(
 
 
 def _run_directly(method: Callable[Concatenate[Async, P], T]) -> Callable[Concatenate[Session, P], T]:
-    """Return a method that calls the one of the async session, which is not async itself."""
+    """A method that calls the one of the async session, which is not async itself."""
 
     @wraps(method)
     def call(self: Session, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -52,7 +52,7 @@ def _run_directly(method: Callable[Concatenate[Async, P], T]) -> Callable[Concat
 def _open_blocking(
     open_async: Callable[P, AbstractAsyncContextManager[Async]],
 ) -> Callable[P, AbstractContextManager[Session]]:
-    """Return a context manager that starts the thread and opens the async session in it."""
+    """A context manager that starts the thread and opens the async session in it."""
 
     @contextmanager
     def open_session(*args: P.args, **kwargs: P.kwargs) -> Iterator[Session]:

@@ -67,7 +67,7 @@ class FitWatch:
         self._taken = 0
 
     def take_count(self) -> int | None:
-        """Return what the last fit counted. None if it was taken before."""
+        """What the last fit counted. None if it was taken before."""
         if self._taken == len(self.counts):
             return None
         self._taken = len(self.counts)

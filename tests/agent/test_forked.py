@@ -78,7 +78,7 @@ async def test_the_parent_reads_the_steps_of_a_child_by_its_handle() -> None:
     child = worker([calls("read", path="harbour.txt"), "Twelve lamps."])
 
     def lead_answers(request: Mapping[str, Any]) -> Any:
-        """Delegates, recalls what the child did, and answers."""
+        """Delegate, recall what the child did, and answer."""
         text = json.dumps(request)
         if "its steps: recall(" not in text:
             return calls("delegate", task="Count the lamps")

@@ -72,7 +72,7 @@ class Session:
         self.said += [self._block(sort, "user", rng.randint(5, 1500), opens=at == 0) for at in range(many)]
 
     def _cut(self, uncut_block: int | None) -> int:
-        """Lowers or folds some blocks; the number in `said` of the first that changed.
+        """Lower or folds some blocks; the number in `said` of the first that changed.
 
         Most cuts begin where the last one did or further on, as lamina's do; some go back a little.
         """

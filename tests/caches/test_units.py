@@ -61,7 +61,7 @@ LETTERS = 20
 
 
 def partings(cache: Cache, many: int) -> list[int]:
-    """Sends a text, then `many` that share 19, 18, 17 … letters with it; says where each of them parted."""
+    """Send a text, then `many` that share 19, 18, 17 … letters with it; say where each of them parted."""
     lengths = [LETTERS - number for number in range(1, many + 1)]
     for length in (LETTERS, *lengths):
         cache.send(stream("u".ljust(length, "d").ljust(LETTERS, "x"), tokens=2000))

@@ -91,7 +91,7 @@ def gemini() -> Iterator[Gemini]:
         do_POST = do_PATCH = do_DELETE = _do  # noqa: N815 - the names that the server asks for
 
         def log_message(self, *_: object) -> None:
-            """Says nothing."""
+            """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

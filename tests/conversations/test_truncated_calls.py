@@ -84,7 +84,7 @@ def list_events(name: str, said: Said) -> list[dict[str, Any]]:
 
 
 def set_stop_reason(events: list[Any]) -> None:
-    """Says of a stream that its answer was cut off."""
+    """Say of a stream that its answer was cut off."""
     for value in walk(events):
         for field in CUT_OFF.keys() & value.keys():
             if value[field] is not None:
@@ -139,7 +139,7 @@ def names_call(events: list[Any], call: Call) -> bool:
 
 
 def shorten_arguments(events: list[Any], call: Call, length: int) -> None:
-    """Cuts off the arguments of a call that arrive as text."""
+    """Cut off the arguments of a call that arrive as text."""
     whole = json.dumps(call.arguments)
     for value in walk(events):
         for field, content in value.items():

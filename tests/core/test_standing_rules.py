@@ -94,7 +94,7 @@ class TalkBuilder:
 
 
 def talk_until_cut(talk: TalkBuilder, language: Language) -> Envelope:
-    """Goes on with requests and long replies until the next cut."""
+    """Go on with requests and long replies until the next cut."""
     cuts = len(talk.ledger.cuts)
     while len(talk.ledger.cuts) == cuts:
         turn = len(talk.log)

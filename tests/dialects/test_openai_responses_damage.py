@@ -45,7 +45,7 @@ REQUEST: TypeAdapter[Any] = TypeAdapter(ResponseCreateParamsNonStreaming)
 
 
 def validated(rendered: Json) -> None:
-    """Asks the SDK's own types, of the request and of each item."""
+    """Ask the SDK's own types, of the request and of each item."""
     exhausted(REQUEST.validate_python(rendered | {"input": ""}))
     if isinstance(rendered["input"], str):
         return

@@ -216,7 +216,7 @@ def list_turns(request: Json, wire: Wire) -> list[Json]:
 
 
 def check_pairs(request: Json, wire: Wire, expected: dict[int, int]) -> None:
-    """Checks that each result in a request answers the call that it was meant for.
+    """Check that each result in a request answers the call that it was meant for.
 
     `expected` counts the results that must be there, by the number of their call.
     """
@@ -334,7 +334,7 @@ def test_a_flat_prompt_gives_a_result_to_the_call_of_its_name() -> None:
 
 
 def test_many_calls_with_one_id_are_paired_in_linear_time() -> None:
-    """Counts how often a place is looked at, and not how long it takes."""
+    """Count how often a place is looked at, and not how long it takes."""
     looked_at = 0
 
     class Counted(set[int]):

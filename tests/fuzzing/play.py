@@ -37,7 +37,7 @@ class Played(msgspec.Struct, kw_only=True):
 
 
 def play(script: Script, subject: Subject, *, stop_at: str = "") -> Played:
-    """Plays a script. `stop_at`: no further than the first violation of this sort."""
+    """Play a script. `stop_at`: no further than the first violation of this sort."""
     played = Played(script=script)
     for turn in turns(script, subject):
         _note(played, turn)

@@ -44,7 +44,7 @@ class _Shrinking:
         return shorter if self._shows(shorter) else script
 
     def _fewer_moves(self, script: Script) -> Script:
-        """Takes away runs of moves, half of them first, then less and less."""
+        """Take away runs of moves, half of them first, then less and less."""
         size = max(len(script.moves) // 2, 1)
         while size >= 1:
             at = 0

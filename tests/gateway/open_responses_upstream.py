@@ -303,7 +303,7 @@ def run_compliant_upstream(script: Script = answer_case) -> Iterator[CompliantUp
             self.close_connection = True
 
         def log_message(self, *_: object) -> None:
-            """Says nothing."""
+            """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

@@ -44,7 +44,7 @@ class Endpoints(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        """Say nothing."""
 
 
 class Server:

@@ -23,7 +23,7 @@ ANTHROPIC = Tariff(read=0.1, write=1.25, lifetime=300.0)
 
 
 def trace(steps: int = 24, *, gap: int | None = None) -> Trace:
-    """Reads of files that name words of earlier ones; `gap` is the step that an hour goes by before."""
+    """Read of files that name words of earlier ones; `gap` is the step that an hour goes by before."""
     items: list[dict[str, Any]] = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Mend the parser."},

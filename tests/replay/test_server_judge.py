@@ -50,7 +50,7 @@ class Completions(BaseHTTPRequestHandler):
         self._answer(200, {"choices": [choice]})
 
     def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        """Say nothing."""
 
     def _answer(self, status: int, value: dict[str, Any]) -> None:
         content = json.dumps(value).encode()

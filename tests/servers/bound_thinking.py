@@ -67,7 +67,7 @@ class ThinkingBinding:
         self._answers = 0
 
     def check(self, request: Mapping[str, Any], betas: str = "") -> list[dict[str, str]]:
-        """Return what is dropped from a request. Raises Refused if the API would not take it."""
+        """What is dropped from a request. Raises Refused if the API would not take it."""
         may_drop = self._read_switch(request, betas)
         placed = list(_place_thoughts(request))
         self._check_latest(request, placed)
@@ -91,7 +91,7 @@ class ThinkingBinding:
         return transformations
 
     def issue(self, request: Mapping[str, Any], said: Said) -> Said:
-        """Return an answer with a signature for each of its thoughts, bound to what comes before it."""
+        """An answer with a signature for each of its thoughts, bound to what comes before it."""
         self._answers += 1
         before = [thought.signature for thought in _place_thoughts(request)]
         calls = frozenset(one.id for one in said if isinstance(one, Call))

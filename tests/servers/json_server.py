@@ -30,7 +30,7 @@ def serve_json(answer: Answer) -> Iterator[str]:
             self.wfile.write(text)
 
         def log_message(self, *_: object) -> None:
-            """Says nothing."""
+            """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

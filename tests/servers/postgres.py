@@ -86,7 +86,7 @@ class Server:
         return self._ran(["postgres", "--version"]).strip()
 
     def create(self) -> None:
-        """Makes the cluster: UTF-8, sorted by code point, open to whoever can reach its socket.
+        """Make the cluster: UTF-8, sorted by code point, open to whoever can reach its socket.
 
         It is not synced to disk: no trial cuts the power before the server has started.
         """
@@ -94,7 +94,7 @@ class Server:
         self._ran(["initdb", f"--pgdata={self.folder / 'data'}", *options])
 
     def start(self) -> None:
-        """Returns when it answers: after a crash that is when it has recovered."""
+        """Return when it answers: after a crash that is when it has recovered."""
         settings = SETTINGS | {"unix_socket_directories": str(self.folder)}
         arguments = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         command = [str(self._binaries / "postgres"), "-D", str(self.folder / "data"), *arguments]
@@ -103,7 +103,7 @@ class Server:
         self._wait()
 
     def stop(self) -> None:
-        """Ends it, and saves nothing: its folder goes next. Nothing if it does not run.
+        """End it, and save nothing: its folder goes next. Nothing if it does not run.
 
         It gives its shared memory back, which it could not if it were killed. That is for one that hangs.
         """
@@ -117,7 +117,7 @@ class Server:
         self._process = None
 
     def kill(self) -> None:
-        """Ends it without a chance to write anything: what was not on disk is lost."""
+        """End it without a chance to write anything: what was not on disk is lost."""
         if self._process is None:
             return
         children = self._children()

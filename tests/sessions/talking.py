@@ -26,7 +26,7 @@ HEAD = PlainHead(tools=(Tool(name="read_file", description="Reads a file.", sche
 
 
 def awaited(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Runs a test in an event loop of its own."""
+    """Run a test in an event loop of its own."""
 
     @wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:

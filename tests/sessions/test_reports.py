@@ -20,7 +20,7 @@ SEARCH = Tool(name="search", description="Searches.", schema={"type": "object"})
 
 
 async def reopened(store: MemoryStore, **arguments: Any) -> TurnReport:
-    """Opens the conversation anew, asks, and gives the report of that request."""
+    """Open the conversation anew, ask, and give the report of that request."""
     async with opened(store, **arguments) as session:
         await session.ask("Go on.")
         report = session.report()

@@ -18,7 +18,7 @@ WORDS = "the plans of the summer"
 
 
 async def talk(address: Path, text: str = WORDS, **arguments: object) -> list[str]:
-    """Opens a conversation at an address, says something, and gives all that was said."""
+    """Open a conversation at an address, say something, and give all that was said."""
     async with Session.open(address, "a", model="gpt-5", **arguments) as session:  # type: ignore[arg-type]
         await session.ask(text)
         await session.record("ok")

@@ -29,7 +29,7 @@ class Died(BaseException):
 
 @contextmanager
 def at_call(number: int, error: Callable[[], BaseException], *, once: bool = False) -> Iterator[list[str]]:
-    """Raises at the call with this number and at all later ones, or only there. Gives the calls made."""
+    """Raise at the call with this number and at all later ones, or only there. Gives the calls made."""
     calls: list[str] = []
     real = {name: getattr(os, name) for name in CALLS}
 

@@ -32,7 +32,7 @@ async def write_turns(folder: str, writer: int, turns: int) -> None:
 
 
 def fork_all(folder: str, writers: int, turns: int) -> int:
-    """Runs the writers; how many of them failed."""
+    """Run the writers; how many of them failed."""
     children = []
     for writer in range(writers):
         if not (child := os.fork()):

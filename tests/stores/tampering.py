@@ -72,7 +72,7 @@ def of_records(
 
 
 def of_document(name: str, where: Where, now: MemoryStore, step: int = 7) -> Iterator[Mutation]:
-    """Changes to a header or card: flipped bits all over, cut off, emptied, and another number of changes."""
+    """Change to a header or card: flipped bits all over, cut off, emptied, and another number of changes."""
     state = now._kept[where].state  # noqa: SLF001 - the attacker sees everything
     for at in range(0, len(state), step):
         yield Mutation(f"{name}: bit flipped at {at}", _state(where, _flipped(state, at)))

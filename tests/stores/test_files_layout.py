@@ -42,7 +42,7 @@ async def read(folder: Path, where: Where = WHERE) -> RecordPage:
 
 
 def forged(conversation: Path, name: str, plain: str) -> None:
-    """Writes a hidden file whose checksum holds: what it says is all that can be wrong with it."""
+    """Write a hidden file whose checksum holds: what it says is all that can be wrong with it."""
     body = plain.encode()[:-1]
     sum_ = file_sum(WHERE, name, body)
     (conversation / name).write_bytes(body + f',"sum":"{sum_}"}}'.encode())

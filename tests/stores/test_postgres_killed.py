@@ -38,7 +38,7 @@ class Load:
         self.over = False
 
     async def with_key(self, store: PostgresStore, writer: int) -> None:
-        """Sends each group until it is acknowledged, always with its key."""
+        """Send each group until it is acknowledged, always with its key."""
         number = 0
         while not self.over:
             name = f"key/{writer}/{number}"
@@ -48,7 +48,7 @@ class Load:
             number += 1
 
     async def without_key(self, store: PostgresStore, writer: int) -> None:
-        """Sends each group once; what was not acknowledged is there or not."""
+        """Send each group once; what was not acknowledged is there or not."""
         number = 0
         while not self.over:
             name = f"none/{writer}/{number}"
@@ -57,7 +57,7 @@ class Load:
             number += 1
 
     async def more(self) -> None:
-        """Waits until something of each sort was acknowledged since now."""
+        """Wait until something of each sort was acknowledged since now."""
         before = [self.kept_of(kind).total() for kind in ("key", "none")]
         while any(  # noqa: ASYNC110 - short, and nobody has to tell
             self.kept_of(kind).total() <= was for kind, was in zip(("key", "none"), before, strict=True)

@@ -65,7 +65,7 @@ def test_processes_do_not_mix_conversations() -> None:
 
 
 def fork_all(url: str, schema: str, conversations: int) -> int:
-    """Runs the writers; how many of them failed."""
+    """Run the writers; how many of them failed."""
     children = []
     for writer in range(WRITERS):
         if not (child := os.fork()):

@@ -53,7 +53,7 @@ def folder() -> Iterator[Path]:
 
 
 def freeze(folder: Path, *, files: int = 0o444, folders: int = 0o555) -> dict[str, bytes]:
-    """Takes the right to write away; and what is there."""
+    """Take the right to write away; and what is there."""
     paths = sorted(folder.rglob("*"), reverse=True)
     for path in paths:
         path.chmod(folders if path.is_dir() else files)
@@ -66,7 +66,7 @@ def content_of(folder: Path) -> dict[str, bytes]:
 
 
 def seen_by_nobody(opening: Opening, look: Look) -> None:
-    """Opens a store, and looks at it, in a process that may not write to it."""
+    """Open a store, and look at it, in a process that may not write to it."""
 
     async def looked() -> None:
         async with opening() as store:

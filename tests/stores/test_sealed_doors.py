@@ -38,7 +38,7 @@ Opening = Callable[[], AbstractAsyncContextManager[Store]]
 
 
 def within(kind: str, folder: Path) -> Opening:
-    """Opens the store that is sealed, without a key."""
+    """Open the store that is sealed, without a key."""
     if kind == "sqlite":
         return partial(open_sqlite, folder / "chats.db")
     if kind == "files":

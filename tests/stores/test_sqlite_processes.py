@@ -75,7 +75,7 @@ def first_parts(bodies: list[bytes]) -> list[tuple[int, tuple[int, int]]]:
 
 
 def fork_all(path: str, conversations: int) -> int:
-    """Runs the writers; how many of them failed."""
+    """Run the writers; how many of them failed."""
     children = []
     for writer in range(WRITERS):
         if not (child := os.fork()):

@@ -32,7 +32,7 @@ class Child:
         self._heard = b""
 
     def go(self) -> None:
-        """Lets a child begin that was forked with `waits`."""
+        """Let a child begin that was forked with `waits`."""
         self._ear.send(b"g")
 
     def first(self) -> None:

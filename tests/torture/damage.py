@@ -193,7 +193,7 @@ def _file(folder: Path, dice: Random) -> Path:
 
 
 def _changed(folder: Path, dice: Random, change: Callable[[bytearray, int], int]) -> str:
-    """Changes one file at one place; `change` says how far."""
+    """Change one file at one place; `change` says how far."""
     file = _file(folder, dice)
     content = bytearray(file.read_bytes())
     at = dice.randrange(len(content))

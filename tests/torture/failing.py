@@ -116,7 +116,7 @@ class _Blow:
 
 
 async def _told(telling: Telling, folder: str, turns: int, say: Say) -> None:
-    """Tells the story until the store refuses; then once more on the same handle."""
+    """Tell the story until the store refuses; then once more on the same handle."""
     try:
         async with telling.open(folder) as store:
             for number in range(turns):

@@ -33,7 +33,7 @@ def kills(
     within: str | None = None,
     latest: float = LATEST,
 ) -> Outcome:
-    """Kills so many writers. `subject` is made anew with each new folder."""
+    """Kill so many writers. `subject` is made anew with each new folder."""
     tally, dice = Tally("kill -9"), Random(seed)  # noqa: S311
     while tally.tries < count:
         with TemporaryDirectory(prefix="torture-", dir=within, ignore_cleanup_errors=True) as folder:

@@ -88,7 +88,7 @@ class Journal:
         return sum(isinstance(step.call, Said) for step in self.steps[:cut])
 
     def lay_out(self, cut: int, dice: Random, into: Path) -> str:
-        """Makes the folder that the disk holds after a cut before this call, and says what the disk did."""
+        """Make the folder that the disk holds after a cut before this call, and say what the disk did."""
         kind = dice.choice(tuple(_KINDS))
         keeps = _KINDS[kind]
         tree: dict[int, dict[str, int]] = {ROOT: {}}

@@ -28,7 +28,7 @@ def cuts(
     turns: int = TURNS,
     within: str | None = None,
 ) -> Outcome:
-    """Lays out so many disks, opens the store on each, and looks whether everything acknowledged is there."""
+    """Lay out so many disks, open the store on each, and look whether everything acknowledged is there."""
     tally, dice = Tally("power cut"), Random(seed)  # noqa: S311
     while tally.tries < count:
         with TemporaryDirectory(prefix="torture-", dir=within, ignore_cleanup_errors=True) as folder:

@@ -13,7 +13,7 @@ Between = Callable[[Store], Store]
 
 
 def sealing(open_store: OpenStore, keys: Sequence[Key], *, between: Between | None = None) -> OpenStore:
-    """Opens the store sealed by these keys. `between` stands where an attacker would: below the sealing."""
+    """Open the store sealed by these keys. `between` stands where an attacker would: below the sealing."""
 
     @asynccontextmanager
     async def opened(folder: str) -> AsyncIterator[Store]:

@@ -25,7 +25,7 @@ NEVER = 120.0
 
 
 def server_kills(telling: Callable[[], Telling], server: Server, count: int, *, seed: int = 0) -> Outcome:
-    """Kills the server so many times under the same writers."""
+    """Kill the server so many times under the same writers."""
     tally, dice = Tally("server killed"), Random(seed)  # noqa: S311
     tellings = [telling() for _ in range(WRITERS)]
     anyio.run(_made, tellings[0])

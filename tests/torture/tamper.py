@@ -82,7 +82,7 @@ class _Case(NamedTuple):
             assert page == self.truth, f"{page.head.count} records were read as if they were genuine"
 
     async def tried(self, folder: str, name: str, between: Between | None = None) -> None:
-        """Opens what may be there by now, and reads."""
+        """Open what may be there by now, and read."""
         self.tally.tries += 1
         try:
             async with sealing(self.open, [self.key], between=between)(folder) as store:

@@ -28,7 +28,7 @@ class Subject(Protocol):
     """What keeps turns in a folder. Turns are numbered from 0."""
 
     def write(self, folder: str, acknowledge: Acknowledge, *, start: int, most: int | None = None) -> None:
-        """Adds the turns from `start` on, and says of each when it is kept."""
+        """Add the turns from `start` on, and say of each when it is kept."""
 
     def check(self, folder: str, acknowledged: int) -> int:
         """How many turns are there. Raises AssertionError, or anything, if not all of these are."""
@@ -101,7 +101,7 @@ class Telling:
                 return await self._retry(store, told, acknowledged)
 
     async def _retry(self, store: Store, told: int, acknowledged: int) -> int:
-        """Sends again what was not acknowledged, twice, and what was: each is there once."""
+        """Send again what was not acknowledged, twice, and what was: each is there once."""
         for number in (acknowledged, acknowledged, *([acknowledged - 1] if acknowledged else ())):
             head, chapter = await self.tell(store, number), self.chapter(number)
             assert head.count == chapter.end, f"a retry was answered with {head.count} records"

@@ -57,7 +57,7 @@ def server() -> Iterator[tuple[str, list[bytes]]]:
             self.wfile.write(text_said.encode())
 
         def log_message(self, *_: object) -> None:
-            """Says nothing."""
+            """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as running:
         Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()

@@ -92,7 +92,7 @@ class ScriptedUpstream:
         self.binding = ThinkingBinding()
 
     def answer(self, path: str, body: bytes, betas: str = "") -> tuple[int, str, bytes]:
-        """Return a status, a content type and a body. `betas` is the header of Anthropic's API."""
+        """A status, a content type and a body. `betas` is the header of Anthropic's API."""
         route = match_route("POST", path.partition("?")[0])
         if route.action == "count":
             return 200, "application/json", b'{"input_tokens": 1234, "totalTokens": 1234}'

@@ -205,7 +205,7 @@ def check_text_answer(answer: Answer) -> list[str]:
 
 
 def check_whole(answer: Answer) -> tuple[Json, list[str]]:
-    """Return an answer's value and what is wrong with its shape. The value is {} if there is none."""
+    """An answer's value and what is wrong with its shape. The value is {} if there is none."""
     if answer.status != 200:
         return {}, [f"the status is {answer.status}"]
     whole = answer.json
@@ -264,7 +264,7 @@ def find_whole(stream: ReadStream) -> Json:
 
 
 def find_endpoint(answer: Answer) -> Answer:
-    """Return the answer of an endpoint that a server may have. Raises NotServed if it does not."""
+    """The answer of an endpoint that a server may have. Raises NotServed if it does not."""
     if answer.status in NO_ENDPOINT:
         raise NotServed(f"the server does not have this endpoint: {answer.status}")
     return answer

@@ -28,17 +28,17 @@ FREE_FIELDS = frozenset(("tools", "metadata", "text"))
 
 
 def check_response(value: Any) -> list[str]:
-    """Return what is wrong with a whole answer."""
+    """What is wrong with a whole answer."""
     return _check(types.ResponseResource, value)
 
 
 def check_compaction(value: Any) -> list[str]:
-    """Return what is wrong with the answer of `/responses/compact`."""
+    """What is wrong with the answer of `/responses/compact`."""
     return _check(types.CompactResource, value)
 
 
 def check_event(value: dict[str, Any]) -> list[str]:
-    """Return what is wrong with an event of a stream."""
+    """What is wrong with an event of a stream."""
     event_type = str(value.get("type"))
     model = EVENTS.get(event_type)
     if model is None:
@@ -47,7 +47,7 @@ def check_event(value: dict[str, Any]) -> list[str]:
 
 
 def check_request(value: Any) -> list[str]:
-    """Return what is wrong with the body of a request."""
+    """What is wrong with the body of a request."""
     return _check(types.CreateResponseBody, value)
 
 

@@ -28,7 +28,7 @@ Json = dict[str, Any]
 
 
 def check_order(events: list[Json]) -> list[str]:
-    """Return what is wrong with the order of a stream's events."""
+    """What is wrong with the order of a stream's events."""
     return [
         *_check_numbers(events),
         *_check_ends(events),

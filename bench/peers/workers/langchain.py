@@ -39,7 +39,7 @@ class Whole:
         self.history += map(self._told, messages)
 
     def tokens(self, messages: Any) -> int:
-        """Counts messages as the lab does, with the tokenizer that all peers are given."""
+        """Count messages as the lab does, with the tokenizer that all peers are given."""
         return sum(self._weight(message) for message in messages)
 
     def back(self, messages: Any) -> list[Message]:

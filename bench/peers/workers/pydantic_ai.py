@@ -71,7 +71,7 @@ class Sliding:
         return made(text)
 
     def _request(self, part: Any) -> None:
-        """Adds to the request that stands last, as an agent sends the results of one step together."""
+        """Add to the request that stands last, as an agent sends the results of one step together."""
         history = self.run.messages
         if history and history[-1].kind == "request":
             history[-1] = self.made.ModelRequest(parts=[*history[-1].parts, part])

@@ -42,7 +42,7 @@ class Sliding:
         return self._sent()
 
     def _add(self, message: Message) -> None:
-        """Adds to the user's last message where results come in a row, as Bedrock takes them."""
+        """Add to the user's last message where results come in a row, as Bedrock takes them."""
         text, messages = self.given.words(message), self.agent.messages
         if message["role"] == "assistant":
             blocks = [{"text": text}] if text else []

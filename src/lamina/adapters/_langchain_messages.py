@@ -49,7 +49,7 @@ def _write_message(message: BaseMessage) -> list[dict[str, Any]]:
 
 
 def _write_parts(message: BaseMessage) -> tuple[Any, str]:
-    """Return content in the dialect's words, and the thinking in it.
+    """Content in the dialect's words, and the thinking in it.
 
     Integrations have thinking as a part, under one of two names.
     """
@@ -68,7 +68,7 @@ def _write_parts(message: BaseMessage) -> tuple[Any, str]:
 
 
 def _read_message(turns: Sequence[Turn], source: BaseMessage | None) -> BaseMessage:
-    """Return a new message. A lowered one keeps the id, the name and the metadata of its source.
+    """A new message. A lowered one keeps the id, the name and the metadata of its source.
 
     A message of the model loses `additional_kwargs`: some integrations have its calls there a second
     time.

@@ -36,7 +36,7 @@ def write_checkpoint(
     parent: str,
     serde: SerializerProtocol,
 ) -> StoredCheckpoint:
-    """Return a checkpoint without its values."""
+    """A checkpoint without its values."""
     fields: Mapping[str, Any] = metadata
     versions = checkpoint["channel_versions"]
     return StoredCheckpoint(
@@ -59,7 +59,7 @@ def write_values(
     new_versions: ChannelVersions,
     serde: SerializerProtocol,
 ) -> ThreadRecord:
-    """Return a record of the values that are new, and of those of their items that are not in the thread."""
+    """A record of the values that are new, and of those of their items that are not in the thread."""
     values: list[tuple[tuple[str, str, str], StoredValue]] = []
     items: dict[bytes, Typed] = {}
     for channel, version in new_versions.items():
@@ -78,7 +78,7 @@ def write_values(
 def write_pending(
     writes: Sequence[tuple[str, Any]], place: Place, *, task: str, path: str, serde: SerializerProtocol
 ) -> ThreadRecord:
-    """Return a record of the writes of a task that wait at a checkpoint."""
+    """A record of the writes of a task that wait at a checkpoint."""
     stored: list[StoredWrite] = []
     for position, (channel, value) in enumerate(writes):
         write = StoredWrite(
@@ -94,7 +94,7 @@ def write_pending(
 
 
 def read_tuple(thread: StoredThread, place: Place, serde: SerializerProtocol) -> CheckpointTuple:
-    """Return a checkpoint with its values and the writes that wait at it."""
+    """A checkpoint with its values and the writes that wait at it."""
     stored = thread.checkpoints[place]
     values: dict[str, Any] = {}
     for channel, version in stored.versions.items():
@@ -122,13 +122,13 @@ def read_tuple(thread: StoredThread, place: Place, serde: SerializerProtocol) ->
 
 
 def read_place(config: RunnableConfig) -> tuple[str, str]:
-    """Return the thread and the namespace that a configuration is about."""
+    """The thread and the namespace that a configuration is about."""
     fields = config["configurable"]
     return str(fields["thread_id"]), fields.get("checkpoint_ns", "")
 
 
 def make_config(thread_id: str, place: Place) -> RunnableConfig:
-    """Return the configuration that names one checkpoint."""
+    """The configuration that names one checkpoint."""
     namespace, checkpoint_id = place
     return {
         "configurable": {
@@ -140,7 +140,7 @@ def make_config(thread_id: str, place: Place) -> RunnableConfig:
 
 
 def select_places(thread: StoredThread, fields: dict[str, Any], before_id: str | None) -> Sequence[Place]:
-    """Return the places of the checkpoints that are asked for, the newest first."""
+    """The places of the checkpoints that are asked for, the newest first."""
     asked_namespace = fields.get("checkpoint_ns")
     asked_id = fields.get("checkpoint_id")
     places: list[Place] = []
@@ -156,12 +156,12 @@ def select_places(thread: StoredThread, fields: dict[str, Any], before_id: str |
 
 
 def find_latest(thread: StoredThread, namespace: str) -> str:
-    """Return the id of the latest checkpoint, "" if there is none. Ids sort by time."""
+    """The id of the latest checkpoint, "" if there is none. Ids sort by time."""
     return max((name for space, name in thread.checkpoints if space == namespace), default="")
 
 
 def find_needed(thread: StoredThread) -> list[Place]:
-    """Return the latest checkpoint of each namespace.
+    """The latest checkpoint of each namespace.
 
     A channel of deltas is rebuilt from its ancestors, so every checkpoint that has deltas is needed too.
     """

@@ -142,7 +142,7 @@ class StoredThread:
         await store.replace(self.where, bodies, expect=self._count, was=self._uid, state=uuid4().bytes)
 
     def copy_record(self, places: set[Place], *, resets: bool = False) -> ThreadRecord:
-        """Return one record with all that these checkpoints need.
+        """One record with all that these checkpoints need.
 
         Checkpoints share values, and values share items, so each is copied once.
         """
@@ -169,7 +169,7 @@ class StoredThread:
         )
 
     def store_list(self, items: Sequence[Typed]) -> tuple[StoredValue, dict[bytes, Typed]]:
-        """Return the value of a list, and those of its items that are not in the thread yet."""
+        """The value of a list, and those of its items that are not in the thread yet."""
         digests: list[bytes] = []
         new_items: dict[bytes, Typed] = {}
         for kind, data in items:

@@ -40,7 +40,7 @@ def _write_message(message: llama.ChatMessage) -> list[dict[str, Any]]:
 
 
 def _read_message(turns: Sequence[Turn], source: llama.ChatMessage | None) -> llama.ChatMessage:
-    """Return a new message: text and arguments are new, other blocks are those of its source.
+    """A new message: text and arguments are new, other blocks are those of its source.
 
     A text block comes first. Pictures are not sent in a lowered message.
     """

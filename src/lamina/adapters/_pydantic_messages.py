@@ -81,7 +81,7 @@ def _write_content(content: Any) -> dict[str, Any]:
 
 
 def _read_message(turns: Sequence[Turn], source: ai.ModelMessage | None) -> ai.ModelMessage:
-    """Return a new message; what was not lowered in it are the parts of its source.
+    """A new message; what was not lowered in it are the parts of its source.
 
     Without a source the message is lamina's own, such as a digest: one part of text. In a request, parts that
     are no turns come first.
@@ -105,7 +105,7 @@ def _read_message(turns: Sequence[Turn], source: ai.ModelMessage | None) -> ai.M
 
 
 def _read_response_parts(turn: dict[str, Any], source: ai.ModelResponse) -> list[Any]:
-    """Return the parts of a lowered response: its text and its arguments are new, the rest is as it was."""
+    """The parts of a lowered response: its text and its arguments are new, the rest is as it was."""
     arguments = chat.map_arguments(turn)
     new_text = chat.read_text(turn.get("content"))
     parts: list[Any] = []
@@ -121,7 +121,7 @@ def _read_response_parts(turn: dict[str, Any], source: ai.ModelResponse) -> list
 
 
 def _read_part(turn: Turn, sent_parts: Sequence[Any]) -> Any:
-    """Return the part for a turn: the part that it came from, or a new one with its text.
+    """The part for a turn: the part that it came from, or a new one with its text.
 
     A new result has the name of the tool from the result that it replaces.
     """

@@ -55,7 +55,7 @@ def _write_call(call: Any) -> dict[str, Any]:
 
 
 def _write_frame(calls: Sequence[Any]) -> str:
-    """Return what smolagents writes around the arguments of calls: they are sent as the text of a list."""
+    """What smolagents writes around the arguments of calls: they are sent as the text of a list."""
     without_arguments = [replace(call, arguments={}).dict() for call in calls]
     return f"Calling tools:\n{without_arguments}"
 
@@ -73,18 +73,18 @@ def _write_text(message: ChatMessage) -> dict[str, Any]:
 
 
 def _read_output(step: ActionStep) -> str:
-    """Return what the model said besides its calls. A model may return parts instead of text."""
+    """What the model said besides its calls. A model may return parts instead of text."""
     return chat.read_text(step.model_output)
 
 
 def _list_responses(step: ActionStep) -> list[str]:
-    """Return what the tools of a step answered, as smolagents writes it for the model."""
+    """What the tools of a step answered, as smolagents writes it for the model."""
     responses = [message for message in step.to_messages() if message.role == MessageRole.TOOL_RESPONSE]
     return [chat.read_text(message.content) for message in responses]
 
 
 def _read_step(turns: Sequence[Turn], source: MemoryStep | None) -> MemoryStep:
-    """Return a new step: what was lowered in it is new, the rest is as it was.
+    """A new step: what was lowered in it is new, the rest is as it was.
 
     The first call's result stands for all results of the step, as `_write_step` has written it. A step
     that is no action, or lamina's own text, becomes a note.
@@ -107,7 +107,7 @@ def _read_step(turns: Sequence[Turn], source: MemoryStep | None) -> MemoryStep:
 
 
 def _change_calls(step: ActionStep, wire: dict[str, Any]) -> ActionStep:
-    """Return the step with the text of a lowered turn, and with those of its arguments that were lowered."""
+    """The step with the text of a lowered turn, and with those of its arguments that were lowered."""
     sent_arguments = chat.map_arguments(wire)
     calls: list[Any] = []
     for call in step.tool_calls or ():

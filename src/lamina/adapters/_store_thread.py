@@ -43,13 +43,13 @@ def open_store_thread(store: StoreAddress | StoreThread, *, key: Any = None) -> 
 
 
 async def list_names(store: Store, workspace: str, *, prefix: str = "") -> list[str]:
-    """Return the names of all conversations of a workspace that begin with the prefix."""
+    """The names of all conversations of a workspace that begin with the prefix."""
     names = [each.conversation async for each in every_conversation(store, workspace)]
     return [name for name in names if name.startswith(prefix)]
 
 
 def decode_stored(source: bytes, kind: Any = Any) -> Any:
-    """Return the value whose JSON a store has. Raises Damaged if it is not JSON, or not of this kind."""
+    """The value whose JSON a store has. Raises Damaged if it is not JSON, or not of this kind."""
     try:
         return msgspec.json.decode(source, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -57,7 +57,7 @@ def decode_stored(source: bytes, kind: Any = Any) -> Any:
 
 
 def run_both_ways(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return two methods of a class with a `store`, one that waits for `function` and one to await.
+    """Two methods of a class with a `store`, one that waits for `function` and one to await.
 
     `function` is an async method that gets the open store first.
     """

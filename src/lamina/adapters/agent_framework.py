@@ -83,7 +83,7 @@ class LaminaChatMiddleware(ChatMiddleware):
         await call_next()
 
     def _make_recall_tool(self) -> FunctionTool:
-        """Return the tool. It answers from the last request of its session, which has the whole history."""
+        """The tool. It answers from the last request of its session, which has the whole history."""
 
         def recall(ctx: FunctionInvocationContext, key: str, start: int = 0, find: str = "") -> str:
             if ctx.session is None:
@@ -145,7 +145,7 @@ def _is_image(content: Content) -> bool:
 
 
 def _read_message(turns: Sequence[Turn], source: Message | None) -> Message:
-    """Return a new message. What no turn holds, and what was not lowered, are contents of its source."""
+    """A new message. What no turn holds, and what was not lowered, are contents of its source."""
     if source is None:
         return Message(turns[0].wire["role"], [chat.read_text(turns[0].wire["content"])])
     contents = [content for content in source.contents if not _is_written(content)]
@@ -162,7 +162,7 @@ def _read_message(turns: Sequence[Turn], source: Message | None) -> Message:
 
 
 def _read_turn(turn: Turn, own: Mapping[tuple[str, str | None], Content]) -> list[Content]:
-    """Return the contents of a turn: copies of those in `own`, with what is sent in their place."""
+    """The contents of a turn: copies of those in `own`, with what is sent in their place."""
     wire = turn.wire
     text = chat.read_text(wire.get("content"))
     if wire["role"] == "tool":

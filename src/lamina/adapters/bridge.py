@@ -158,7 +158,7 @@ class ContextFitter:
         usage: Usage | int | None = None,
         conversation: str = "",
     ) -> FittedMessages:
-        """Return the messages to send in place of `messages`, which stay whole in the framework's own state.
+        """The messages to send in place of `messages`, which stay whole in the framework's own state.
 
         `ledger` is what the last call of this conversation returned. `system` is the system text, if the
         framework holds it apart (Chat Completions only); several texts are several messages. `tools` and the
@@ -217,7 +217,7 @@ class ContextFitter:
         tools: Sequence[Mapping[str, Any]] = (),
         head: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the request that `fit_request` reads: the head, the tools, and all turns."""
+        """The request that `fit_request` reads: the head, the tools, and all turns."""
         request: dict[str, Any] = {"model": self.model, **(head or {})}
         if tools:
             request["tools"] = list(tools)
@@ -310,7 +310,7 @@ def _join_turns(turns_of_messages: Sequence[Sequence[Any]], last_turns: Sequence
 def _read_turns(
     sent_turns: Sequence[Any], messages: Sequence[Any], written: _Written, codec: MessageCodec
 ) -> Sequence[Any]:
-    """Return the framework's messages for the turns that are sent."""
+    """The framework's messages for the turns that are sent."""
     sources = _SourcesById(written)
     sent_messages: list[Any] = []
     for position, turns in _group_turns(sent_turns, written, sources):
@@ -358,7 +358,7 @@ class _SourcesById:
                 positions.append(written.origins[id(turn)].message)
 
     def find(self, wire: Any) -> int | None:
-        """Return the first position with one of these ids that was not returned before: ids may repeat."""
+        """The first position with one of these ids that was not returned before: ids may repeat."""
         for name in _read_ids(wire):
             positions = self._positions.get(name)
             if positions:
@@ -367,7 +367,7 @@ class _SourcesById:
 
 
 def _read_ids(wire: Any) -> list[tuple[str, str]]:
-    """Return the ids in a turn of the Chat Completions dialect; other dialects need none here.
+    """The ids in a turn of the Chat Completions dialect; other dialects need none here.
 
     A turn of the model has the ids of its calls, and a tool message the id of the call that it answers.
     """

@@ -59,14 +59,14 @@ class TurnParts:
         self.thoughts.append(thought or "")
 
     def write_assistant(self, content: Any = None) -> dict[str, Any]:
-        """Return the turn of the model. Its content is the text, unless another content is given."""
+        """The turn of the model. Its content is the text, unless another content is given."""
         if content is None:
             content = self.text
         return write_assistant(content, self.calls, thinking="\n".join(self.thoughts))
 
 
 def write_tool(name: str, description: str | None, schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the definition of a tool.
+    """The definition of a tool.
 
     `schema` is the JSON Schema of its arguments. A tool without one takes none.
     """
@@ -75,7 +75,7 @@ def write_tool(name: str, description: str | None, schema: Mapping[str, Any] | N
 
 
 def write_output_format(output: Any) -> dict[str, Any]:
-    """Return the fields of a request that ask for a structured answer, as they are counted.
+    """The fields of a request that ask for a structured answer, as they are counted.
 
     `output` is a model of Pydantic, the value of `response_format`, or None: then there are no such fields.
     """
@@ -91,7 +91,7 @@ def write_output_format(output: Any) -> dict[str, Any]:
 
 
 def write_call(call_id: str, name: str, arguments: Any) -> dict[str, Any]:
-    """Return a call of a tool. Arguments that are not text yet are written as JSON."""
+    """A call of a tool. Arguments that are not text yet are written as JSON."""
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"), default=str)
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
@@ -100,7 +100,7 @@ def write_call(call_id: str, name: str, arguments: Any) -> dict[str, Any]:
 def write_assistant(
     content: Any, calls: Sequence[dict[str, Any]] = (), *, thinking: str = ""
 ) -> dict[str, Any]:
-    """Return a turn of the model: what it said and called.
+    """A turn of the model: what it said and called.
 
     Its content is null if it only calls, and "" if it does nothing at all: the API wants one of the two.
     `thinking` stands in a field that servers of open models have.
@@ -116,22 +116,22 @@ def write_assistant(
 
 
 def write_result(call_id: str, content: Any) -> dict[str, Any]:
-    """Return the tool message that answers the call with this id."""
+    """The tool message that answers the call with this id."""
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
 def write_text(text: str) -> dict[str, Any]:
-    """Return text as a part of a turn's content."""
+    """Text as a part of a turn's content."""
     return {"type": "text", "text": text}
 
 
 def write_image(url: str) -> dict[str, Any]:
-    """Return a picture as a part of a user's content; `url` may be a data URL."""
+    """A picture as a part of a user's content; `url` may be a data URL."""
     return {"type": "image_url", "image_url": {"url": url}}
 
 
 def read_text(content: Any) -> str:
-    """Return the text of a turn's content, without pictures and files.
+    """The text of a turn's content, without pictures and files.
 
     `"Hi"` is that text, null is "", and of a list of parts it is one line for each part of text.
     """
@@ -146,7 +146,7 @@ def read_text(content: Any) -> str:
 
 
 def read_calls(turn: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return the id, the name and the arguments, as JSON text, of each call in a turn."""
+    """The id, the name and the arguments, as JSON text, of each call in a turn."""
     calls: list[tuple[str, str, str]] = []
     for call in turn.get("tool_calls") or ():
         function = call["function"]
@@ -155,17 +155,17 @@ def read_calls(turn: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def map_arguments(turn: Mapping[str, Any]) -> dict[str, str]:
-    """Return the arguments of each call in a turn, as JSON text, by the id of the call."""
+    """The arguments of each call in a turn, as JSON text, by the id of the call."""
     return {call_id: arguments for call_id, _, arguments in read_calls(turn)}
 
 
 def map_argument_objects(turn: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the arguments of each call in a turn, as objects, by the id of the call."""
+    """The arguments of each call in a turn, as objects, by the id of the call."""
     return {call_id: read_arguments(arguments) for call_id, _, arguments in read_calls(turn)}
 
 
 def read_arguments(arguments: str) -> dict[str, Any]:
-    """Return the arguments of a call as an object. What is not an object stands under `arguments`.
+    """The arguments of a call as an object. What is not an object stands under `arguments`.
 
     `{"path": "a.py"}` is an object already, and so is an empty text. `[1]` becomes `{"arguments": [1]}`.
     """

@@ -63,16 +63,16 @@ class LaminaSessionStore:
         await self.store.arun(self._append, key, entries)
 
     async def load(self, key: Mapping[str, Any]) -> list[Any] | None:
-        """Return all entries; None for a key that was never written."""
+        """All entries; None for a key that was never written."""
         return await self.store.arun(self._load, key)
 
     async def list_sessions(self, project_key: str) -> list[Any]:
-        """Return the sessions of a project, each with the time of its last entry in milliseconds."""
+        """The sessions of a project, each with the time of its last entry in milliseconds."""
         indexes = await self.store.arun(self._list_sessions, project_key)
         return [{"session_id": name, "mtime": index.mtime} for name, index in indexes.items()]
 
     async def list_session_summaries(self, project_key: str) -> list[Any]:
-        """Return the SDK's summaries of the sessions of a project. A session without one is left out."""
+        """The SDK's summaries of the sessions of a project. A session without one is left out."""
         indexes = await self.store.arun(self._list_sessions, project_key)
         return [index.summary for index in indexes.values() if index.summary]
 
@@ -81,7 +81,7 @@ class LaminaSessionStore:
         await self.store.arun(self._delete, key)
 
     async def list_subkeys(self, key: Mapping[str, Any]) -> list[str]:
-        """Return the names of the transcripts of a session's sub-agents."""
+        """The names of the transcripts of a session's sub-agents."""
         return await self.store.arun(self._list_subkeys, key)
 
     async def _append(self, store: Store, key: Mapping[str, Any], entries: Sequence[Any]) -> None:
@@ -103,7 +103,7 @@ class LaminaSessionStore:
         await retry_conflicts(write, tries=_ATTEMPTS)
 
     def _fold(self, state: bytes, key: Mapping[str, Any], entries: Sequence[Any]) -> _Index:
-        """Return the next index. Its time is later than the last one, even if the clock is not."""
+        """The next index. Its time is later than the last one, even if the clock is not."""
         before = _Index()
         if state:
             before = decode_stored(state, _Index)
@@ -114,14 +114,14 @@ class LaminaSessionStore:
         return _Index(mtime=mtime, summary={**summary, "mtime": mtime})
 
     async def _load(self, store: Store, key: Mapping[str, Any]) -> list[Any] | None:
-        """Return all entries of a transcript. One that was never written has no state, and is None."""
+        """All entries of a transcript. One that was never written has no state, and is None."""
         page = await store.read(self._place(key))
         if not page.head.state:
             return None
         return [decode_stored(record.body) for record in page.records]
 
     async def _list_sessions(self, store: Store, project_key: str) -> dict[str, _Index]:
-        """Return the index of each session of a project. A name with a slash is that of a sub-agent."""
+        """The index of each session of a project. A name with a slash is that of a sub-agent."""
         workspace = self._workspace_of(project_key)
         indexes: dict[str, _Index] = {}
         for name in await list_names(store, workspace):
@@ -132,7 +132,7 @@ class LaminaSessionStore:
         return indexes
 
     async def _list_subkeys(self, store: Store, key: Mapping[str, Any]) -> list[str]:
-        """Return the names below a session, without the name of the session."""
+        """The names below a session, without the name of the session."""
         prefix = f"{key['session_id']}/"
         names = await list_names(store, self._workspace_of(key["project_key"]), prefix=prefix)
         return [name.removeprefix(prefix) for name in names]
@@ -152,7 +152,7 @@ class LaminaSessionStore:
         return f"{self._workspace}/{project_key}"
 
     def _place(self, key: Mapping[str, Any]) -> Where:
-        """Return the conversation of a transcript. Those of sub-agents stand below their session."""
+        """The conversation of a transcript. Those of sub-agents stand below their session."""
         name = key["session_id"]
         if key.get("subpath") is not None:
             name = f"{name}/{key['subpath']}"
@@ -160,7 +160,7 @@ class LaminaSessionStore:
 
 
 def _drop_repeated(entries: Sequence[Any], stored_entries: Sequence[Any]) -> list[Any]:
-    """Return the entries that are not in the transcript yet. An entry without a `uuid` is always new."""
+    """The entries that are not in the transcript yet. An entry without a `uuid` is always new."""
     seen = {entry.get("uuid") for entry in stored_entries}
     new_entries: list[Any] = []
     for entry in entries:

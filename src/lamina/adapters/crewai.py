@@ -53,7 +53,7 @@ class _Conversation(msgspec.Struct, kw_only=True):
     sent: list[Any]
 
     def add_appended(self, messages: Sequence[Any]) -> list[Any] | None:
-        """Return the history with what was appended. None if the list is another conversation now."""
+        """The history with what was appended. None if the list is another conversation now."""
         unchanged = messages[: len(self.sent)]
         if list(map(id, unchanged)) != list(map(id, self.sent)):
             return None
@@ -120,7 +120,7 @@ class LaminaHooks:
             context.messages[:] = self._read_history(context.messages)
 
     def _read_history(self, messages: list[Any]) -> list[Any]:
-        """Return all messages of the conversation that is in this list."""
+        """All messages of the conversation that is in this list."""
         conversation = self._conversations.pop(id(messages), None)
         if conversation is not None:
             history = conversation.add_appended(messages)
@@ -130,7 +130,7 @@ class LaminaHooks:
 
 
 def _write_output_format(context: LLMCallHookContext) -> dict[str, Any]:
-    """Return what CrewAI adds for a structured answer: that of the task, else that of the model.
+    """What CrewAI adds for a structured answer: that of the task, else that of the model.
 
     To an agent with tools it sends the schema in the last request only. It counts in all of them.
     """
@@ -183,7 +183,7 @@ def _write_message(message: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _read_message(turns: Sequence[Turn], source: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the turn as a message, with CrewAI's own fields of the message that it came from."""
+    """The turn as a message, with CrewAI's own fields of the message that it came from."""
     own_fields = {name: value for name, value in (source or {}).items() if name in _OWN_FIELDS}
     return {**turns[0].wire, **own_fields}
 

@@ -71,7 +71,7 @@ class LaminaPlugin(BasePlugin):
         self._contents[callback_context.session.id, agent] = contents
 
     def _make_recall_tool(self) -> FunctionTool:
-        """Return the tool. It answers from the last request of its agent, or from the session's events."""
+        """The tool. It answers from the last request of its agent, or from the session's events."""
 
         def recall(key: str, tool_context: ToolContext, start: int = 0, find: str = "") -> str:
             session = tool_context.session
@@ -87,7 +87,7 @@ class LaminaPlugin(BasePlugin):
 
 
 def _read_content(turns: Sequence[Turn], _: Any) -> types.Content:
-    """Return the content for a turn. A lowered one is a dict, which the SDK validates."""
+    """The content for a turn. A lowered one is a dict, which the SDK validates."""
     wire = turns[0].wire
     if isinstance(wire, types.Content):
         return wire

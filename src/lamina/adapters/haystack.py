@@ -41,7 +41,7 @@ def make_hooks(
     policy: Policy | None = None,
     budget: Budget | int | None = None,
 ) -> dict[str, list[Any]]:
-    """Return the hooks of an agent. `policy` says how to fit; `budget` replaces that of the policy.
+    """The hooks of an agent. `policy` says how to fit; `budget` replaces that of the policy.
 
     `generator` is the agent's chat generator: Haystack does not show it to hooks. Its model and its
     `response_format` count. Without a budget the window of the model counts. If the policy turns recall off,
@@ -150,7 +150,7 @@ def _list_tools(state: State) -> Sequence[Tool]:
 
 
 def _read_ledger(messages: Sequence[ChatMessage]) -> dict[str, Any] | None:
-    """Return the ledger of the last reply that has one, None before the first."""
+    """The ledger of the last reply that has one, None before the first."""
     for message in reversed(messages):
         if LEDGER in message.meta:
             return dict(message.meta[LEDGER])
@@ -158,7 +158,7 @@ def _read_ledger(messages: Sequence[ChatMessage]) -> dict[str, Any] | None:
 
 
 def _drop_earlier_ledger(history: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return the history without the ledger of the step before: one for each turn is enough."""
+    """The history without the ledger of the step before: one for each turn is enough."""
     messages = list(history)
     for position in range(len(messages) - 1, -1, -1):
         message = messages[position]
@@ -189,7 +189,7 @@ def _write_message(message: ChatMessage) -> list[dict[str, Any]]:
 
 
 def _read_message(turns: Sequence[Turn], source: ChatMessage | None) -> ChatMessage:
-    """Return a new message. What no turn holds, such as reasoning, is that of its source.
+    """A new message. What no turn holds, such as reasoning, is that of its source.
 
     A message with a result has no other part. In a message of the model the new text comes first.
     """
@@ -214,7 +214,7 @@ def _read_message(turns: Sequence[Turn], source: ChatMessage | None) -> ChatMess
 
 
 def _list_parts(message: ChatMessage) -> Sequence[Any]:
-    """Return the parts of a message in their order: Haystack's properties have them by their kind."""
+    """The parts of a message in their order: Haystack's properties have them by their kind."""
     return message._content  # type: ignore[no-any-return]  # noqa: SLF001
 
 

@@ -87,7 +87,7 @@ class LaminaCompaction(CompactionStrategy):
     async def compact(
         self, model: Model, messages: list[ChatMessage], tools: list[ToolInfo]
     ) -> tuple[list[ChatMessage], ChatMessageUser | None]:
-        """Return the messages to send, and no message to add.
+        """The messages to send, and no message to add.
 
         Inspect's own count decides: if it is still over the threshold after fitting, lamina fits again with a
         budget that makes it cut.
@@ -117,7 +117,7 @@ class LaminaCompaction(CompactionStrategy):
 
 @tool
 def recall(name: str | None = None) -> Tool:
-    """Return the tool with which an agent reads what was left out."""
+    """The tool with which an agent reads what was left out."""
 
     async def execute(key: str, start: int = 0, find: str = "") -> str:
         """Replaced below.
@@ -144,7 +144,7 @@ def _write_output_format(response_schema: ResponseSchema | None) -> dict[str, An
 
 
 def _count_output_format(output_format: dict[str, Any]) -> int:
-    """Return the tokens that the schema of the answer takes in a request."""
+    """The tokens that the schema of the answer takes in a request."""
     request = {"messages": [{"role": "user", "content": "?"}]}
     everything = Budget(window=1 << 40)
     with_format = fit_request({**request, **output_format}, dialect="openai_chat", budget=everything)
@@ -159,7 +159,7 @@ async def _count_tokens(model: Model, messages: Sequence[ChatMessage], tools: Se
 
 
 def _force_cut(budget: Budget) -> Budget:
-    """Return a budget that makes a cut now: Inspect counts more tokens than lamina does."""
+    """A budget that makes a cut now: Inspect counts more tokens than lamina does."""
     return msgspec.structs.replace(budget, trigger=0.01, least=0.0)
 
 
@@ -204,7 +204,7 @@ def _write_message(message: ChatMessage) -> list[dict[str, Any]]:
 
 
 def _read_message(turns: Sequence[Turn], source: ChatMessage | None) -> ChatMessage:
-    """Return a new message with the id of its source. Reasoning and the like are those of the source."""
+    """A new message with the id of its source. Reasoning and the like are those of the source."""
     wire = turns[0].wire
     text = chat.read_text(wire.get("content"))
     if source is None:
@@ -224,7 +224,7 @@ def _read_message(turns: Sequence[Turn], source: ChatMessage | None) -> ChatMess
 
 
 def _make_message(role: str, text: str) -> ChatMessage:
-    """Return a message of lamina's own, such as a digest. Its metadata says so."""
+    """A message of lamina's own, such as a digest. Its metadata says so."""
     kinds = {"system": ChatMessageSystem, "assistant": ChatMessageAssistant}
     return kinds.get(role, ChatMessageUser)(content=text, metadata={_OWN: True})
 

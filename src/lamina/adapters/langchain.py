@@ -81,7 +81,7 @@ class LaminaMiddleware(AgentMiddleware[LaminaState, Any, Any]):
         return ExtendedModelResponse(model_response=await handler(fitted_request), command=command)
 
     def _fit(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], Command[Any]]:
-        """Return the request to send, and the command that writes the new ledger into the state."""
+        """The request to send, and the command that writes the new ledger into the state."""
         model_name = self.fitter.model or _read_model_name(request.model)
         fitted = self.fitter.fit(
             request.messages,
@@ -97,7 +97,7 @@ class LaminaMiddleware(AgentMiddleware[LaminaState, Any, Any]):
 
 
 def _write_beside(request: ModelRequest[Any]) -> dict[str, Any]:
-    """Return what LangChain sends beside the messages: the tools, and what a structured answer adds to them.
+    """What LangChain sends beside the messages: the tools, and what a structured answer adds to them.
 
     LangChain adds that after this hook. For a bare schema it chooses one of two ways by the model; the one
     that takes more counts.
@@ -118,13 +118,13 @@ def _write_beside(request: ModelRequest[Any]) -> dict[str, Any]:
 
 
 def _add_output_tools(tools: Sequence[Any], answer: ToolStrategy[Any]) -> dict[str, Any]:
-    """Return the tools and those that the model answers with."""
+    """The tools and those that the model answers with."""
     output_tools = [OutputToolBinding.from_schema_spec(spec).tool for spec in answer.schema_specs]
     return _write_tools([*tools, *output_tools])
 
 
 def _add_output_format(tools: Sequence[Any], answer: ProviderStrategy[Any]) -> dict[str, Any]:
-    """Return the tools and the format of the answer. LangChain then makes all schemas strict."""
+    """The tools and the format of the answer. LangChain then makes all schemas strict."""
     return {**_write_tools(tools, strict=True), **answer.to_model_kwargs()}
 
 
@@ -133,14 +133,14 @@ def _write_tools(tools: Sequence[Any], *, strict: bool | None = None) -> dict[st
 
 
 def _read_system(message: SystemMessage | None) -> list[str]:
-    """Return the system text. Its message may have parts, some of which carry cache markers."""
+    """The system text. Its message may have parts, some of which carry cache markers."""
     if message is None:
         return []
     return [read_text(turn["content"]) for turn in CODEC.write(message)]
 
 
 def _read_thread(request: ModelRequest[Any]) -> str:
-    """Return the name of the thread that the graph runs in. A graph without a checkpointer has none."""
+    """The name of the thread that the graph runs in. A graph without a checkpointer has none."""
     execution = getattr(request.runtime, "execution_info", None)
     return str(getattr(execution, "thread_id", None) or "")
 
@@ -155,12 +155,12 @@ def _make_recall_tool(fitter: ContextFitter) -> BaseTool:
 
 
 def _read_model_name(model: Any) -> str:
-    """Return the name of a chat model. Integrations of LangChain have it under one of two names."""
+    """The name of a chat model. Integrations of LangChain have it under one of two names."""
     return str(getattr(model, "model_name", None) or getattr(model, "model", None) or "")
 
 
 def _ask_to_drop_thinking(model: Any, fitted: FittedMessages) -> Any:
-    """Return the chat model, asking its API to drop thinking that a cut has unbound.
+    """The chat model, asking its API to drop thinking that a cut has unbound.
 
     `ChatAnthropic` has the configuration of thinking and the betas as fields. Other models stay as they are.
     """
@@ -175,7 +175,7 @@ def _ask_to_drop_thinking(model: Any, fitted: FittedMessages) -> Any:
 
 
 def _read_usage(messages: Sequence[BaseMessage]) -> int | None:
-    """Return the tokens that the last request took, if its answer says them."""
+    """The tokens that the last request took, if its answer says them."""
     for message in reversed(messages):
         if isinstance(message, AIMessage):
             return (message.usage_metadata or {}).get("input_tokens")

@@ -45,7 +45,7 @@ class LaminaByteStore(BaseStore[str, bytes]):
         self._workspace = workspace
 
     async def _get(self, store: Store, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the value of each key, None for a key that was never set or was deleted."""
+        """The value of each key, None for a key that was never set or was deleted."""
         values: list[bytes | None] = []
         for key in keys:
             state = (await store.read(Where(self._workspace, key), last=0)).head.state
@@ -102,7 +102,7 @@ class LaminaRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: Any, k: int | None = None
     ) -> list[Document]:
-        """Return the same without `await`, in an event loop of its own."""
+        """The same without `await`, in an event loop of its own."""
 
         async def find() -> list[Document]:
             return await self._aget_relevant_documents(query, run_manager=run_manager, k=k)

@@ -72,7 +72,7 @@ class LaminaSaver(BaseCheckpointSaver[str]):
         return f"{number + 1:032}.{secrets.token_hex(8)}"
 
     async def _get(self, store: Store, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that the configuration names, else the latest of its thread.
+        """The checkpoint that the configuration names, else the latest of its thread.
 
         None if the thread has no such checkpoint.
         """
@@ -92,7 +92,7 @@ class LaminaSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Sequence[CheckpointTuple]:
-        """Return checkpoints, the newest of each thread first.
+        """Checkpoints, the newest of each thread first.
 
         Without a configuration all threads are searched. `filter` are fields that the metadata must have,
         `before` names a checkpoint that all of them are older than.

@@ -143,12 +143,12 @@ class LaminaLogger(CustomLogger):
 
 
 def _read_fitted(pending: PendingCall) -> dict[str, Any]:
-    """Return the arguments that fitting may change."""
+    """The arguments that fitting may change."""
     return {name: pending.request[name] for name in ("messages", "tools") if name in pending.request}
 
 
 def _read_access(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return what a follow-up needs to reach the same deployment: its address, its key and its limits."""
+    """What a follow-up needs to reach the same deployment: its address, its key and its limits."""
     names = ("api_key", "api_base", "base_url", "api_version", "timeout", "extra_headers")
     return {name: kwargs[name] for name in names if kwargs.get(name) is not None}
 

@@ -67,7 +67,7 @@ class LaminaMemory(BaseChatStoreMemory):
         budget: Budget | int | None = None,
         **store: Any,
     ) -> Self:
-        """Return a memory for one conversation: `chat_store` and `chat_store_key` say where it is.
+        """A memory for one conversation: `chat_store` and `chat_store_key` say where it is.
 
         `policy` says how messages are fitted, and `budget` replaces that of the policy. Without either the
         window that `llm` states counts. The policy is stored with the memory, so it must be plain data.
@@ -84,7 +84,7 @@ class LaminaMemory(BaseChatStoreMemory):
         return memory
 
     def get(self, input: str | None = None, initial_token_count: int = 0, **_: Any) -> list[Any]:  # noqa: A002, ARG002
-        """Return the messages, fitted into the room that `initial_token_count` leaves, without handles.
+        """The messages, fitted into the room that `initial_token_count` leaves, without handles.
 
         A `LaminaAgent` says what it sends beside them.
         """
@@ -128,13 +128,13 @@ class LaminaMemory(BaseChatStoreMemory):
         return list(fitted.messages)
 
     def read_ledgers(self) -> dict[str, Any]:
-        """Return the ledger of `get` and of each agent, by name."""
+        """The ledger of `get` and of each agent, by name."""
         for note in self.chat_store.get_messages(self._ledger_key()):
             return dict(note.additional_kwargs[LEDGER])
         return {}
 
     def _find_fitter(self, recall: bool, taken: int, *, tagged: bool) -> ContextFitter:  # noqa: FBT001
-        """Return the fitter that was used before, if there is one: it has read most of the messages."""
+        """The fitter that was used before, if there is one: it has read most of the messages."""
         key = (recall, taken, tagged)
         if key not in self._fitters:
             if len(self._fitters) > _FITTERS:
@@ -153,7 +153,7 @@ class LaminaMemory(BaseChatStoreMemory):
 
 
 def _take_room(policy: Policy, taken: int) -> Policy:
-    """Return the policy with a window that leaves so many tokens to what is sent beside the messages."""
+    """The policy with a window that leaves so many tokens to what is sent beside the messages."""
     budget = policy.own_budget
     if budget is None:
         return policy
@@ -201,7 +201,7 @@ class LaminaAgent(FunctionAgent):
         return output
 
     def _make_recall_tool(self) -> FunctionTool:
-        """Return the tool. It answers from the whole memory, and from the calls of this turn."""
+        """The tool. It answers from the whole memory, and from the calls of this turn."""
 
         async def recall(ctx: Context, key: str, start: int = 0, find: str = "") -> str:
             memory = await ctx.store.get("memory")

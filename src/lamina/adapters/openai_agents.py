@@ -75,7 +75,7 @@ class LaminaSession:
         self.filter = self.make_filter(RunConfig())
 
     def run_config(self, config: RunConfig | None = None, **settings: Any) -> RunConfig:
-        """Return a run's configuration with the filter in it; `settings` are RunConfig's own.
+        """A run's configuration with the filter in it; `settings` are RunConfig's own.
 
         The SDK does not show its filters the configuration. So the filter knows the one that is made here:
         a model that it names is used in place of the agent's.
@@ -84,13 +84,13 @@ class LaminaSession:
         return replace(config, call_model_input_filter=self.make_filter(config))
 
     def equip(self, agent: Agent[Any]) -> Agent[Any]:
-        """Return the agent with the recall tool of this session, as the last of its tools."""
+        """The agent with the recall tool of this session, as the last of its tools."""
         if not self.fitter.recall:
             return agent
         return agent.clone(tools=[*agent.tools, self.recall_tool])
 
     def make_filter(self, config: RunConfig) -> CallModelInputFilter:
-        """Return the `call_model_input_filter` of a run with this configuration."""
+        """The `call_model_input_filter` of a run with this configuration."""
         return partial(self._fit, config)
 
     async def _fit(self, config: RunConfig, data: CallModelData[Any]) -> ModelInputData:
@@ -140,7 +140,7 @@ class LaminaSession:
         return items
 
     async def _load_ledger(self, store: Store) -> dict[str, Any] | None:
-        """Return the ledger, without reading the items: each call of the model needs it."""
+        """The ledger, without reading the items: each call of the model needs it."""
         page = await store.read(self._where, last=0)
         if not page.head.state:
             return None
@@ -167,7 +167,7 @@ _POP = b"null"
 
 
 def _find_model_name(agent: Agent[Any], config: RunConfig) -> str:
-    """Return the name of the model that the SDK will call: that of the run, of the agent, or the default.
+    """The name of the model that the SDK will call: that of the run, of the agent, or the default.
 
     A model without a name is "", and needs a budget.
     """
@@ -180,7 +180,7 @@ def _find_model_name(agent: Agent[Any], config: RunConfig) -> str:
 
 
 async def _write_beside(agent: Agent[Any], context: RunContextWrapper[Any]) -> dict[str, Any]:
-    """Return what the SDK sends beside the input, in its own words: tools, the output's schema, the prompt.
+    """What the SDK sends beside the input, in its own words: tools, the output's schema, the prompt.
 
     Handoffs are tools. All of them count, though the SDK leaves out those that are not enabled.
     """
@@ -204,7 +204,7 @@ async def _write_beside(agent: Agent[Any], context: RunContextWrapper[Any]) -> d
 
 
 def _read_output_schema(agent: Agent[Any]) -> AgentOutputSchemaBase | None:
-    """Return the schema of a structured answer. None if the agent answers with text."""
+    """The schema of a structured answer. None if the agent answers with text."""
     output = agent.output_type
     if output is None or output is str:
         return None

@@ -49,7 +49,7 @@ class LaminaCapability(AbstractCapability[Any]):
         self._ledger: dict[str, Any] | None = None
 
     async def for_run(self, ctx: RunContext[Any]) -> LaminaCapability:  # noqa: ARG002 - pydantic-ai's
-        """Return a copy, since the ledger between a request and its response belongs to one run."""
+        """A copy, since the ledger between a request and its response belongs to one run."""
         return copy.copy(self)
 
     def get_toolset(self) -> FunctionToolset[Any] | None:
@@ -102,7 +102,7 @@ class _SentBeside(NamedTuple):
 
 
 def _find_longest(request_context: ModelRequestContext) -> _SentBeside:
-    """Return what is sent beside the messages. If there are models to fall back on, the longest counts."""
+    """What is sent beside the messages. If there are models to fall back on, the longest counts."""
     model = request_context.model
     candidates: Sequence[Model] = [model]
     if isinstance(model, FallbackModel):
@@ -127,7 +127,7 @@ def _prepare(model: Model, request_context: ModelRequestContext) -> _SentBeside:
 def _list_added_prompts(
     model: Model, messages: Sequence[ai.ModelMessage], parameters: ModelRequestParameters
 ) -> list[str]:
-    """Return the system texts that the framework puts before the first request.
+    """The system texts that the framework puts before the first request.
 
     To a model without system messages in the middle it says what its `<system>` tags mean. That sentence is
     in every request from the first on, but not in the messages that a hook sees.
@@ -163,7 +163,7 @@ def _write_output_format(parameters: ModelRequestParameters) -> dict[str, Any]:
 
 
 def _read_ledger(messages: Sequence[ai.ModelMessage]) -> dict[str, Any] | None:
-    """Return the newest ledger of a history; None if lamina has not fitted it yet."""
+    """The newest ledger of a history; None if lamina has not fitted it yet."""
     for response in _list_responses(messages):
         ledger = (response.metadata or {}).get(LEDGER)
         if ledger is not None:
@@ -185,12 +185,12 @@ def _drop_earlier_ledger(messages: Sequence[ai.ModelMessage]) -> None:
 
 
 def _read_usage(messages: Sequence[ai.ModelMessage]) -> int | None:
-    """Return the tokens that the last request took, if its response says them."""
+    """The tokens that the last request took, if its response says them."""
     for response in _list_responses(messages):
         return response.usage.input_tokens or None
     return None
 
 
 def _list_responses(messages: Sequence[ai.ModelMessage]) -> list[ai.ModelResponse]:
-    """Return what the model answered, the newest first."""
+    """What the model answered, the newest first."""
     return [message for message in reversed(messages) if isinstance(message, ai.ModelResponse)]

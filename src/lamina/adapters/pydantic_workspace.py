@@ -70,7 +70,7 @@ class LaminaWorkspaceBackend:
         return FileEntry(name=posixpath.basename(path), path=path, is_dir=is_folder, size=size)
 
     async def list_dir(self, path: str) -> list[FileEntry]:
-        """Return what is in a folder, with full paths. A folder has no size."""
+        """What is in a folder, with full paths. A folder has no size."""
         root = await self.working_dir()
         entries: list[FileEntry] = []
         for item in await self._run(_list_items, path):
@@ -101,7 +101,7 @@ class LaminaWorkspaceBackend:
             return function(self._workspace, name)
 
     def _find_root(self) -> str:
-        """Return the real path of the folder. It is looked for at each use: the caller may remove it."""
+        """The real path of the folder. It is looked for at each use: the caller may remove it."""
         root = os.path.realpath(self._root)
         if not os.path.isdir(root):  # noqa: PTH112 - text, as pydantic-ai has it
             raise WorkspaceUnavailableError(f"there is no folder {self._root}")
@@ -118,7 +118,7 @@ def _raise_built_in_errors(files: Workspace, name: str) -> Iterator[None]:
 
 
 def _find_built_in_error(files: Workspace, name: str) -> type[OSError]:
-    """Return the error that the system would have raised for what is at this path.
+    """The error that the system would have raised for what is at this path.
 
     A path below a file is not a folder. What the workspace withholds is not permitted. What is there, and
     was refused for another reason, is not permitted either.
@@ -148,7 +148,7 @@ def _remove_all(files: Workspace, name: str) -> None:
 
 
 def _measure(files: Workspace, name: str) -> tuple[bool, int | None]:
-    """Return whether something is a folder, and the size of a file."""
+    """Whether something is a folder, and the size of a file."""
     if files.kind(name) == "folder":
         return True, None
     return False, len(files.read(name))

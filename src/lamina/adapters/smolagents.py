@@ -138,7 +138,7 @@ class _FittedMemory(ABC):
 
     @abstractmethod
     def _write_head(self) -> dict[str, Any]:
-        """Return what is sent beside the messages of a step."""
+        """What is sent beside the messages of a step."""
 
 
 class LaminaToolCallingAgent(_FittedMemory, ToolCallingAgent):
@@ -152,7 +152,7 @@ class LaminaCodeAgent(_FittedMemory, CodeAgent):
     """A `CodeAgent` whose requests fit the window. Its code calls `recall`."""
 
     def _write_head(self) -> dict[str, Any]:
-        """Return the format of its answers. The tools stand in its system prompt."""
+        """The format of its answers. The tools stand in its system prompt."""
         if self._use_structured_outputs_internally:
             return {"response_format": CODEAGENT_RESPONSE_FORMAT}
         return {}

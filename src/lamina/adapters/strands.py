@@ -76,7 +76,7 @@ class LaminaConversationManager(ConversationManager):
             event.agent.add_middleware(InvokeModelStage.Input, self._fit)
 
     def _fit(self, context: InvokeModelContext) -> InvokeModelContext:
-        """Return the context of a call of the model with the messages that fit."""
+        """The context of a call of the model with the messages that fit."""
         specs = context.tool_specs or ()
         tools = [write_tool(spec["name"], spec["description"], spec["inputSchema"]["json"]) for spec in specs]
         fitted = self.fitter.fit(
@@ -105,14 +105,14 @@ class LaminaConversationManager(ConversationManager):
 
 
 def _read_system(system_prompt: Any) -> list[str]:
-    """Return the system text: a prompt is one text, or a list of blocks of which some are cache points."""
+    """The system text: a prompt is one text, or a list of blocks of which some are cache points."""
     if isinstance(system_prompt, str):
         return [system_prompt]
     return [block["text"] for block in system_prompt or () if "text" in block]
 
 
 def _read_model_name(model: Any) -> str:
-    """Return the name of a model, "" if its configuration does not have one.
+    """The name of a model, "" if its configuration does not have one.
 
     Each provider of Strands has a configuration of its own. Most have the name under `model_id`.
     """
@@ -149,13 +149,13 @@ def _write_message(message: Any) -> list[dict[str, Any]]:
 
 
 def _read_result(result: Mapping[str, Any]) -> str:
-    """Return the text of a result. JSON is written out, and pictures are left out."""
+    """The text of a result. JSON is written out, and pictures are left out."""
     parts = [block.get("text") or str(block.get("json", "")) for block in result["content"]]
     return "\n".join(parts)
 
 
 def _read_message(turns: Sequence[Turn], source: Any) -> Any:
-    """Return a new message. Its metadata, and blocks that no turn has, are those of its source.
+    """A new message. Its metadata, and blocks that no turn has, are those of its source.
 
     Blocks that no turn has, such as pictures and documents, come first.
     """
@@ -173,7 +173,7 @@ def _read_message(turns: Sequence[Turn], source: Any) -> Any:
 
 
 def _read_blocks(wire: Mapping[str, Any], source: Any) -> list[dict[str, Any]]:
-    """Return the blocks of a turn: a result, or a text and calls."""
+    """The blocks of a turn: a result, or a text and calls."""
     text = read_text(wire.get("content"))
     if wire["role"] == "tool":
         status = _read_status(source, wire["tool_call_id"])
@@ -189,7 +189,7 @@ def _read_blocks(wire: Mapping[str, Any], source: Any) -> list[dict[str, Any]]:
 
 
 def _read_status(source: Any, call_id: str) -> str:
-    """Return whether a result said success or error.
+    """Whether a result said success or error.
 
     A result that lamina wrote has no block in the source. It counts as a success.
     """

@@ -51,7 +51,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     bind: Callable[[Any], Run] | None = None
 
     def bound_to(self, session: Any) -> Action:
-        """Return the action with its function for this session."""
+        """The action with its function for this session."""
         if self.bind is None:
             return self
         return msgspec.structs.replace(self, run=self.bind(session), bind=None)
@@ -111,12 +111,12 @@ async def run_calls(
 
 
 def refuse_call(call: ToolCall, reason: str) -> Segment:
-    """Return the result of a call that was not run."""
+    """The result of a call that was not run."""
     return result(f"Not run: {reason}", id=call.id, name=call.name, error=True)
 
 
 def index_actions(actions: Iterable[Action]) -> dict[str, Action]:
-    """Return the actions by the names of their tools."""
+    """The actions by the names of their tools."""
     by_name: dict[str, Action] = {}
     for action in actions:
         if action.tool.name in by_name or action.tool.name == "recall":
@@ -160,7 +160,7 @@ async def _run_action(
 
 
 async def _find_objection(call: ToolCall, action: Action, approve: Approve | None) -> str:
-    """Return the reason why a call may not run, or "" if it may."""
+    """The reason why a call may not run, or "" if it may."""
     if approve is None:
         return "this needs approval, and nobody is there to give it"
     try:
@@ -189,7 +189,7 @@ def _read_arguments(call: ToolCall, tool: Tool) -> dict[str, Any]:
 
 
 def _make_result(value: Any, call: ToolCall) -> Segment:
-    """Return what a function returned as the result of this call."""
+    """What a function returned as the result of this call."""
     if isinstance(value, ToolResult):
         return result(value.content, id=call.id, name=call.name, error=value.error)
     if isinstance(value, Segment):
@@ -202,7 +202,7 @@ def _make_result(value: Any, call: ToolCall) -> Segment:
 
 
 def _result_of_segment(segment: Segment, call: ToolCall) -> Segment:
-    """Return a segment as the result of a call, with its own kind, attributes and error."""
+    """A segment as the result of a call, with its own kind, attributes and error."""
     for part in segment.parts:
         if isinstance(part, ToolResult):
             own_result = msgspec.structs.replace(part, id=call.id, name=call.name)
@@ -215,7 +215,7 @@ def _result_of_segment(segment: Segment, call: ToolCall) -> Segment:
 
 
 def _describe_segment(segment: Segment) -> str:
-    """Return the text of one of several segments, after a line that says where it comes from."""
+    """The text of one of several segments, after a line that says where it comes from."""
     origins = [segment.attrs.get(name, "") for name in ("source", "path", "url", "place")]
     origin = " ".join(filter(None, origins))
     return f"[{origin or segment.key or segment.kind}]\n{text_of(segment.parts)}"
@@ -229,7 +229,7 @@ def _holds_only(value: Any, kind: type) -> bool:
 
 
 def _repeat_question(segment: Segment, question: str) -> Segment:
-    """Return the result of a search with the user's question after its last text."""
+    """The result of a search with the user's question after its last text."""
     part = segment.parts[0]
     if not isinstance(part, ToolResult) or part.error or not question:
         return segment

@@ -32,7 +32,7 @@ class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
                 raise BadInput(f"{name} is {value!r}", place="Limits", hint="give a number above 0, or None")
 
     def reached(self, spent: TurnCost, *, ahead: int = 0) -> str:
-        """Return the name of the limit that is reached, or "".
+        """The name of the limit that is reached, or "".
 
         `ahead` is how many tokens the next request would read.
         """
@@ -65,7 +65,7 @@ class TurnCost(msgspec.Struct, frozen=True, kw_only=True):
     money: float | None = 0.0
 
     def after(self, usage: Usage, model: str) -> TurnCost:
-        """Return the sum with one more call of a model."""
+        """The sum with one more call of a model."""
         call = TurnCost(
             steps=1,
             input=usage.input,

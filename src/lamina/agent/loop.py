@@ -168,7 +168,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _make_outcome(self, session: Session, turn: _Turn, ending: Ending | Any) -> TurnOutcome:
-        """Return the outcome of a turn, with its citations if the agent `cites`."""
+        """The outcome of a turn, with its citations if the agent `cites`."""
         text = turn.text
         plans: tuple[str, ...] = ()
         if self.profile.thinking:
@@ -207,7 +207,7 @@ class _Turn(msgspec.Struct):
 
 
 def _list_open_calls(session: Session) -> list[ToolCall]:
-    """Return the calls that wait for a result, except for those that the session answers itself."""
+    """The calls that wait for a result, except for those that the session answers itself."""
     return [call for call in session.calls if not session.is_own_call(call)]
 
 
@@ -217,7 +217,7 @@ async def _refuse_open_calls(session: Session, reason: str) -> None:
 
 
 def _complete_results(calls: Sequence[ToolCall], finished: dict[int, Segment]) -> list[Segment]:
-    """Return the finished results of a cancelled turn, and for the other calls that they were not run."""
+    """The finished results of a cancelled turn, and for the other calls that they were not run."""
     results: list[Segment] = []
     for index, call in enumerate(calls):
         if index in finished:
@@ -242,7 +242,7 @@ def _last_answer(log: Sequence[Segment]) -> str:
 
 
 def _ending_of(answer: ModelAnswer) -> Ending:
-    """Return why a turn ended whose last answer calls no tools."""
+    """Why a turn ended whose last answer calls no tools."""
     if not answer.recorded.segments:
         return "empty"
     match answer.reason:
@@ -252,7 +252,7 @@ def _ending_of(answer: ModelAnswer) -> Ending:
 
 
 def _read_spent(result: Segment) -> TurnCost:
-    """Return what a sub-agent spent for this result."""
+    """What a sub-agent spent for this result."""
     spent = result.meta.get("spent")
     if spent is None:
         return TurnCost()
@@ -260,6 +260,6 @@ def _read_spent(result: Segment) -> TurnCost:
 
 
 def _list_attachments(session: Session) -> list[Segment]:
-    """Return everything that was attached to a conversation, the newest first."""
+    """Everything that was attached to a conversation, the newest first."""
     kinds = session.terms.options.kinds
     return [segment for segment in reversed(session.log) if kind_of(kinds, segment).attachment]

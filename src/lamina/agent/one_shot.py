@@ -79,7 +79,7 @@ async def run_plan(
 
 
 def _make_context(call: ToolCall, result: Segment) -> Segment:
-    """Return the result of a call as an excerpt, which names the tool and its arguments as the source."""
+    """The result of a call as an excerpt, which names the tool and its arguments as the source."""
     part = result.parts[0]
     content = part.content if isinstance(part, ToolResult) else result.parts
     return excerpt(text_of(content), source=call.name, place=call.arguments, recover=None)

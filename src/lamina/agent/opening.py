@@ -91,7 +91,7 @@ async def open_for(
 
 
 def _with_name(setup: SetupOptions, name: str) -> SetupOptions:
-    """Return the setup with the name of the agent among what the application keeps."""
+    """The setup with the name of the agent among what the application keeps."""
     if not name:
         return setup
     return msgspec.structs.replace(setup, agent={**(setup.agent or {}), "name": name})

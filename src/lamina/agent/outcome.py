@@ -64,7 +64,7 @@ _CITATION = re.compile(r"\[\[([^\[\]\n]{1,300})\]\]")
 
 
 def find_citations(text: str, context: Iterable[Segment]) -> tuple[tuple[Citation, ...], tuple[str, ...]]:
-    """Return what an answer cites of the context, and the names it cites that are not in the context."""
+    """What an answer cites of the context, and the names it cites that are not in the context."""
     by_name: dict[str, Citation] = {}
     for segment in context:
         for name, citation in _list_names(segment):
@@ -81,7 +81,7 @@ def find_citations(text: str, context: Iterable[Segment]) -> tuple[tuple[Citatio
 
 
 def _list_names(segment: Segment) -> list[tuple[str, Citation]]:
-    """Return the names that a segment may be cited by: its source, its source and place, or its key."""
+    """The names that a segment may be cited by: its source, its source and place, or its key."""
     source = _source_of(segment)
     place = segment.attrs.get("place", "")
     citation = Citation(key=segment.key, source=source, place=place)

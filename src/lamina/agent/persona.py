@@ -40,7 +40,7 @@ PLANNING = (
 
 
 def guidelines(actions: Iterable[Action], *, recall: bool = True) -> str:
-    """Return what the system text says about tools: one line for each that has a guideline."""
+    """What the system text says about tools: one line for each that has a guideline."""
     paragraphs: list[str] = []
     lines = [f"- {action.tool.name}: {action.guideline}" for action in actions if action.guideline]
     if lines:

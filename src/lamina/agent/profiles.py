@@ -36,6 +36,6 @@ class AgentProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def split_plans(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return what an answer says to the user, and the plans in it."""
+    """What an answer says to the user, and the plans in it."""
     plans = tuple(plan.strip(" \t\r\n") for plan in _PLAN.findall(text))
     return _PLAN.sub("", text).strip(" \t\r\n"), plans

@@ -12,7 +12,7 @@ QUESTION = "[The user's question]: "
 
 
 def with_question(context: str, question: str) -> str:
-    """Return the context, then the question. A question that already ends the context is not repeated."""
+    """The context, then the question. A question that already ends the context is not repeated."""
     if is_blank(context):
         return question
     trimmed = context.rstrip(WHITE_SPACE)

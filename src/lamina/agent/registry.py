@@ -80,7 +80,7 @@ class AgentRegistry(Mapping[str, AgentProfile]):
 
 
 def _choose_actions(name: str, profile: AgentProfile, actions: Sequence[Action]) -> tuple[Action, ...]:
-    """Return the actions that a profile names; all of them if it names none."""
+    """The actions that a profile names; all of them if it names none."""
     if profile.tools is None:
         return tuple(actions)
     by_name = {action.tool.name: action for action in actions}
@@ -131,7 +131,7 @@ class StoredAgents:
         return AgentRegistry(profiles)
 
     def _read_profile(self, name: str, text: str) -> AgentProfile:
-        """Return a profile as it was kept. Anybody who may write to the store may have written it."""
+        """A profile as it was kept. Anybody who may write to the store may have written it."""
         try:
             return msgspec.json.decode(text, type=AgentProfile)
         except (msgspec.MsgspecError, BadInput, RecursionError) as error:

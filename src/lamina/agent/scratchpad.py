@@ -30,7 +30,7 @@ _NOTE_ARGUMENTS: dict[str, Any] = {
 
 
 def scratchpad(path: str | PathLike[str]) -> tuple[Action, ...]:
-    """Return the tools `note_down` and `read_notes` over one file."""
+    """The tools `note_down` and `read_notes` over one file."""
     notes_path = Path(path)
     lock = anyio.Lock()
 

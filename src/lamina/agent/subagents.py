@@ -82,7 +82,7 @@ def delegate(
     name: str = "delegate",
     description: str = "Gives a task to a coworker, who works on it alone and reports what was found.",
 ) -> Action:
-    """Return a tool with which the model of the conversation `parent` gives tasks to a sub-agent."""
+    """A tool with which the model of the conversation `parent` gives tasks to a sub-agent."""
     used_names: set[str] = set()
 
     async def run(arguments: dict[str, Any]) -> Segment:
@@ -102,7 +102,7 @@ def delegate_forked(
     name: str = "delegate",
     description: str = "Gives a task to a coworker who knows this conversation, and reports what was found.",
 ) -> Action:
-    """Return a tool with which a model gives tasks to sub-agents that begin with its own conversation.
+    """A tool with which a model gives tasks to sub-agents that begin with its own conversation.
 
     The child sends the tools of its parent, since they are the beginning of the prefix. It can run those
     that `agent` has as actions, and any other call is refused.
@@ -169,7 +169,7 @@ class _FirstWrites:
         self._begun: dict[int, anyio.Event] = {}
 
     async def wait(self, place: int) -> anyio.Event | None:
-        """Return the event to set if this is the first child at a place; else wait for that one."""
+        """The event to set if this is the first child at a place; else wait for that one."""
         if place in self._begun:
             await self._begun[place].wait()
             return None
@@ -230,7 +230,7 @@ def _list_names(parent: str, task: str) -> Iterator[str]:
 
 
 def _make_result(child: str, outcome: TurnOutcome, report: str) -> Segment:
-    """Return what a call of a delegating tool gives back."""
+    """What a call of a delegating tool gives back."""
     content = (Text(report),)
     return segment(
         "subagent_result",
@@ -242,7 +242,7 @@ def _make_result(child: str, outcome: TurnOutcome, report: str) -> Segment:
 
 
 def _link_child(task: str, child: str, outcome: TurnOutcome, report: str) -> tuple[Segment, Segment]:
-    """Return what the parent's log has of a child that the application started."""
+    """What the parent's log has of a child that the application started."""
     return (
         segment("spawn_subagent", Role.ASSISTANT, task, attrs={"subagent_id": child}),
         segment("subagent_result", Role.USER, report, attrs=_result_attrs(child, outcome)),

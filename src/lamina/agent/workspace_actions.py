@@ -28,12 +28,12 @@ GUIDELINES = {
 
 
 def workspace_actions(offers: Iterable[Offer], *, approved: bool = False) -> tuple[Action, ...]:
-    """Return tools over a workspace or memory as actions; with `approved` none of them asks for approval."""
+    """Tools over a workspace or memory as actions; with `approved` none of them asks for approval."""
     return tuple(_make_action(offer, approved=approved) for offer in offers)
 
 
 def search_action(index: Index, *, name: str = "search") -> Action:
-    """Return a search over an index as an action. The question is repeated after what it finds."""
+    """A search over an index as an action. The question is repeated after what it finds."""
 
     async def run(arguments: dict[str, Any]) -> Any:
         return await answer_search_call(index, arguments) or "Nothing was found."

@@ -36,7 +36,7 @@ class CacheEntries:
         return entry is not None and entry.ready <= at <= entry.until
 
     def write(self, link: bytes, *, seconds: float, at: float, ready: float) -> None:
-        """Writes an entry. One that still lives stays as it is.
+        """Write an entry. One that still lives stays as it is.
 
         If several requests write the same entry at once, it can be read as soon as the first of their answers
         begins.
@@ -48,7 +48,7 @@ class CacheEntries:
             entry.ready = min(entry.ready, ready)
 
     def refresh(self, link: bytes, *, at: float, seconds: float = 0.0) -> None:
-        """Starts the lifetime of an entry again. It never gets shorter.
+        """Start the lifetime of an entry again. It never gets shorter.
 
         An entry for five minutes that is marked for an hour lives an hour from then on.
         """
@@ -59,7 +59,7 @@ class CacheEntries:
     def write_marks(
         self, path: PrefixPath, marks: dict[int, str], rules: CacheRules, *, at: float, ready: float
     ) -> None:
-        """Writes an entry after each block in `marks`, with the lifetime that its word names.
+        """Write an entry after each block in `marks`, with the lifetime that its word names.
 
         If the cache refreshes, entries that are there already live longer.
         """
@@ -87,7 +87,7 @@ class BreakpointCache:
         answer: tuple[StreamBlock, ...] = (),
         begun: float | None = None,
     ) -> Tally:
-        """Sends one request at a time in seconds. What it writes can be read once its answer has `begun`."""
+        """Send one request at a time in seconds. What it writes can be read once its answer has `begun`."""
         del answer  # an answer is cached when it comes back inside a marked prefix
         path = build_path(stream, self.rules, previous=self._last_path)
         self._last_path = path

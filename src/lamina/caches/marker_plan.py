@@ -63,7 +63,7 @@ def plan_markers(
     cut: bool = False,
     key: str = "",
 ) -> MarkerPlan:
-    """Plans the markers for a stream whose blocks are counted.
+    """Plan the markers for a stream whose blocks are counted.
 
     `stable` and `tail` are lifetimes: for what stays until the next cut, and for the end of a request.
 
@@ -89,7 +89,7 @@ def plan_markers(
 
 
 def _check_lifetime(word: str, rules: CacheRules) -> None:
-    """Raises BadInput for a lifetime that the cache does not have. "" is the provider's own."""
+    """Raise BadInput for a lifetime that the cache does not have. "" is the provider's own."""
     if not word or word in rules.lifetimes:
         return
     choices = ", ".join(rules.lifetimes) or "none"
@@ -175,7 +175,7 @@ def _choose_blocks(stream: Stream, rules: CacheRules, past: EarlierRequests, *, 
 
 
 def _rank_places(stream: Stream, rules: CacheRules, past: EarlierRequests) -> Iterator[MarkerPlace]:
-    """Places to mark, the most useful first.
+    """Place to mark, the most useful first.
 
     The docstring of this module says why each of them is useful. Some may be the same block, and then the
     first reason counts.

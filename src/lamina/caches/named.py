@@ -30,7 +30,7 @@ class NamedCaches:
         self.caches: dict[str, NamedCache] = {}
 
     def create(self, name: str, stream: Stream, *, at: float = 0.0, seconds: float | None = None) -> Tally:
-        """Creates a cache of a whole stream. Writing it costs the price of input."""
+        """Create a cache of a whole stream. Writing it costs the price of input."""
         least = self.rules.least(stream.model)
         if stream.tokens < least:
             raise BadInput(
@@ -44,7 +44,7 @@ class NamedCaches:
         return Tally(written=stream.tokens, why=f"created {name}")
 
     def renew(self, name: str, *, at: float, seconds: float) -> None:
-        """Lets a cache live until `seconds` from now."""
+        """Let a cache live until `seconds` from now."""
         self.caches[name].until = at + seconds
 
     def send(
@@ -55,7 +55,7 @@ class NamedCaches:
         answer: tuple[StreamBlock, ...] = (),
         begun: float | None = None,
     ) -> Tally:
-        """Sends one request at a time in seconds. The stream is what comes after the cache that it names."""
+        """Send one request at a time in seconds. The stream is what comes after the cache that it names."""
         del answer, begun
         cache = self.caches.get(stream.cached)
         if cache is None or cache.until < at or cache.model != stream.model:

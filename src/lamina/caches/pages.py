@@ -33,7 +33,7 @@ class PageCache:
         answer: tuple[StreamBlock, ...] = (),
         begun: float | None = None,
     ) -> Tally:
-        """Sends one request as blocks that count as runs of tokens. The memory is without limit here."""
+        """Send one request as blocks that count as runs of tokens. The memory is without limit here."""
         del begun
         path = build_path(stream, self.rules)
         read = self._round_down(self.sent.count_prefix_tokens(path, at), path.tokens)
@@ -48,7 +48,7 @@ class PageCache:
     def send_tokens(
         self, ids: Sequence[int], *, at: float = 0.0, generated: Sequence[int] = (), salt: str = ""
     ) -> Tally:
-        """Sends one request as token ids. This is exact."""
+        """Send one request as token ids. This is exact."""
         del at
         links = self._link_pages([*ids, *generated[:-1]], salt)
         hits = 0
@@ -75,7 +75,7 @@ class PageCache:
         return links
 
     def _use(self, links: list[bytes]) -> None:
-        """Stores these pages as the most recently used, their end as the least recent of them.
+        """Store these pages as the most recently used, their end as the least recent of them.
 
         So a page is forgotten before those that stand before it, without which it could not be read.
         """

@@ -56,7 +56,7 @@ class SentBlocks:
         return longest
 
     def _forget_expired(self, siblings: list[tuple[bytes, bytes]], place: int, at: float) -> int:
-        """Removes the expired blocks next to `place`, and returns where that place is then.
+        """Remove the expired blocks next to `place`, and return where that place is then.
 
         Without this, every request would walk past them again.
         """
@@ -72,7 +72,7 @@ class SentBlocks:
         return first
 
     def add(self, path: PrefixPath, until: float) -> None:
-        """Stores every block of a path; it can be read until then."""
+        """Store every block of a path; it can be read until then."""
         parent = path.root
         for block, link in zip(path.blocks, path.links, strict=True):
             if link not in self.until:
@@ -104,7 +104,7 @@ class LongestPrefixCache:
         answer: tuple[StreamBlock, ...] = (),
         begun: float | None = None,
     ) -> Tally:
-        """Sends one request at a time in seconds."""
+        """Send one request at a time in seconds."""
         del answer, begun  # providers of this kind document the caching of prompts only
         path = build_path(stream, self.rules, previous=self._last_path)
         self._last_path = path

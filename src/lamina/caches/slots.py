@@ -67,7 +67,7 @@ class SlotCache:
         self._unload()
 
     def _unload(self) -> None:
-        """Empties all slots and the memory, as when the server starts again."""
+        """Empty all slots and the memory, as when the server starts again."""
         self.slots = [TokenSequence()] * self.rules.slots
         self.last_used = [-1] * self.rules.slots
         self.saved: list[TokenSequence] = []
@@ -81,18 +81,18 @@ class SlotCache:
         answer: tuple[StreamBlock, ...] = (),
         begun: float | None = None,
     ) -> Tally:
-        """Sends one request as blocks that count as runs of tokens."""
+        """Send one request as blocks that count as runs of tokens."""
         del begun
         path = build_path(stream, self.rules)
         return self._run(TokenSequence(path=path), TokenSequence(path=path.extended(answer)), at)
 
     def send_tokens(self, ids: Sequence[int], *, at: float = 0.0, generated: Sequence[int] = ()) -> Tally:
-        """Sends one request as token ids. This is exact."""
+        """Send one request as token ids. This is exact."""
         prompt = TokenSequence(ids=tuple(ids))
         return self._run(prompt, TokenSequence(ids=(*ids, *generated[:-1])), at)
 
     def _run(self, prompt: TokenSequence, with_answer: TokenSequence, at: float) -> Tally:
-        """Runs a prompt in one of the slots, which holds the prompt and its answer afterwards."""
+        """Run a prompt in one of the slots, which holds the prompt and its answer afterwards."""
         if at - self.last_request > self.rules.seconds(""):
             self._unload()
         self.last_request = at
@@ -128,7 +128,7 @@ class SlotCache:
         return chosen
 
     def _save(self, sequence: TokenSequence) -> None:
-        """Saves a sequence, unless a saved one begins with it; it replaces saved ones that it begins with.
+        """Save a sequence, unless a saved one begins with it; it replaces saved ones that it begins with.
 
         With A saved, A B replaces it. With A B saved, A is not saved.
         """
@@ -140,7 +140,7 @@ class SlotCache:
         self.saved.append(sequence)
 
     def _load(self, slot: TokenSequence, prompt: TokenSequence) -> TokenSequence:
-        """Takes out the saved sequence that serves the prompt better than the slot does; else the slot.
+        """Take out the saved sequence that serves the prompt better than the slot does; else the slot.
 
         It has to share more of the prompt than the slot, and a larger part of itself.
         """
@@ -159,7 +159,7 @@ class SlotCache:
         return self.saved.pop(best_index)
 
     def _forget_oldest(self) -> None:
-        """Removes the oldest saved sequences while the memory is full. The last one always stays."""
+        """Remove the oldest saved sequences while the memory is full. The last one always stays."""
         tokens = sum(saved.length for saved in self.saved)
         limit = self.rules.memory or tokens  # 0: without limit
         while tokens > limit and len(self.saved) > 1:

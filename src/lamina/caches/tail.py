@@ -34,7 +34,7 @@ class TurnEndCache:
         answer: tuple[StreamBlock, ...] = (),
         begun: float | None = None,
     ) -> Tally:
-        """Sends one request at a time in seconds. What it writes can be read once its answer has `begun`."""
+        """Send one request at a time in seconds. What it writes can be read once its answer has `begun`."""
         del answer  # it is cached when it comes back before a boundary
         path = build_path(stream, self.rules)
         boundaries = find_boundaries(stream, path, self.rules)

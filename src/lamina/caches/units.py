@@ -38,7 +38,7 @@ class UnitCache:
         answer: tuple[StreamBlock, ...] = (),
         begun: float | None = None,
     ) -> Tally:
-        """Sends one request at a time in seconds. Its `answer` is cached as it comes back, block by block."""
+        """Send one request at a time in seconds. Its `answer` is cached as it comes back, block by block."""
         del begun
         path = build_path(stream, self.rules)
         until = at + self.rules.seconds("")
@@ -69,7 +69,7 @@ class UnitCache:
         return longest
 
     def _end_unit_at_difference(self, path: PrefixPath, at: float, until: float) -> None:
-        """Ends a unit where this request begins to differ from all earlier ones.
+        """End a unit where this request begins to differ from all earlier ones.
 
         A request that shares the system text with earlier ones ends a unit there. The next one reads it.
         """
@@ -89,6 +89,6 @@ class UnitCache:
             self.block_ends[parent] = until
 
     def _end_unit(self, path: PrefixPath, until: float) -> None:
-        """Ends a unit at the end of a path, if that is a message."""
+        """End a unit at the end of a path, if that is a message."""
         if path.blocks and path.blocks[-1].sort not in ("tool", "system"):
             self.block_ends[path.links[-1]] = until

@@ -118,7 +118,7 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     memory: int = 0
 
     def __post_init__(self) -> None:
-        """Raises BadInput for the first thing that is wrong, and says what to write instead."""
+        """Raise BadInput for the first thing that is wrong, and say what to write instead."""
         words = ", ".join(self.lifetimes)
         unknown_settings = sorted(set(self.levels) - set(SETTINGS))
         model_words = set(chain.from_iterable(self.lives.values()))

@@ -127,7 +127,7 @@ def parser_for(command: str = "") -> Parser:
 
 
 def describe_command(parser: argparse.ArgumentParser, command: str) -> None:
-    """Adds the arguments of one command to a parser. Only the file of that command is imported."""
+    """Add the arguments of one command to a parser. Only the file of that command is imported."""
     import_module(f"lamina.cli.{command}").describe(parser)
 
 
@@ -149,7 +149,7 @@ def _run(words: list[str]) -> int:
 
 
 def _run_without_command(words: list[str]) -> int:
-    """Prints the help, the version, or what is wrong."""
+    """Print the help, the version, or what is wrong."""
     parser = parser_for()
     if not words:
         parser.print_help(sys.stderr)
@@ -249,7 +249,7 @@ def _open_streams() -> bool:
 
 
 def _silence() -> None:
-    """Sends standard output nowhere: what is left in the buffer would fail once more when Python ends."""
+    """Send standard output nowhere: what is left in the buffer would fail once more when Python ends."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -55,7 +55,7 @@ def write_completion(shell: str) -> str:
 
 
 def _complete_files(parser: argparse.ArgumentParser, shtab: ModuleType) -> None:
-    """Marks the arguments that name a file or a folder, which shtab cannot know."""
+    """Mark the arguments that name a file or a folder, which shtab cannot know."""
     for action in parser._actions:  # noqa: SLF001 - argparse has no other list of them
         if action.metavar in _FILES:
             action.complete = shtab.FILE  # type: ignore[attr-defined]  # where shtab looks for it

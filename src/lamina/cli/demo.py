@@ -285,7 +285,7 @@ def _can_update() -> bool:
 def _print_session(
     arguments: argparse.Namespace, account: ReplayAccount, cuts: Sequence[CutLine], *, live: bool
 ) -> None:
-    """Prints the cuts; if `live`, also the newest call in place.
+    """Print the cuts; if `live`, also the newest call in place.
 
     A call is drawn over by the next one, unless there was a cut at it, or it is the last.
     """

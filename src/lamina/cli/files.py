@@ -37,7 +37,7 @@ def read_request(path: str) -> dict[str, Any]:
 
 
 def check_folder(path: str | None) -> None:
-    """Refuses a file that could not be written, before the work and not after it."""
+    """Refuse a file that could not be written, before the work and not after it."""
     if not path or path == "-":
         return
     if not Path(path).absolute().parent.is_dir():
@@ -45,7 +45,7 @@ def check_folder(path: str | None) -> None:
 
 
 def refuse_databases(paths: Iterable[str], *, hint: str) -> None:
-    """Refuses a SQLite file where records are read: most likely it is a store."""
+    """Refuse a SQLite file where records are read: most likely it is a store."""
     for path in paths:
         try:
             with Path(path).open("rb") as file:
@@ -133,7 +133,7 @@ def _describe_type(value: Any) -> str:
 
 
 def write_file(path: str, content: str) -> None:
-    """Writes a file; if that fails, the path is bad input."""
+    """Write a file; if that fails, the path is bad input."""
     try:
         Path(path).write_text(content, encoding="utf-8", errors="backslashreplace")
     except OSError as error:

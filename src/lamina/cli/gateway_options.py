@@ -13,7 +13,7 @@ _PACKAGES = ("starlette", "uvicorn", "aiohttp")
 
 
 def find_missing_package() -> str:
-    """Return the first package of the gateway that is not installed, or ""."""
+    """The first package of the gateway that is not installed, or ""."""
     for name in _PACKAGES:
         if find_spec(name) is None:
             return name

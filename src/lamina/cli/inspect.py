@@ -130,7 +130,7 @@ def _find_first_address(sessions: Sessions) -> str:
 
 
 def _tell_problems(inspector: Inspector) -> None:
-    """Says what could not be read: the first few, and how many more."""
+    """Say what could not be read: the first few, and how many more."""
     problems = inspector.sessions.problems()
     for problem in problems[:MOST_PROBLEMS]:
         tell(f"{problem.place}: {problem.reason}")

@@ -111,7 +111,7 @@ def run_judged_replay(
 def _refuse_other_options(
     arguments: argparse.Namespace, windows: Sequence[int], rules: Sequence[str]
 ) -> None:
-    """Refuses what a judged replay cannot do, before anything is read."""
+    """Refuse what a judged replay cannot do, before anything is read."""
     if OWN_WINDOW in windows and len(windows) > 1:
         hint = "give a window that the sessions outgrow and the judge does not, such as --window 12000"
         raise BadInput("--judge needs a window in tokens", place="--window", hint=hint)

@@ -40,7 +40,7 @@ def tell(text: str) -> None:
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[None]:
-    """Says on a terminal what is being done, once it takes long."""
+    """Say on a terminal what is being done, once it takes long."""
     if not sys.stderr.isatty():
         yield
         return
@@ -77,13 +77,13 @@ class ProgressLine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Erases the line."""
+        """Erase the line."""
         if self._is_terminal:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
     def draw(self, text: str) -> None:
-        """Draws the text in place of the last one, unless that was drawn a moment ago."""
+        """Draw the text in place of the last one, unless that was drawn a moment ago."""
         now = time.monotonic()
         if not self._is_terminal or now - self._last < SECONDS_BETWEEN_DRAWINGS:
             return

@@ -25,7 +25,7 @@ _Value = TypeVar("_Value")
 
 
 def add_store(parser: argparse.ArgumentParser, *, alone: bool = False) -> None:
-    """Adds the options that name a store. `alone`: --store without a value is the user's own store."""
+    """Add the options that name a store. `alone`: --store without a value is the user's own store."""
     parser.add_argument(
         "--store",
         metavar="STORE",

@@ -171,7 +171,7 @@ def _check_token(kind: str, content: str, levels: list[_Level], *, is_key: bool)
 
 
 def _follow_mark(levels: list[_Level], mark: str) -> _Problem | None:
-    """Goes into, along or out of a level; there can be too many of them."""
+    """Go into, along or out of a level; there can be too many of them."""
     if mark in "{[":
         levels.append(_Level(is_object=mark == "{"))
         if len(levels) > DEPTH:

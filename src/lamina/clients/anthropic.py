@@ -30,7 +30,7 @@ _STATUS_OF_ERROR = {
 def anthropic_messages(
     client: Any = None, *, base_url: str | None = None, api_key: str | None = None
 ) -> SdkClient:
-    """Return a client for Messages, and for servers that speak it."""
+    """A client for Messages, and for servers that speak it."""
 
     def begin(sdk: Any, request: dict[str, Any]) -> Any:
         """Ask for a stream. Only the beta client takes the field `betas`."""

@@ -164,7 +164,7 @@ async def _close_stream(stream: Any) -> None:
 
 
 def make_later(module: str, name: str, **arguments: Any) -> Callable[[], Any]:
-    """Return a function that makes an SDK's client, such as `openai.AsyncOpenAI`.
+    """A function that makes an SDK's client, such as `openai.AsyncOpenAI`.
 
     The SDK is imported only then: whoever uses one provider needs no other's.
     """
@@ -235,7 +235,7 @@ class SdkClient:
 
 
 def move_into_body(create: Callable[..., Any], request: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments for an SDK's function. Fields that it has no argument for go to `extra_body`."""
+    """The arguments for an SDK's function. Fields that it has no argument for go to `extra_body`."""
     parameters = inspect.signature(create).parameters
     kinds = [parameter.kind for parameter in parameters.values()]
     if inspect.Parameter.VAR_KEYWORD in kinds:

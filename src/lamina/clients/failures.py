@@ -79,7 +79,7 @@ _UNREACHABLE_WORDS = re.compile("Connect|Timeout|Network|Protocol|Read")
 
 
 def failure(status: int | None, message: str, *, wait: float | None = None) -> CallFailed:
-    """Return the error for an API's status and message."""
+    """The error for an API's status and message."""
     if status is None:
         return CallFailed(message, wait=wait)
     error_type = _ERROR_OF_STATUS.get(status, CallFailed)
@@ -89,7 +89,7 @@ def failure(status: int | None, message: str, *, wait: float | None = None) -> C
 
 
 def map_error(error: Exception) -> CallFailed | None:
-    """Return the error of this tree for an SDK's error; None if the error is not about a call.
+    """The error of this tree for an SDK's error; None if the error is not about a call.
 
     Without a status, the name of the error says whether the server was reached at all.
     """
@@ -109,7 +109,7 @@ def map_error(error: Exception) -> CallFailed | None:
 
 
 def _read_message(error: Exception) -> str:
-    """Return the message, followed by the code and the type that some SDKs have as attributes."""
+    """The message, followed by the code and the type that some SDKs have as attributes."""
     words = [str(error) or type(error).__name__]
     for name in ("code", "type"):
         value = getattr(error, name, None)
@@ -119,7 +119,7 @@ def _read_message(error: Exception) -> str:
 
 
 def _read_status(error: Exception) -> int | None:
-    """Return the HTTP status. In some SDKs `code` is the status, in others a number of their own."""
+    """The HTTP status. In some SDKs `code` is the status, in others a number of their own."""
     for name in ("status_code", "code"):
         status = getattr(error, name, None)
         if isinstance(status, int) and status >= 100:
@@ -128,7 +128,7 @@ def _read_status(error: Exception) -> int | None:
 
 
 def _read_wait(error: Exception) -> float | None:
-    """Return how many seconds the API asks to wait."""
+    """How many seconds the API asks to wait."""
     headers: Any = getattr(getattr(error, "response", None), "headers", None)
     try:
         return max(float(headers.get("retry-after")), 0.0)

@@ -14,7 +14,7 @@ from lamina.dialects.port import Absorbed
 
 
 def gemini_content(client: Any = None, *, api_key: str | None = None) -> SdkClient:
-    """Return a client for generateContent; `client` is a `google.genai.Client`, whose `aio` is used."""
+    """A client for generateContent; `client` is a `google.genai.Client`, whose `aio` is used."""
 
     def begin(sdk: Any, request: dict[str, Any]) -> Any:
         """Ask for a stream. The async client may be given itself, or inside the SDK's client."""

@@ -137,7 +137,7 @@ class _Head:
         return self._earlier_token_hours + self._current_token_hours()
 
     def storage_cost(self, price: float) -> float:
-        """Return what the storage cost, at a price for a million tokens and an hour."""
+        """What the storage cost, at a price for a million tokens and an hour."""
         return self.token_hours * price / 1_000_000
 
     @property
@@ -207,7 +207,7 @@ class _Head:
         self._name = ""
 
     def _ensure_cache(self) -> Steps:
-        """Return the name of a living cache: as it is, renewed, or made."""
+        """The name of a living cache: as it is, renewed, or made."""
         now = self._clock()
         if self._name and now < self._until - RENEWAL_SHARE * self._lifetime:
             return self._name
@@ -272,7 +272,7 @@ class CachedHead(_Head):
         self._lock = Lock()
 
     def name(self) -> str:
-        """Return the name to give as `cached_content`. Makes or renews the cache if that is needed."""
+        """The name to give as `cached_content`. Makes or renews the cache if that is needed."""
         return str(self._run(self._ensure_cache()))
 
     def generate_content(self, **request: Any) -> Any:
@@ -318,7 +318,7 @@ class AsyncCachedHead(_Head):
         self._lock = asyncio.Lock()
 
     async def name(self) -> str:
-        """Return the name to give as `cached_content`. Makes or renews the cache if that is needed."""
+        """The name to give as `cached_content`. Makes or renews the cache if that is needed."""
         return str(await self._run(self._ensure_cache()))
 
     async def generate_content(self, **request: Any) -> Any:
@@ -358,7 +358,7 @@ class AsyncCachedHead(_Head):
 
 
 def with_cached(config: Any, name: str) -> Any:
-    """Return a config of generate_content that reads this cache.
+    """A config of generate_content that reads this cache.
 
     Raises BadInput if the config has a field of the head: the API refuses a request that repeats it.
     """
@@ -388,7 +388,7 @@ def _as_list(contents: Any) -> list[Any]:
 
 
 def _read_fields(config: Any) -> Mapping[str, Any]:
-    """Return the fields of a config: of a dict, or of the SDK's own type."""
+    """The fields of a config: of a dict, or of the SDK's own type."""
     if config is None:
         return {}
     if isinstance(config, Mapping):

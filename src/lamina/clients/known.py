@@ -16,7 +16,7 @@ from lamina.errors import BadInput
 def client_for(
     dialect: str, client: Any = None, *, base_url: str | None = None, api_key: str | None = None
 ) -> SdkClient:
-    """Return a client for this dialect. `client` is one of its SDK; without it, one is made at first use."""
+    """A client for this dialect. `client` is one of its SDK; without it, one is made at first use."""
     make_client = _CLIENTS.get(dialect)
     if make_client is None:
         hint = f"use one of {', '.join(DIALECTS)}"

@@ -19,7 +19,7 @@ ARGUMENTS = frozenset("model messages tools think logprobs top_logprobs format o
 
 
 def ollama_chat(client: Any = None, *, host: str | None = None, window: int | None = None) -> SdkClient:
-    """Return a client for a local or remote Ollama. `window` is the context that the server should have."""
+    """A client for a local or remote Ollama. `window` is the context that the server should have."""
 
     def begin(sdk: Any, request: dict[str, Any]) -> Any:
         """Ask for a stream. A window in the request goes before the one that the client was made with."""

@@ -29,7 +29,7 @@ _STATUS_OF_CODE = {"rate_limit_exceeded": 429, "context_length_exceeded": 400, "
 def openai_chat(
     client: Any = None, *, base_url: str | None = None, api_key: str | None = None, usage: bool = True
 ) -> SdkClient:
-    """Return a client for Chat Completions. `usage`: ask for the counts at the end of the stream."""
+    """A client for Chat Completions. `usage`: ask for the counts at the end of the stream."""
 
     def begin(sdk: Any, request: dict[str, Any]) -> Any:
         if usage and "stream_options" not in request:
@@ -43,7 +43,7 @@ def openai_chat(
 def openai_responses(
     client: Any = None, *, base_url: str | None = None, api_key: str | None = None
 ) -> SdkClient:
-    """Return a client for the Responses API, over the given `AsyncOpenAI` or a new one."""
+    """A client for the Responses API, over the given `AsyncOpenAI` or a new one."""
 
     def begin(sdk: Any, request: dict[str, Any]) -> Any:
         return _start_stream(sdk.responses.create, request)
@@ -102,7 +102,7 @@ def _read_responses_pieces(item: Any) -> Iterator[TextEvent | ThinkingEvent]:
 
 
 def _make_failure(error: Any) -> CallFailed:
-    """Return the error for one that the stream reports. It has a code, and no status of HTTP."""
+    """The error for one that the stream reports. It has a code, and no status of HTTP."""
     code = text_at(error, "code")
     words = [text_at(error, "message"), code]
     return failure(_STATUS_OF_CODE.get(code, 500), " ".join(filter(None, words)))

@@ -8,17 +8,17 @@ from lamina.dialects.json_values import list_or_empty, read_field, text_or_empty
 
 
 def value_at(value: Any, *path: str) -> Any:
-    """Return what is at a path of an SDK's object or of plain JSON; None if there is nothing."""
+    """What is at a path of an SDK's object or of plain JSON; None if there is nothing."""
     for name in path:
         value = read_field(value, name)
     return value
 
 
 def text_at(value: Any, *path: str) -> str:
-    """Return the text at a path, or ""."""
+    """The text at a path, or ""."""
     return text_or_empty(value_at(value, *path))
 
 
 def first_at(value: Any, *path: str) -> Any:
-    """Return the first item of the list at a path; None if there is no list, or it is empty."""
+    """The first item of the list at a path; None if there is no list, or it is empty."""
     return next(iter(list_or_empty(value_at(value, *path))), None)

@@ -84,7 +84,7 @@ class ScriptedClient:
 def _read_in_turn(
     answers: Iterator[ScriptedAnswer | str | Exception],
 ) -> Callable[[Mapping[str, Any]], ScriptedAnswer | str | Exception]:
-    """Return a function that gives the next answer, whatever the request is."""
+    """A function that gives the next answer, whatever the request is."""
 
     def next_answer(_: Mapping[str, Any]) -> ScriptedAnswer | str | Exception:
         try:

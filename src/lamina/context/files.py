@@ -105,7 +105,7 @@ def _suffix_of(path: str) -> str:
 
 
 def _read_all(space: Workspace, choice: FileChoice, limit: int | None) -> GatheredSegments:
-    """Reads the chosen files, each once, until the time is over.
+    """Read the chosen files, each once, until the time is over.
 
     A file that is named in several ways is read once. Whatever is left out is noted, with the reason.
     """

@@ -78,7 +78,7 @@ def source_name(source: object) -> str:
 
 
 def check_source(source: object, place: str) -> None:
-    """Raises BadInput for what is no source, such as an index that was not entered yet."""
+    """Raise BadInput for what is no source, such as an index that was not entered yet."""
     if hasattr(source, "__aenter__") or hasattr(source, "__enter__"):
         hint = f"enter it first, and give what it yields: async with {source_name(source)}(...) as index"
         raise BadInput(f"{source_name(source)} was not entered", place=place, hint=hint)

@@ -76,7 +76,7 @@ class Memory:
         return tuple(facts.values())
 
     async def remember(self, name: str, text: str, *, by: By = "user", source: str = "") -> Fact | None:
-        """Adds a fact, or replaces the one of this name. Returns the one that it replaced."""
+        """Add a fact, or replace the one of this name. Returns the one that it replaced."""
         name = name.strip(WHITE_SPACE)
         text = text.strip(WHITE_SPACE)
         place = name[:LONGEST_NAME] or "memory"
@@ -90,7 +90,7 @@ class Memory:
         return await self._write(Fact(name=name, text=text, by=by, source=source, at=at))
 
     async def forget(self, name: str, *, by: By = "user", source: str = "") -> Fact:
-        """Forgets a fact, and returns it. The store has its record until the place is deleted."""
+        """Forget a fact, and return it. The store has its record until the place is deleted."""
         old = await self._write(Fact(name=name.strip(WHITE_SPACE), text="", by=by, source=source))
         if old is None:
             raise BadInput("there is no such fact", place=name, hint="list the facts to see their names")
@@ -126,7 +126,7 @@ class Memory:
         return facts, page.head.count
 
     async def _write(self, fact: Fact) -> Fact | None:
-        """Writes after what is there, so that nobody's fact is lost. Returns the fact that it replaced."""
+        """Write after what is there, so that nobody's fact is lost. Returns the fact that it replaced."""
 
         async def write() -> Fact | None:
             facts, count = await self._read()

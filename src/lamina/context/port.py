@@ -72,7 +72,7 @@ def rename_source(name: str, source: Source) -> Source:
 
 
 async def run_in_thread(function: Callable[..., T], *arguments: object, **named_arguments: object) -> T:
-    """Runs a blocking function that changes nothing. A caller that is cancelled does not wait for it."""
+    """Run a blocking function that changes nothing. A caller that is cancelled does not wait for it."""
     call = partial(function, *arguments, **named_arguments)
     return await to_thread.run_sync(call, abandon_on_cancel=True)
 

@@ -115,7 +115,7 @@ def first_message_only(
 
 
 def check_caller(items: Sequence[CallerItem]) -> None:
-    """Refuses a caller's items that exceed a limit. Blank items count too."""
+    """Refuse a caller's items that exceed a limit. Blank items count too."""
     _check_size(len(items), CALLER_ITEMS, "items", place="caller")
     for number, item in enumerate(items):
         _check_size(len(item.name), CALLER_NAME, "characters", place=f"caller[{number}].name")
@@ -126,7 +126,7 @@ def check_caller(items: Sequence[CallerItem]) -> None:
 
 
 def _check_size(size: int, limit: int, unit: str, *, place: str) -> None:
-    """Raises BadInput if there is more than the limit."""
+    """Raise BadInput if there is more than the limit."""
     if size > limit:
         raise BadInput(f"{size:,} {unit}", place=place, hint=f"give at most {limit:,}")
 

@@ -178,7 +178,7 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
         return RankedTurn(segments, notes + score_notes)
 
     def _set_priorities(self, segments: list[Segment], prompt: Segment, kinds: Kinds) -> None:
-        """Sets the priorities of a turn, and records why. If nothing matches, all stay as they are."""
+        """Set the priorities of a turn, and record why. If nothing matches, all stay as they are."""
         attached = _find_adjustable(segments, kinds)
         for index, judged in self._judge_attached(prompt, attached, kinds).items():
             segment = attached[index]

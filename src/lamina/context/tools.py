@@ -254,7 +254,7 @@ def _grep(space: Workspace, pattern: str, path: str = ".", *, ignore_case: bool 
 
 
 def _edit(space: Workspace, path: str, old: str, new: str, *, all: bool = False) -> str:  # noqa: A002 - for models
-    """Replaces a text in a file, and says in how many places."""
+    """Replace a text in a file, and say in how many places."""
     count = space.edit(path, old.encode(), new.encode(), every=all)
     if count == 1:
         return "replaced in 1 place"
@@ -262,26 +262,26 @@ def _edit(space: Workspace, path: str, old: str, new: str, *, all: bool = False)
 
 
 def _write(space: Workspace, path: str, content: str) -> str:
-    """Writes a file, and says whether it is new."""
+    """Write a file, and say whether it is new."""
     data = content.encode()
     is_new = space.write(path, data)
     return f"{'made' if is_new else 'replaced'}, {len(data):,} bytes"
 
 
 def _mv(space: Workspace, path: str, to: str) -> str:
-    """Moves a file or a folder."""
+    """Move a file or a folder."""
     space.move(path, to)
     return f"moved to {join_path(split_path(to))}"
 
 
 def _rm(space: Workspace, path: str) -> str:
-    """Removes a file, or a folder that is empty."""
+    """Remove a file, or a folder that is empty."""
     space.remove(path)
     return "removed"
 
 
 def _touch(space: Workspace, path: str) -> str:
-    """Creates an empty file, unless there is one."""
+    """Create an empty file, unless there is one."""
     is_new = space.touch(path)
     return "made" if is_new else "it was there already"
 
@@ -378,7 +378,7 @@ def _read_arguments(tool: Offer, call: ToolCall) -> dict[str, Any]:
 
 
 def _check_argument(value: object, type_name: str, place: str) -> None:
-    """Refuses a value of another type than the schema says, and text that is not UTF-8."""
+    """Refuse a value of another type than the schema says, and text that is not UTF-8."""
     problem = f"{value!r:.50} is no {type_name}"
     if type(value) is not _TYPES[type_name]:  # `isinstance` would take True for an integer
         raise BadInput(problem, place=place)
@@ -389,7 +389,7 @@ def _check_argument(value: object, type_name: str, place: str) -> None:
 
 
 def _check_encodable(text: str, place: str) -> None:
-    """Refuses half of a surrogate pair, which a JSON escape can smuggle in."""
+    """Refuse half of a surrogate pair, which a JSON escape can smuggle in."""
     if text.isascii():
         return
     try:

@@ -52,7 +52,7 @@ class EventSplitter:
         return events
 
     def finish(self) -> list[AnswerEvent]:
-        """Return what came after the last complete event."""
+        """What came after the last complete event."""
         rest = self._rest
         self._rest = b""
         if not rest:
@@ -75,7 +75,7 @@ class EventSplitter:
         return AnswerEvent(source=source, value=_decode(content), name=name, is_end=content == DONE)
 
     def write(self, value: Any, name: bytes) -> bytes:
-        """Return the bytes of an event with this value."""
+        """The bytes of an event with this value."""
         data = msgspec.json.encode(value)
         if self._by_line:
             return data + b"\n"
@@ -85,7 +85,7 @@ class EventSplitter:
 
 
 def _decode(text: bytes) -> Any:
-    """Return a JSON object, or None."""
+    """A JSON object, or None."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):

@@ -82,7 +82,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def forget_lost_text(state: ConversationState, living: Conversation) -> ConversationState:
-    """Return what may stay stored of another branch: no text that the living branch has no more.
+    """What may stay stored of another branch: no text that the living branch has no more.
 
     A branch is left when a client edits or deletes messages, or goes back. Its digests quote what the user
     said, and nobody would ever delete that. If the client goes on with the other branch after all, it sends
@@ -104,7 +104,7 @@ def forget_lost_text(state: ConversationState, living: Conversation) -> Conversa
 
 
 def to_state(conversation: Conversation) -> ConversationState:
-    """Return what is stored of a conversation: everything but memos, which only save time."""
+    """What is stored of a conversation: everything but memos, which only save time."""
     usage = conversation.usage
     if not isinstance(usage, Usage):
         usage = Usage(input=usage)
@@ -128,7 +128,7 @@ def to_state(conversation: Conversation) -> ConversationState:
 
 
 def from_state(name: str, state: ConversationState) -> Conversation:
-    """Return the conversation that was stored. It knows its digests, but not its segments."""
+    """The conversation that was stored. It knows its digests, but not its segments."""
     return Conversation(
         uid=name,
         revision=state.requests,

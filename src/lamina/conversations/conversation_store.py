@@ -71,7 +71,7 @@ class ConversationStore:
         self._store: Store | None = None
 
     def load(self, family: str, dialect: str) -> list[Conversation]:
-        """Return the conversations of a family and a dialect, the newest last."""
+        """The conversations of a family and a dialect, the newest last."""
         return self._call(partial(_load_family, family=family, dialect=dialect))
 
     def save(self, conversation: Conversation, *, names: Sequence[str] = ()) -> None:

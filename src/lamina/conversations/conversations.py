@@ -89,7 +89,7 @@ class Conversations:
         self.lock = Lock()
 
     def with_name(self, name: str, *, ledger: Ledger | None = None) -> Conversations:
-        """Return a view of the same conversations whose calls all belong to the one with this name."""
+        """A view of the same conversations whose calls all belong to the one with this name."""
         view = Conversations()
         vars(view).update(vars(self), name=name)
         if ledger is not None:
@@ -103,14 +103,14 @@ class Conversations:
             self.kept_answers.popitem(last=False)
 
     def continue_last(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the request so that it continues the last answer, if the client names an earlier one."""
+        """The request so that it continues the last answer, if the client names an earlier one."""
         answer = self.kept_answers.get(str(request.get(PREVIOUS_ANSWER, "")))
         if answer is None:
             return request
         return continue_answer(request, answer.last_id, answer.results)
 
     def last_fitted(self) -> Fitted | None:
-        """Return the request that was answered last, in the named conversation or in the only unnamed one.
+        """The request that was answered last, in the named conversation or in the only unnamed one.
 
         With several unnamed conversations it raises BadInput, since the last call may be anybody's.
         """
@@ -130,7 +130,7 @@ class Conversations:
         return None
 
     def find(self, request: Mapping[str, Any], dialect: Dialect) -> tuple[str | int, Conversation]:
-        """Return the conversation of a request, and the key to remember it by.
+        """The conversation of a request, and the key to remember it by.
 
         It is the one with the name of this view. Without a name it is the conversation that the request
         continues, or a fork of one that it shares answers with, or a new one.
@@ -230,7 +230,7 @@ class Conversations:
         return family_of(WORKSPACE, _group_of(self.name), dialect.name, digests)
 
     def _find_named(self, request: Mapping[str, Any], dialect: Dialect) -> Conversation:
-        """Return the conversation with the name of this view.
+        """The conversation with the name of this view.
 
         One client may use two dialects. A memo is valid for one of them only, so it is replaced when the
         dialect changes. So are the recalls, which are in the words of a dialect.
@@ -276,7 +276,7 @@ class Conversations:
                 self.by_key[own_key] = conversation
 
     def _find_similar(self, turns: tuple[Any, ...], dialect: Dialect) -> Conversation | None:
-        """Return a conversation with many of the same turns, so that its memo saves parsing them again.
+        """A conversation with many of the same turns, so that its memo saves parsing them again.
 
         This only saves time and decides nothing. The longest conversation whose last turn is in the request
         at the same index is best. If there is none, a few with the same first turn are compared.
@@ -303,7 +303,7 @@ class Conversations:
         )
 
     def _list_unnamed(self, dialect: Dialect) -> list[tuple[int, RequestDigests]]:
-        """Return the conversations that may be recognised by their content. Named ones never are."""
+        """The conversations that may be recognised by their content. Named ones never are."""
         return [
             (key, conversation.digests)
             for key, conversation in self.by_key.items()
@@ -311,7 +311,7 @@ class Conversations:
         ]
 
     def _find_likeliest(self, digests: RequestDigests, dialect: Dialect) -> LastRequest | None:
-        """Return the last request that a new conversation most likely goes on from; None if none is like it.
+        """The last request that a new conversation most likely goes on from; None if none is like it.
 
         A client that changes its first message each time, or drops its oldest ones, begins a conversation
         anew with each request. Its cache is lost each time, and whoever listens should hear why. Nothing
@@ -366,7 +366,7 @@ class AnswerCalls:
         self._calls[key] = (pointer, call)
 
     def call_of(self, answer: Any) -> Any:
-        """Return the call of this answer, or None."""
+        """The call of this answer, or None."""
         if id(answer) not in self._calls:
             return None
         pointer, call = self._calls[id(answer)]
@@ -399,7 +399,7 @@ def _has_same_turn(earlier_turns: tuple[Any, ...], turns: tuple[Any, ...], index
 
 
 def _count_same_turns(earlier_turns: tuple[Any, ...], turns: tuple[Any, ...]) -> int:
-    """Return how many turns at the start are the same in both."""
+    """How many turns at the start are the same in both."""
     index = 0
     while index < len(earlier_turns) and _has_same_turn(earlier_turns, turns, index):
         index += 1
@@ -407,7 +407,7 @@ def _count_same_turns(earlier_turns: tuple[Any, ...], turns: tuple[Any, ...]) ->
 
 
 def _branch_memo(memo: RequestMemo) -> RequestMemo:
-    """Return a memo that starts with what this one remembers of parsing, and then goes its own way."""
+    """A memo that starts with what this one remembers of parsing, and then goes its own way."""
     branch = RequestMemo()
     branch.parse.known = list(memo.parse.known)
     return branch

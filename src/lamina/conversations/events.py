@@ -289,7 +289,7 @@ def _rules_of(fitted: Fitted) -> Any:
 
 
 def _price_cut(model: str, before: int, after: int) -> tuple[float | None, float | None]:
-    """Return what a cut saves with each later request, and what it costs once.
+    """What a cut saves with each later request, and what it costs once.
 
     Each later request reads fewer tokens from the cache. The first one writes all that is left anew.
     """
@@ -302,7 +302,7 @@ def _price_cut(model: str, before: int, after: int) -> tuple[float | None, float
 
 
 def _price_lost(model: str, tokens: int, usage: Usage) -> float | None:
-    """Return what lost tokens cost above a read, as they were paid. None if there is no price.
+    """What lost tokens cost above a read, as they were paid. None if there is no price.
 
     They stand behind what was read. What is written for long stands first there, then what is written for
     the usual time, then what is not cached.

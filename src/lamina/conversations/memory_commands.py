@@ -184,7 +184,7 @@ _COMMANDS: Mapping[str, Callable[[Files, Mapping[str, Any]], MemoryAnswer]] = {
 
 
 def _read_path(arguments: Mapping[str, Any], name: str) -> str:
-    """Return the path of an argument in one spelling: `/memories/./a//b/` is `/memories/a/b`.
+    """The path of an argument in one spelling: `/memories/./a//b/` is `/memories/a/b`.
 
     A path is looked at once more with its percent signs decoded, since some models write `%2e%2e`.
     """
@@ -211,7 +211,7 @@ def _check_length(path: str) -> str:
 
 
 def _read_text(arguments: Mapping[str, Any], name: str) -> str:
-    """Return a text that can be stored. JSON may hold half of a pair of surrogates, which no file can."""
+    """A text that can be stored. JSON may hold half of a pair of surrogates, which no file can."""
     text = arguments.get(name)
     if not isinstance(text, str):
         raise _Refused(f"The argument `{name}` is missing.")
@@ -259,12 +259,12 @@ def _is_directory(files: Files, path: str) -> bool:
 
 
 def _list_paths(files: Files, path: str) -> list[str]:
-    """Return the file of this path, or all files below it, in order."""
+    """The file of this path, or all files below it, in order."""
     return sorted(other for other in files if other == path or other.startswith(f"{path}/"))
 
 
 def _view_file(path: str, text: str, view_range: Any) -> str:
-    """Return the lines of a file with their numbers, from `view_range` if there is one."""
+    """The lines of a file with their numbers, from `view_range` if there is one."""
     lines = text.split("\n")
     first = 1
     if isinstance(view_range, list | tuple) and len(view_range) == 2:
@@ -294,7 +294,7 @@ def _number_lines(lines: Sequence[str], first: int) -> list[str]:
 
 
 def _find_lines(content: str, text: str) -> list[int]:
-    """Return the numbers of the lines in which a text begins."""
+    """The numbers of the lines in which a text begins."""
     lines: list[int] = []
     at = content.find(text)
     while at >= 0:

@@ -55,7 +55,7 @@ def memory_place(workspace: str) -> Where:
 
 
 async def load_files(store: Store, workspace: str) -> Files:
-    """Return the files of a workspace, by path."""
+    """The files of a workspace, by path."""
     page = await store.read(memory_place(workspace), last=0)
     return _decode_files(page.head.state)
 
@@ -84,7 +84,7 @@ async def run_in_store(
 
 
 async def list_versions(store: Store, workspace: str, path: str) -> list[FileVersion]:
-    """Return every version of a file, the oldest first. Raises NotFound if there never was one."""
+    """Every version of a file, the oldest first. Raises NotFound if there never was one."""
     page = await store.read(memory_place(workspace))
     versions = [_decode_version(record.body) for record in page.records]
     own_versions = [version for version in versions if version.path == path]
@@ -131,7 +131,7 @@ async def erase_files(store: Store, workspace: str, path: str = "") -> int:
 
 
 def _apply(files: Files, changes: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the files after these changes."""
+    """The files after these changes."""
     after = dict(files)
     for path, text in changes.items():
         if text is None:

@@ -69,7 +69,7 @@ MEMORY = Tool(
 
 
 def find_memory_tool(head: RequestHead, dialect: Dialect) -> str:
-    """Return the name of the memory tool that a head declares, "" if it has none."""
+    """The name of the memory tool that a head declares, "" if it has none."""
     for definition in map(to_dict_or_empty, head.tools):
         if definition.get("type") == MEMORY_TYPE:
             return text_or_empty(definition.get("name"))
@@ -85,7 +85,7 @@ def serves_memory(policy: Policy, head: RequestHead, dialect: Dialect) -> bool:
 
 
 def serve_memory(fitted: Fitted, policy: Policy, run: RunMemory) -> Fitted:
-    """Return the request with the memory tool among lamina's own, if it has one and the policy says so."""
+    """The request with the memory tool among lamina's own, if it has one and the policy says so."""
     if policy.memory_tool != "lamina" or fitted.dialect is None:
         return fitted
     name = find_memory_tool(fitted.envelope.head, fitted.dialect)
@@ -96,7 +96,7 @@ def serve_memory(fitted: Fitted, policy: Policy, run: RunMemory) -> Fitted:
 
 
 def make_memory_tool(name: str, run: RunMemory) -> OwnTool:
-    """Return the row of the memory tool. Its definition is the client's."""
+    """The row of the memory tool. Its definition is the client's."""
 
     def answer(call: ToolCall, _: ToolSituation) -> Segment:
         arguments = read_arguments(call)
@@ -112,7 +112,7 @@ def make_memory_tool(name: str, run: RunMemory) -> OwnTool:
 
 
 def read_arguments(call: ToolCall) -> Mapping[str, Any] | MemoryAnswer:
-    """Return the arguments of a call, or the answer to one that has none."""
+    """The arguments of a call, or the answer to one that has none."""
     try:
         arguments = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):
@@ -123,16 +123,16 @@ def read_arguments(call: ToolCall) -> Mapping[str, Any] | MemoryAnswer:
 
 
 def note_failure(error: LaminaError) -> MemoryAnswer:
-    """Return the answer to a call that the store has failed. The log says why, and quotes no content."""
+    """The answer to a call that the store has failed. The log says why, and quotes no content."""
     logging.getLogger("lamina").warning("the memory tool could not be served: %s", type(error).__name__)
     return MemoryAnswer(text=_UNREACHABLE, error=True)
 
 
 def write_result(call: ToolCall, answer: MemoryAnswer) -> Segment:
-    """Return an answer as the result of a call."""
+    """An answer as the result of a call."""
     return result(answer.text, id=call.id, name=call.name, error=answer.error)
 
 
 def list_memory_calls(calls: Sequence[ToolCall], name: str) -> list[ToolCall]:
-    """Return the calls of the memory tool."""
+    """The calls of the memory tool."""
     return [call for call in calls if name and call.name == name]

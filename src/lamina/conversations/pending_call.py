@@ -368,7 +368,7 @@ class PendingCall:
         return answer
 
     def _list_exchanges(self) -> tuple[Any, ...]:
-        """Return the recalls of the conversation, with those of this call."""
+        """The recalls of the conversation, with those of this call."""
         exchanges = self._conversation.exchanges
         if self._place is None:
             return exchanges
@@ -405,7 +405,7 @@ class PendingCall:
             self._is_uncached |= event.cause == NOT_CACHED
 
     def _describe_request(self, usage: Usage | int) -> LastRequest:
-        """Return this call as the next one is compared with it."""
+        """The call as the next one is compared with it."""
         if not isinstance(usage, Usage):
             usage = Usage(input=usage)
         return LastRequest(
@@ -427,7 +427,7 @@ class PendingCall:
         return f"conversation {self._key}"
 
     def _complete_usage(self, usage: Usage | int) -> Usage | int:
-        """Return the usage. If the answer reported none, what the server cleared last still holds.
+        """The usage. If the answer reported none, what the server cleared last still holds.
 
         A stream that was interrupted reports nothing.
         """
@@ -470,7 +470,7 @@ class PendingCall:
         return fitted
 
     def _current_policy(self, budget: Budget) -> Policy:
-        """Return the policy with this budget, without what the server has refused for this model."""
+        """The policy with this budget, without what the server has refused for this model."""
         policy = self._conversations.policy
         server = policy.server
         server = limit_use(server, self._conversations.most_used.get(self._model, server))
@@ -521,7 +521,7 @@ class PendingCall:
             )
 
     def _current_budget(self) -> Budget:
-        """Return the budget, with the window that the API reported if that is smaller."""
+        """The budget, with the window that the API reported if that is smaller."""
         budget = self._conversations.policy.find_budget(self._model)
         reported_window = self._windows.get(self._model, budget.window)
         if reported_window >= budget.window:
@@ -530,7 +530,7 @@ class PendingCall:
 
 
 def _read_iterators(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request with its iterators as lists: it is read more than once."""
+    """The request with its iterators as lists: it is read more than once."""
     arguments: dict[str, Any] = {}
     for name, value in request.items():
         if isinstance(value, Iterator):
@@ -541,7 +541,7 @@ def _read_iterators(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def limit_budget(budget: Budget, window: int, *, reserve: int | None = None) -> Budget:
-    """Return the budget with a smaller window. The answer's reserve takes at most half of it.
+    """The budget with a smaller window. The answer's reserve takes at most half of it.
 
     Of a window of 8,000 with a reserve of 6,000, 4,000 are left for the request. What was promised of the
     target was promised for the larger window, so the promise ends.

@@ -31,7 +31,7 @@ _STOPS = {"stop_reason": ("tool_use", "end_turn"), "finish_reason": ("tool_calls
 
 
 def strip_recalls(answer: Any, dialect: Dialect, own_names: Collection[str]) -> Any:
-    """Return a whole answer without calls of lamina's tools; the same object if it has none.
+    """A whole answer without calls of lamina's tools; the same object if it has none.
 
     If no other call is left, the answer does not say that the model waits for results.
     """
@@ -55,7 +55,7 @@ def strip_recalls(answer: Any, dialect: Dialect, own_names: Collection[str]) -> 
 
 
 def drop_recalls(holder: Any, path: tuple[str, ...], own_names: Collection[str]) -> Any:
-    """Return a value without calls of lamina's tools in the list at the end of this path.
+    """A value without calls of lamina's tools in the list at the end of this path.
 
     It is the same value if it has none.
     """
@@ -72,7 +72,7 @@ def drop_recalls(holder: Any, path: tuple[str, ...], own_names: Collection[str])
 
 
 def end_turn(holder: Any, *, has_calls: bool) -> Any:
-    """Return what says why an answer stopped. Without calls, the model does not wait for results."""
+    """What says why an answer stopped. Without calls, the model does not wait for results."""
     if has_calls:
         return holder
     for name, (with_calls, without_calls) in _STOPS.items():
@@ -93,7 +93,7 @@ def shows_client_call(answer: Any, dialect: Dialect, own_names: Collection[str])
 
 
 def _list_items(holder: Any, path: tuple[str, ...]) -> list[Any]:
-    """Return what stands at the end of a path, in all items of the lists on its way."""
+    """What stands at the end of a path, in all items of the lists on its way."""
     if not path:
         return [holder]
     value = read_field(holder, path[0])
@@ -123,7 +123,7 @@ def is_recall(item: Any, own_names: Collection[str]) -> bool:
 
 
 def _change_items(holder: Any, name: str, items: list[Any]) -> Any:
-    """Return a value with other items in one of its lists; itself if they are the same objects.
+    """A value with other items in one of its lists; itself if they are the same objects.
 
     An API that may leave out the list of calls does not take an empty one.
     """
@@ -136,7 +136,7 @@ def _change_items(holder: Any, name: str, items: list[Any]) -> Any:
 
 
 def change_field(holder: Any, name: str, value: Any) -> Any:
-    """Return a dict or an object of an SDK with another value in one field; itself if it is the same."""
+    """A dict or an object of an SDK with another value in one field; itself if it is the same."""
     old_value = read_field(holder, name)
     if old_value is value or (isinstance(value, int | str) and old_value == value):
         return holder

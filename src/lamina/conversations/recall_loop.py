@@ -125,7 +125,7 @@ class RecallLoop:
         return self._render(exchanged)
 
     def exchange(self, place: RecallPlace) -> RecallExchange | None:
-        """Return what to remember of this call, or None if nothing was recalled."""
+        """What to remember of this call, or None if nothing was recalled."""
         if not self._exchanged and not self._results:
             return None
         visible = self._answer.visible
@@ -166,7 +166,7 @@ class RecallLoop:
         self._answer = _read_answer(tuple(self._answer.visible), own_names=())
 
     def _answer_call(self, call: ToolCall, fitted: Fitted) -> Segment | None:
-        """Return the result of a call; None if it is for the client."""
+        """The result of a call; None if it is for the client."""
         if self.rounds >= ROUNDS and call.name in fitted.own_names:
             problem = ENOUGH.format(name=call.name, rounds=ROUNDS)
             return result(problem, id=call.id, name=call.name, error=True)
@@ -179,7 +179,7 @@ class RecallLoop:
 
 
 def _separate_recalls(segments: tuple[Segment, ...], own_names: Collection[str]) -> tuple[Segment, ...]:
-    """Return the segments of an answer, in which no recall shares its id with another call.
+    """The segments of an answer, in which no recall shares its id with another call.
 
     Some servers give all calls of an answer one id. The client never sees the recall, so that may have
     another id: then the recalled text cannot go to the client's call, nor the client's result to the recall.
@@ -198,7 +198,7 @@ def _separate_recalls(segments: tuple[Segment, ...], own_names: Collection[str])
 
 
 def _write_anew(segment: Segment, call_id: str) -> Segment:
-    """Return a segment whose message is written anew, with another id if it is a call that gets one."""
+    """A segment whose message is written anew, with another id if it is a call that gets one."""
     part = segment.parts[0]
     origin = read_origin(segment)
     if origin is not None:
@@ -213,7 +213,7 @@ def _write_anew(segment: Segment, call_id: str) -> Segment:
 
 
 def _rename_blocks(blocks: Sequence[Any], old_id: str, call_id: str) -> list[Any]:
-    """Return the blocks of a call with another id. Gemini has it inside, where rendering changes it."""
+    """The blocks of a call with another id. Gemini has it inside, where rendering changes it."""
     renamed = list(blocks)
     for position, block in enumerate(blocks):
         if read_field(block, "id") == old_id:
@@ -235,12 +235,12 @@ def _read_answer(segments: tuple[Segment, ...], own_names: Collection[str]) -> _
 
 
 def append_turns(request: Mapping[str, Any], turns: Iterable[Any]) -> dict[str, Any]:
-    """Return the request with more turns at its end."""
+    """The request with more turns at its end."""
     return _with_turns(request, [*read_turns(request), *turns])
 
 
 def continue_answer(request: Mapping[str, Any], last_id: str, results: Sequence[Any]) -> dict[str, Any]:
-    """Return a request that continues an answer which its API keeps, with the recalled texts it waits for."""
+    """A request that continues an answer which its API keeps, with the recalled texts it waits for."""
     changed = {**request, PREVIOUS_ANSWER: last_id}
     if results:
         changed["input"] = [*results, *read_turns(request)]
@@ -248,7 +248,7 @@ def continue_answer(request: Mapping[str, Any], last_id: str, results: Sequence[
 
 
 def place_after(request: Mapping[str, Any], digests: RequestDigests) -> RecallPlace | None:
-    """Return the place at the end of a client's request, or None if it says nothing."""
+    """The place at the end of a client's request, or None if it says nothing."""
     if not digests.chain:
         return None
     return RecallPlace(turns=len(read_turns(request)), segments=len(digests.chain), link=digests.chain[-1])
@@ -257,7 +257,7 @@ def place_after(request: Mapping[str, Any], digests: RequestDigests) -> RecallPl
 def splice_exchanges(
     request: Mapping[str, Any], exchanges: Sequence[RecallExchange], digests: RequestDigests
 ) -> Mapping[str, Any]:
-    """Return a client's request with the exchanges put back where they were.
+    """A client's request with the exchanges put back where they were.
 
     `digests` are those of the client's request. Exchanges whose place is not in it are left out.
     """
@@ -285,7 +285,7 @@ def splice_exchanges(
 def select_exchanges(
     exchanges: Iterable[RecallExchange], digests: RequestDigests
 ) -> tuple[RecallExchange, ...]:
-    """Return the exchanges whose place is in a request: the client still has everything before them.
+    """The exchanges whose place is in a request: the client still has everything before them.
 
     The others hold recalled text that the client may have deleted.
     """
@@ -298,7 +298,7 @@ def _has_place(digests: RequestDigests, place: RecallPlace) -> bool:
 
 
 def _choose_exchanges(exchanges: Sequence[RecallExchange], digests: RequestDigests) -> list[RecallExchange]:
-    """Return one exchange for each place, in order: the one whose answer follows there, else the last."""
+    """One exchange for each place, in order: the one whose answer follows there, else the last."""
     by_place: dict[int, RecallExchange] = {}
     for exchange in exchanges:
         place = exchange.place
@@ -336,7 +336,7 @@ def _digest_view(segments: Iterable[Segment]) -> str:
 
 
 def _identify_call(call: ToolCall) -> str:
-    """Return the id of a call. If the API has none, lamina's own is made of the call's place in the answer.
+    """The id of a call. If the API has none, lamina's own is made of the call's place in the answer.
 
     A client does not see the recalls in an answer, so its calls have other places: `call_0_read` is the
     `call_1_read` of the model. Such a call is known by its name and its arguments.
@@ -347,7 +347,7 @@ def _identify_call(call: ToolCall) -> str:
 
 
 def _normalise_json(text: str) -> str:
-    """Return the same text for the same arguments, however a client writes them."""
+    """The same text for the same arguments, however a client writes them."""
     try:
         return json.dumps(json.loads(text or "{}"), sort_keys=True)
     except (ValueError, RecursionError):
@@ -371,7 +371,7 @@ def _join_results(results: Sequence[Any], turns: Sequence[Any], position: int) -
 
 
 def _index_after_answer(turns: Sequence[Any], start: int) -> int:
-    """Return the index of the first turn from `start` on that is not the model's."""
+    """The index of the first turn from `start` on that is not the model's."""
     for index in range(start, len(turns)):
         if not _is_by_model(turns[index]):
             return index
@@ -400,7 +400,7 @@ def _holds_results(turn: Any) -> bool:
 
 
 def _with_turns(request: Mapping[str, Any], turns: list[Any]) -> dict[str, Any]:
-    """Return the request with these turns in place of its own."""
+    """The request with these turns in place of its own."""
     for name in TURN_FIELDS:
         if request.get(name) is not None:
             return {**request, name: turns}

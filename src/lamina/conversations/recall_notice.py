@@ -19,7 +19,7 @@ NOTICE = "[lamina: the model recalled earlier parts of this conversation again a
 
 
 def fill_answer(answer: Any, dialect: Dialect) -> Any:
-    """Return a whole answer, or the last chunk of one, that says the notice and nothing else.
+    """A whole answer, or the last chunk of one, that says the notice and nothing else.
 
     What an object of an SDK has beside its fields stays, such as the id of the request.
     """
@@ -36,7 +36,7 @@ def fill_answer(answer: Any, dialect: Dialect) -> Any:
 
 
 def fill_stream(closing: Sequence[Any], dialect: Dialect, *, index: int, stream: Any = None) -> list[Any]:
-    """Return the events that end a stream, with the notice before them or in them.
+    """The events that end a stream, with the notice before them or in them.
 
     `index` says how many blocks or items of the answer the client has seen, and `stream` is the SDK's, if
     the events are its objects.
@@ -60,7 +60,7 @@ def fill_stream(closing: Sequence[Any], dialect: Dialect, *, index: int, stream:
 
 
 def _build_like(sample: Any, value: dict[str, Any]) -> Any:
-    """Return a value as an object of the class that the sample has."""
+    """A value as an object of the class that the sample has."""
     model = type(sample)
     try:
         return model.model_validate(value)
@@ -69,7 +69,7 @@ def _build_like(sample: Any, value: dict[str, Any]) -> Any:
 
 
 def _cast_event(event: dict[str, Any], stream: Any) -> Any:
-    """Return an event as an object of the SDK whose stream this is; as it is, if the stream does not tell.
+    """An event as an object of the SDK whose stream this is; as it is, if the stream does not tell.
 
     The SDKs of Anthropic and OpenAI have a class for each type of event, and their streams have the union.
     """

@@ -64,12 +64,12 @@ class StreamFilter(Protocol):
 
 
 def filter_for(dialect: Dialect, own_names: Collection[str]) -> StreamFilter:
-    """Return a new filter for the streams of a dialect, which hides calls of the tools with these names."""
+    """A new filter for the streams of a dialect, which hides calls of the tools with these names."""
     return _FILTERS.get(dialect.name, _GeminiFilter)(own_names)
 
 
 def find_answer_id(events: Iterable[Any], dialect: Dialect) -> str:
-    """Return the id of an answer that its API may keep, from its events or from the whole answer."""
+    """The id of an answer that its API may keep, from its events or from the whole answer."""
     if dialect.name != "openai_responses":
         return ""
     for event in events:
@@ -80,7 +80,7 @@ def find_answer_id(events: Iterable[Any], dialect: Dialect) -> str:
 
 
 def mend_recalls(events: Sequence[Any], dialect: Dialect, own_names: Collection[str]) -> list[Any]:
-    """Return the events of a stream without arguments of lamina's own calls that are not a JSON object.
+    """The events of a stream without arguments of lamina's own calls that are not a JSON object.
 
     A call of Anthropic's API has an object as its input: one with anything else cannot be sent back, so the
     whole call would be lost when the answer is read. Without arguments it is answered like other mistakes.
@@ -188,7 +188,7 @@ class _BlockFilter(_Round):
         return self._numbers.get(block, 0) is None
 
     def _find_block(self, event: Any) -> Any:
-        """Return what tells the block of an event from others; None for an event about the whole answer."""
+        """What tells the block of an event from others; None for an event about the whole answer."""
         return read_field(event, self.number_field)
 
     def _open(self, block: Any, opened: Any) -> list[Any]:
@@ -209,7 +209,7 @@ class _BlockFilter(_Round):
         return released_events
 
     def _release(self) -> list[Any]:
-        """Return the reasoning that was held back."""
+        """The reasoning that was held back."""
         for block in self._held_blocks:
             self._numbers[block] = self.shown
             self.shown += 1
@@ -220,7 +220,7 @@ class _BlockFilter(_Round):
         return released_events
 
     def _end(self, event: Any) -> list[Any]:
-        """Return an event that ends the answer, after reasoning that nothing followed.
+        """An event that ends the answer, after reasoning that nothing followed.
 
         In a round with a recall, that reasoning led to the recall, and stays hidden with it.
         """
@@ -230,18 +230,18 @@ class _BlockFilter(_Round):
         return [*released_events, self._show(self._finish(event))]
 
     def _renumber(self, event: Any) -> Any:
-        """Return an event with the client's number of its block, if its API numbers them."""
+        """An event with the client's number of its block, if its API numbers them."""
         number = read_field(event, self.number_field)
         if number is None:
             return event
         return change_field(event, self.number_field, self._numbers.get(number, number))
 
     def _show(self, event: Any) -> Any:
-        """Return an event as the client sees it. Each event comes here once, in the client's order."""
+        """An event as the client sees it. Each event comes here once, in the client's order."""
         return event
 
     def _finish(self, event: Any) -> Any:
-        """Return an event that ends the answer as it should be after all rounds."""
+        """An event that ends the answer as it should be after all rounds."""
         return event
 
 
@@ -312,7 +312,7 @@ class _ResponseFilter(_BlockFilter):
         return find_streamed_id(event) or None
 
     def _finish(self, event: Any) -> Any:
-        """Return the event that ends the answer, with what was shown of earlier streams."""
+        """The event that ends the answer, with what was shown of earlier streams."""
         response = read_field(event, "response")
         output = list_or_empty(read_field(response, "output"))
         items = list(self._earlier_items)
@@ -329,7 +329,7 @@ class _ResponseFilter(_BlockFilter):
         return change_field(event, "response", response)
 
     def _show(self, event: Any) -> Any:
-        """Return an event with the client's next number. The first number is that of the first stream."""
+        """An event with the client's next number. The first number is that of the first stream."""
         number = read_field(event, "sequence_number")
         if not isinstance(number, int):
             return event
@@ -402,7 +402,7 @@ class _CompletionFilter(_Round):
         return [chunk]
 
     def _strip_delta(self, delta: Any) -> Any:
-        """Return the delta without pieces of recalls. Only the first answer says who speaks."""
+        """The delta without pieces of recalls. Only the first answer says who speaks."""
         if not self.is_first and read_field(delta, "role"):
             delta = change_field(delta, "role", None)
         calls = list_or_empty(read_field(delta, "tool_calls"))
@@ -413,7 +413,7 @@ class _CompletionFilter(_Round):
         return change_field(delta, "tool_calls", shown_calls or None)
 
     def _show_piece(self, piece: Any) -> Any:
-        """Return a piece of a call as the client sees it; None for a recall, and until the call has a name.
+        """A piece of a call as the client sees it; None for a recall, and until the call has a name.
 
         The client counts only the calls that it sees. The piece with the name brings what was held back.
         """
@@ -432,7 +432,7 @@ class _CompletionFilter(_Round):
         return change_field(piece, "index", arriving.number)
 
     def _find_arriving(self, piece: Any, index: Any) -> _ArrivingCall:
-        """Return the call that a piece belongs to: the one that arrives at its index, or a new one."""
+        """The call that a piece belongs to: the one that arrives at its index, or a new one."""
         call_id = read_field(piece, "id")
         arriving = self._calls.get(index)
         if arriving is not None:
@@ -456,7 +456,7 @@ class _CompletionFilter(_Round):
 
 
 def _read_function(piece: Any) -> Any:
-    """Return what holds the name of a call: a function, or a tool that takes free text."""
+    """What holds the name of a call: a function, or a tool that takes free text."""
     return read_field(piece, "function") or read_field(piece, "custom")
 
 
@@ -470,7 +470,7 @@ def _read_call_arguments(piece: Any) -> str:
 
 
 def _add_held_pieces(piece: Any, arriving: _ArrivingCall) -> Any:
-    """Return the piece of a call that has its name, with what came before the name."""
+    """The piece of a call that has its name, with what came before the name."""
     if arriving.id:
         piece = change_field(piece, "id", arriving.id)
     held_arguments = "".join(arriving.held_arguments)
@@ -535,7 +535,7 @@ def _has_stopped(candidate: Any) -> bool:
 
 
 def _continue_candidate(candidate: Any) -> Any:
-    """Return a candidate that does not say why it stopped."""
+    """A candidate that does not say why it stopped."""
     for name in _STOP_REASONS:
         if read_field(candidate, name):
             candidate = change_field(candidate, name, None)

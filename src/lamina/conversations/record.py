@@ -366,7 +366,7 @@ def digest_body(body: bytes) -> str:
 
 
 def _size_of(ledger: Ledger) -> tuple[int, ...]:
-    """Tells two ledgers of a conversation apart, as far as requests depend on them: none loses a cut."""
+    """Tell two ledgers of a conversation apart, as far as requests depend on them: none loses a cut."""
     return (len(ledger.cuts), len(ledger.lines), len(ledger.folds), len(ledger.repairs))
 
 

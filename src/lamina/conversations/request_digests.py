@@ -71,7 +71,7 @@ def digest_log(log: tuple[Segment, ...], previous: RequestDigests) -> RequestDig
 
 
 def count_shared_links(chain: tuple[bytes, ...], other: tuple[bytes, ...]) -> int:
-    """Return how many links two chains have in common at their start.
+    """How many links two chains have in common at their start.
 
     Each link is the hash of everything before it: two chains that are equal at one index are equal at all
     smaller ones, so a binary search finds the last equal one.

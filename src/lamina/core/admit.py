@@ -80,7 +80,7 @@ def _weigh_again(draft: Draft, context: BuildContext) -> Draft:
 
 
 def _lower_uncarried(draft: Draft, carries: Callable[[Segment], str], context: BuildContext) -> Draft:
-    """Sends what the format cannot express as a stub.
+    """Send what the format cannot express as a stub.
 
     Thinking is left out, and so is an entry that is smaller than its stub. A call or a result is never left
     out alone, since calls and results pair: it has a stub, whatever its size.
@@ -107,7 +107,7 @@ def _lower_uncarried(draft: Draft, carries: Callable[[Segment], str], context: B
 
 
 def _omit_unbound_thinking(draft: Draft, context: BuildContext) -> Draft:
-    """Leaves out thinking whose past has changed since it was sent."""
+    """Leave out thinking whose past has changed since it was sent."""
     mark = draft.ledger.mark
     continues = mark is None or prefix_at(draft.entries, mark.sent, context.root) == mark.prefix
     entries, lines = omit_changed_thinking(
@@ -123,7 +123,7 @@ def _omit_unbound_thinking(draft: Draft, context: BuildContext) -> Draft:
 
 
 def _shorten_large_results(draft: Draft, start: int, limits: CutLimits, context: BuildContext) -> Draft:
-    """Brings each new result into its share, and those of the last step together into theirs.
+    """Bring each new result into its share, and those of the last step together into theirs.
 
     A share of the whole room limits nothing. What would not become smaller stays as it is.
     """
@@ -216,7 +216,7 @@ def _may_shorten(entry: Entry, kinds: Kinds) -> bool:
 
 
 def _lower_over_cap(draft: Draft, start: int, cap: Cap, context: BuildContext) -> Draft:
-    """Brings attachments under their cap: the least important of the new ones first, then the first added.
+    """Bring attachments under their cap: the least important of the new ones first, then the first added.
 
     What was sent before stays as it was sent. If the cap cannot be kept without it, a note says so.
     """

@@ -56,7 +56,7 @@ def read_api_calls(parts: Iterable[Part]) -> Iterator[ApiCall]:
 
 
 def readable_text(parts: Iterable[Part]) -> str:
-    """Return what a provider's own blocks say: the values in them, without names of fields, types and ids."""
+    """What a provider's own blocks say: the values in them, without names of fields, types and ids."""
     texts = [_text_in(part.data) for part in parts if isinstance(part, Raw)]
     return "\n".join(texts)
 

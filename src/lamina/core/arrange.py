@@ -126,7 +126,7 @@ def _repair_pieces(
     checkpoint: DraftCheckpoint | None = None,
     reaches_back: bool = False,
 ) -> RepairedLog:
-    """Repairs the log after its front in two pieces. A log that reaches back is one piece, the second."""
+    """Repair the log after its front in two pieces. A log that reaches back is one piece, the second."""
     boundary = start
     if not reaches_back:
         boundary = find_boundary(log, start)
@@ -148,7 +148,7 @@ def _repair_pieces(
 def _repair_piece(
     log: Sequence[Segment], ledger: Ledger, scan: ScanMemory, context: BuildContext, *, ends: bool
 ) -> RepairedPiece:
-    """Repairs one piece. `scan` remembers the log before it and is not changed."""
+    """Repair one piece. `scan` remembers the log before it and is not changed."""
     memory = scan.copy()
     entries, repairs = repair(
         log, ledger, wording=context.wording, repairs=context.options.repairs, memory=memory, ends=ends
@@ -182,7 +182,7 @@ class _Pieces(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _place_pieces(repaired: RepairedLog, context: BuildContext) -> _Pieces:
-    """Gives the entries of both pieces their places, and finds what leaves with its turn."""
+    """Give the entries of both pieces their places, and find what leaves with its turn."""
     front = repaired.front
     first, after_first = _place_piece(
         repaired.first.entries, front.position, repaired.ledger, context, leads=repaired.start == 0

@@ -108,7 +108,7 @@ def omit_changed_thinking(
 def _omit_at(
     entries: list[Entry], positions: Sequence[int], why: str, cut: int
 ) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
-    """Leaves out the entries at these positions, and makes the lines that keep them out."""
+    """Leave out the entries at these positions, and make the lines that keep them out."""
     if not positions:
         return entries, {}
     result = list(entries)

@@ -264,7 +264,7 @@ class BuildMemo:
         return checkpoint
 
     def keep(self, draft: Draft, envelope: Envelope, context: BuildContext) -> None:
-        """Remembers a build, so that the next one can begin from its front.
+        """Remember a build, so that the next one can begin from its front.
 
         A log that reaches back leaves no front. Then the next build starts from its beginning.
         """

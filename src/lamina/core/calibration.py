@@ -46,7 +46,7 @@ def calibrate(previous: Calibration | None, *, counted: int, reported: int, coun
 
 
 def _check_positive(name: str, value: int) -> None:
-    """Raises BadInput for a count that nothing can be learnt from: an answer that reports no input."""
+    """Raise BadInput for a count that nothing can be learnt from: an answer that reports no input."""
     if value <= 0:
         hint = "skip answers that report no input tokens"
         raise BadInput(f"{name} is {value!r}", place="calibrate", hint=hint)

@@ -95,7 +95,7 @@ def _make_error(progress: CutProgress, *, must_wait: bool) -> BudgetExceeded:
 
 
 def lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> CutProgress:
-    """Lowers entries down to the target, or as far as that can be done.
+    """Lower entries down to the target, or as far as that can be done.
 
     The budget is law: if the request cannot be sent otherwise, what the model pinned is lowered too.
     """
@@ -107,7 +107,7 @@ def lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> C
 
 
 def _lower_unpinned(draft: Draft, limits: CutLimits, context: BuildContext) -> CutProgress:
-    """Lowers what the model has not pinned: down to the target first, and then, if it must, to the room."""
+    """Lower what the model has not pinned: down to the target first, and then, if it must, to the room."""
     progress = start_cut(draft, limits, context)
     if is_held_by_thinking(draft.entries, context.options.binding):
         return _lower_beside_thinking(progress)
@@ -119,7 +119,7 @@ def _lower_unpinned(draft: Draft, limits: CutLimits, context: BuildContext) -> C
 
 
 def _lower_beside_thinking(progress: CutProgress) -> CutProgress:
-    """Lowers what may go while the model waits with bound thinking, if the request is over the room."""
+    """Lower what may go while the model waits with bound thinking, if the request is over the room."""
     room = progress.limits.room
     if progress.tokens > room:
         progress = take_moves(progress, thinking_before_last_step, goal=room)
@@ -128,7 +128,7 @@ def _lower_beside_thinking(progress: CutProgress) -> CutProgress:
 
 
 def _lower_and_spare_less(progress: CutProgress) -> tuple[CutProgress, Sparing]:
-    """Takes moves down to the target. Returns what is still spared as well.
+    """Take moves down to the target. Returns what is still spared as well.
 
     The wish to spare recent steps yields if the target cannot be reached otherwise, down to a few steps.
     """
@@ -156,7 +156,7 @@ def _spares_any(progress: CutProgress, sparing: Sparing) -> bool:
 
 
 def _lower_to_room(progress: CutProgress, sparing: Sparing) -> CutProgress:
-    """Lowers what a cut would rather leave alone, as far as the room needs it.
+    """Lower what a cut would rather leave alone, as far as the room needs it.
 
     The few steps that were still spared yield first, and a number of steps that the caller gave. What cannot
     be recovered goes last, under ever shorter digests.
@@ -180,7 +180,7 @@ def _lower_to_room(progress: CutProgress, sparing: Sparing) -> CutProgress:
 
 
 def _lower_to_floor(progress: CutProgress) -> CutProgress:
-    """Lowers what is left when all history is one line each: results of the last step, and digests.
+    """Lower what is left when all history is one line each: results of the last step, and digests.
 
     Each step is taken only if the ones before it were not enough. What is over the room after the last of
     them cannot be sent.

@@ -26,7 +26,7 @@ merge."""
 
 
 def write_digests(progress: CutProgress, digest_limit: int | None) -> CutProgress:
-    """Writes the digests of what is to be folded, and weighs the request as it would be sent.
+    """Write the digests of what is to be folded, and weigh the request as it would be sent.
 
     A `digest_limit` bounds each digest in characters, even the user's words in it.
     """
@@ -77,7 +77,7 @@ def _pays(fold: Fold, run: Sequence[Entry], run_tokens: int, progress: CutProgre
 
 
 def _merge_digests(progress: CutProgress, digest_limit: int | None) -> CutProgress:
-    """Merges digests side by side where they take too much of the room, or if nothing else helps.
+    """Merge digests side by side where they take too much of the room, or if nothing else helps.
 
     A message that stays between two digests keeps them apart. Then each is written anew with its part of the
     size, so that all of them together stay bounded, however many there are. Digests of an older version are
@@ -132,7 +132,7 @@ def _has_old_version(folds: Iterable[Fold]) -> bool:
 
 
 def join_digests(progress: CutProgress, digest_limit: int) -> CutProgress:
-    """Joins digests with what stands between them, where that is lowered as far as it can be.
+    """Join digests with what stands between them, where that is lowered as far as it can be.
 
     Two digests with a few stubs between them become one, which is smaller than all of them. A run of which
     everything is folded already is left alone.

@@ -46,7 +46,7 @@ def take_moves(
     sparing: Sparing = NOTHING_SPARED,
     digest_limit: int | None = None,
 ) -> CutProgress:
-    """Takes moves from `order`, sparing the last steps, until the request has at most `goal` tokens.
+    """Take moves from `order`, sparing the last steps, until the request has at most `goal` tokens.
 
     A `digest_limit` bounds each digest in characters. What digests cost is a guess until they are written. If
     they cost more, more moves are taken; if they cost less, the last moves are given back, so that the
@@ -94,7 +94,7 @@ def _guess_digest_tokens(progress: CutProgress, digest_limit: int | None) -> int
 
 
 def omit_repeated_system_text(progress: CutProgress) -> CutProgress:
-    """Leaves out system text in the conversation that is said again later: only the newest must be sent."""
+    """Leave out system text in the conversation that is said again later: only the newest must be sent."""
     lowering = _Lowering(progress)
     for at in repeated_system_text(lowering.view(NOTHING_SPARED)):
         lowering.take_one(Move(at, Form.OMITTED, SAME_TEXT_LATER))
@@ -151,7 +151,7 @@ class _Lowering:
     def take(
         self, moves: Iterator[Batch], tokens: int, goal: int, *, digest_tokens: int, to_the_end: bool
     ) -> bool:
-        """Takes moves until the request has about `goal` tokens; returns whether moves may be left.
+        """Take moves until the request has about `goal` tokens; return whether moves may be left.
 
         `tokens` are those of the request before any move, without digests; `digest_tokens` is what digests
         may cost. Moves that were given back are the first to be taken again.
@@ -179,7 +179,7 @@ class _Lowering:
         return self.context.scale.total(tokens - self.freed + digest_tokens) <= goal
 
     def _take_batch(self, batch: Batch) -> None:
-        """Takes the moves of a batch, and remembers how to undo them."""
+        """Take the moves of a batch, and remember how to undo them."""
         positions = dict.fromkeys(move.at for move in batch)
         before = [(at, self.entries[at], self.lines.get(self.entries[at].ref)) for at in positions]
         folded_before = frozenset(at for at in positions if at in self.folded)
@@ -193,7 +193,7 @@ class _Lowering:
         self.taken.append(TakenBatch(batch, freed, before, folded_before))
 
     def give_back(self, slack: int) -> bool:
-        """Undoes the last moves that together freed at most `slack` tokens; returns whether there were any.
+        """Undo the last moves that together freed at most `slack` tokens; return whether there were any.
 
         The least ripe of them were taken last, so they are worth most.
         """
@@ -215,7 +215,7 @@ class _Lowering:
         return has_undone
 
     def fill(self, slack: int) -> bool:
-        """Shortens the last result that was shortened by less, so that up to `slack` tokens more of it stay.
+        """Shorten the last result that was shortened by less, so that up to `slack` tokens more of it stay.
 
         One large result can be more than a cut had to free. Returns whether there was one.
         """
@@ -260,7 +260,7 @@ class _Lowering:
         return msgspec.structs.replace(lowered, tokens=tokens), limit
 
     def take_one(self, move: Move) -> int:
-        """Takes one move if it shrinks the request; returns the tokens that it frees.
+        """Take one move if it shrinks the request; return the tokens that it frees.
 
         Leaving something out may free nothing, as with an empty text. Any other move must free a token.
         """
@@ -282,7 +282,7 @@ class _Lowering:
         return gain
 
     def _put(self, at: int, lowered: Entry, limit: int) -> None:
-        """Puts a lowered entry in its place, with the line that lowers it again."""
+        """Put a lowered entry in its place, with the line that lowers it again."""
         self.entries[at] = lowered
         # A line of a cut is undone when its entry is the prompt or the last step again, after a rewind. What
         # is lowered while it stands there must stay so when the request is sent once more.
@@ -290,7 +290,7 @@ class _Lowering:
         self.lines[lowered.ref] = make_line(lowered, wording=self.context.wording, limit=limit, cut=cut)
 
     def _fold(self, move: Move) -> int:
-        """Marks one entry for a digest; returns the tokens that this frees."""
+        """Mark one entry for a digest; return the tokens that this frees."""
         if move.at in self.folded:
             return 0
         self.folded.add(move.at)

@@ -315,7 +315,7 @@ def layers_end(entries: Sequence[Entry], root: Digest, layer: Layer) -> Digest:
 
 
 def check_laws(envelope: Envelope, start: int = 0) -> None:
-    """Checks the laws that a build or its ledger could break. Entries before `start` were checked before.
+    """Check the laws that a build or its ledger could break. Entries before `start` were checked before.
 
     Calls and results were paired before too, unless a fold may have come between them.
     """

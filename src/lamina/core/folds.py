@@ -43,7 +43,7 @@ class WrittenFold(NamedTuple):
 
 
 def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int]]:
-    """Runs of positions to fold. What is omitted already, and system text, does not end a run.
+    """Run of positions to fold. What is omitted already, and system text, does not end a run.
 
     If 2, 3 and 6 are to be folded and a message stands at 5, there are two runs: 2 and 3, and 6 alone.
     """

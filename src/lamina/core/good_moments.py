@@ -50,7 +50,7 @@ _LEAST_LETTERS = 4
 
 
 def find_moment(entries: Sequence[Entry], wishes: Wishes) -> str:
-    """Return why this is a good moment for a cut, or "" if it is none.
+    """Why this is a good moment for a cut, or "" if it is none.
 
     Only the newest step counts, or the prompt if it has none yet: a moment that has passed is none.
     """

@@ -39,7 +39,7 @@ def cut_history(draft: Draft, context: BuildContext) -> Draft | None:
 def _take_out_history(
     draft: Draft, outside: frozenset[int], window: LastN, context: BuildContext
 ) -> CutProgress:
-    """Takes the steps out that are outside of the window, under the longest digest that frees something.
+    """Take the steps out that are outside of the window, under the longest digest that frees something.
 
     If not even one line is shorter than these steps, they stay. An exact window leaves them out without one.
     """
@@ -60,7 +60,7 @@ def _take_out_history(
 def _fold_history(
     draft: Draft, outside: frozenset[int], digest_limit: int, context: BuildContext
 ) -> CutProgress:
-    """Folds the steps outside of the window, with so many characters for their digest."""
+    """Fold the steps outside of the window, with so many characters for their digest."""
     mergeable = refs_up_to(draft.entries, outside)
     progress = start_cut(draft, _NO_LIMITS, context, mergeable=mergeable)
     progress = take_moves(progress, fold_outside(outside), goal=0, digest_limit=digest_limit)
@@ -68,7 +68,7 @@ def _fold_history(
 
 
 def _omit_history(draft: Draft, outside: frozenset[int], window: LastN, context: BuildContext) -> CutProgress:
-    """Leaves the steps outside of the window out, with nothing in their place."""
+    """Leave the steps outside of the window out, with nothing in their place."""
     progress = start_cut(draft, _NO_LIMITS, context)
     progress = take_moves(progress, omit_outside(outside, window.reason), goal=0, digest_limit=ONE_LINE)
     return msgspec.structs.replace(progress, exhausted=False)

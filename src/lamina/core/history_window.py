@@ -41,7 +41,7 @@ class LastN(msgspec.Struct, frozen=True, omit_defaults=True):
     digest: int | None = DIGEST
 
     def __post_init__(self) -> None:
-        """Raises BadInput for anything but whole numbers. `True` is an int too, and means nothing here."""
+        """Raise BadInput for anything but whole numbers. `True` is an int too, and means nothing here."""
         numbers = {"messages": self.messages, "slack": self.slack, "digest": self.digest}
         for name, value in numbers.items():
             if value is None and name != "messages":

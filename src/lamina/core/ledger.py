@@ -47,7 +47,7 @@ _Value = TypeVar("_Value")
 
 
 def load_ledger(ledger: Ledger | Mapping[str, Any] | None) -> Ledger:
-    """Return a ledger, or the one that `dump` wrote. Anything else raises BadInput.
+    """A ledger, or the one that `dump` wrote. Anything else raises BadInput.
 
     None is an empty ledger. The hint says what to do with a text, and with what a build or a fit returned.
     """

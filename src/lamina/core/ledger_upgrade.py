@@ -44,7 +44,7 @@ class NewNames:
     """Translates names of version 1 for one log."""
 
     def __init__(self, log: Iterable[Segment]) -> None:
-        """Names every segment of the log in both ways."""
+        """Name every segment of the log in both ways."""
         self._new_names = {old_name: each.ref for old_name, each in name_by_count(identify_segments(log))}
 
     def rename(self, ref: Ref) -> Ref:

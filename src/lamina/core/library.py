@@ -103,7 +103,7 @@ class _Library:
         self.lowered = frozenset(ref for ref, line in ledger.lines.items() if line.form < Form.COMPACT)
 
     def add(self, entry: Entry) -> list[Entry]:
-        """Adds one attachment, and returns what that leaves behind in its old place.
+        """Add one attachment, and return what that leaves behind in its old place.
 
         If a cut has lowered equal content to a handle, the new appearance takes its place.
         """

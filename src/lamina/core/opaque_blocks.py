@@ -101,7 +101,7 @@ class OpaqueBlock:
         return rest
 
     def _take_field(self, name: str, value: str, block: Mapping[str, Any]) -> bool:
-        """Takes a field out if it is not text; returns whether it did.
+        """Take a field out if it is not text; return whether it did.
 
         Signatures and encrypted content are sealed. `data` is a file if the block names a media type, and
         sealed if the block is of a sealed type. A generated image stands in `result`.
@@ -125,7 +125,7 @@ class OpaqueBlock:
         return True
 
     def _count_source(self, block: Mapping[str, Any]) -> None:
-        """Counts a picture or document that is somewhere else, so that its size is unknown.
+        """Count a picture or document that is somewhere else, so that its size is unknown.
 
         `{"type": "image", "source": {"type": "url", …}}` is one.
         """
@@ -138,7 +138,7 @@ class OpaqueBlock:
             self.documents += 1
 
     def _add_file(self, data: str, media_type: str) -> None:
-        """Adds a file. Pictures are only counted: what they cost is not in their base64."""
+        """Add a file. Pictures are only counted: what they cost is not in their base64."""
         if media_type.startswith("image/"):
             self.pictures += 1
         else:

@@ -57,7 +57,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         # All stages must use the same table of kinds, and the wording carries one of its own.
-        """Gives the wording the table of kinds of these options: all stages must use the same one."""
+        """Give the wording the table of kinds of these options: all stages must use the same one."""
         if self.wording.kinds is not self.kinds:
             wording = msgspec.structs.replace(self.wording, kinds=self.kinds)
             msgspec.structs.force_setattr(self, "wording", wording)

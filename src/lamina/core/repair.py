@@ -140,7 +140,7 @@ class _Scan:
         self.id_pattern = re.compile(repairs.id_pattern) if repairs.id_pattern else None
 
     def take(self, segment: Segment) -> None:
-        """Adds the next segment of the log.
+        """Add the next segment of the log.
 
         If an earlier request ended before this segment, within one message of the model, the answers to its
         calls come first, and the segment opens a new message.
@@ -153,7 +153,7 @@ class _Scan:
         self.after_aside = segment.role is Role.SYSTEM or is_empty(segment.parts)
 
     def _take_entry(self, entry: Entry) -> None:
-        """Adds an entry by what it is: a result, a blank message, a call, or a message."""
+        """Add an entry by what it is: a result, a blank message, a call, or a message."""
         match entry.parts[:1]:
             case (ToolResult() as result,):
                 self._take_result(entry, result)
@@ -169,7 +169,7 @@ class _Scan:
                 self._take_message(entry)
 
     def close(self) -> None:
-        """Ends the place for results: answers, or leaves out, each call that got none."""
+        """End the place for results: answer, or leave out, each call that got none."""
         unanswered = [call_at for call_at, result_at in self.waiting.items() if result_at is None]
         for call_at in unanswered:
             call = self.entries[call_at]
@@ -189,7 +189,7 @@ class _Scan:
                 self._append(entry)
 
     def note_end(self) -> None:
-        """Remembers that a request ends with calls that are answered: the model goes on after the answers.
+        """Remember that a request ends with calls that are answered: the model goes on after the answers.
 
         If the real results come later, the log does not show where that request ended. The ledger does.
         """
@@ -281,7 +281,7 @@ class _Scan:
         return any(result_at is None for result_at in self.waiting.values())
 
     def _take_message(self, entry: Entry) -> None:
-        """Takes what the user's side or the system says. It may not stand between a call and its result.
+        """Take what the user's side or the system says. It may not stand between a call and its result.
 
         While results may still come, it waits, so that none of them is cut off from its call.
         """
@@ -292,19 +292,19 @@ class _Scan:
             self._append(entry)
 
     def _defer(self, entry: Entry) -> None:
-        """Puts an entry aside until no more results can come."""
+        """Put an entry aside until no more results can come."""
         self.deferred.append(entry)
         self.after_deferred = True
 
     def _append(self, entry: Entry) -> int:
-        """Appends an entry that is sent, and returns its position."""
+        """Append an entry that is sent, and return its position."""
         self.after_deferred = False
         self.memory.side = entry.role.value if self.repairs.merge else find_side(entry.role)
         self.entries.append(entry)
         return len(self.entries) - 1
 
     def _omit(self, entry: Entry, why: str) -> None:
-        """Adds an entry that cannot be sent, with the reason.
+        """Add an entry that cannot be sent, with the reason.
 
         It stays in its place, so that the request can be explained and the segment recalled.
         """
@@ -319,7 +319,7 @@ class _Scan:
         self._note(entry.ref, why)
 
     def _note(self, ref: Ref, what: str) -> None:
-        """Records a repair, if the ledger does not have it already.
+        """Record a repair, if the ledger does not have it already.
 
         A repair that is made again, as it is in every later build, is no news.
         """
@@ -327,7 +327,7 @@ class _Scan:
             self.new_repairs[ref] = what
 
     def _take_call(self, entry: Entry, call: ToolCall) -> None:
-        """Takes a call, with an id that the provider accepts, and waits for its result."""
+        """Take a call, with an id that the provider accepts, and wait for its result."""
         if self._continues_after_system_text():
             entry = msgspec.structs.replace(entry, opens=False)
         elif entry.opens:
@@ -358,7 +358,7 @@ class _Scan:
         return f"{safe}_{sha256(entry.ref.encode()).hexdigest()[:8]}"
 
     def _take_result(self, entry: Entry, result: ToolResult) -> None:
-        """Takes a result: the first or a second one of a call, or one that came late.
+        """Take a result: the first or a second one of a call, or one that came late.
 
         While other calls wait, a result that belongs to none of them is put aside: it may not stand among
         theirs.
@@ -376,7 +376,7 @@ class _Scan:
             self._take_late_result(entry, result)
 
     def _take_first_result(self, entry: Entry, result: ToolResult, call_at: int) -> None:
-        """Takes the first result of a call, unless an earlier request has answered it: that answer stays."""
+        """Take the first result of a call, unless an earlier request has answered it: that answer stays."""
         if self.ledger.repairs.get(self.entries[call_at].ref) == ANSWERED:
             self._defer(entry)
         else:
@@ -393,7 +393,7 @@ class _Scan:
         return msgspec.structs.replace(entry, asked=call)
 
     def _take_second_result(self, entry: Entry, result: ToolResult, call_at: int) -> None:
-        """Takes another result of a call that has one. Only one of them is sent."""
+        """Take another result of a call that has one. Only one of them is sent."""
         if self.repairs.duplicates == "first":
             self._omit(entry, "duplicate result: an earlier one stands")
             return
@@ -404,7 +404,7 @@ class _Scan:
         self.waiting[call_at] = self._append(self._pair_with_call(entry, result, call_at))
 
     def _take_late_result(self, entry: Entry, result: ToolResult) -> None:
-        """Takes a result with no call beside it: as content if its call was here, otherwise it is left out.
+        """Take a result with no call beside it: as content if its call was here, otherwise it is left out.
 
         It is quoted in the model's voice, since what a tool said is never said in the user's. A line of the
         user's side ends it: no provider takes a request that ends with the model.
@@ -418,7 +418,7 @@ class _Scan:
         self._append(make_closing_line(f"{entry.ref}!end", "[end of the late result]"))
 
     def _answer(self, call: Entry) -> None:
-        """Answers a call that has no result, and records it.
+        """Answer a call that has no result, and record it.
 
         The answer stands on the user's side, so whatever joins it continues that side's message.
         """
@@ -446,7 +446,7 @@ def _make_answer(call_entry: Entry) -> Entry:
 
 
 def _validate(segment: Segment) -> None:
-    """Raises BadInput if a tool call or result shares its segment, or has a role that cannot hold it.
+    """Raise BadInput if a tool call or result shares its segment, or has a role that cannot hold it.
 
     Everything after this relies on a call or a result being the only part of its segment.
     """

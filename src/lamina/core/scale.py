@@ -123,7 +123,7 @@ class Scale(msgspec.Struct, kw_only=True):
         return digest((entry.sent, self._weigh_beside(entry).digest))
 
     def _weigh_beside(self, entry: Entry) -> _BesideParts:
-        """Weighs what is sent beside an entry, once in a build: there, a ref names one segment."""
+        """Weigh what is sent beside an entry, once in a build: there, a ref names one segment."""
         beside = self.besides.get(entry.ref)
         if beside is None:
             parts = entry.segment.beside
@@ -232,7 +232,7 @@ def weigh_entries(
 
 
 def _set_openings(entries: list[Entry], last_sent: Entry | None) -> list[Entry]:
-    """Says of each entry whether it opens a message, after some entries were left out.
+    """Say of each entry whether it opens a message, after some entries were left out.
 
     An omitted entry that opened a message hands that on to the next entry of its side. So leaving out the
     first block of a message never joins the rest to the message before.

@@ -14,7 +14,7 @@ from lamina.core.values import Entry, Form, Layer, Ref
 
 
 def omit_filtered(entries: list[Entry], layout: Layout) -> list[Entry]:
-    """Leaves out what the caller chose to leave out, each with the choice as its reason.
+    """Leave out what the caller chose to leave out, each with the choice as its reason.
 
     A call and its result are left out together, whichever of the two the filter names.
     """
@@ -30,7 +30,7 @@ def omit_filtered(entries: list[Entry], layout: Layout) -> list[Entry]:
 
 
 def _add_partners(reasons: dict[Ref, str], entries: Sequence[Entry]) -> None:
-    """Gives the result of a call that is left out a reason too, and the call of such a result.
+    """Give the result of a call that is left out a reason too, and the call of such a result.
 
     No provider takes one of the two without the other.
     """
@@ -61,7 +61,7 @@ def _find_filter_reason(entry: Entry, layout: Layout) -> str:
 
 
 def omit_covered(entries: list[Entry], kinds: Kinds, *, name: Callable[[Entry], str]) -> list[Entry]:
-    """Puts each summary in the place of what it covers. What may not be summarised stays as it is.
+    """Put each summary in the place of what it covers. What may not be summarised stays as it is.
 
     Of several summaries each works on what the ones before it left.
     """
@@ -84,7 +84,7 @@ def _is_cover(entry: Entry) -> bool:
 def _apply_cover(
     entries: list[Entry], cover: Entry, kinds: Kinds, name: Callable[[Entry], str]
 ) -> list[Entry]:
-    """Puts one summary in the place of the first entry that it covers, and omits all that it covers.
+    """Put one summary in the place of the first entry that it covers, and omit all that it covers.
 
     A call whose result is not covered stays, and so does its result: pairs are covered as a whole.
     """

@@ -34,7 +34,7 @@ def order_turns(entries: list[Entry], ledger: Ledger, layout: Layout, kinds: Kin
 
 
 def _find_opening_runs(entries: Iterable[Entry], kinds: Kinds) -> Iterator[list[Entry]]:
-    """Runs of what the user's side put in before the model spoke; everything else by itself.
+    """Run of what the user's side put in before the model spoke; everything else by itself.
 
     `question, file, reply, question` are three runs: the question with its file, the reply, the question.
     """
@@ -66,7 +66,7 @@ def _order_run(run: list[Entry], references: frozenset[Ref], layout: Layout, kin
 
 
 def _put_question_last(run: list[Entry], kinds: Kinds) -> list[Entry]:
-    """Moves the attachments that came after the question before it; sections stay behind it.
+    """Move the attachments that came after the question before it; sections stay behind it.
 
     A question of several blocks, of which the later ones join the first, moves as a whole.
     """
@@ -82,7 +82,7 @@ def _put_question_last(run: list[Entry], kinds: Kinds) -> list[Entry]:
 
 
 def _put_question_first(run: list[Entry], kinds: Kinds) -> list[Entry]:
-    """Moves all attachments behind everything else."""
+    """Move all attachments behind everything else."""
     attached, rest = _split_attachments(run, kinds)
     return rest + attached
 

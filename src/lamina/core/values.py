@@ -273,7 +273,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _check_budget(problem: str, *, hint: str, holds: bool) -> None:
-    """Raises BadInput for a budget of which something does not hold."""
+    """Raise BadInput for a budget of which something does not hold."""
     if not holds:
         raise BadInput(problem, place="Budget", hint=hint)
 

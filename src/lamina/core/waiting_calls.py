@@ -32,7 +32,7 @@ class WaitingCalls:
         return len(self._id_and_name) - len(self._answered)
 
     def add(self, place: int, call_id: str, name: str) -> None:
-        """Adds a call, which waits for its result from now on."""
+        """Add a call, which waits for its result from now on."""
         self._id_and_name[place] = (call_id, name)
         self._by_id.setdefault(call_id, deque()).append(place)
         self._by_id_and_name.setdefault((call_id, name), deque()).append(place)
@@ -87,7 +87,7 @@ class WaitingCalls:
         return places[0]
 
     def _take_first(self, places: deque[int] | None) -> int | None:
-        """Takes the first of these calls that waits."""
+        """Take the first of these calls that waits."""
         place = self._find_first(places)
         if place is None:
             return None

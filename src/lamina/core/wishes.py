@@ -135,7 +135,7 @@ class _Reading:
             self._released_now = True
 
     def finish(self) -> Wishes:
-        """Return what holds after the last call."""
+        """What holds after the last call."""
         return Wishes(
             pins=tuple(self._pins.values()),
             released=frozenset(self._released),
@@ -159,7 +159,7 @@ def _find_exchanges(entries: Sequence[Entry], tool: str) -> list[tuple[int, int]
 
 
 def read_arguments(call: Any) -> tuple[str, str]:
-    """Return the action and what it is about, or ("", "") for a call that cannot be read."""
+    """The action and what it is about, or ("", "") for a call that cannot be read."""
     if not isinstance(call, ToolCall):
         return "", ""
     try:

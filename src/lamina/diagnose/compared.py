@@ -86,7 +86,7 @@ def weigh_request(
     counter: Counter | None,
     earlier: ComparedRequest | None = None,
 ) -> ComparedRequest:
-    """Prepares one of two requests. The later one uses the rate of the earlier, and its dialect if it can.
+    """Prepare one of two requests. The later one uses the rate of the earlier, and its dialect if it can.
 
     Of an envelope, the earlier request has only what lasts: the time of day, say, leaves with its turn.
     """
@@ -125,7 +125,7 @@ def _choose_dialect(
 
 
 def _count_stream(stream: Stream, counter: Counter | None, rate: int) -> ComparedRequest:
-    """Counts or estimates the blocks, unless they are counted already.
+    """Count or estimate the blocks, unless they are counted already.
 
     Tools add the framing that an API puts around all of them, once.
     """

@@ -136,7 +136,7 @@ def _match_equal_blocks(old: Blocks, new: Blocks, start: int) -> Iterator[tuple[
 
 
 def _find_changed_runs(old: Blocks, new: Blocks, start: int, matched: dict[int, int]) -> Iterator[BlockPair]:
-    """Runs of blocks without a match that follow the same neighbour in both requests.
+    """Run of blocks without a match that follow the same neighbour in both requests.
 
     If `S a b c` became `S x y c`, the run `a b` follows S, and so does `x y`.
     """

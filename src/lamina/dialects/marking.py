@@ -48,7 +48,7 @@ def mark_field(
 
 
 def require_all_placed(places: Places) -> None:
-    """Raises BadInput if a marker is left: there is no block at its place that may carry it."""
+    """Raise BadInput if a marker is left: there is no block at its place that may carry it."""
     if places:
         first_place = next(iter(places))
         problem = f"no block at {first_place!r} takes a marker"

@@ -182,7 +182,7 @@ class CheckMemo:
         self.forget()
 
     def forget(self) -> None:
-        """Forgets everything: the next request is checked from its beginning."""
+        """Forget everything: the next request is checked from its beginning."""
         self._items: list[Any] = []
         self._basis: Any = None
         self._past: Any = None
@@ -238,4 +238,4 @@ class NoPast:
     """For dialects whose rules look at neighbours only."""
 
     def add(self, view: Any, /) -> None:
-        """Remembers nothing."""
+        """Remember nothing."""

@@ -37,7 +37,7 @@ class CallStep:
         self._waiting_calls = WaitingCalls()
 
     def add(self, call: ToolCall) -> None:
-        """Adds a call, which waits for its result from now on."""
+        """Add a call, which waits for its result from now on."""
         self._waiting_calls.add(len(self.calls), call.id, call.name)
         self.calls.append(call)
 

@@ -54,13 +54,13 @@ class MessagePieces(msgspec.Struct, frozen=True, gc=False):
 
 
 def require_request(request: Request, hint: str) -> None:
-    """Raises BadInput if a request is not an object."""
+    """Raise BadInput if a request is not an object."""
     if not isinstance(request, Mapping):
         raise BadInput(f"the request is {describe_value(request)}", hint=hint)
 
 
 def require_definitions(tools: Sequence[Any], field: str) -> None:
-    """Raises BadInput if the definition of a tool, in the list in this field, is not an object.
+    """Raise BadInput if the definition of a tool, in the list in this field, is not an object.
 
     The place is `tools[2]`, for example.
     """

@@ -55,7 +55,7 @@ class RoleMessageView:
     __slots__ = ("index", "message", "role", "sort", "wire")
 
     def __init__(self, message: Any, index: int, wire: Mapping[str, Any], roles: Collection[str]) -> None:
-        """Reads the role once for all rules. A value that is not one of `roles` is ""."""
+        """Read the role once for all rules. A value that is not one of `roles` is ""."""
         role = wire.get("role")
         if not isinstance(role, str) or role not in roles:
             role = ""

@@ -24,7 +24,7 @@ def defer_tools(
     search_tool: Mapping[str, Any],
     may_defer: Callable[[Json], bool],
 ) -> list[Any] | None:
-    """Return the tools with a search tool first and all that are not in `load` deferred, in this order.
+    """The tools with a search tool first and all that are not in `load` deferred, in this order.
 
     None if there is nothing to do: the client searches or defers by itself, or no tool may be deferred.
     """

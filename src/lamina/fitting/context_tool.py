@@ -98,7 +98,7 @@ class _Situation(NamedTuple):
 
 
 def answer_context(call: ToolCall, *, ledger: Ledger, envelope: Envelope | None) -> Segment:
-    """Return the result of a call of the context tool. A problem is a result, too, and changes nothing."""
+    """The result of a call of the context tool. A problem is a result, too, and changes nothing."""
     action, what = read_arguments(call)
     try:
         text = _answer_action(action, what, _read_situation(envelope, ledger, call.name))
@@ -108,7 +108,7 @@ def answer_context(call: ToolCall, *, ledger: Ledger, envelope: Envelope | None)
 
 
 def add_gauge(answer: Segment, envelope: Envelope) -> Segment:
-    """Return the result of an own tool with a last line that says which mark of the window is passed.
+    """The result of an own tool with a last line that says which mark of the window is passed.
 
     Below the first mark, without a window, and where the status says it already, the result stays as it is.
     """
@@ -193,7 +193,7 @@ def _answer_release(what: str, situation: _Situation) -> str:
 
 
 def write_note(what: str) -> str:
-    """Return the answer to a note. Raises BadInput, in words for the model, if it is empty or too long."""
+    """The answer to a note. Raises BadInput, in words for the model, if it is empty or too long."""
     text = " ".join(split_words(what))
     if not text:
         raise BadInput("an empty note", place="context", hint="give the line in `what`")

@@ -51,7 +51,7 @@ _WORDS = ("auto", "keep", "plan", "none")
 def resolve_lifetimes(
     breakpoints: Breakpoints, pauses: Sequence[float], rules: CacheRules, model: str
 ) -> Breakpoints:
-    """Return what to do with cache markers, with a lifetime chosen from these pauses for each "auto"."""
+    """What to do with cache markers, with a lifetime chosen from these pauses for each "auto"."""
     if not isinstance(breakpoints, Lifetimes) or AUTO not in (breakpoints.stable, breakpoints.tail):
         return breakpoints
     return _replace_auto(breakpoints, choose_lifetime(pauses, rules, model))
@@ -83,7 +83,7 @@ def place_markers(
     before: SentMark | None,
     cut: Cut | None,
 ) -> Marked:
-    """Return the request with the markers that `breakpoints` asks for.
+    """The request with the markers that `breakpoints` asks for.
 
     If nothing is to be marked, or the model's cache takes no markers, it is the same object. `before` is the
     mark of the last request. `cut` is the one that was made for this request. The envelope may not know it:
@@ -119,7 +119,7 @@ def place_markers(
 
 
 def _replace_auto(lifetimes: Lifetimes, word: str) -> Lifetimes:
-    """Return the lifetimes with this word for each "auto"."""
+    """The lifetimes with this word for each "auto"."""
     words = [lifetimes.stable, lifetimes.tail]
     for place, chosen in enumerate(words):
         if chosen == AUTO:
@@ -176,7 +176,7 @@ def _weigh_start(stream: Stream, counter: Counter, least: int) -> Stream:
 
 
 def _framing_tokens(block: StreamBlock, counter: Counter, *, is_first: bool) -> int:
-    """Return what the provider counts around the text of a block: for the request, the tools, a message.
+    """What the provider counts around the text of a block: for the request, the tools, a message.
 
     The framing of the request, and that of all tools together, counts with the first block.
     """
@@ -194,7 +194,7 @@ def _framing_tokens(block: StreamBlock, counter: Counter, *, is_first: bool) -> 
 
 
 def _without_tail(stream: Stream, envelope: Envelope) -> Stream:
-    """Return the stream up to the place where the next request goes on.
+    """The stream up to the place where the next request goes on.
 
     The entries after it are sent only this once, so nobody would read a cache entry that ends there.
     """
@@ -204,7 +204,7 @@ def _without_tail(stream: Stream, envelope: Envelope) -> Stream:
 
 
 def _last_sent_block(envelope: Envelope, before: SentMark | None, cut: Cut | None) -> int | None:
-    """Return the number of the last block of the previous request, if this request continues it.
+    """The number of the last block of the previous request, if this request continues it.
 
     None for the first request, and after a cut.
     """
@@ -214,7 +214,7 @@ def _last_sent_block(envelope: Envelope, before: SentMark | None, cut: Cut | Non
 
 
 def _last_block_before_cut(envelope: Envelope) -> int | None:
-    """Return the number of the last block that the last cut left as it was; None if there is none.
+    """The number of the last block that the last cut left as it was; None if there is none.
 
     A cut names the first entry that it lowered. A digest that it wrote may stand before that entry.
     """
@@ -236,7 +236,7 @@ def _last_block_before_cut(envelope: Envelope) -> int | None:
 
 
 def _last_lowering_cut(ledger: Ledger) -> Cut | None:
-    """Return the last cut that names the first entry it changed.
+    """The last cut that names the first entry it changed.
 
     A cut that only records a change of the client's, such as a new tool, names none.
     """
@@ -247,7 +247,7 @@ def _last_lowering_cut(ledger: Ledger) -> Cut | None:
 
 
 def _last_block(envelope: Envelope, sent: Sequence[Entry]) -> int:
-    """Return the number of the last block of these entries.
+    """The number of the last block of these entries.
 
     It depends on nothing that comes after them, so it stays the same from request to request.
     """

@@ -25,7 +25,7 @@ _KINDS = {"system": "system text", "user": "user message", "assistant": "assista
 def name_segments(
     error: BudgetExceeded, log: Sequence[Segment], request: Mapping[str, Any] | None = None
 ) -> BudgetExceeded:
-    """Return the error with a name that a person can find for each segment that it lists.
+    """The error with a name that a person can find for each segment that it lists.
 
     With the `request` that the log was parsed from, the name begins with the place in it.
     """
@@ -49,7 +49,7 @@ def name_segments(
 
 
 def _describe(segment: Segment, place: str) -> str:
-    """Return the name of a segment in an error: its place or its key, what it is, and how it begins.
+    """The name of a segment in an error: its place or its key, what it is, and how it begins.
 
     `messages[3] (tool result of read_file, "import os …")`, for example.
     """
@@ -64,7 +64,7 @@ def _describe(segment: Segment, place: str) -> str:
 
 
 def _describe_kind(segment: Segment) -> str:
-    """Return what a segment is: "tool result of read_file", "user message", "note docs/spec.md"."""
+    """What a segment is: "tool result of read_file", "user message", "note docs/spec.md"."""
     match segment.parts[0]:
         case ToolResult(name=name):
             return f"tool result of {name or segment.attrs.get('tool', 'a tool')}"
@@ -76,7 +76,7 @@ def _describe_kind(segment: Segment) -> str:
 
 
 def _find_places(log: Sequence[Segment], request: Mapping[str, Any]) -> list[str]:
-    """Return the place of the message that each segment came from: "messages[3]"; "" if it is not known.
+    """The place of the message that each segment came from: "messages[3]"; "" if it is not known.
 
     A log has the messages of its request in their order. So of several equal messages each has its own place.
     Messages are compared as values: with a memo, a segment may come from an equal message of an earlier call.
@@ -98,7 +98,7 @@ def _find_places(log: Sequence[Segment], request: Mapping[str, Any]) -> list[str
 
 
 def _find_place(message: Any, request: Mapping[str, Any], next_index: dict[str, int]) -> str:
-    """Return the place of a message in a request; "" if it is not there.
+    """The place of a message in a request; "" if it is not there.
 
     A list of messages is searched from the index after the one that was seen last.
     """

@@ -36,7 +36,7 @@ reason of its own (`model_context_window_exceeded`)."""
 def limit_output(
     request: Mapping[str, Any], envelope: Envelope, dialect: Dialect, *, window: int
 ) -> Mapping[str, Any]:
-    """Return a request with a limit of output that fits beside it; the same object if its own does.
+    """A request with a limit of output that fits beside it; the same object if its own does.
 
     The window is that of the budget, even if the model is known with a larger one: many servers have a
     smaller one than the model was made for.
@@ -58,7 +58,7 @@ def limit_output(
 
 
 def note_lower_limit(envelope: Envelope, window: int) -> Envelope:
-    """Return the envelope with a note that its request has a lower limit of output than the client gave.
+    """The envelope with a note that its request has a lower limit of output than the client gave.
 
     The note has no figure that differs from request to request, so that it is reported once.
     """

@@ -55,14 +55,14 @@ CONTEXT_TOOL = OwnTool(name=CONTEXT.name, answer=_answer_context, definition=CON
 
 
 def choose_added_tools(*, context_tools: bool) -> tuple[OwnTool, ...]:
-    """Return the tools that lamina adds to a request, in their order."""
+    """The tools that lamina adds to a request, in their order."""
     if context_tools:
         return (RECALL_TOOL, CONTEXT_TOOL)
     return (RECALL_TOOL,)
 
 
 def answer_call(own_tools: Sequence[OwnTool], call: ToolCall, situation: ToolSituation) -> Segment | None:
-    """Return the result of a call that lamina answers; None if the tool is the client's.
+    """The result of a call that lamina answers; None if the tool is the client's.
 
     A model that has the context tool also reads how full its window is. That line is at the end of a result
     of lamina's own, which is sent the same way ever after: so it never changes a prefix.
@@ -77,12 +77,12 @@ def answer_call(own_tools: Sequence[OwnTool], call: ToolCall, situation: ToolSit
 
 
 def list_names(own_tools: Iterable[OwnTool]) -> frozenset[str]:
-    """Return the names by which calls of these tools are told from the client's."""
+    """The names by which calls of these tools are told from the client's."""
     return frozenset(own_tool.name for own_tool in own_tools)
 
 
 def find_own_tool(own_tools: Iterable[OwnTool], name: str) -> OwnTool | None:
-    """Return the tool of this name; None if the client answers it."""
+    """The tool of this name; None if the client answers it."""
     for own_tool in own_tools:
         if own_tool.name == name:
             return own_tool
@@ -92,7 +92,7 @@ def find_own_tool(own_tools: Iterable[OwnTool], name: str) -> OwnTool | None:
 def write_tools(
     own_tools: Sequence[OwnTool], dialect: Dialect, head: RequestHead
 ) -> tuple[tuple[OwnTool, ...], tuple[dict[str, Any], ...]]:
-    """Return the tools that can be added to a head, and their definitions in the words of the dialect.
+    """The tools that can be added to a head, and their definitions in the words of the dialect.
 
     A tool whose name the client has taken is left out, and so is one that the dialect cannot express.
     """

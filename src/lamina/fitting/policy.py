@@ -167,14 +167,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self._with_depth(budget)
 
     def find_budget(self, model: str) -> Budget:
-        """Return the budget, or else that of the model's window.
+        """The budget, or else that of the model's window.
 
         A model that lamina does not know raises BadInput, since its window must be given then.
         """
         return self.own_budget or self.adjust_budget(facts_of(model).budget)
 
     def adjust_budget(self, budget: Budget) -> Budget:
-        """Return the budget of a model or a server, with what this policy says of `reserve` and depth.
+        """The budget of a model or a server, with what this policy says of `reserve` and depth.
 
         One policy may serve many models, so of a small window half is always left for the request.
         """
@@ -183,13 +183,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self._with_depth(budget)
 
     def with_budget(self, budget: Budget, **changes: Any) -> Policy:
-        """Return this policy with a budget that is used exactly as it is, and with other changes."""
+        """The policy with a budget that is used exactly as it is, and with other changes."""
         return msgspec.structs.replace(
             self, budget=budget, reserve=None, prefer=None, hide_at_most=None, **changes
         )
 
     def _with_depth(self, budget: Budget) -> Budget:
-        """Return the budget with what this policy prefers, and with the depth that it promises."""
+        """The budget with what this policy prefers, and with the depth that it promises."""
         if self.prefer is not None and budget.prefer != self.prefer:
             budget = msgspec.structs.replace(budget, prefer=self.prefer)
         if self.hide_at_most is None:
@@ -203,7 +203,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return promise_depth(budget, self.hide_at_most, depths)
 
     def find_counter(self, model: str) -> Counter:
-        """Return the counter, or else the best one for the model."""
+        """The counter, or else the best one for the model."""
         if self.counter is None:
             return counter_for(model)
         if isinstance(self.counter, str):
@@ -211,30 +211,30 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.counter
 
     def find_rules(self, model: str, *, dialect: str) -> CacheRules:
-        """Return the rules of the cache, or else those of the model's."""
+        """The rules of the cache, or else those of the model's."""
         return self.rules or rules_for(model, dialect=dialect)
 
     def find_need(self) -> NeedTable | None:
-        """Return how often results are needed again, from its file if that is named; None for the usual."""
+        """How often results are needed again, from its file if that is named; None for the usual."""
         if isinstance(self.need, str):
             return _read_need(self.need)
         return self.need
 
     def find_window(self) -> LastN | None:
-        """Return the window over history; None if all of it is sent."""
+        """The window over history; None if all of it is sent."""
         if isinstance(self.history, LastN):
             return self.history
         return None
 
     def find_wording(self, *, has_handles: bool) -> Wording:
-        """Return the wording, with handles only where something answers them."""
+        """The wording, with handles only where something answers them."""
         wording = self.wording or PLAIN
         if wording.handles and not has_handles:
             return _without_handles(wording)
         return wording
 
     def defer_tools(self, request: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any]:
-        """Return the request with its tools deferred, if this policy says so and the API has tool search.
+        """The request with its tools deferred, if this policy says so and the API has tool search.
 
         It is the same object if nothing changes, and if it was done before.
         """
@@ -243,13 +243,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return dialect.defer_tools(request, self.load_tools)
 
     def recall_mode(self, door: RecallMode) -> RecallMode:
-        """Return how the model can have again what was lowered. With "auto", that of the `door`."""
+        """How the model can have again what was lowered. With "auto", that of the `door`."""
         if self.recall == "auto":
             return door
         return self.recall
 
     def over(self, other: Policy) -> Policy:
-        """Return this policy, with the fields of the other one where this one has the default.
+        """The policy, with the fields of the other one where this one has the default.
 
         So a gateway's policy holds for each upstream that says nothing else, and the user's for each session.
         """
@@ -262,7 +262,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return Policy(**fields)
 
     def dump(self) -> dict[str, Any]:
-        """Return the fields that are not the default, as plain data that `load_policy` reads.
+        """The fields that are not the default, as plain data that `load_policy` reads.
 
         Raises BadInput if one of them is code, such as an order of cuts.
         """
@@ -274,7 +274,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return fields
 
     def options(self) -> dict[str, Any]:
-        """Return the options of a build that this policy sets, by their names in `Options`."""
+        """The options of a build that this policy sets, by their names in `Options`."""
         options: dict[str, Any] = {}
         if self.order is not None:
             options["order"] = self.order
@@ -294,7 +294,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 def choose_policy(
     policy: Policy | None, *, budget: Budget | int | None = None, place: str = "policy"
 ) -> Policy:
-    """Return the given policy or the default, with the `budget` that a door takes beside it.
+    """The given policy or the default, with the `budget` that a door takes beside it.
 
     `place` is the door, for the errors.
     """
@@ -311,7 +311,7 @@ def choose_policy(
 
 
 def load_policy(fields: Mapping[str, Any], *, place: str = "policy") -> Policy:
-    """Return the policy of plain data, such as `Policy.dump` returns or a settings file has.
+    """The policy of plain data, such as `Policy.dump` returns or a settings file has.
 
     Raises BadInput if a field is unknown or has a wrong value. Texts from the environment may be numbers.
     """
@@ -323,7 +323,7 @@ def load_policy(fields: Mapping[str, Any], *, place: str = "policy") -> Policy:
 
 
 def read_budget(budget: Any, place: str) -> Budget | None:
-    """Return the budget. A whole number is the window in tokens. Anything else raises BadInput."""
+    """The budget. A whole number is the window in tokens. Anything else raises BadInput."""
     if budget is None or isinstance(budget, Budget):
         return budget
     if isinstance(budget, int) and not isinstance(budget, bool):
@@ -416,14 +416,14 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
 
 @lru_cache(maxsize=64)
 def _read_tokenizer(path: str, model: str) -> Counter:
-    """Return the counter of a tokenizer's file, with what the model's API adds around messages."""
+    """The counter of a tokenizer's file, with what the model's API adds around messages."""
     counter = from_file(Path(path).expanduser())
     return msgspec.structs.replace(counter, framing=counter_for(model).framing)
 
 
 @lru_cache(maxsize=64)
 def _read_need(path: str) -> NeedTable:
-    """Return the table of a file that `lamina replay --learn` wrote."""
+    """The table of a file that `lamina replay --learn` wrote."""
     hint = "give the path of a file that lamina replay --learn wrote"
     try:
         return msgspec.json.decode(Path(path).expanduser().read_bytes(), type=NeedTable)

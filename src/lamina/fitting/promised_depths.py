@@ -91,7 +91,7 @@ def promise_depth(budget: Budget, limit: float, table: DepthTable) -> Budget:
 
 @lru_cache(maxsize=64)
 def read_depths(path: str) -> DepthTable:
-    """Return the table of a file that `lamina replay --write` wrote."""
+    """The table of a file that `lamina replay --write` wrote."""
     try:
         return msgspec.json.decode(Path(path).expanduser().read_bytes(), type=DepthTable)
     except (OSError, msgspec.DecodeError, RecursionError) as error:

@@ -95,7 +95,7 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
 def recall_text(
     log: Sequence[Segment], key: str, *, ledger: Ledger, part: tuple[int, int] | None = None, find: str = ""
 ) -> Recalled:
-    """Return the full text, a `part` of it as (start, length), or the text around each match of `find`."""
+    """The full text, a `part` of it as (start, length), or the text around each match of `find`."""
     whole = "\n".join(text_of(segment.parts) for segment in recall(log, key, ledger=ledger))
     if find:
         return _find_matches(key, whole, find)
@@ -106,7 +106,7 @@ def recall_text(
 
 
 def answer_recall(log: Sequence[Segment], call: ToolCall, *, ledger: Ledger) -> Segment:
-    """Return the result of a recall that the model asked for. A problem is a result, too."""
+    """The result of a recall that the model asked for. A problem is a result, too."""
     try:
         arguments = _read_arguments(call)
         text = _answer_text(log, arguments, ledger)
@@ -121,7 +121,7 @@ def answer_recall(log: Sequence[Segment], call: ToolCall, *, ledger: Ledger) -> 
 def answer_recall_text(
     log: Sequence[Segment], key: str, *, ledger: Ledger, start: int = 0, find: str = ""
 ) -> str:
-    """Return what a model reads: the text, one piece of it with its place, or a list of matches."""
+    """What a model reads: the text, one piece of it with its place, or a list of matches."""
     if find:
         return _list_matches(recall_text(log, key, ledger=ledger, find=find), find)
     piece = recall_text(log, key, ledger=ledger, part=(start, PIECE))
@@ -150,7 +150,7 @@ def read_call(call: Any) -> ToolCall:
 
 
 def _read_first(holder: Any, *names: str) -> Any:
-    """Return the first of these fields that has a value, or None."""
+    """The first of these fields that has a value, or None."""
     for name in names:
         value = read_field(holder, name)
         if value:
@@ -159,7 +159,7 @@ def _read_first(holder: Any, *names: str) -> Any:
 
 
 def render_turns(segments: Sequence[Segment], dialect: Dialect, head: RequestHead) -> tuple[Any, ...]:
-    """Return an answer with its results as the messages, items or contents of a dialect."""
+    """An answer with its results as the messages, items or contents of a dialect."""
     # The API wants a user first. That message is taken away again.
     envelope = build(
         (user("."), *segments),
@@ -170,7 +170,7 @@ def render_turns(segments: Sequence[Segment], dialect: Dialect, head: RequestHea
 
 
 def read_turns(request: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the messages, items or contents of a request, as they came. A text is one turn of the user."""
+    """The messages, items or contents of a request, as they came. A text is one turn of the user."""
     for name in TURN_FIELDS:
         value = request.get(name)
         if isinstance(value, list | tuple):
@@ -181,7 +181,7 @@ def read_turns(request: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def plain_turn(turn: Any) -> Any:
-    """Return a turn as plain JSON values, so that it can be stored and is the same after a restart."""
+    """A turn as plain JSON values, so that it can be stored and is the same after a restart."""
     if hasattr(turn, "model_dump"):
         return turn.model_dump(mode="json", by_alias=True, exclude_unset=True)
     if isinstance(turn, Mapping):
@@ -205,7 +205,7 @@ def _read_arguments(call: ToolCall) -> dict[str, Any]:
 
 
 def _answer_text(log: Sequence[Segment], arguments: dict[str, Any], ledger: Ledger) -> str:
-    """Return what the model reads. Raises BadInput for arguments of the wrong type."""
+    """What the model reads. Raises BadInput for arguments of the wrong type."""
     start = arguments.get("start") or 0
     find = arguments.get("find") or ""
     if not isinstance(start, int) or not isinstance(find, str):

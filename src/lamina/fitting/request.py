@@ -132,7 +132,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
         return list_names(self.own_tools)
 
     def answer_own(self, call: ToolCall) -> Segment | None:
-        """Return the result of a call that lamina answers; None if the tool is the client's."""
+        """The result of a call that lamina answers; None if the tool is the client's."""
         return answer_call(self.own_tools, call, self._situation)
 
     @property
@@ -140,7 +140,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
         return ToolSituation(log=self.log, ledger=self.ledger, envelope=self.envelope)
 
     def recall(self, key: str) -> str:
-        """Return the full text behind a recall handle or behind the key of a digest."""
+        """The full text behind a recall handle or behind the key of a digest."""
         segments = recall(self.log, key, ledger=self.ledger)
         return "\n".join(text_of(segment.parts) for segment in segments)
 
@@ -198,7 +198,7 @@ def fit_request(
     idle: float | None = None,
     memo: RequestMemo | None = None,
 ) -> Fitted:
-    """Return the request, valid and within its model's window, continuing the last one byte for byte.
+    """The request, valid and within its model's window, continuing the last one byte for byte.
 
     `ledger` is what the last call returned, `usage` what the provider reported for it, and `idle` the seconds
     since then. `policy` says how to fit; what it leaves open comes from the request's model. `budget`
@@ -226,7 +226,7 @@ def translate(
     idle: float | None = None,
     memo: RequestMemo | None = None,
 ) -> Fitted:
-    """Return the request in the words of another dialect, for `model`, valid and within that model's window.
+    """The request in the words of another dialect, for `model`, valid and within that model's window.
 
     `Fitted.left` names the parameters and tools that the dialect cannot express. Without a `model`, the one
     that the request names is asked. Everything else is as in `fit_request`: a conversation that is translated
@@ -351,7 +351,7 @@ class _BuildInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_dialect(dialect: str | Dialect) -> Dialect:
-    """Return the dialect of this name. A `Dialect` is returned as it is; an unknown name raises BadInput."""
+    """The dialect of this name. A `Dialect` is returned as it is; an unknown name raises BadInput."""
     if isinstance(dialect, Dialect):
         return dialect
     if dialect not in DIALECTS:
@@ -361,7 +361,7 @@ def find_dialect(dialect: str | Dialect) -> Dialect:
 
 
 def _source_dialect(request: Any, dialect: str | Dialect | None) -> Dialect:
-    """Return the dialect that the request is written in."""
+    """The dialect that the request is written in."""
     if not isinstance(request, Mapping):
         type_name = type(request).__name__
         raise BadInput(f"{type_name} is not a request", place="request", hint="pass the arguments as a dict")
@@ -385,7 +385,7 @@ def _parse(request: Request, source: Dialect, memo: RequestMemo) -> ParsedReques
 
 
 def _head_for(head: RequestHead, source: Dialect, target: Dialect, model: str) -> OwnHead:
-    """Return the head to send.
+    """The head to send.
 
     If nothing about the head has to change, it is the same object: `fit_request` compares by identity.
     """
@@ -399,7 +399,7 @@ def _head_for(head: RequestHead, source: Dialect, target: Dialect, model: str) -
 def _budget_for(
     request: Request, head: RequestHead, target: Dialect, policy: Policy, reported: Usage
 ) -> Budget:
-    """Return the caller's budget, or the model's, with room for the answer and for what the server clears."""
+    """The caller's budget, or the model's, with room for the answer and for what the server clears."""
     budget = policy.find_budget(find_model(head.parameters))
     budget = _reserve_output(budget, head, target)
     if target.server is not None and target.server.asks_to_clear(request):
@@ -429,7 +429,7 @@ def _was_cut(ledger: Ledger) -> bool:
 
 
 def _add_own_tools(fit: _Fit) -> _Fit:
-    """Return the same call with lamina's tools in its head. If there is none to add, it stays as it is."""
+    """The same call with lamina's tools in its head. If there is none to add, it stays as it is."""
     wanted_tools = choose_added_tools(context_tools=_wants_context_tool(fit))
     own_tools, written_tools = write_tools(wanted_tools, fit.target, fit.head)
     if RECALL_TOOL not in own_tools:
@@ -450,7 +450,7 @@ def _wants_context_tool(fit: _Fit) -> bool:
 
 
 def _find_context_tool(fit: _Fit) -> str:
-    """Return the name of the context tool whose calls count: lamina's own, or the client's from `lamina mcp`.
+    """The name of the context tool whose calls count: lamina's own, or the client's from `lamina mcp`.
 
     A client names a tool of a server after both, such as `mcp__lamina__context`. A tool of the client's that
     is only called `context` is another tool.
@@ -466,7 +466,7 @@ def _find_context_tool(fit: _Fit) -> str:
 
 
 def _record_usage(ledger: Ledger, reported: Usage, counter: Counter, request: Request) -> Ledger:
-    """Return the ledger with what the provider reported for the last request, if it reported anything."""
+    """The ledger with what the provider reported for the last request, if it reported anything."""
     if reported is NOTHING_REPORTED:
         return ledger
     calibrated_ledger = calibrate_ledger(ledger, reported, counter, request=request)
@@ -481,7 +481,7 @@ def _asks_server(fit: _Fit) -> bool:
 
 
 def _check_clearing(ledger: Ledger, fit: _Fit, reported: Usage) -> Ledger:
-    """Return the ledger, without what the server was asked to clear if it did not, or is asked no more.
+    """The ledger, without what the server was asked to clear if it did not, or is asked no more.
 
     If it reports what it left out, that is known better than before.
     """
@@ -528,7 +528,7 @@ def _build_with_server(fit: _Fit, with_tools: _Fit, inputs: _BuildInputs) -> tup
 
 
 def _leave_cut_to_server(fit: _Fit, inputs: _BuildInputs, own: Envelope) -> Envelope | None:
-    """Return the envelope in which nothing is lowered, since the server leaves out enough; None if it cannot.
+    """The envelope in which nothing is lowered, since the server leaves out enough; None if it cannot.
 
     `own` is the envelope with a cut of lamina's. With "when cheaper" it may cost less.
     """
@@ -557,7 +557,7 @@ def _has_cut(envelope: Envelope) -> bool:
 
 
 def _without_cleared(inputs: _BuildInputs, head: RequestHead, tokens: int) -> _BuildInputs:
-    """Return the inputs of a build in which so many tokens need no room."""
+    """The inputs of a build in which so many tokens need no room."""
     return msgspec.structs.replace(inputs, budget=extend_budget(inputs.budget, head, tokens))
 
 
@@ -596,7 +596,7 @@ def _had_own_tools(with_tools: _Fit) -> bool:
 
 
 def _note_tools(envelope: Envelope, own_tools: Sequence[OwnTool], reason: str) -> Envelope:
-    """Return the envelope of the cut with which lamina's tools came, with the tools in its ledger.
+    """The envelope of the cut with which lamina's tools came, with the tools in its ledger.
 
     The reason is the one that made the cut due, not the tools.
     """

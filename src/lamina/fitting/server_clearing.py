@@ -59,7 +59,7 @@ class ClearingPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_clearing(envelope: Envelope, limits: CutLimits) -> ClearingPlan | None:
-    """Return what the server would have to clear to reach the target, oldest first; None if it cannot.
+    """What the server would have to clear to reach the target, oldest first; None if it cannot.
 
     `envelope` is the request with nothing cut. A plan that does not reach the target must free as much as a
     cut has to.
@@ -160,7 +160,7 @@ def _count_cached(envelope: Envelope) -> int:
 
 
 def record_clearing_cut(envelope: Envelope, plan: ClearingPlan) -> Envelope:
-    """Return the envelope with a cut for what the server clears from now on."""
+    """The envelope with a cut for what the server clears from now on."""
     ledger: Ledger = envelope.ledger
     cut = msgspec.structs.replace(plan.cut, number=len(ledger.cuts) + 1)
     ledger = msgspec.structs.replace(ledger, clearing=plan.clearing, cuts=(*ledger.cuts, cut))

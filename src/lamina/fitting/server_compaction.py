@@ -82,7 +82,7 @@ class ServerCompaction(msgspec.Struct, frozen=True, kw_only=True):
 def plan_compaction(
     request: Mapping[str, Any], *, dialect: str, instructions: str = ""
 ) -> CompactionCall | None:
-    """Return the call that compacts all but the newest messages of a request; None if nothing can be.
+    """The call that compacts all but the newest messages of a request; None if nothing can be.
 
     The current turn stays. In a long tool loop, which is one turn, the last steps stay. `instructions`
     replace the provider's own for the summary, where it takes any.
@@ -118,7 +118,7 @@ def plan_compaction(
 def plan_next_compaction(
     request: Mapping[str, Any], applied: Mapping[str, Any], *, dialect: str
 ) -> CompactionCall | None:
-    """Return the call that compacts a history once more. `applied` is the request with its last compaction.
+    """The call that compacts a history once more. `applied` is the request with its last compaction.
 
     The provider gets that, and what it makes then covers the client's own messages.
     """
@@ -200,7 +200,7 @@ def _has_block(message: Any, block_type: str) -> bool:
 
 
 def read_compaction(call: CompactionCall, answer: Any) -> ServerCompaction:
-    """Return what the provider made. Raises BadInput if the answer has no compaction that can be used."""
+    """What the provider made. Raises BadInput if the answer has no compaction that can be used."""
     if call.dialect == "anthropic":
         blocks = [_read_item(block) for block in list_or_empty(read_field(answer, "content"))]
         items = [block for block in blocks if block.get("type") == "compaction" and block.get("content")]
@@ -237,7 +237,7 @@ def _read_item(item: Any) -> dict[str, Any]:
 
 
 def apply_compaction(request: Mapping[str, Any], compaction: ServerCompaction) -> dict[str, Any]:
-    """Return the request with the compaction in the place of what it covers.
+    """The request with the compaction in the place of what it covers.
 
     If the client has changed any of that, the request is returned as it is: a summary of what is no longer
     there would say what the user took back.
@@ -268,7 +268,7 @@ def _put_first(blocks: list[dict[str, Any]], messages: list[Any]) -> list[Any]:
 
 
 def recall_covered(request: Mapping[str, Any], key: str, *, dialect: str) -> tuple[Segment, ...]:
-    """Return what a compaction covers, by its key, from the client's whole request."""
+    """What a compaction covers, by its key, from the client's whole request."""
     return recall(DIALECTS[dialect].wire.parse(request).log, key)
 
 

@@ -95,7 +95,7 @@ def count_tool_uses(request: Mapping[str, Any]) -> int:
 
 
 def with_headers(request: dict[str, Any], headers: Mapping[str, str], *, beta: bool) -> dict[str, Any]:
-    """Return an SDK's arguments with lamina's betas added to the caller's own.
+    """An SDK's arguments with lamina's betas added to the caller's own.
 
     The endpoints under `client.beta` make the header of their argument `betas`. If the caller set the header
     itself, or the endpoint has no such argument, the betas are added to the header.
@@ -116,7 +116,7 @@ def with_headers(request: dict[str, Any], headers: Mapping[str, str], *, beta: b
 
 
 def _find_betas_header(headers: Mapping[str, str]) -> str:
-    """Return the name of the betas header as the caller spelled it, or ""."""
+    """The name of the betas header as the caller spelled it, or ""."""
     for name in headers:
         if lower_ascii(name) == BETAS:
             return name
@@ -129,7 +129,7 @@ def has_changed_bytes(ledger: Ledger) -> bool:
 
 
 def usage_of(usage: Usage | int | None) -> Usage:
-    """Return the usage as a `Usage`. A number is the count of input tokens, and None is no report."""
+    """The usage as a `Usage`. A number is the count of input tokens, and None is no report."""
     if isinstance(usage, Usage):
         return usage
     return Usage(input=usage or 0)
@@ -138,7 +138,7 @@ def usage_of(usage: Usage | int | None) -> Usage:
 def calibrate_ledger(
     ledger: Ledger, usage: Usage | int | None, counter: Counter, *, request: Mapping[str, Any] | None = None
 ) -> Ledger:
-    """Return the ledger with a new calibration, if the report says something new about this counter.
+    """The ledger with a new calibration, if the report says something new about this counter.
 
     lamina counted what the server cleared and the provider did not, so it is added to the report. If the
     server holds a part of the conversation, lamina counts only the rest, so the report teaches nothing.
@@ -191,7 +191,7 @@ CLEARS = "the provider clears "
 
 
 def record_clearing(ledger: Ledger, usage: Usage) -> Ledger:
-    """Return the ledger with a cut for what the server cleared.
+    """The ledger with a cut for what the server cleared.
 
     Providers report the same clearing again with every answer, so a cut is added only when it changes.
     """
@@ -220,7 +220,7 @@ def _last_clearing(ledger: Ledger) -> str:
 
 
 def extend_budget(budget: Budget, head: RequestHead, cleared: int) -> Budget:
-    """Return a budget whose next cut waits until `cleared` more tokens are in the request.
+    """A budget whose next cut waits until `cleared` more tokens are in the request.
 
     The server clears that many tokens by itself. Only the trigger moves: a cut lowers first what the server
     would clear, so the target of a cut stays that of a server which clears nothing.

@@ -32,7 +32,7 @@ class WarmingRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def warm_request(request: Mapping[str, Any], *, dialect: str) -> WarmingRequest:
-    """Return the request that reads, or writes, the prefix of this one, and asks for no answer.
+    """The request that reads, or writes, the prefix of this one, and asks for no answer.
 
     `dialect` is the name of the API that the request is for.
     """

@@ -77,7 +77,7 @@ def _decode_record(record: bytes, index: int) -> Segment:
 
 
 def _check_version(fields: Any, place: str) -> None:
-    """Raises BadInput for a record of another version: a newer release may mean other things by it.
+    """Raise BadInput for a record of another version: a newer release may mean other things by it.
 
     A record without a version is not one of lamina's.
     """

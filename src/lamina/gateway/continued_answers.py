@@ -28,7 +28,7 @@ async def remember_answer(
 
 
 async def continue_last(store: GatewayStore, workspace: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Return a request that continues the model's last answer, if the client names an earlier one."""
+    """A request that continues the model's last answer, if the client names an earlier one."""
     shown_id = request.get(PREVIOUS_ANSWER)
     if not isinstance(shown_id, str) or not shown_id:
         return request

@@ -60,7 +60,7 @@ class UsageSum:
         self._opening = {}
 
     def complete(self, event: Any) -> Any:
-        """Return an event of the last answer as the client sees it; the same object if nothing was recalled.
+        """An event of the last answer as the client sees it; the same object if nothing was recalled.
 
         Anthropic reports what was read when an answer begins. The client has seen that of the first answer,
         so that of the last one comes with the end.
@@ -76,7 +76,7 @@ class UsageSum:
 
 
 def find_usage_object(event: Mapping[str, Any]) -> tuple[Path, Json]:
-    """Return where an event has its usage, and the usage. Ollama has it in the event itself."""
+    """Where an event has its usage, and the usage. Ollama has it in the event itself."""
     response = event.get("response")
     if isinstance(response, Mapping):
         return ("response", "usage"), _read_object(response, "usage")
@@ -89,7 +89,7 @@ def find_usage_object(event: Mapping[str, Any]) -> tuple[Path, Json]:
 
 
 def add_output(usage: Json, earlier: Sequence[Json]) -> Json:
-    """Return a usage with what was written in earlier answers added to it."""
+    """A usage with what was written in earlier answers added to it."""
     summed = usage
     for path in _SUMMED:
         number = _read_number(usage, path)
@@ -120,7 +120,7 @@ def _read_number(usage: Mapping[str, Any], path: Path) -> int:
 
 
 def _replace(holder: Json, path: Path, value: Any) -> Json:
-    """Return an object with another value at this path; with (), the value itself."""
+    """An object with another value at this path; with (), the value itself."""
     if not path:
         return dict(value)
     inner = holder.get(path[0])

@@ -216,7 +216,7 @@ class RecallRelay:
         return None
 
     def _note_ids(self, exchange: RecallExchange, events: list[Any]) -> RecallExchange:
-        """Return an exchange with the ids by which a later request may continue the answer."""
+        """An exchange with the ids by which a later request may continue the answer."""
         last_id = find_answer_id(events, self._dialect)
         shown_id = next(iter(self._filter.continued_ids), last_id)
         return msgspec.structs.replace(exchange, shown_id=shown_id, last_id=last_id)

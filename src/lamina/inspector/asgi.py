@@ -98,7 +98,7 @@ class _App:
         await _send_answer(answer, send, has_body=scope["method"] != "HEAD", prefix=self._prefix)
 
     async def _send_events(self, target: str, headers: dict[str, str], receive: Receive, send: Send) -> None:
-        """Tells a live page whenever a file has changed, until it is closed."""
+        """Tell a live page whenever a file has changed, until it is closed."""
         refusal = refuse_stranger(target, headers, self._access)
         if refusal is not None:
             await _send_answer(refusal, send)

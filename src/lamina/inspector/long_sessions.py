@@ -75,7 +75,7 @@ def measure_calls(run: SessionWalk) -> list[BuiltCall] | None:
 
 
 def _note_arrivals(run: SessionWalk, envelope: Envelope, ends: Sequence[int]) -> None:
-    """Keeps for each entry the first call whose request it is in. `ends` says how many entries each has."""
+    """Keep for each entry the first call whose request it is in. `ends` says how many entries each has."""
     start = 0
     for number, end in enumerate(ends):
         for entry in envelope.entries[start:end]:

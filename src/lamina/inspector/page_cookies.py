@@ -19,17 +19,17 @@ KEY_BYTES = 32
 
 
 def make_key() -> bytes:
-    """Return a key to sign cookies with. A server that starts again has another one."""
+    """A key to sign cookies with. A server that starts again has another one."""
     return secrets.token_bytes(KEY_BYTES)
 
 
 def digest_token(token: str) -> str:
-    """Return the SHA-256 of an access token, in hex: a cookie belongs to one token."""
+    """The SHA-256 of an access token, in hex: a cookie belongs to one token."""
     return sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def write_cookie(key: bytes, token_digest: str, *, now: float) -> str:
-    """Return the value of a cookie, such as `1794873600.9f86d081884c7d65.2c26b46b…`."""
+    """The value of a cookie, such as `1794873600.9f86d081884c7d65.2c26b46b…`."""
     content = f"{int(now) + LIFETIME}.{secrets.token_hex(8)}"
     return f"{content}.{_sign(key, token_digest, content)}"
 
@@ -44,7 +44,7 @@ def is_valid(cookie: str, key: bytes, token_digest: str, *, now: float) -> bool:
 
 
 def read_cookie(header: str) -> str:
-    """Return the value in a `Cookie` header, "" if it is not there."""
+    """The value in a `Cookie` header, "" if it is not there."""
     for piece in header.split(";"):
         name, _, value = piece.strip().partition("=")
         if name == NAME:
@@ -53,7 +53,7 @@ def read_cookie(header: str) -> str:
 
 
 def write_header(value: str, *, path: str) -> str:
-    """Return the `Set-Cookie` header. The browser sends the cookie to addresses below `path` only.
+    """The `Set-Cookie` header. The browser sends the cookie to addresses below `path` only.
 
     It is Lax, so that a link in a chat message opens its place. Strict would leave it out there, and the
     reader would need the token again. Other sites gain nothing: what they can make a browser ask for besides

@@ -174,7 +174,7 @@ def find_sent_markers(built: BuiltSession, built_request: BuiltRequest) -> Itera
 
 
 def _mark_cached(rows: list[Json], call: BuiltCall, tool_tokens: int) -> None:
-    """Says of each row whether the cache held it: what was read stands at the beginning of a request.
+    """Say of each row whether the cache held it: what was read stands at the beginning of a request.
 
     A row of which the cache held only a part counts as not read.
     """

@@ -80,7 +80,7 @@ class Server(ThreadingHTTPServer):
 
     @contextmanager
     def running(self) -> Iterator[Server]:
-        """Serves in a thread until the block ends."""
+        """Serve in a thread until the block ends."""
         thread = threading.Thread(target=self.serve_forever, name="lamina-inspector", daemon=True)
         thread.start()
         try:
@@ -133,7 +133,7 @@ class _Connection(BaseHTTPRequestHandler):
             self.close_connection = True  # the reader went on to another view, and did not wait for this one
 
     def _send_events(self) -> None:
-        """Tells a live page whenever a file has changed."""
+        """Tell a live page whenever a file has changed."""
         refusal = refuse_stranger(self.path, self._headers(), self.server.access)
         if refusal is not None:
             self._send(refusal)
@@ -164,7 +164,7 @@ class _Connection(BaseHTTPRequestHandler):
 
 
 def wait_until_stopped(server: Server) -> None:
-    """Waits for Ctrl-C."""
+    """Wait for Ctrl-C."""
     with server.running():
         while True:
             time.sleep(3600)

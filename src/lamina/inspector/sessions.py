@@ -194,7 +194,7 @@ class Sessions:
                 self._sessions[session.summary.id] = session
 
     def _read_files(self) -> None:
-        """Reads the files that are new or have changed. Files that are gone are forgotten."""
+        """Read the files that are new or have changed. Files that are gone are forgotten."""
         by_file: dict[str, _ReadFile] = {}
         for path, state in _look_at_files(self._paths):
             read_file = self._by_file.get(path)

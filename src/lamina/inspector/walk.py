@@ -180,7 +180,7 @@ class SessionWalk:
         self.steps.append(WalkStep(call=call, sent=None, failed=error))
 
     def _note_forms(self, number: int, envelope: Envelope) -> None:
-        """Keeps the form of each segment when it arrives, and whenever it changes.
+        """Keep the form of each segment when it arrives, and whenever it changes.
 
         So the history of a segment has one line for each form, not one for each call.
         """

@@ -306,7 +306,7 @@ def sum_losses(losses: Iterable[CacheLoss]) -> list[LossSum]:
 
 
 def _rank_cost(loss: CacheLoss | LossSum) -> tuple[float, int]:
-    """Sorts the dearest loss first. Without a price, that of most tokens."""
+    """Sort the dearest loss first. Without a price, that of most tokens."""
     return -(loss.dollars or 0.0), -loss.tokens
 
 

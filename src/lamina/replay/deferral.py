@@ -14,7 +14,7 @@ from itertools import pairwise
 
 
 def choose_deferred(gains: Mapping[str, int], searches: Mapping[frozenset[str], int]) -> frozenset[str]:
-    """Return the tools that save most if they are deferred: their gains less the searches that any needs.
+    """The tools that save most if they are deferred: their gains less the searches that any needs.
 
     `searches` has the cost of all searches that would look for exactly these tools. Of sets that save the
     same, the smallest is returned: without a gain, a tool is loaded.

@@ -126,7 +126,7 @@ class _Calls(Generic[Item, Result]):
         self.waiting.append(_Call(item, future, is_lost=False))
 
     def take_first(self) -> Result:
-        """Waits for the first call, and removes it."""
+        """Wait for the first call, and remove it."""
         call = self.waiting[0]
         try:
             result = call.future.result()
@@ -154,7 +154,7 @@ class _Calls(Generic[Item, Result]):
         self._own_process = None
 
     def _replace_executor(self) -> None:
-        """Starts a new pool in place of the broken one, and gives it the calls that were lost.
+        """Start a new pool in place of the broken one, and give it the calls that were lost.
 
         A call that was lost before is not given to it: it may be the one that breaks every pool.
         """

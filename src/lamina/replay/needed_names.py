@@ -53,7 +53,7 @@ class NeededTerms:
     """
 
     def __init__(self, conversation: RecordedConversation, message_sizes: MessageSizes) -> None:
-        """Joins the words of all messages to one text, in which `_starts` has the beginning of each.
+        """Join the words of all messages to one text, in which `_starts` has the beginning of each.
 
         A term is looked for once in the whole text. The position of its first place then says from which
         message on it can be seen.

@@ -214,7 +214,7 @@ def _make_outcomes(
 
 
 def _message_sizes(conversation: RecordedConversation, options: ReplayOptions) -> MessageSizes:
-    """Counts in the tokens of the model that is named, or of the session's; of neither, in OpenAI's.
+    """Count in the tokens of the model that is named, or of the session's; of neither, in OpenAI's.
 
     With `fill_head`, what the first call sent beyond its messages counts for every request: tools and system
     text that the records do not hold.

@@ -96,7 +96,7 @@ class ToolAdvice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_definitions(request: Mapping[str, Any], place: str) -> list[Mapping[str, Any]]:
-    """Return the definitions of tools in a request, for `advise_tools`. Raises BadInput if it has none."""
+    """The definitions of tools in a request, for `advise_tools`. Raises BadInput if it has none."""
     tools = [tool for tool in list_or_empty(request.get("tools")) if isinstance(tool, Mapping)]
     if next(_names_of(tools), None) is None:
         hint = "give a request with tools, as the client sends it"
@@ -110,7 +110,7 @@ def advise_tools(
     definitions: Sequence[Mapping[str, Any]] = (),
     model: str = "",
 ) -> ToolAdvice:
-    """Return the advice for the tools of these sessions.
+    """The advice for the tools of these sessions.
 
     `definitions` are the tools of sessions whose records have none, in any provider's shape. `model` is the
     one whose tokens and prices count; by default, each session's own.
@@ -125,7 +125,7 @@ def read_tool_sessions(
     definitions: Sequence[Mapping[str, Any]] = (),
     model: str = "",
 ) -> tuple[list[ToolSession], int]:
-    """Return what the sessions say about tools, and how many of them are damaged; as in `advise_tools`."""
+    """What the sessions say about tools, and how many of them are damaged; as in `advise_tools`."""
     sessions: list[ToolSession] = []
     damaged = 0
     for trace in traces:
@@ -143,7 +143,7 @@ def read_tool_sessions(
 
 
 def price_deferral(sessions: Sequence[ToolSession], deferred: Iterable[str]) -> tuple[int, int]:
-    """Return what definitions and searches take if these tools are deferred, and the number of searches."""
+    """What definitions and searches take if these tools are deferred, and the number of searches."""
     names = frozenset(deferred)
     price = sum(_loaded_price(session) for session in sessions)
     gains = _sum_gains(sessions)

@@ -59,7 +59,7 @@ def make_results(
     own_tools: Sequence[OwnTool],
     situation: ToolSituation,
 ) -> list[Segment]:
-    """Return one segment for each result, in the order of the calls. Calls of `own_tools` are answered here.
+    """One segment for each result, in the order of the calls. Calls of `own_tools` are answered here.
 
     Results of calls that nobody made come last, as they were given.
     """
@@ -82,7 +82,7 @@ def make_results(
 
 
 def _result_segments(item: Results, names: Mapping[str, str]) -> list[Segment]:
-    """Return the segments of results in any of their forms. `names` has the tool of each call.
+    """The segments of results in any of their forms. `names` has the tool of each call.
 
     `{"call_1": "done"}` is the result of one call.
     """
@@ -98,7 +98,7 @@ def _result_segments(item: Results, names: Mapping[str, str]) -> list[Segment]:
 
 
 def _result_id(segment: Segment) -> str:
-    """Return the id of the call that a segment answers, or "" if it answers none."""
+    """The id of the call that a segment answers, or "" if it answers none."""
     for part in segment.parts:
         if isinstance(part, ToolResult):
             return part.id

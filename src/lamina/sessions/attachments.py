@@ -89,7 +89,7 @@ async def read_attachments(
 
 
 async def _read_attachment(attachment: Attachable, prompt: str, root: Path | None) -> GatheredSegments:
-    """Return what one attachment stands for: a segment, the content of a path, or what a source finds."""
+    """What one attachment stands for: a segment, the content of a path, or what a source finds."""
     if isinstance(attachment, Segment):
         return GatheredSegments((attachment,))
     if isinstance(attachment, str | PurePath):
@@ -109,7 +109,7 @@ async def _read_attachment(attachment: Attachable, prompt: str, root: Path | Non
 
 
 def _find_source(text: str, root: Path | None) -> Source | None:
-    """Return the source that a text stands for; None for the path of one file."""
+    """The source that a text stands for; None for the path of one file."""
     if _ADDRESS.match(text):
         return rename_source(text, web(text))
     tag = _TAG.fullmatch(text)
@@ -124,7 +124,7 @@ def _find_source(text: str, root: Path | None) -> Source | None:
 
 
 def _folder_source(name: str, root: Path | None) -> Source:
-    """Return the source of all files below a folder. Without a root, they are named as below its parent."""
+    """The source of all files below a folder. Without a root, they are named as below its parent."""
     if root is not None:
         return files(root, folders=[name.rstrip("/") or "."])
     folder = Path(name).resolve()
@@ -137,7 +137,7 @@ def is_foreign(candidate: Segment, workspace: str) -> bool:
 
 
 def make_hints(hints: Mapping[str, str] | None) -> list[Segment]:
-    """Return the application's hints as one attachment, with a line for each.
+    """The application's hints as one attachment, with a line for each.
 
     `{"user": "Ada", "plan": "free"}` becomes two lines. Without hints there is no attachment.
     """
@@ -148,7 +148,7 @@ def make_hints(hints: Mapping[str, str] | None) -> list[Segment]:
 
 
 def join_turn(context: Iterable[Segment], prompt: Segment, kinds: Kinds) -> list[Segment]:
-    """Return a turn in the order of the log: context, the prompt, and what continues its message.
+    """A turn in the order of the log: context, the prompt, and what continues its message.
 
     A picture of the user's joins the prompt. A file stands before it, whatever its message is.
     """
@@ -164,7 +164,7 @@ def join_turn(context: Iterable[Segment], prompt: Segment, kinds: Kinds) -> list
 
 
 def _read_path(path: str | PurePath, root: Path | None) -> Segment | str:
-    """Return a file as a segment, or a note that says why it is left out.
+    """A file as a segment, or a note that says why it is left out.
 
     With a `root`, only files below it can be read, and none that the workspace withholds.
     """
@@ -193,7 +193,7 @@ def _read_anywhere(name: str) -> Segment:
 
 
 def _make_segment(name: str, data: bytes) -> Segment:
-    """Return a file as a document, an image or text, by the ending of its name.
+    """A file as a document, an image or text, by the ending of its name.
 
     A file with any other ending must be UTF-8 text.
     """

@@ -27,18 +27,18 @@ FORKED_TASK = (
 
 
 def task_for_fork(task: str, parent: str) -> Segment:
-    """Return the message with which the conversation of a sub-agent goes on after that of its parent."""
+    """The message with which the conversation of a sub-agent goes on after that of its parent."""
     return segment("parent_message", Role.USER, FORKED_TASK + task, attrs={"parent_agent_id": parent})
 
 
 def list_children(log: Iterable[Segment]) -> frozenset[str]:
-    """Return the names of the conversations whose results are in a log."""
+    """The names of the conversations whose results are in a log."""
     names = (one.attrs.get("subagent_id", "") for one in log if one.kind == "subagent_result")
     return frozenset(filter(None, names))
 
 
 async def answer_child_recalls(stored: StoredConversation, calls: Sequence[ToolCall]) -> list[Segment]:
-    """Return the results of recalls that name the conversation of a sub-agent. Others are left out.
+    """The results of recalls that name the conversation of a sub-agent. Others are left out.
 
     Only a sub-agent whose result is in the log can be read, and only in the same workspace.
     """
@@ -58,7 +58,7 @@ async def answer_child_recalls(stored: StoredConversation, calls: Sequence[ToolC
 
 
 def _recalled_key(call: ToolCall) -> str:
-    """Return the key that a recall names, or "" if the call is none."""
+    """The key that a recall names, or "" if the call is none."""
     if call.name != RECALL.name:
         return ""
     try:
@@ -72,7 +72,7 @@ def _recalled_key(call: ToolCall) -> str:
 
 
 async def _read_steps(stored: StoredConversation, name: str) -> str:
-    """Return what a sub-agent did after its task, as text; "" if its conversation is gone.
+    """What a sub-agent did after its task, as text; "" if its conversation is gone.
 
     If it cannot be read, the recall is answered like one of an unknown key.
     """

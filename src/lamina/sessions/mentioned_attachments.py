@@ -62,7 +62,7 @@ _FILE_SORTS = frozenset(("note", "folder", "tag"))
 
 
 def _open_workspace(root: Workspace | str | PathLike[str]) -> AbstractContextManager[Workspace]:
-    """Return the caller's workspace, which stays open, or one that is closed at the end."""
+    """The caller's workspace, which stays open, or one that is closed at the end."""
     if isinstance(root, Workspace):
         return nullcontext(root)
     return closing(Workspace(root))
@@ -89,7 +89,7 @@ def _find_note(space: Workspace, name: str) -> str | None:
 
 
 def find_first_mention(log: Sequence[Segment]) -> int | None:
-    """Return the index of the first message that refers to something which the log does not contain.
+    """The index of the first message that refers to something which the log does not contain.
 
     None if there is no such message.
     """
@@ -100,7 +100,7 @@ def find_first_mention(log: Sequence[Segment]) -> int | None:
 
 
 async def rebuild_log(log: Sequence[Segment], start: int, mentioned: Mentioned | None) -> RebuiltLog:
-    """Return the log from `start` on, with what its messages refer to before each of them.
+    """The log from `start` on, with what its messages refer to before each of them.
 
     Pages of chats have only the names of what was attached. What is no longer there is named in a note.
     """
@@ -126,14 +126,14 @@ async def rebuild_log(log: Sequence[Segment], start: int, mentioned: Mentioned |
 
 
 def _name_mention(mention: Mention) -> str:
-    """Return the name of what is missing. A sort of another program is named too: `Emails: invoice`."""
+    """The name of what is missing. A sort of another program is named too: `Emails: invoice`."""
     if mention.sort in GROUPS:
         return mention.name
     return f"{mention.sort}: {mention.name}"
 
 
 def _as_source(find: Finder, mention: Mention) -> Source:
-    """Return a finder as a source. If it fails or hangs, `gather` leaves a note and the turn goes on."""
+    """A finder as a source. If it fails or hangs, `gather` leaves a note and the turn goes on."""
 
     async def source(_prompt: str, _room: int | None) -> Iterable[Segment]:
         return await find(mention)

@@ -30,7 +30,7 @@ RECALL_STAYS = (
 
 
 async def settings_for(settings: Settings | None) -> Settings:
-    """Return the caller's settings, or else those of the user."""
+    """The caller's settings, or else those of the user."""
     if settings is not None:
         return settings
     return await to_thread.run_sync(load_settings)
@@ -101,7 +101,7 @@ def _default_setup(settings: Settings, policy: Policy) -> Setup:
 
 
 def _keep_runtime(stored: StoredConversation, setup: Setup, runtime: RuntimeOptions, policy: Policy) -> Setup:
-    """Return the setup with what is stored of the runtime options."""
+    """The setup with what is stored of the runtime options."""
     previous = setup.stored_options
     if previous is None and stored.live.setup is not None:
         previous = StoredOptions()  # an earlier release stored none, and showed handles
@@ -117,7 +117,7 @@ def _keep_runtime(stored: StoredConversation, setup: Setup, runtime: RuntimeOpti
 
 
 def _keep_recall(stored: StoredConversation, setup: Setup) -> Setup:
-    """Return the setup with the recall tool and the context tool as they were, once a request was sent.
+    """The setup with the recall tool and the context tool as they were, once a request was sent.
 
     They are part of the prefix. To add or remove one later would throw the whole cache away.
     """

@@ -109,7 +109,7 @@ def read_records(bodies: Sequence[bytes], *, after: LiveLog | None = None) -> Li
 
 
 def pin_of(log: Iterable[Segment], key: str, *, on: bool, in_full: Collection[Ref] = ()) -> Pin | None:
-    """Return the record that pins or unpins the segment with this name; None if it already is so.
+    """The record that pins or unpins the segment with this name; None if it already is so.
 
     The same content may be in the log several times: once in full, and then as references to that. A pinned
     reference would show nothing. So the one that is sent `in_full` is pinned, unless `key` is a ref, which
@@ -130,7 +130,7 @@ def pin_of(log: Iterable[Segment], key: str, *, on: bool, in_full: Collection[Re
 def _find_full_copy(
     segments: Sequence[NamedSegment], target: NamedSegment, in_full: Collection[Ref]
 ) -> NamedSegment:
-    """Return the last segment with the same content that is sent in full; `target` if there is none.
+    """The last segment with the same content that is sent in full; `target` if there is none.
 
     Later copies are sent as references to it.
     """
@@ -147,7 +147,7 @@ def _decode_segments(records: Sequence[tuple[int, bytes]]) -> list[_PlacedSegmen
 
 
 def _apply_pin(live: Sequence[_PlacedSegment], pin: Pin) -> list[_PlacedSegment]:
-    """Return the live segments after a pin.
+    """The live segments after a pin.
 
     Records of older releases name a segment as version 1 of the ledger did, so both names are compared.
     """
@@ -179,7 +179,7 @@ def _encode_control(control: Control) -> bytes:
 
 
 def _decode_control(body: bytes, place: int) -> Control | None:
-    """Return the control of a record, or None if it is the record of a segment."""
+    """The control of a record, or None if it is the record of a segment."""
     try:
         record = msgspec.json.decode(body, type=_ControlRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -20,7 +20,7 @@ Redact = Callable[[str], str]
 
 
 def redact_segments(segments: Iterable[Segment], redact: Redact | None) -> list[Segment]:
-    """Return the segments with every text as the hook returns it.
+    """The segments with every text as the hook returns it.
 
     If the segment that opens a message is left out, the next one of that message opens it instead.
     """
@@ -41,7 +41,7 @@ def redact_segments(segments: Iterable[Segment], redact: Redact | None) -> list[
 
 
 def _redact_segment(segment: Segment, redact: Redact) -> Segment | None:
-    """Return the redacted segment, or None if it must be left out.
+    """The redacted segment, or None if it must be left out.
 
     Signed thinking is left out if a text in it would change: its signature would no longer fit.
     """
@@ -150,7 +150,7 @@ def _redact_value(value: Any, redact: Redact) -> Any:
 
 
 def _redact_sdk_object(value: Any, fields: Any, redact: Redact) -> Any:
-    """Return the object of an SDK itself if nothing in its fields would change, or else the clean fields."""
+    """The object of an SDK itself if nothing in its fields would change, or else the clean fields."""
     clean = _redact_value(fields, redact)
     if clean == fields:
         return value

@@ -163,7 +163,7 @@ def _hash_layers(envelope: Envelope) -> dict[Layer, Digest]:
 
 
 def _list_changed_layers(before: Envelope, after: Envelope) -> tuple[Layer, ...]:
-    """Return the layers of entries that the last request sent and this one does not send as they were.
+    """The layers of entries that the last request sent and this one does not send as they were.
 
     Entries are compared by what is sent, so one that only moved counts as unchanged.
     """

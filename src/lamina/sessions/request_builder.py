@@ -239,7 +239,7 @@ class RequestBuilder:
         return await gather(self.inputs.sources, prompt, self._tokens_before_cut(envelope))
 
     def _tokens_before_cut(self, envelope: Envelope | None) -> int | None:
-        """Return how many tokens can be added before the next cut is due."""
+        """How many tokens can be added before the next cut is due."""
         if self.budget is None:
             return None
         if envelope is None:
@@ -248,7 +248,7 @@ class RequestBuilder:
         return max(trigger - envelope.tokens, 0)
 
     def drop_foreign(self, segments: Iterable[Segment]) -> tuple[list[Segment], list[str]]:
-        """Return the segments of this workspace, and a note for each one that belongs to another."""
+        """The segments of this workspace, and a note for each one that belongs to another."""
         own: list[Segment] = []
         notes: list[str] = []
         for segment in segments:
@@ -261,7 +261,7 @@ class RequestBuilder:
     def drop_repeated(
         self, segments: Sequence[Segment], log: Sequence[Segment]
     ) -> tuple[list[Segment], list[str]]:
-        """Return the segments without messages that are in the log already, and a note about those.
+        """The segments without messages that are in the log already, and a note about those.
 
         A client that sends its history again with each turn would otherwise double it.
         """
@@ -286,7 +286,7 @@ class RequestBuilder:
         return not (kind.attachment or kind.section)
 
     def prepare_segments(self, segments: Iterable[Segment]) -> list[Segment]:
-        """Return the segments as they may be stored: redacted, and with the time at which they came.
+        """The segments as they may be stored: redacted, and with the time at which they came.
 
         A segment that has a time keeps it.
         """
@@ -329,7 +329,7 @@ class RequestBuilder:
     def _name_largest_layer(
         self, error: BudgetExceeded, log: Sequence[Segment], state: SessionState
     ) -> BudgetExceeded:
-        """Return the error with the layer that has most of what cannot be lowered.
+        """The error with the layer that has most of what cannot be lowered.
 
         The request is built once more without a budget, to see which layer each segment stands in.
         """
@@ -353,7 +353,7 @@ class RequestBuilder:
 
 
 def _count_lost_tokens(envelope: Envelope, fresh_envelope: Envelope, last: SentMark | None) -> int:
-    """Return how many tokens of the last request come after the first difference.
+    """How many tokens of the last request come after the first difference.
 
     Prefixes are hashes of everything before them: after the first difference none is shared.
     """
@@ -368,7 +368,7 @@ def _count_lost_tokens(envelope: Envelope, fresh_envelope: Envelope, last: SentM
 
 
 def prompt_of(typed: str, template: Template | None) -> Segment:
-    """Return the prompt as it is sent. If that is not what was typed, its `meta` has both."""
+    """The prompt as it is sent. If that is not what was typed, its `meta` has both."""
     sent = _fill_template(typed, template)
     meta: dict[str, Any] = {PROMPT_KEY: True}
     if sent != typed:
@@ -377,7 +377,7 @@ def prompt_of(typed: str, template: Template | None) -> Segment:
 
 
 def _fill_template(typed: str, template: Template | None) -> str:
-    """Return what is sent for what was typed.
+    """What is sent for what was typed.
 
     A template is a text with `{prompt}` in it, or a function of what was typed.
     """

@@ -243,14 +243,14 @@ class StoredIndex(Index):
 
 
 def _source_id(loaded: LoadedSource) -> str:
-    """Return the id of a stored source, or a new one."""
+    """The id of a stored source, or a new one."""
     if not loaded.state:
         return os.urandom(8).hex()
     return msgspec.json.decode(loaded.state, type=Length).id
 
 
 def _list_changed(old_entries: Sequence[IndexEntry], entries: Sequence[IndexEntry]) -> list[int]:
-    """Return the places of entries that are new or not as they were.
+    """The places of entries that are new or not as they were.
 
     Entries are compared place by place, since the store has one record for each place.
     """
@@ -264,7 +264,7 @@ def _list_changed(old_entries: Sequence[IndexEntry], entries: Sequence[IndexEntr
 def _pair_vectors(
     loaded: LoadedSource, chunks: Sequence[Chunk], plan: ChunkChanges, vectors: Sequence[bytes | None]
 ) -> tuple[IndexEntry, ...]:
-    """Return the chunks with their vectors. A chunk that is not new has the vector of an equal one before.
+    """The chunks with their vectors. A chunk that is not new has the vector of an equal one before.
 
     Equal chunks may be there several times. Each takes one of the old vectors.
     """

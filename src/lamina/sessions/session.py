@@ -418,7 +418,7 @@ class Session:
             return await self._writer.extend([], idle=idle)
 
     async def request(self) -> dict[str, Any]:
-        """Return the request in the words of the dialect, ready for an SDK's client."""
+        """The request in the words of the dialect, ready for an SDK's client."""
         envelope = await self.build()
         with self._writer.watch.phase("render"):
             state = self._stored.state
@@ -426,11 +426,11 @@ class Session:
             return self._builder.render(envelope, before=state.before, cut=cut)
 
     def explain(self) -> Manifest:
-        """Return every segment of the last request with its layer, form, tokens and reason."""
+        """Every segment of the last request with its layer, form, tokens and reason."""
         return explain(self._writer.last_envelope())
 
     def report(self) -> TurnReport:
-        """Return what the last request did to the prefix, why, and what building it took."""
+        """What the last request did to the prefix, why, and what building it took."""
         writer = self._writer
         request = BuiltRequest(envelope=writer.last_envelope(), dialect=self._builder.dialect.name)
         return report_turn(
@@ -442,11 +442,11 @@ class Session:
         )
 
     def dialogue(self) -> tuple[Utterance, ...]:
-        """Return what user and model said, without context and tags, as it was typed."""
+        """What user and model said, without context and tags, as it was typed."""
         return list_dialogue(self.log)
 
     def recall(self, key: str, *, part: tuple[int, int] | None = None, find: str = "") -> Recalled:
-        """Return the full text behind a handle or key, a `part` of it, or the places where `find` occurs.
+        """The full text behind a handle or key, a `part` of it, or the places where `find` occurs.
 
         `part` is (start, length) in characters.
         """
@@ -549,7 +549,7 @@ class Session:
         return new
 
     async def _condense_turn(self, turn: list[Segment], condense: Condense) -> list[Segment]:
-        """Return the turn with a summary of its attachments, if they are too much and a model gave one.
+        """The turn with a summary of its attachments, if they are too much and a model gave one.
 
         If there is no summary, a note says why.
         """
@@ -566,7 +566,7 @@ class Session:
         return with_summary(turn, prepared[0], kinds=self._builder.options.kinds)
 
     async def _answer_memory(self, calls: Sequence[ToolCall]) -> list[Segment]:
-        """Return the results of the calls of the memory tool, one after the other."""
+        """The results of the calls of the memory tool, one after the other."""
         results: list[Segment] = []
         for call in list_memory_calls(calls, self._builder.memory_name):
             arguments = read_arguments(call)

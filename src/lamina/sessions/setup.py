@@ -53,7 +53,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     stored_options: StoredOptions | None = None
 
     def over(self, values: dict[str, Any]) -> Setup:
-        """Return this setup with the values that are not None in their place."""
+        """The setup with the values that are not None in their place."""
         changes = drop_nulls(values)
         if changes.get("history") == "all":
             changes["history"] = None
@@ -81,7 +81,7 @@ class SetupOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_policy(policy: Policy) -> dict[str, Any]:
-    """Return what a policy sets in a `Setup`, by name. None leaves a field as it was stored."""
+    """What a policy sets in a `Setup`, by name. None leaves a field as it was stored."""
     recall: bool | None = None
     if policy.recall != "auto":
         recall = policy.recall == "tool"
@@ -98,7 +98,7 @@ def read_policy(policy: Policy) -> dict[str, Any]:
 
 
 def dialect_for(setup: Setup) -> Dialect:
-    """Return the dialect that the setup names, or else the one of the model's own provider."""
+    """The dialect that the setup names, or else the one of the model's own provider."""
     name = setup.dialect or _dialect_of_model(setup.model)
     if name not in DIALECTS:
         raise BadInput(f"unknown dialect {name!r}", place="dialect", hint=f"use one of {', '.join(DIALECTS)}")
@@ -106,7 +106,7 @@ def dialect_for(setup: Setup) -> Dialect:
 
 
 def _dialect_of_model(model: str) -> str:
-    """Return the dialect of the model's own provider, by its name."""
+    """The dialect of the model's own provider, by its name."""
     name = own_name(model)
     if "claude" in name:
         return "anthropic"
@@ -116,7 +116,7 @@ def _dialect_of_model(model: str) -> str:
 
 
 def head_for(setup: Setup, dialect: Dialect) -> OwnHead:
-    """Return tools and parameters in the dialect's words, with the session's own tools at the end."""
+    """Tools and parameters in the dialect's words, with the session's own tools at the end."""
     if setup.own is None:
         return dialect.head.write(_plain_head(setup))
     parameters = dict(setup.own.parameters)
@@ -131,20 +131,20 @@ def head_for(setup: Setup, dialect: Dialect) -> OwnHead:
 
 
 def find_own_tools(setup: Setup) -> tuple[OwnTool, ...]:
-    """Return the tools whose calls the session answers itself."""
+    """The tools whose calls the session answers itself."""
     if not setup.recall:
         return ()
     return choose_added_tools(context_tools=setup.context_tools)
 
 
 def _list_definitions(setup: Setup) -> tuple[Tool, ...]:
-    """Return the definitions of the session's own tools, which are the last of all tools."""
+    """The definitions of the session's own tools, which are the last of all tools."""
     own_tools = find_own_tools(setup)
     return tuple(own_tool.definition for own_tool in own_tools if own_tool.definition is not None)
 
 
 def defer_head_tools(head: RequestHead, setup: Setup, dialect: Dialect, policy: Policy) -> RequestHead:
-    """Return the head with its tools deferred, if the policy says so. The session's own stay loaded."""
+    """The head with its tools deferred, if the policy says so. The session's own stay loaded."""
     request = {**head.parameters, "tools": list(head.tools)}
     own_names = tuple(own_tool.name for own_tool in find_own_tools(setup))
     policy = msgspec.structs.replace(policy, load_tools=(*policy.load_tools, *own_names))
@@ -170,7 +170,7 @@ def answers_recall(setup: Setup) -> bool:
 
 
 def budget_for(setup: Setup, head: RequestHead, policy: Policy) -> Budget | None:
-    """Return the budget of the setup, or else the model's; None if there is no model either.
+    """The budget of the setup, or else the model's; None if there is no model either.
 
     The `reserve` and `prefer` of the policy hold for every budget that is not the policy's own.
 
@@ -192,7 +192,7 @@ def budget_for(setup: Setup, head: RequestHead, policy: Policy) -> Budget | None
 
 
 def options_in(setup: Setup, policy: Policy, dialect: Dialect, head: RequestHead, *, salt: str) -> Options:
-    """Return the options of a build: what the dialect needs, what is stored, and what the policy sets."""
+    """The options of a build: what the dialect needs, what is stored, and what the policy sets."""
     chosen = {"order": ORDER, **policy.options()}
     return choose_options(
         dialect,
@@ -208,7 +208,7 @@ def options_in(setup: Setup, policy: Policy, dialect: Dialect, head: RequestHead
 
 
 def _rates_for(setup: Setup, policy: Policy, dialect: Dialect) -> Rates:
-    """Return the rates of the policy's cache rules, or else of the model's; without either the defaults."""
+    """The rates of the policy's cache rules, or else of the model's; without either the defaults."""
     if policy.rules is None and not setup.model:
         return DEFAULT_OPTIONS.rates
     return rates(policy.find_rules(setup.model, dialect=dialect.name), setup.model)

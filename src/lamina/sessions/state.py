@@ -40,7 +40,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     cuts: tuple[CutPlace, ...] = ()
 
     def built(self, envelope: Envelope, count: int) -> SessionState:
-        """Return the state after a request was built for a log of `count` records."""
+        """The state after a request was built for a log of `count` records."""
         placed_numbers = {place.number for place in self.cuts}
         promoted = len(self.ledger.promoted)
         new_places = tuple(
@@ -57,7 +57,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
         return SessionState(ledger=envelope.ledger, fresh=True, before=before, cuts=self.cuts + new_places)
 
     def find_made_cut(self, count: int) -> Cut | None:
-        """Return the cut that was made for the request for a log of `count` records, if there is one.
+        """The cut that was made for the request for a log of `count` records, if there is one.
 
         A session that reads the state again builds that request from its ledger, and sees no cut happen.
         """
@@ -70,11 +70,11 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def after_append(self, ledger: Ledger | None = None) -> SessionState:
-        """Return the state after the log has grown. The last request no longer covers the whole log."""
+        """The state after the log has grown. The last request no longer covers the whole log."""
         return msgspec.structs.replace(self, fresh=False, before=None, ledger=ledger or self.ledger)
 
     def after_rewind(self, log: tuple[Segment, ...], to: int) -> SessionState:
-        """Return the state for the segments that are left after a rewind to record `to`.
+        """The state for the segments that are left after a rewind to record `to`.
 
         The ledger loses its lines about segments that were taken back, and what later cuts did.
         """
@@ -95,7 +95,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
         return SessionState(ledger=ledger, cuts=self.cuts)
 
     def for_fork(self, places: Sequence[int], *, ahead: int) -> SessionState:
-        """Return the state for a copy of the live records, which come after `ahead` others in the copy."""
+        """The state for a copy of the live records, which come after `ahead` others in the copy."""
         moved_cuts: list[CutPlace] = []
         for cut in self.cuts:
             records_before = sum(place < cut.count for place in places)
@@ -110,7 +110,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_state(body: bytes, *, count: int) -> tuple[SessionState, str]:
-    """Return the stored state, and a note if it had to be rebuilt. `count` is the number of records."""
+    """The stored state, and a note if it had to be rebuilt. `count` is the number of records."""
     if not body and not count:
         return SessionState(), ""
     if not body:

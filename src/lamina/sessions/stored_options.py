@@ -59,7 +59,7 @@ def choose_stored_options(
     forgo: Sequence[str],
     answers_recall: bool,
 ) -> StoredOptions:
-    """Return what is stored of the options: what is given now, or else what was stored before.
+    """What is stored of the options: what is given now, or else what was stored before.
 
     In a new conversation handles are shown if somebody answers them: the recall tool, or the caller, whose
     policy says so.
@@ -89,7 +89,7 @@ def choose_stored_options(
 
 
 def _template_text(template: Template, redact: Callable[[str], str] | None) -> str:
-    """Return the text of a template as it may be stored; "" for a function."""
+    """The text of a template as it may be stored; "" for a function."""
     if not isinstance(template, str):
         return ""
     if redact is None:
@@ -100,7 +100,7 @@ def _template_text(template: Template, redact: Callable[[str], str] | None) -> s
 def find_missing(
     stored_options: StoredOptions, *, policy: Policy, template: Template | None, redact: object
 ) -> tuple[str, ...]:
-    """Return the functions that a conversation had and was not opened with."""
+    """The functions that a conversation had and was not opened with."""
     arguments: dict[FunctionName, Any] = {
         "words": policy.wording,
         "kinds": policy.kinds,

@@ -52,7 +52,7 @@ class UsualPersona(msgspec.Struct, frozen=True):
 def persona_for(
     log: Iterable[Segment], persona: Persona | Words | UsualPersona | None, settings: Settings
 ) -> Persona:
-    """Return the persona that a conversation is opened with.
+    """The persona that a conversation is opened with.
 
     The caller's persona comes first. After that, a conversation that has one keeps it as it is. Then comes
     the persona of the settings, and last the usual one.
@@ -88,7 +88,7 @@ def changes_by_turn(contract: Words, persona: Persona) -> bool:
 
 
 async def _read_words(words: Words, store: Store, workspace: str) -> str:
-    """Return a text that is given itself, in a file, in the store, or by a function."""
+    """A text that is given itself, in a file, in the store, or by a function."""
     if isinstance(words, Path):
         return await to_thread.run_sync(_read_file, words)
     if isinstance(words, Stored):

@@ -121,7 +121,7 @@ class TurnWriter:
                 return
 
     def _prepare_rebuilt(self, rebuilt: RebuiltLog) -> list[Segment]:
-        """Return the rebuilt log. What is new in it is prepared, or dropped if it is another workspace's."""
+        """The rebuilt log. What is new in it is prepared, or dropped if it is another workspace's."""
         new_ids = {id(segment) for segment in rebuilt.new_segments}
         segments: list[Segment] = []
         for segment in rebuilt.segments:
@@ -151,13 +151,13 @@ class TurnWriter:
         self._envelope_count = -1
 
     def request_before(self) -> BuiltRequest | None:
-        """Return the request before the last one. If another process sent it, it is built again."""
+        """The request before the last one. If another process sent it, it is built again."""
         if isinstance(self._request_before, StoredRequest):
             self._request_before = rebuild_request(self._request_before, self.builder)
         return self._request_before
 
     def last_cut(self) -> Cut | None:
-        """Return the cut that the last request made, or the one that the loss of the ledger made before."""
+        """The cut that the last request made, or the one that the loss of the ledger made before."""
         if self.envelope is not None and self.envelope.cut is not None:
             return self.envelope.cut
         if self._request_before is not None:
@@ -165,14 +165,14 @@ class TurnWriter:
         return self._ledger_loss
 
     def _find_ledger_loss(self) -> Cut | None:
-        """Return the cut of a ledger that was begun anew, since nobody knows what was sent before it."""
+        """The cut of a ledger that was begun anew, since nobody knows what was sent before it."""
         ledger = self.stored.state.ledger
         if ledger.mark is not None or not ledger.cuts:
             return None
         return ledger.cuts[-1]
 
     def _stored_request(self) -> StoredRequest | None:
-        """Return the last request of this conversation, as the store has it."""
+        """The last request of this conversation, as the store has it."""
         live = self.stored.live
         ledger = self.stored.state.ledger
         if live.setup is None or ledger.mark is None:
@@ -180,7 +180,7 @@ class TurnWriter:
         return StoredRequest(log=live.log, setup=live.setup, ledger=ledger)
 
     def current_envelope(self, idle: float = 0) -> Envelope:
-        """Return the request for the conversation as it is. It is built only once."""
+        """The request for the conversation as it is. It is built only once."""
         count = self.stored.live.count
         if self.envelope is not None and self._envelope_count == count:
             return self.envelope
@@ -194,24 +194,24 @@ class TurnWriter:
         return envelope
 
     def last_envelope(self) -> Envelope:
-        """Return the last request that was built, or else what the first one would be."""
+        """The last request that was built, or else what the first one would be."""
         return self.envelope or self.builder.build(self._log_to_build(), self.stored.state)
 
     def find_envelope(self) -> Envelope | None:
-        """Return the last request that was built; None if it does not fit any more."""
+        """The last request that was built; None if it does not fit any more."""
         try:
             return self.last_envelope()
         except BudgetExceeded:
             return None
 
     def _log_to_build(self) -> tuple[Segment, ...]:
-        """Return the log. An empty conversation begins with the sections of its system text."""
+        """The log. An empty conversation begins with the sections of its system text."""
         if self.stored.live.log:
             return self.stored.live.log
         return tuple(self.builder.prepare_segments(self.builder.inputs.sections))
 
     def place(self, index: int) -> int:
-        """Return the number of a segment's record; after the last segment, the number of records."""
+        """The number of a segment's record; after the last segment, the number of records."""
         places = self.stored.live.places
         if index < len(places):
             return places[index]
@@ -276,6 +276,6 @@ class TurnWriter:
 
 
 def _countdown(*, rebase: bool) -> range:
-    """Return how many tries are left after each try, down to 0 for the last one."""
+    """How many tries are left after each try, down to 0 for the last one."""
     tries = TRIES if rebase else 1
     return range(tries - 1, -1, -1)

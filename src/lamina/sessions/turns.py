@@ -29,7 +29,7 @@ class Utterance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_dialogue(log: Sequence[Segment]) -> tuple[Utterance, ...]:
-    """Return what user and model said to each other. The segments of one message are one utterance."""
+    """What user and model said to each other. The segments of one message are one utterance."""
     utterances: list[Utterance] = []
     message_has_text = False
     for segment in log:
@@ -50,7 +50,7 @@ def list_dialogue(log: Sequence[Segment]) -> tuple[Utterance, ...]:
 
 
 def _make_utterance(segment: Segment, text: str) -> Utterance:
-    """Return what was typed, and what was sent if that is not the same."""
+    """What was typed, and what was sent if that is not the same."""
     typed = segment.meta.get(TYPED_KEY)
     if isinstance(typed, str):
         return Utterance(role=segment.role, text=typed, at=segment.at, sent=text)
@@ -58,7 +58,7 @@ def _make_utterance(segment: Segment, text: str) -> Utterance:
 
 
 def list_turn_starts(log: Sequence[Segment], kinds: Kinds) -> list[int]:
-    """Return the index at which each turn begins. Changed sections before a turn's words belong to it."""
+    """The index at which each turn begins. Changed sections before a turn's words belong to it."""
     turn_starts: list[int] = []
     first_section: int | None = None  # of the changed sections right before this segment
     users_side = False  # the user's side speaks
@@ -92,7 +92,7 @@ def list_turn_starts(log: Sequence[Segment], kinds: Kinds) -> list[int]:
 
 
 def locate_turn(log: Sequence[Segment], at: int | str, kinds: Kinds) -> int:
-    """Return the index of the segment that `at` names: a turn by its number, or a segment by its key."""
+    """The index of the segment that `at` names: a turn by its number, or a segment by its key."""
     if isinstance(at, str):
         return _index_of_key(log, at)
     turn_starts = list_turn_starts(log, kinds)
@@ -110,7 +110,7 @@ def _index_of_key(log: Sequence[Segment], key: str) -> int:
 
 
 def index_after_prompt(log: Sequence[Segment]) -> int:
-    """Return the index after the last prompt and what continues its message."""
+    """The index after the last prompt and what continues its message."""
     for index in reversed(range(len(log))):
         if log[index].kind == "user" and log[index].role is Role.USER:
             return index + 1
@@ -118,7 +118,7 @@ def index_after_prompt(log: Sequence[Segment]) -> int:
 
 
 def list_open_calls(log: Sequence[Segment]) -> tuple[ToolCall, ...]:
-    """Return the calls since the user last spoke that have no result yet, in order."""
+    """The calls since the user last spoke that have no result yet, in order."""
     calls: list[ToolCall] = []
     for segment in log[_index_after_user(log) :]:
         for part in segment.parts:
@@ -130,7 +130,7 @@ def list_open_calls(log: Sequence[Segment]) -> tuple[ToolCall, ...]:
 
 
 def index_before_open_calls(log: Sequence[Segment]) -> int:
-    """Return the index at which the last answer begins if its calls wait for a result, else the log's end.
+    """The index at which the last answer begins if its calls wait for a result, else the log's end.
 
     Before it stands what the last request has sent: that is what a cache has.
     """
@@ -143,7 +143,7 @@ def index_before_open_calls(log: Sequence[Segment]) -> int:
 
 
 def _index_after_user(log: Sequence[Segment]) -> int:
-    """Return the index after the last words of the user. Digests of a fold are no words of the user."""
+    """The index after the last words of the user. Digests of a fold are no words of the user."""
     for index in reversed(range(len(log))):
         if log[index].role is Role.USER and not log[index].covers:
             return index + 1

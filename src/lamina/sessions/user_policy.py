@@ -10,7 +10,7 @@ from lamina.settings import POLICY, Settings, find_error_line, find_settings_fil
 
 
 def load_user_policy(settings: Settings, environment: Mapping[str, str] | None = None) -> Policy:
-    """Return the policy of the settings. `environment` is where these came from, if not from a program."""
+    """The policy of the settings. `environment` is where these came from, if not from a program."""
     try:
         return load_policy(settings.policy)
     except BadInput as error:
@@ -21,7 +21,7 @@ def load_user_policy(settings: Settings, environment: Mapping[str, str] | None =
 
 
 def _find_place(settings: Settings, environment: Mapping[str, str], problem: str) -> str:
-    """Return the variable whose value alone is wrong, or the line of the file; "" if neither is found."""
+    """The variable whose value alone is wrong, or the line of the file; "" if neither is found."""
     for name, value in settings.policy.items():
         variable = variable_of(f"{POLICY}.{name}")
         if environment.get(variable) and not _is_valid({name: value}):

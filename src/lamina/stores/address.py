@@ -121,7 +121,7 @@ def import_sealed() -> Any:
 
 
 async def check_plain(store: Store) -> None:
-    """Raises KeyNeeded if a store is sealed."""
+    """Raise KeyNeeded if a store is sealed."""
     head = (await store.read(HEADER, last=0)).head
     if head.count or head.state:
         raise KeyNeeded

@@ -107,7 +107,7 @@ class CheckedStore(ABC):
         at: Sequence[int] | None = None,
         limit: int | None = None,
     ) -> RecordPage:
-        """Return the records from `after` on, the `last` so many, or those `at` these places."""
+        """The records from `after` on, the `last` so many, or those `at` these places."""
         check_where(where)
         check_number("after", after)
         check_optional_number("last", last)
@@ -141,7 +141,7 @@ class CheckedStore(ABC):
     async def list(
         self, workspace: str, *, after: str = "", limit: int = 1000
     ) -> Sequence[ListedConversation]:
-        """Return the conversations of a workspace after this name, in order of code points."""
+        """The conversations of a workspace after this name, in order of code points."""
         check_workspace(workspace)
         check_listed_name(after)
         check_number("limit", limit)

@@ -108,7 +108,7 @@ class MemoryStore(CheckedStore):
         return conversation.head()
 
     async def close(self) -> None:
-        """Does nothing: the conversations stay until the store itself is gone."""
+        """Do nothing: the conversations stay until the store itself is gone."""
 
     def _check_key(self, workspace: str) -> None:
         check_key(workspace, sealed=HEADER in self._kept)

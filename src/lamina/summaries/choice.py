@@ -88,7 +88,7 @@ def choose(
 
 
 def name_of(entry: Entry) -> str:
-    """Return the name by which a summary covers an entry."""
+    """The name by which a summary covers an entry."""
     return entry.segment.key or handle(entry.content)
 
 
@@ -112,7 +112,7 @@ def _has_open_calls(log: Sequence[Segment]) -> bool:
 def _find_last_folded_step(
     log: Sequence[Segment], envelope: Envelope, budget: Budget, terms: Terms, ledger: Ledger
 ) -> tuple[int, str]:
-    """Return the last step that a cut would fold, or the reason why it would fold none.
+    """The last step that a cut would fold, or the reason why it would fold none.
 
     The plan of a cut is made and not carried out: it says which steps the cut would fold.
     """
@@ -131,7 +131,7 @@ def _find_last_folded_step(
 
 
 def _list_free(entries: Sequence[Entry], logged: set[Ref], terms: Terms) -> set[int]:
-    """Return the indices of entries that a summary may cover. `logged` are the refs of the log.
+    """The indices of entries that a summary may cover. `logged` are the refs of the log.
 
     What a cut would spare, a summary spares too: the prompt, pinned segments, and the last steps.
     """
@@ -165,7 +165,7 @@ def _may_be_summarised(entry: Entry, kinds: Kinds) -> bool:
 
 
 def _take_steps(envelope: Envelope, free: set[int], *, goal: int | None, last_step: int) -> set[int]:
-    """Return whole steps, oldest first: those up to `last_step`, then more until `goal` is reached.
+    """Whole steps, oldest first: those up to `last_step`, then more until `goal` is reached.
 
     Of steps with 100 tokens each, a quarter of every step is left for the summary.
     """

@@ -100,7 +100,7 @@ def collect_facts(segments: Sequence[Segment]) -> RequiredFacts:
 
 
 def find_problems(text: str, required: RequiredFacts, *, source: str) -> list[str]:
-    """Return the reasons why a text may not be used; nothing if it may. `source` is all that it covers.
+    """The reasons why a text may not be used; nothing if it may. `source` is all that it covers.
 
     One of the first four reasons is enough. Else each fact that was lost is a reason of its own.
     """
@@ -169,7 +169,7 @@ def _list_paths(call: ToolCall) -> Iterator[str]:
 
 
 def _limit_lines(lines: Iterable[str], most: int) -> tuple[str, ...]:
-    """Return the lines, each once. If there are too many, the first one and the newest.
+    """The lines, each once. If there are too many, the first one and the newest.
 
     Of A, B, C, D and at most three these are A, C, D.
     """

@@ -92,7 +92,7 @@ def _is_undecided(segment: Segment, terms: Terms) -> bool:
 
 
 def _make_question(attachments: Sequence[Segment], prompt: str) -> list[Segment]:
-    """Return the beginning of each attachment as data, and the instruction after it."""
+    """The beginning of each attachment as data, and the instruction after it."""
     lines: list[str] = []
     for number, attachment in enumerate(attachments, 1):
         name = to_one_line(describe_segment(attachment), 160)
@@ -103,7 +103,7 @@ def _make_question(attachments: Sequence[Segment], prompt: str) -> list[Segment]
 
 
 def _read_ranks(answer: str, count: int) -> list[int]:
-    """Return the priority of each attachment, in order.
+    """The priority of each attachment, in order.
 
     Raises `Unanswered` unless each has exactly one, within the bounds.
     """
@@ -119,7 +119,7 @@ def _read_ranks(answer: str, count: int) -> list[int]:
 
 
 def _read_object(answer: str) -> list[tuple[str, Any]]:
-    """Return the pairs of the last JSON object in an answer. A key may be in it twice."""
+    """The pairs of the last JSON object in an answer. A key may be in it twice."""
     objects = _OBJECT.findall(answer)
     if not objects:
         raise Unanswered("it is not a JSON object")

@@ -138,7 +138,7 @@ class QuestionRun:
         return self.window is None or envelope.tokens + most <= self.window
 
     def _room_for_part(self) -> int:
-        """Return how many tokens one piece and the answer to it may have."""
+        """How many tokens one piece and the answer to it may have."""
         empty = self._make_question(".", "part 100 of 100", self.part.format(words=10_000))
         room = ((self.window or 0) - empty.tokens) * 15 // 16  # guarding the text may add some tokens
         if room < SMALLEST:

@@ -101,7 +101,7 @@ async def summarize(
 
 
 def without_thoughts(text: str) -> str:
-    """Return an answer without what its model thought aloud. A thought without an end stays.
+    """An answer without what its model thought aloud. A thought without an end stays.
 
     Of `<think>Hm.</think>The spec is read.` it is `The spec is read.`
     """
@@ -200,12 +200,12 @@ class SummaryDraft:
         return SummaryOutcome(before=self.chosen.tokens, asked=questions.asked, notes=notes)
 
     def not_smaller(self) -> SummaryOutcome:
-        """Return the outcome if there is no room for a text."""
+        """The outcome if there is no room for a text."""
         note = "no model was asked: a summary would not be smaller"
         return SummaryOutcome(before=self.chosen.tokens, notes=(note,))
 
     def instruction(self, instructions: str, reasons: Sequence[str]) -> str:
-        """Return the instruction for the model, with the reasons against its first text, if there are any."""
+        """The instruction for the model, with the reasons against its first text, if there are any."""
         text = self.question()
         if not is_blank(instructions):
             text += f"\nThe user asks in addition: {instructions.strip(WHITE_SPACE)}"
@@ -215,7 +215,7 @@ class SummaryDraft:
         return text
 
     def question(self) -> str:
-        """Return what the model is asked to write."""
+        """What the model is asked to write."""
         last = self.chosen.entries[-1]
         return INSTRUCTION.format(
             last=f"{make_inert(describe_segment(last.segment), 80)} ({make_inert(name_of(last), 80)})",
@@ -224,12 +224,12 @@ class SummaryDraft:
         )
 
     def required_lines(self) -> str:
-        """Return what the text must name, fenced."""
+        """What the text must name, fenced."""
         lines = "\n".join(self.required.lines()) or "- (nothing in particular)"
         return wrap_in_tag("excerpt", {"source": "what to name"}, guard(lines, self.terms.options.kinds))
 
     def judge_text(self, text: str, instructions: str) -> SummaryOutcome:
-        """Return the outcome of a model's text, with every reason against it as a note.
+        """The outcome of a model's text, with every reason against it as a note.
 
         A text that is a little too long is used. One that is much too long frees too little.
         """
@@ -269,7 +269,7 @@ class SummaryDraft:
         return SummaryOutcome(segment=segment, by=by, before=before, after=after)
 
     def _compose(self, text: str, by: str) -> Segment:
-        """Return the segment: text and index, behind a fence that neither can close."""
+        """The segment: text and index, behind a fence that neither can close."""
         names = self.chosen.names
         options = self.terms.options
         body = f"{text}\n{self.index}" if self.index else text
@@ -280,7 +280,7 @@ class SummaryDraft:
         return summary(body, covers=names, key=f"cover-{hashed(names)[:12]}", meta={"summary": {"by": by}})
 
     def _count_most(self, window: int | None) -> int:
-        """Return how many tokens the model's text may have, so that enough is freed."""
+        """How many tokens the model's text may have, so that enough is freed."""
         counter = self.terms.counter
         fence = wrap_in_tag("progress_summary", {"original_count": "000"}, self.index)
         overhead = counter.count(fence) + counter.framing.message + counter.framing.part + 8
@@ -313,7 +313,7 @@ def write_index(chosen: CoveredEntries, terms: Terms) -> str:
 
 
 def _recall_key(entry: Entry) -> str:
-    """Return a name that fits on a line and can be recalled.
+    """A name that fits on a line and can be recalled.
 
     A path such as `docs/spec.md` is its own key. A key with a line break, or a very long one, is not used.
     """
@@ -324,7 +324,7 @@ def _recall_key(entry: Entry) -> str:
 
 
 def _describe_entry(entry: Entry) -> str:
-    """Return what the index says about an entry, or "" if it is not listed.
+    """What the index says about an entry, or "" if it is not listed.
 
     A result is described by its call: "read_file src/a.py". Short calls and thoughts are not listed.
     """

@@ -66,7 +66,7 @@ class Condense(msgspec.Struct, frozen=True, kw_only=True):
     bounds: Bounds = USUAL
 
     def __post_init__(self) -> None:
-        """Raises BadInput for a limit below 0."""
+        """Raise BadInput for a limit below 0."""
         if self.limit is not None and self.limit < 0:
             raise BadInput(f"limit is {self.limit!r}", place="Condense", hint="give tokens, 0 or more")
 
@@ -117,7 +117,7 @@ async def condense_attachments(
 
 
 def with_summary(turn: Sequence[Segment], summary: Segment, *, kinds: Kinds) -> list[Segment]:
-    """Return the turn with the summary in its place: after the context, before the prompt."""
+    """The turn with the summary in its place: after the context, before the prompt."""
     context, prompt = _split_turn(turn, kinds)
     return [*context, summary, *prompt]
 
@@ -151,7 +151,7 @@ def choose_attachments(attachments: Sequence[Entry], kinds: Kinds, *, limit: int
 def _list_attachments(
     envelope: Envelope, context: Sequence[Segment], log: Sequence[Segment], kinds: Kinds
 ) -> list[Entry]:
-    """Return the attachments that this turn brings, in the order in which they are sent.
+    """The attachments that this turn brings, in the order in which they are sent.
 
     What the log holds already is not among them.
     """
@@ -165,7 +165,7 @@ def _list_attachments(
 
 
 def _share_of_room(envelope: Envelope, attachments: Sequence[Entry], terms: Terms) -> int | None:
-    """Return what the attachments may take: a part of what is left, without them, before a cut is due."""
+    """What the attachments may take: a part of what is left, without them, before a cut is due."""
     if terms.budget is None:
         return None
     trigger = derive_limits(terms.budget, terms.head, envelope.entries, terms.options.rates).trigger
@@ -199,7 +199,7 @@ def _split_turn(turn: Sequence[Segment], kinds: Kinds) -> tuple[list[Segment], l
 
 
 def _find_summarised_names(envelope: Envelope, chosen: CoveredEntries) -> list[str]:
-    """Return the names of what was chosen, if summaries that are sent already cover all of its content.
+    """The names of what was chosen, if summaries that are sent already cover all of its content.
 
     If a file is attached again that an earlier summary covers, that summary is enough.
     """
@@ -220,7 +220,7 @@ def _find_summarised_names(envelope: Envelope, chosen: CoveredEntries) -> list[s
 
 
 async def _write_summary(draft: _AttachmentDraft, condense: Condense, terms: Terms) -> SummaryOutcome:
-    """Has a model write the summary, in several questions if the attachments are too large for one."""
+    """Have a model write the summary, in several questions if the attachments are too large for one."""
     questions = QuestionRun(
         condense.write,
         (),

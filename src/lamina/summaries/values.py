@@ -64,7 +64,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     at_once: int = 4
 
     def __post_init__(self) -> None:
-        """Raises BadInput for a bound that would allow nothing."""
+        """Raise BadInput for a bound that would allow nothing."""
         for name in ("tries", "seconds", "parts", "at_once"):
             value = getattr(self, name)
             if value <= 0:

@@ -296,7 +296,7 @@ class BoundedNames:
         self._names: set[str] = set()
 
     def bound(self, name: str) -> str:
-        """Return the name, or `OTHER` if there are too many already."""
+        """The name, or `OTHER` if there are too many already."""
         if name in self._names:
             return name
         if len(self._names) >= self._limit or len(name) > LONGEST_NAME:

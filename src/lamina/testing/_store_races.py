@@ -36,7 +36,7 @@ WRITERS, TURNS = 8, 12
 async def append_until_accepted(
     store: Store, where: Where, group: Sequence[bytes], key: str
 ) -> tuple[StoredHead, int]:
-    """Appends a group to whatever is there, however often another is first; and how often it was."""
+    """Append a group to whatever is there, however often another is first; and how often it was."""
     once = Once(key=key, digest=hashlib.sha256(b"\0".join(group)).digest())
     conflicts = 0
     dice = Random(key)  # noqa: S311
@@ -51,7 +51,7 @@ async def append_until_accepted(
 
 
 async def _wait_randomly(dice: Random) -> None:
-    """Lets others go first, or not, so that tasks do not run in step."""
+    """Let others go first, or not, so that tasks do not run in step."""
     for _ in range(dice.randrange(4)):
         await checkpoint()
 

@@ -27,7 +27,7 @@ class Conformance(NamedTuple):
 def make_cases(
     name: str, promises: Sequence[Callable[[Trial], object]], try_promise: Callable[..., None]
 ) -> list[Conformance]:
-    """Return a case for each promise, which calls `try_promise` with it. Its title is the function's name."""
+    """A case for each promise, which calls `try_promise` with it. Its title is the function's name."""
     cases: list[Conformance] = []
     for promise in promises:
         title = promise.__name__.replace("_", " ")

@@ -171,7 +171,7 @@ def every_request_of_a_session_fits(trial: DialectTrial) -> None:
 
 
 def _replay_session(trial: DialectTrial, requests: Sequence[Request], window: int) -> int:
-    """Sends the requests of a session one after the other; how many of them were cut."""
+    """Send the requests of a session one after the other; how many of them were cut."""
     ledger = Ledger()
     cuts = 0
     before: list[tuple[str, bytes]] = []

@@ -193,7 +193,7 @@ class _TimedConnection:
         return connection
 
     def _start_tls(self, hostname: str | None) -> None:
-        """Speaks TLS from now on. The lock is needed: a socket shut down while wrapped would stay open."""
+        """Speak TLS from now on. The lock is needed: a socket shut down while wrapped would stay open."""
         context = ssl.create_default_context()
         with self._lock:
             if self._is_over:
@@ -205,7 +205,7 @@ class _TimedConnection:
         encrypted.do_handshake()
 
     def _shut_down(self) -> None:
-        """Ends the connection. Whoever reads from it gets an error, and learns that the time is over."""
+        """End the connection. Whoever reads from it gets an error, and learns that the time is over."""
         with self._lock, contextlib.suppress(OSError):
             self._is_over = True
             socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
@@ -214,7 +214,7 @@ class _TimedConnection:
 def _read_answer(
     connection: http.client.HTTPConnection, target: SplitResult, limits: FetchLimits, url: str
 ) -> Answer | str:
-    """Sends the request, and returns the page or the address that it moved to.
+    """Send the request, and return the page or the address that it moved to.
 
     A packed answer could be a few bytes that become gigabytes, so it is refused.
     """

@@ -74,7 +74,7 @@ class _Reader:
         self._silent = 0
 
     def start(self, tag: Start) -> None:
-        """Opens an element. A block begins on a line of its own."""
+        """Open an element. A block begins on a line of its own."""
         if tag.name == "body":  # browsers show a body whatever was left open before it
             self._open.clear()
             self._silences.clear()
@@ -92,7 +92,7 @@ class _Reader:
             self.end(tag.name)
 
     def end(self, name: str) -> None:
-        """Closes an element, with all that were opened in it. An end tag without a start is ignored."""
+        """Close an element, with all that were opened in it. An end tag without a start is ignored."""
         if name not in self._open[-_LOOKED_BACK:]:
             return
         closed = ""

@@ -46,7 +46,7 @@ class ChildFailed(Exception):
 def run_script(
     script: str, data: bytes, *, seconds: float, arguments: tuple[object, ...] = (), memory: int = MEMORY
 ) -> bytes:
-    """Runs a Python script with `data` on its standard input, and returns what it prints.
+    """Run a Python script with `data` on its standard input, and return what it prints.
 
     The script finds its arguments, which must be JSON, in the list `arguments`.
     """

@@ -53,7 +53,7 @@ ORDER = superseding(TABLE)
 
 
 def _lower_outdated(view: OrderView, table: tuple[SubjectReader, ...]) -> Iterator[Batch]:
-    """Lowers results that this table takes for outdated and the core's table does not."""
+    """Lower results that this table takes for outdated and the core's table does not."""
     positions, exchanges = find_full_exchanges(view.entries)
     superseded_for_core = find_superseded(exchanges)
     free = frozenset(view.free())

@@ -73,7 +73,7 @@ def _main_part(package: zipfile.ZipFile) -> str:
 
 
 def _read_part(package: zipfile.ZipFile, name: str) -> bytes:
-    """Unpacks one part of the package, up to a size."""
+    """Unpack one part of the package, up to a size."""
     try:
         info = package.getinfo(name)
     except KeyError:
@@ -94,7 +94,7 @@ class _MainPartFinder:
         self.target = ""
 
     def start(self, _: str, tag: str, attributes: dict[str, str]) -> None:
-        """Remembers the first part that is named as the document itself."""
+        """Remember the first part that is named as the document itself."""
         if tag != "Relationship" or self.target:
             return
         if attributes.get("Type", "").endswith("/officeDocument"):
@@ -173,14 +173,14 @@ class _Body:
             self._add(text)
 
     def _add(self, text: str) -> None:
-        """Adds text to the paragraph, and stops reading when the document has enough of it."""
+        """Add text to the paragraph, and stop reading when the document has enough of it."""
         self._words.append(text)
         self._left -= len(text)
         if self._left < 0:
             raise _Enough
 
     def _end_paragraph(self) -> None:
-        """Ends a paragraph. Blank ones are left out."""
+        """End a paragraph. Blank ones are left out."""
         paragraph = "".join(self._words)
         self._words.clear()
         if paragraph.strip(" \t\n"):
@@ -195,7 +195,7 @@ def _is_skipped(namespace: str, tag: str) -> bool:
 
 
 def _parse(xml: bytes, reader: _Body | _MainPartFinder) -> None:
-    """Passes each element to a reader. A document type, which could define entities, is refused.
+    """Pass each element to a reader. A document type, which could define entities, is refused.
 
     The parser gets everything at once: with several pieces it would read a long token again for each.
     """

@@ -152,7 +152,7 @@ class Workspace:
         return why
 
     def write(self, path: str, data: bytes, *, replace: bool = True, parents: bool = True) -> bool:
-        """Writes a file, wholly or not at all. True if it is new."""
+        """Write a file, wholly or not at all. True if it is new."""
         self._check_size(len(data), path)
         names = self._check_path(path, change=True)
         with (
@@ -168,7 +168,7 @@ class Workspace:
             return mode is None
 
     def edit(self, path: str, old: bytes, new: bytes, *, every: bool = False) -> int:
-        """Replaces an exact text, and returns in how many places. It must be there once, unless `every`.
+        """Replace an exact text, and return in how many places. It must be there once, unless `every`.
 
         Others may change the file between the read and the write only from outside of this process.
         """
@@ -187,18 +187,18 @@ class Workspace:
             return count
 
     def touch(self, path: str) -> bool:
-        """Creates an empty file if there is none. True if it did."""
+        """Create an empty file if there is none. True if it did."""
         if self.kind(path) == "file":
             return False
         return self.write(path, b"", replace=False)
 
     def make_folder(self, path: str) -> None:
-        """Creates a folder and those above it. Does nothing if it is there."""
+        """Create a folder and those above it. Does nothing if it is there."""
         with self._changing, self._open_folder(self._check_path(path), make=True):
             pass
 
     def remove(self, path: str) -> None:
-        """Removes a file, or a folder that is empty."""
+        """Remove a file, or a folder that is empty."""
         names = self._check_path(path, change=True)
         with self._changing, self._open_parent(names) as (folder, name), _refuse_os_errors(path):
             if stat.S_ISDIR(_mode_of(folder, name) or 0):
@@ -208,7 +208,7 @@ class Workspace:
                 os.unlink(name, dir_fd=folder)
 
     def move(self, path: str, to: str) -> None:
-        """Moves a file or folder to a place where there is nothing yet.
+        """Move a file or folder to a place where there is nothing yet.
 
         Nothing is ever replaced by a move, so that no file is lost by it.
         """
@@ -232,7 +232,7 @@ class Workspace:
             os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
 
     def _check_size(self, size: int, path: str) -> None:
-        """Raises BadInput for a file that could not be read again."""
+        """Raise BadInput for a file that could not be read again."""
         if size > self.largest:
             raise BadInput(f"{size:,} bytes", place=display_name(path), hint=f"at most {self.largest:,}")
 
@@ -285,7 +285,7 @@ class Workspace:
         return file
 
     def _check_regular(self, status: os.stat_result, path: str) -> None:
-        """Raises BadInput for anything but a file that may be read."""
+        """Raise BadInput for anything but a file that may be read."""
         why = self._why_not(status)
         if why or stat.S_ISDIR(status.st_mode):
             raise BadInput(f"it is {why or 'a folder'}, not a plain file", place=display_name(path))
@@ -376,7 +376,7 @@ class Workspace:
 
 
 def _enter_folder(folder: int, name: str, *, make: bool) -> int:
-    """Opens the folder `name` in an open folder, and closes that one."""
+    """Open the folder `name` in an open folder, and close that one."""
     try:
         inner = os.open(name, _FOLDER, dir_fd=folder)
     except FileNotFoundError:
@@ -411,7 +411,7 @@ def _read_whole(file: int, most: int, path: str) -> bytes:
 
 
 def _write_and_rename(folder: int, name: str, data: bytes, mode: int) -> None:
-    """Writes a file under a temporary name, and renames it when all of it is on disk."""
+    """Write a file under a temporary name, and rename it when all of it is on disk."""
     temporary = f".lamina-{secrets.token_hex(8)}"
     file = os.open(temporary, _NEW | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:
@@ -430,7 +430,7 @@ def _write_and_rename(folder: int, name: str, data: bytes, mode: int) -> None:
 
 @contextlib.contextmanager
 def _refuse_os_errors(path: str) -> Iterator[None]:
-    """Turns an OSError into BadInput, in words of our own: those of the system may name other paths."""
+    """Turn an OSError into BadInput, in words of our own: those of the system may name other paths."""
     try:
         yield
     except OSError as error:

@@ -47,7 +47,7 @@ def wrap(
     on_repair: Callable[[RepairEvent], Any] | None = None,
     on_miss: Callable[[MissEvent], Any] | None = None,
 ) -> C:
-    """Return the client with every request fitted. It has the type of the client that was given.
+    """The client with every request fitted. It has the type of the client that was given.
 
     `policy` says how requests are fitted, and `budget` replaces that of the policy. Unless the policy turns
     recall off, the model has a tool for what was lowered, and its calls are answered here.
@@ -74,7 +74,7 @@ def wrap(
 
 
 def conversation(client: C, name: str, *, ledger: Ledger | None = None) -> C:
-    """Return the same wrapped client for one named conversation.
+    """The same wrapped client for one named conversation.
 
     Give `ledger` to continue a conversation of an earlier process, if the client has no store.
     """
@@ -82,12 +82,12 @@ def conversation(client: C, name: str, *, ledger: Ledger | None = None) -> C:
 
 
 def last_fitted(client: Any) -> Fitted | None:
-    """Return the last request of a wrapped client that was answered, as `Wrapped.fitted` says."""
+    """The last request of a wrapped client that was answered, as `Wrapped.fitted` says."""
     return _unwrap(client).fitted
 
 
 def fitted_of(client: Any, answer: Any) -> Fitted:
-    """Return the request that an answer or stream of a wrapped client belongs to."""
+    """The request that an answer or stream of a wrapped client belongs to."""
     return _unwrap(client).fitted_of(answer)
 
 
@@ -99,7 +99,7 @@ def _unwrap(client: Any) -> Wrapped:
 
 
 def _open_store(store: Store | str | PathLike[str] | None, key: Any, keep: Keep) -> Any:
-    """Return the store of the conversations. It is opened when it is first used."""
+    """The store of the conversations. It is opened when it is first used."""
     if store is None:
         if key is not None:
             raise BadInput("a key without a store", place="wrap", hint='give store="chats.db", too')
@@ -120,7 +120,7 @@ class Wrapped:
         vars(self).update(_inner=inner, _conversations=conversations, _path=path)
 
     def conversation(self, name: str, *, ledger: Ledger | None = None) -> Wrapped:
-        """Return the same client for one named conversation.
+        """The same client for one named conversation.
 
         Give `ledger` to continue a conversation of an earlier process, if the client has no store.
         """
@@ -141,7 +141,7 @@ class Wrapped:
         return last
 
     def fitted_of(self, answer: Any) -> Fitted:
-        """Return the request that this answer or stream belongs to, as `fit_request` returned it."""
+        """The request that this answer or stream belongs to, as `fit_request` returned it."""
         call: PendingCall | None = self._conversations.answers.call_of(answer)
         if call is None:
             raise BadInput(
@@ -219,7 +219,7 @@ _METHODS = (
 
 
 def _list_endpoints() -> dict[str, Dialect]:
-    """Return the dialect of each endpoint by its path, such as `messages.with_raw_response.create`."""
+    """The dialect of each endpoint by its path, such as `messages.with_raw_response.create`."""
     endpoints = {path: DIALECTS[name] for path, name in _METHODS}
     responses = ("", ".with_raw_response", ".with_streaming_response")
     methods = ("create", "parse", "stream")
@@ -229,7 +229,7 @@ def _list_endpoints() -> dict[str, Dialect]:
 
 
 def _list_parents(endpoints: dict[str, Dialect]) -> frozenset[str]:
-    """Return the paths on the way to an endpoint, such as `messages.with_raw_response`."""
+    """The paths on the way to an endpoint, such as `messages.with_raw_response`."""
     parents: set[str] = set()
     for path in endpoints:
         names = path.split(".")

@@ -41,7 +41,7 @@ END = object()
 def fit_calls(
     send: Callable[..., Any], conversations: Conversations, dialect: Dialect, path: str
 ) -> Callable[..., Any]:
-    """Return a function like `send` that fits its request first. `path` is where the client has it.
+    """A function like `send` that fits its request first. `path` is where the client has it.
 
     Some methods send when they are called, with or without `await`. Those that return a context manager
     send when it is entered.
@@ -149,7 +149,7 @@ class SdkCall:
         return left
 
     def _show_stream(self, answer: Any) -> Steps:
-        """Return a stream in which the client sees no recall."""
+        """A stream in which the client sees no recall."""
         stream = yield from self._parse(answer)
         if not _is_stream(stream):
             return (yield from self._finish_answer(answer))
@@ -201,7 +201,7 @@ class SdkCall:
         yield partial(self._wait, partial(self.pending.take_compaction, call, answer))
 
     def _find_compacting_endpoint(self, call: CompactionCall) -> Callable[[], Any] | None:
-        """Return the call of the SDK that asks for a compaction; None if this SDK has none.
+        """The call of the SDK that asks for a compaction; None if this SDK has none.
 
         The Messages API has it as a field of a beta, the Responses API at an endpoint of its own.
         """
@@ -327,7 +327,7 @@ class SdkCall:
             self._kept_events.append(event)
 
     def _list_closing(self, events: StreamFilter, stream: Any) -> list[Any]:
-        """Return the events that end the last stream."""
+        """The events that end the last stream."""
         if not self.pending.shows_nothing:
             return events.closing
         return fill_stream(events.closing, self.pending.dialect, index=events.shown, stream=stream)
@@ -341,7 +341,7 @@ class SdkCall:
                 yield close
 
     def _parse(self, answer: Any) -> Steps:
-        """Return the answer inside a raw response of the SDK; any other answer as it is."""
+        """The answer inside a raw response of the SDK; any other answer as it is."""
         if ".with_raw_response." not in self._path:
             return answer
         return (yield answer.parse)
@@ -369,7 +369,7 @@ class SdkCall:
         return SyncShownStream(stream, events)
 
     def _next(self, stream: Any) -> Callable[[], Any]:
-        """Return the step that reads the next event of a stream."""
+        """The step that reads the next event of a stream."""
         if self._is_async:
             return partial(anext, stream, END)
         return partial(next, stream, END)
@@ -431,7 +431,7 @@ class StreamContext:
 def _name_arguments(
     send: Callable[..., Any], arguments: tuple[Any, ...], request: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return all arguments by their names.
+    """All arguments by their names.
 
     SDKs take the request by keyword, and a few arguments by position too. If they do not match, the SDK
     itself says so.
@@ -450,7 +450,7 @@ def _is_stream(answer: Any) -> bool:
 
 
 def _read_snapshot(stream: Any) -> Any:
-    """Return the answer as far as a stream of an SDK has assembled it; None if the SDK does not do that."""
+    """The answer as far as a stream of an SDK has assembled it; None if the SDK does not do that."""
     for name in ("current_message_snapshot", "current_completion_snapshot"):
         with suppress(Exception):  # the attribute raises before the first event
             return getattr(stream, name)
@@ -490,7 +490,7 @@ def _forgo_question_after(pending: PendingCall, error: Exception) -> bool:
 
 
 def _move_to_body(request: dict[str, Any], argument_names: frozenset[str]) -> dict[str, Any]:
-    """Return an SDK's arguments with the fields in the body that only its beta endpoints take as arguments.
+    """An SDK's arguments with the fields in the body that only its beta endpoints take as arguments.
 
     A field that the caller gave as an argument stays one: the SDK says whether it takes that.
     """
@@ -509,7 +509,7 @@ _BETA_FIELDS = ("context_management", "compaction")
 
 
 def _add_to_body(request: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-    """Return an SDK's arguments with these fields added to the body.
+    """An SDK's arguments with these fields added to the body.
 
     Every SDK takes `extra_body`. An argument of that name came with a later release.
     """
@@ -519,7 +519,7 @@ def _add_to_body(request: dict[str, Any], fields: dict[str, Any]) -> dict[str, A
 
 
 def _read_error(error: Exception) -> tuple[int | None, str]:
-    """Return the status and the text of an error. SDKs have the status under one of two names."""
+    """The status and the text of an error. SDKs have the status under one of two names."""
     code = getattr(error, "code", "")
     error_type = getattr(error, "type", "")
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
@@ -529,5 +529,5 @@ def _read_error(error: Exception) -> tuple[int | None, str]:
 
 
 def _read_usage(answer: Any) -> Usage:
-    """Return the tokens that an answer reports, and what its server cleared before."""
+    """The tokens that an answer reports, and what its server cleared before."""
     return msgspec.structs.replace(find_usage(answer), cleared=read_cleared(answer))

@@ -79,7 +79,7 @@ class ShownResponse:
         self._answer = answer
 
     def parse(self, **options: Any) -> Any:
-        """Return the answer without recalls. A caller that asks for another type gets the SDK's own."""
+        """The answer without recalls. A caller that asks for another type gets the SDK's own."""
         if options:
             return self._response.parse(**options)
         return self._answer

@@ -127,7 +127,7 @@ class TerminalChat:
         self._serving = ExitStack()
 
     async def begin(self, model: str, where: str, *, again: bool = False) -> None:
-        """Shows which model and session this is, and the last turn; and finds what it has cost so far.
+        """Show which model and session this is, and the last turn; and find what it has cost so far.
 
         The last turn is shown on a terminal only, and not `again`. It begins with the user's last message.
         """
@@ -249,7 +249,7 @@ class TerminalChat:
         return (answer or "").strip().lower() in ("y", "yes")
 
     async def write(self, question: Question) -> str:
-        """Asks the model for a summary: its words, and nothing of it in the log."""
+        """Ask the model for a summary: its words, and nothing of it in the log."""
         client = self.agent.client
         request = render_request(question.envelope, DIALECTS[client.dialect])
         texts: list[str] = []
@@ -311,7 +311,7 @@ class TerminalChat:
         self.screen.problem(str(error))
 
     def settle(self) -> None:
-        """Ends a line, however it went, and shows the notes that are new."""
+        """End a line, however it went, and show the notes that are new."""
         self.screen.end()
         self.remarks(self.session.notes[self._notes_shown :])
         self._notes_shown = len(self.session.notes)

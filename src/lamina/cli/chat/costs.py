@@ -41,7 +41,7 @@ async def open_cost(store: Store, session: Session) -> CountedCost:
 
 
 async def add_cost(store: Store, session: Session, spent: TurnCost, *, uncounted: int) -> CountedCost:
-    """Adds to what the conversation has cost, also if it is open in another chat. Returns the sum."""
+    """Add to what the conversation has cost, also if it is open in another chat. Returns the sum."""
     while True:
         cost, state = await _read_cost(store, session, uncounted=uncounted)
         cost = msgspec.structs.replace(cost, spent=cost.spent + spent)

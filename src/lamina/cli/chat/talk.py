@@ -118,7 +118,7 @@ class Interrupts:
             self._scope.cancel()
 
     async def run(self, action: Awaitable[None]) -> bool:
-        """Runs what Ctrl-C interrupts; whether it came to its end."""
+        """Run what Ctrl-C interrupts; whether it came to its end."""
         with anyio.CancelScope() as scope:
             self._scope = scope
             try:
@@ -169,7 +169,7 @@ class ChatRun:
             await self._model_in_use.aclose()
 
     async def run_sessions(self, first: NextSession) -> int:
-        """Opens sessions until the user leaves; the exit status."""
+        """Open sessions until the user leaves; the exit status."""
         next_session: NextSession | None = first
         while next_session is not None:
             model_choice = await self._find_model(next_session)

@@ -62,7 +62,7 @@ class ChunkTables(Protocol):
         ...
 
     def guarded(self) -> AbstractContextManager[None]:
-        """Goes around every use: what the database raises becomes an error of lamina."""
+        """Go around every use: what the database raises becomes an error of lamina."""
         ...
 
     def planned(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> ChunkChanges:
@@ -70,11 +70,11 @@ class ChunkTables(Protocol):
         ...
 
     def write(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> bool:
-        """Carries out a plan in one transaction. False if somebody else has changed the source since."""
+        """Carry out a plan in one transaction. False if somebody else has changed the source since."""
         ...
 
     def remove(self, source: str) -> int:
-        """Removes all chunks of a source, and returns their number."""
+        """Remove all chunks of a source, and return their number."""
         ...
 
     def sources(self) -> dict[str, int]:
@@ -118,7 +118,7 @@ class ChunkTables(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends the connection. The index cannot be used afterwards."""
+        """End the connection. The index cannot be used afterwards."""
         ...
 
 
@@ -149,7 +149,7 @@ def plan_replacement(stored: Iterable[tuple[bytes, int, int, str]], chunks: Sequ
 
 
 def plan_addition(last: int | None, chunks: Sequence[Chunk]) -> ChunkChanges:
-    """Adds chunks after the last one that a source has."""
+    """Add chunks after the last one that a source has."""
     first = 0 if last is None else last + 1
     return ChunkChanges([], [], list(enumerate(chunks, start=first)))
 

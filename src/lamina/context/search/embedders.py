@@ -83,7 +83,7 @@ def server_embedder(
 
 
 def _request_vectors(url: str, model: str, key: str, texts: list[str], send: Post) -> list[list[float]]:
-    """Asks a server for the vectors of some texts, in their order.
+    """Ask a server for the vectors of some texts, in their order.
 
     Servers may answer in any order, and most of them number their vectors.
     """
@@ -105,14 +105,14 @@ def _request_vectors(url: str, model: str, key: str, texts: list[str], send: Pos
 
 
 def _post(request: Request, patience: float) -> bytes:
-    """Sends a request, and reads all of the answer."""
+    """Send a request, and read all of the answer."""
     with urlopen(request, timeout=patience) as answer:  # noqa: S310 - the address was checked
         body: bytes = answer.read()
         return body
 
 
 def _load_minilm(threads: int) -> Callable[[Sequence[str]], Any]:
-    """Loads the local model, and returns the function that computes vectors with it."""
+    """Load the local model, and return the function that computes vectors with it."""
     runtime = _import_module("onnxruntime")
     tokenizers = _import_module("tokenizers")
     np = _import_module("numpy")

@@ -64,15 +64,15 @@ class Index:
         return self._shelf.notes
 
     async def replace(self, source: str, chunks: Sequence[Chunk]) -> int:
-        """Makes these the chunks of a source, and says how many are new. Unchanged chunks stay."""
+        """Make these the chunks of a source, and say how many are new. Unchanged chunks stay."""
         return await self._put(source, chunks, after=False)
 
     async def add(self, source: str, chunks: Sequence[Chunk]) -> int:
-        """Adds chunks after those that a source has."""
+        """Add chunks after those that a source has."""
         return await self._put(source, chunks, after=True)
 
     async def remove(self, source: str) -> int:
-        """Removes a source, and says how many chunks it had."""
+        """Remove a source, and say how many chunks it had."""
         async with self._lock:
             return await self._threaded(lambda: self._shelf.remove(source))
 
@@ -99,7 +99,7 @@ class Index:
             return await self._threaded(self._shelf.sources)
 
     async def _put(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> int:
-        """Writes chunks of a source. If another process was first, it plans again."""
+        """Write chunks of a source. If another process was first, it plans again."""
         vectors_by_text: dict[str, bytes] = {}
         async with self._lock:
             for _ in range(TRIES):
@@ -123,7 +123,7 @@ class Index:
     def _query(
         self, text: str, vector: bytes | None, most: int, sources: Collection[str] | None
     ) -> tuple[Hit, ...]:
-        """Scores words and vectors, and fetches the chunks that rank best."""
+        """Score words and vectors, and fetch the chunks that rank best."""
         people = mentions.find_speakers(text, self._shelf.speakers())
         words = ranking.score_words(self._shelf, text, without=people, sources=sources)
         near = None
@@ -134,7 +134,7 @@ class Index:
         return tuple(_make_hit(rows[scored.id], scored) for scored in ranked if scored.id in rows)
 
     async def _threaded(self, use_tables: Callable[[], T]) -> T:
-        """Runs a call of the tables in a worker thread."""
+        """Run a call of the tables in a worker thread."""
 
         def use_guarded() -> T:
             with self._shelf.guarded():

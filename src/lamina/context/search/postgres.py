@@ -117,7 +117,7 @@ class PostgresChunkTables:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Says so if the server has no pgvector: then all vectors are compared in this process."""
+        """Say so if the server has no pgvector: then all vectors are compared in this process."""
         if self._pgvector:
             return ()
         return (NO_PGVECTOR,)
@@ -143,7 +143,7 @@ class PostgresChunkTables:
         return plan_replacement(self._fetch(query, self._space, _clean(source)), chunks)
 
     def write(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> bool:
-        """Carries out a plan. Its row is locked first, so a workspace has one writer at a time.
+        """Carry out a plan. Its row is locked first, so a workspace has one writer at a time.
 
         If the chunks of the source are not those that the plan was made for, nothing is written and the
         answer is False: the caller plans again.
@@ -169,7 +169,7 @@ class PostgresChunkTables:
         return True
 
     def remove(self, source: str) -> int:
-        """Removes all chunks of a source. Others may add some meanwhile, so it is tried again."""
+        """Remove all chunks of a source. Others may add some meanwhile, so it is tried again."""
         for _ in range(TRIES):
             gone = self._numbers(_clean(source))
             if self.write(source, ChunkChanges(gone, [], [], gone), []):
@@ -255,7 +255,7 @@ class PostgresChunkTables:
         self._link.close()
 
     def _connect(self) -> None:
-        """Connects, and reads the number of the workspace."""
+        """Connect, and reads the number of the workspace."""
         self._link = tables.connect(self._url, self._schema)
         self._space = tables.number_workspace(self._link, self._workspace)
         self._pgvector = tables.has_pgvector(self._link)
@@ -285,7 +285,7 @@ class PostgresChunkTables:
     def _insert(
         self, source: str, new: Sequence[tuple[int, Chunk]], vectors: Sequence[bytes | None], first: int
     ) -> list[int]:
-        """Adds chunks with the numbers from `first` on, and says how many words each has.
+        """Add chunks with the numbers from `first` on, and say how many words each has.
 
         Rows are copied in bulk, one table after the other. All stems are made in one call before that.
         """
@@ -313,7 +313,7 @@ class PostgresChunkTables:
         return [len(words) for words in words_of_chunks]
 
     def _move(self, moved: Sequence[tuple[int, int, str]]) -> None:
-        """Gives chunks other places. Their text has not changed."""
+        """Give chunks other places. Their text has not changed."""
         if not moved:
             return
         query = (
@@ -327,7 +327,7 @@ class PostgresChunkTables:
         self._connection().execute(query, [numbers, nths, places, self._space])
 
     def _drop(self, numbers: Sequence[int]) -> int:
-        """Deletes chunks, and says how many words they had."""
+        """Delete chunks, and say how many words they had."""
         where = "WHERE space = %s AND id = ANY(%s)"
         values = [self._space, list(numbers)]
         words = self._fetch(f"SELECT coalesce(sum(size), 0) FROM term {where}", *values)[0][0]  # noqa: S608
@@ -337,7 +337,7 @@ class PostgresChunkTables:
         return int(words)
 
     def _make_stems(self, words: Sequence[str]) -> dict[str, str]:
-        """Asks the server for the stems of words. A word without one is its own stem."""
+        """Ask the server for the stems of words. A word without one is its own stem."""
         query = "SELECT word, (ts_lexize('lamina_stem', word))[1] FROM unnest(%s::text[]) AS given (word)"
         return {word: stem or word for word, stem in self._fetch(query, words)}
 

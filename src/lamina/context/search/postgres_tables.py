@@ -82,7 +82,7 @@ def number_workspace(link: Link, workspace: str) -> int:
 
 
 def _open_connection(url: str) -> Link:
-    """Connects to the server. No message repeats the address, which may have a password."""
+    """Connect to the server. No message repeats the address, which may have a password."""
     try:
         return psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_TIMEOUT, prepare_threshold=None)
     except psycopg.ProgrammingError:  # the message does not repeat the address: it may have a password
@@ -91,7 +91,7 @@ def _open_connection(url: str) -> Link:
 
 
 def _create_or_check(link: Link, schema: str) -> None:
-    """Creates the tables, or checks that they are of this version.
+    """Create the tables, or check that they are of this version.
 
     An empty schema is a new one. Tables of something else are never touched.
     """
@@ -115,7 +115,7 @@ def _create_or_check(link: Link, schema: str) -> None:
 
 
 def _create_pgvector(link: Link) -> bool:
-    """Creates the extension if the server has it and this user may. False if it does not exist afterwards."""
+    """Create the extension if the server has it and this user may. False if it does not exist afterwards."""
     try:
         with link.transaction():
             link.execute("CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public")
@@ -130,7 +130,7 @@ def _create_pgvector(link: Link) -> bool:
 
 
 def _set_search_path(link: Link, schema: str) -> None:
-    """Looks names up in the schema, and in the one where pgvector is."""
+    """Look names up in the schema, and in the one where pgvector is."""
     rows = link.execute(
         "SELECT nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
         "WHERE extname = 'vector'"

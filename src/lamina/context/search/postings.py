@@ -56,14 +56,14 @@ class Postings:
         link.executescript(_TEMPORARY_TABLES)
 
     def add(self, number: int, text: str) -> None:
-        """Adds the words of a chunk."""
+        """Add the words of a chunk."""
         low = _nearest_size(len(split_folded(text)))
         row = number << _BITS | low
         self._link.execute("INSERT INTO words (rowid, body) VALUES (?, ?)", (row, text))
         self._link.execute(_UPDATE_TOTALS, (1, _SIZES[low]))
 
     def drop(self, numbers: Iterable[int]) -> None:
-        """Removes the words of chunks."""
+        """Remove the words of chunks."""
         for number in numbers:
             first = number << _BITS
             for (row,) in self._link.execute(_ROWS_OF_CHUNK, (first, first | _LOW)).fetchall():
@@ -71,7 +71,7 @@ class Postings:
                 self._link.execute(_UPDATE_TOTALS, (-1, -_SIZES[row & _LOW]))
 
     def merge(self) -> None:
-        """Rewrites the lists of words. Until then they hold the words of what was dropped."""
+        """Rewrite the lists of words. Until then they hold the words of what was dropped."""
         self._link.execute("INSERT INTO words (words) VALUES ('optimize')")
 
     def counts(self, words: Sequence[str], most: int) -> dict[str, int]:
@@ -108,7 +108,7 @@ class Postings:
         return times
 
     def _make_stems(self, words: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Has FTS5 make the stems of words. It may split a word, so that it has several."""
+        """Have FTS5 make the stems of words. It may split a word, so that it has several."""
         self._link.executemany("INSERT INTO stemmed (rowid, body) VALUES (?, ?)", enumerate(words))
         stems: dict[str, tuple[str, ...]] = dict.fromkeys(words, ())
         for number, stem in self._link.execute("SELECT doc, term FROM stems"):

@@ -54,7 +54,7 @@ class SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
     least: float = LEAST
 
     def __post_init__(self) -> None:
-        """Raises BadInput for a share that is none, or for limits that let nothing through."""
+        """Raise BadInput for a share that is none, or for limits that let nothing through."""
         parts_are_right = 0 < self.share <= 1 and 0 <= self.least <= 1
         if not parts_are_right or min(self.tokens, self.most) <= 0:
             hint = "share and least are parts of 1, tokens and most above 0"
@@ -131,7 +131,7 @@ async def answer_search_call(
     limits: SearchLimits = DEFAULT,
     count: Count = estimate_tokens,
 ) -> tuple[Segment, ...]:
-    """Answers a call of the tool. Arguments that cannot be used raise BadInput with the reason."""
+    """Answer a call of the tool. Arguments that cannot be used raise BadInput with the reason."""
     request = _read_arguments(arguments)
     most = min(max(request.most, 1), limits.most)
     hits = await index.query(request.query, most=most, sources=sources)
@@ -193,7 +193,7 @@ def _count_frame(hit: Hit, count: Count) -> int:
 
 
 def _join_neighbours(hits: Sequence[Hit]) -> list[list[Hit]]:
-    """Runs of hits, best first. Neighbouring turns are one run, in their order.
+    """Run of hits, best first. Neighbouring turns are one run, in their order.
 
     Each member of a run maps to the same list, so a run may grow at both its ends.
     """

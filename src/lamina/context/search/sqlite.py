@@ -129,7 +129,7 @@ class SqliteChunkTables:
         return plan_replacement(stored, chunks)
 
     def write(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> bool:
-        """Carries out a plan. Always True: one process has the file, and makes one call at a time.
+        """Carry out a plan. Always True: one process has the file, and makes one call at a time.
 
         Vectors are checked before anything is written. They are loaded only if there are any.
         """
@@ -147,7 +147,7 @@ class SqliteChunkTables:
         return True
 
     def remove(self, source: str) -> int:
-        """Removes a source, and leaves no byte of it in the file."""
+        """Remove a source, and leave no byte of it in the file."""
         rows = self._link.execute("SELECT id FROM chunks WHERE source = ?", (source,))
         gone = [number for (number,) in rows]
         self.write(source, ChunkChanges(gone, [], []), [])
@@ -215,7 +215,7 @@ class SqliteChunkTables:
         return self._vectors
 
     def _write_rows(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> list[int]:
-        """Carries out a plan in one transaction, and returns the numbers of the new chunks."""
+        """Carry out a plan in one transaction, and return the numbers of the new chunks."""
         numbers = []
         self._link.execute("BEGIN IMMEDIATE")
         try:
@@ -231,7 +231,7 @@ class SqliteChunkTables:
         return numbers
 
     def _insert(self, source: str, nth: int, chunk: Chunk, vector: bytes | None) -> int:
-        """Stores a chunk with its words and vector, and returns its number."""
+        """Store a chunk with its words and vector, and return its number."""
         checked_digest = digest_of(chunk) + _checksum_place(source, nth, chunk.place)
         values = (source, nth, checked_digest, *chunk_values(chunk))
         number = self._link.execute(_INSERT, values).lastrowid or 0
@@ -241,14 +241,14 @@ class SqliteChunkTables:
         return number
 
     def _move(self, number: int, source: str, nth: int, place: str) -> None:
-        """Gives a chunk another place. Its text has not changed."""
+        """Give a chunk another place. Its text has not changed."""
         [digest] = self._link.execute("SELECT digest FROM chunks WHERE id = ?", (number,)).fetchone()
         checked_digest = bytes(digest)[:_DIGEST] + _checksum_place(source, nth, place)
         sql = "UPDATE chunks SET nth = ?, place = ?, digest = ? WHERE id = ?"
         self._link.execute(sql, (nth, place, checked_digest, number))
 
     def _drop(self, numbers: Sequence[int]) -> None:
-        """Removes chunks with their words and vectors."""
+        """Remove chunks with their words and vectors."""
         rows = [(number,) for number in numbers]
         self._postings.drop(numbers)
         self._link.executemany("DELETE FROM vectors WHERE id = ?", rows)
@@ -277,7 +277,7 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def _make_private(path: str) -> None:
-    """Makes the file readable for its owner only, since it holds what was said. It is created if missing."""
+    """Make the file readable for its owner only, since it holds what was said. It is created if missing."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
@@ -290,7 +290,7 @@ def _make_private(path: str) -> None:
 
 
 def _check_no_store(link: sqlite3.Connection) -> None:
-    """Refuses a store of conversations: an index in it would put their text there in the clear."""
+    """Refuse a store of conversations: an index in it would put their text there in the clear."""
     if link.execute("PRAGMA application_id").fetchone()[0] != STORE:
         return
     sealed = "SELECT 1 FROM conversation WHERE workspace = 'lamina.sealed' AND name = 'header'"
@@ -303,7 +303,7 @@ def _check_no_store(link: sqlite3.Connection) -> None:
 
 
 def _create_or_check(link: sqlite3.Connection) -> None:
-    """Creates the tables, or checks that they are of a version that is read.
+    """Create the tables, or check that they are of a version that is read.
 
     An index of an older version is emptied: it can be made again from its sources.
     """

@@ -44,7 +44,7 @@ class Vectors:
         return set(self._numbers)
 
     def add(self, numbers: Sequence[int], blobs: Iterable[bytes]) -> None:
-        """Adds vectors that `pack_vectors` packed."""
+        """Add vectors that `pack_vectors` packed."""
         new_blobs = list(blobs)
         width = self.check(new_blobs)
         if not new_blobs:
@@ -59,12 +59,12 @@ class Vectors:
         self._rows.update(zip(numbers, range(start, end), strict=True))
 
     def check(self, blobs: Sequence[bytes]) -> int:
-        """Refuses vectors of another length than those that are there. Returns the length."""
+        """Refuse vectors of another length than those that are there. Returns the length."""
         width = self._matrix.shape[1] if len(self) else 0
         return common_length(blobs, width)
 
     def drop(self, numbers: Iterable[int]) -> None:
-        """Removes vectors. The last vector takes the place of a removed one."""
+        """Remove vectors. The last vector takes the place of a removed one."""
         for number in numbers:
             row = self._rows.pop(number, None)
             if row is None:
@@ -150,7 +150,7 @@ class Vectors:
         return self._np.ascontiguousarray(bits).view(self._np.uint64)
 
     def _make_room(self, more: int, width: int) -> None:
-        """Makes the matrix large enough for `more` vectors; at least twice as large, if it has to grow."""
+        """Make the matrix large enough for `more` vectors; at least twice as large, if it has to grow."""
         np = self._np
         size = len(self)
         needed = size + more

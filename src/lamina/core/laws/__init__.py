@@ -54,7 +54,7 @@ __all__ = (
 
 
 def audit(case: Case) -> None:
-    """Raises LawBroken with the first law that does not hold.
+    """Raise LawBroken with the first law that does not hold.
 
     The name in the error is that of the function, and of the property test for the law.
     """

@@ -39,7 +39,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def _end_at_pause(text: str, limit: int) -> str:
-    """Ends a text after a sentence or paragraph in its second half, or a word in its last fifth.
+    """End a text after a sentence or paragraph in its second half, or a word in its last fifth.
 
     Only a text without any such pause is cut in the middle of a word.
     """

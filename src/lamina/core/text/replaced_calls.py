@@ -99,7 +99,7 @@ def _prefix_maximum(tree: Sequence[int], place: int) -> int:
 
 
 def _raise_maximum(tree: list[int], place: int, value: int) -> None:
-    """Takes `value` into a Fenwick tree at `place`.
+    """Take `value` into a Fenwick tree at `place`.
 
     Every node whose range includes `place` is raised: each is one set bit further than the one before it.
     """

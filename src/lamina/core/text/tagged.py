@@ -201,7 +201,7 @@ def _read_attributes(text: str) -> dict[str, str]:
 
 
 def _read_elements(text: str, position: int, attrs: dict[str, str]) -> int:
-    """Adds the elements from `position` on, such as `<title>Notes</title>`, to `attrs`.
+    """Add the elements from `position` on, such as `<title>Notes</title>`, to `attrs`.
 
     Returns where they end.
     """

@@ -400,7 +400,7 @@ def _list_passages(talk: SpokenMessages, width: int, taken: frozenset[int]) -> _
 
 
 def _add_passages(passages: _Passages, talk: SpokenMessages, index: int, width: int) -> None:
-    """Adds the sentences of one message, and the message itself if it is short.
+    """Add the sentences of one message, and the message itself if it is short.
 
     A sentence that says nothing is passed over, unless it is a rule, a wish or in the first message.
     """
@@ -441,7 +441,7 @@ class _Choice:
         self.costs: dict[int, int] = {}
 
     def take(self, passages: Sequence[_Passage], most: int) -> None:
-        """Takes passages in this order, while they fit into the room and into `most` characters.
+        """Take passages in this order, while they fit into the room and into `most` characters.
 
         A whole message takes the place of the sentences of it that were taken before.
         """
@@ -460,7 +460,7 @@ class _Choice:
             self._keep(one, one.text, cost)
 
     def squeeze(self, one: _Passage) -> None:
-        """Takes the start of a passage that does not fit as a whole, if there is room for a few words."""
+        """Take the start of a passage that does not fit as a whole, if there is room for a few words."""
         width = self.room - AROUND_MESSAGE - len(" ...")
         if width >= _FEWEST_CHARACTERS and one.text:
             text = shorten(one.text, width)

@@ -28,7 +28,7 @@ BROKEN = "error"
 
 
 def absorb(response: Any) -> Absorbed:
-    """Reads a whole response: a dict, or an object of the SDK.
+    """Read a whole response: a dict, or an object of the SDK.
 
     An error in place of a message is an answer without segments, which stopped with "error".
     """
@@ -46,7 +46,7 @@ def absorb(response: Any) -> Absorbed:
 
 
 def absorb_stream(events: Sequence[Any]) -> Absorbed:
-    """Reads all events of a stream, in order: dicts, or objects of the SDK. Unknown events are skipped.
+    """Read all events of a stream, in order: dicts, or objects of the SDK. Unknown events are skipped.
 
     A stream that was interrupted has no last event. What came until then is the answer.
     """
@@ -80,7 +80,7 @@ class _StreamedMessage:
         self.has_ended = False
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Takes in the next event. A block that was never begun gets no deltas.
+        """Take in the next event. A block that was never begun gets no deltas.
 
         Blocks have numbers, since the deltas of several may be mixed.
         """
@@ -141,7 +141,7 @@ class _StreamedBlock:
         self.has_ended = False
 
     def add(self, delta: Mapping[str, Any]) -> None:
-        """Takes in a delta. All fields of a delta of an unknown type are added to the block.
+        """Take in a delta. All fields of a delta of an unknown type are added to the block.
 
         Text is added to the text that the field has; another value replaces it.
         """

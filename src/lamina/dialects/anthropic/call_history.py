@@ -35,7 +35,7 @@ class CallHistory:
         self.older_calls: dict[str, Segment] = {}
 
     def add_assistant_message(self, segments: Iterable[Segment], *, joins: bool) -> None:
-        """Makes the calls of a message the open ones. `joins`: it continues the assistant message before it.
+        """Make the calls of a message the open ones. `joins`: it continues the assistant message before it.
 
         Calls of an earlier message that have no result yet are older ones: a result that comes late finds
         them there.

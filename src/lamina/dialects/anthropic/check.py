@@ -120,7 +120,7 @@ class MessageReading:
     )
 
     def __init__(self, message: Any, position: int) -> None:
-        """Reads a message once for all rules. The position is that in the whole request.
+        """Read a message once for all rules. The position is that in the whole request.
 
         Most blocks have no marker, and long requests have many blocks. So markers are looked for only
         where one may be: on a block itself, and inside of results.
@@ -174,7 +174,7 @@ class EarlierMessages:
         self.markers: list[PlacedMarker] = []
 
     def add(self, message: MessageReading) -> None:
-        """Remembers a message that was checked."""
+        """Remember a message that was checked."""
         self.is_empty = False
         self.call_ids.update(call.call_id for call in message.calls)
         self.markers += message.markers
@@ -195,7 +195,7 @@ class RequestReading:
         *,
         ledger: Ledger | None,
     ) -> None:
-        """Collects calls, thoughts and markers, so that a rule looks only at those it is about.
+        """Collect calls, thoughts and markers, so that a rule looks only at those it is about.
 
         Markers of messages that were checked before still count: the API takes four in the whole request.
         """

@@ -87,7 +87,7 @@ _NO_TOOLS: Mapping[str, Json] = {}
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
-    """Parses a request. Raises BadInput, with a path into the request, if it cannot be read.
+    """Parse a request. Raises BadInput, with a path into the request, if it cannot be read.
 
     `{"system": "Be brief.", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5}` has two
     segments, and the head `{"max_tokens": 5}`.
@@ -123,7 +123,7 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
 
 
 def parse_message(message: Any) -> tuple[Segment, ...]:
-    """Parses one message as if it were the first of a conversation."""
+    """Parse one message as if it were the first of a conversation."""
     return MessageScan([]).parse(message)
 
 
@@ -205,7 +205,7 @@ class MessageScan:
         demotes_system: bool = False,
         deferred_tools: Mapping[str, Json] = _NO_TOOLS,
     ) -> None:
-        """Begins after the messages in `past`, which were parsed before.
+        """Begin after the messages in `past`, which were parsed before.
 
         Of these only the last step is taken in: it may have calls that wait. Older ones are looked at if
         a result asks for them.
@@ -256,7 +256,7 @@ class MessageScan:
         return segments
 
     def _follow(self, segments: tuple[Segment, ...]) -> None:
-        """Takes in a message that was parsed before.
+        """Take in a message that was parsed before.
 
         Its results take their calls again, so that the next results find what is left.
         """
@@ -284,7 +284,7 @@ class MessageScan:
         return has_tools or role == "assistant"
 
     def _begin(self, role: str, segments: Iterable[Segment], *, has_tools: bool, joins: bool) -> None:
-        """Remembers what the next message has to know of this one. Its calls are now the open ones."""
+        """Remember what the next message has to know of this one. Its calls are now the open ones."""
         self.last_role = role
         self.last_has_tools = has_tools
         if role != "system":
@@ -403,7 +403,7 @@ class MessageScan:
         return tuple(loaded)
 
     def _join_api_blocks(self, pieces: list[BlockPiece]) -> list[BlockPiece]:
-        """Joins blocks of the API's own that follow each other, such as a web search and its result.
+        """Join blocks of the API's own that follow each other, such as a web search and its result.
 
         Each run becomes one piece, since neither of such blocks may be sent without the other. A run is
         pinned if it loads tools, or holds what belongs to a program.

@@ -30,7 +30,7 @@ ContentPart = Text | Image | Document | Raw
 
 
 def parse_content_block(piece: Any) -> ContentPart:
-    """Reads a block that may stand in a message or in a tool result.
+    """Read a block that may stand in a message or in a tool result.
 
     A block of another type becomes a `Raw` part that holds it unchanged. The places in errors are relative to
     the block.
@@ -86,7 +86,7 @@ def _parse_document(block: Json, source: Any) -> Document | None:
 
 
 def parse_call(block: Json) -> ToolCall:
-    """Reads a tool_use block. Its input becomes JSON text, as other APIs have it.
+    """Read a tool_use block. Its input becomes JSON text, as other APIs have it.
 
     `{"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "a.py"}}` becomes a call of `read`
     with the arguments `{"path":"a.py"}`.
@@ -100,7 +100,7 @@ def parse_call(block: Json) -> ToolCall:
 
 
 def parse_result(block: Json, call_id: str, tool_name: str) -> tuple[ToolResult, Json | None]:
-    """Reads a tool_result block.
+    """Read a tool_result block.
 
     The API refuses blank texts. If the result holds some, a copy of the block without them is returned too.
     """

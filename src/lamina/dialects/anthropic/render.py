@@ -186,7 +186,7 @@ def _begins_with_assistant(messages: list[Message]) -> bool:
 
 
 def _place_system_messages(message_groups: list[list[Entry]], voices: VoiceChooser) -> list[list[Entry]]:
-    """Moves each system message to the first place, from its own on, where the API takes it (A11).
+    """Move each system message to the first place, from its own on, where the API takes it (A11).
 
     That is after the user or a server tool's result, and last or before the assistant. A directive, which has
     no words, may stand before the user too. System messages without such a place come last, and `check`
@@ -228,7 +228,7 @@ def _is_directive(entry: Entry) -> bool:
 
 
 def _join_system_messages(run: list[list[Entry]]) -> list[list[Entry]]:
-    """Joins system messages in a row into one, which is what the API takes. Directives stay by themselves.
+    """Join system messages in a row into one, which is what the API takes. Directives stay by themselves.
 
     Two reminders in a row become one message with two blocks.
     """

@@ -81,7 +81,7 @@ def build_segments(
     is_late_system: bool = False,
     joins: bool = False,
 ) -> tuple[Segment, ...]:
-    """Turns the pieces of a message, or of the system text, into segments.
+    """Turn the pieces of a message, or of the system text, into segments.
 
     `extra_fields` are the fields of the message besides role and content. They are counted with its last
     piece. All but the first note them: the first holds the whole message, and may be left out of a request.

@@ -186,7 +186,7 @@ class _SeenCalls:
         self.program_ids: set[str] = set()
 
     def add(self, block: Json) -> None:
-        """Takes in a call."""
+        """Take in a call."""
         name = block.get("name")
         call_id = block.get("id")
         if isinstance(name, str) and isinstance(call_id, str):

@@ -25,7 +25,7 @@ _HINT = "give what Converse answered"
 
 
 def absorb(response: Any) -> Absorbed:
-    """Reads a whole response. An error in place of an answer has no segments, and stopped with "error"."""
+    """Read a whole response. An error in place of an answer has no segments, and stopped with "error"."""
     answer = to_dict_or_none(response)
     if answer is None:
         raise BadInput("not an object", place="response", hint=_HINT)
@@ -44,7 +44,7 @@ def _absorb_content(content: Sequence[Any], usage: Any, stop: Any) -> Absorbed:
 
 
 def absorb_stream(events: Sequence[Any]) -> Absorbed:
-    """Reads all events of a stream in order. Events of an unknown type are skipped."""
+    """Read all events of a stream in order. Events of an unknown type are skipped."""
     streamed = _StreamedAnswer()
     for event in events:
         fields = to_dict_or_none(event)
@@ -64,7 +64,7 @@ class _StreamedAnswer:
         self.stop = ""
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Takes in the next event. A block of text has no event that begins it."""
+        """Take in the next event. A block of text has no event that begins it."""
         match event:
             case {"contentBlockStart": {"contentBlockIndex": int() as index, "start": start}}:
                 self._find_block(index).start = mapping_or_empty(start)
@@ -106,7 +106,7 @@ class _StreamedBlock:
         self.has_ended = False
 
     def add(self, delta: Mapping[str, Any]) -> None:
-        """Takes in a delta, which is an object with one field that says its type."""
+        """Take in a delta, which is an object with one field that says its type."""
         match delta:
             case {"text": str() as text}:
                 self.texts.append(text)

@@ -55,7 +55,7 @@ _ROLE_OF_BLOCK = {"toolUse": "assistant", "reasoningContent": "assistant", "tool
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
-    """Parses a request. Raises BadInput, with a path into the request, if it cannot be read.
+    """Parse a request. Raises BadInput, with a path into the request, if it cannot be read.
 
     `{"system": [{"text": "Be brief."}], "messages": [{"role": "user", "content": [{"text": "Hi"}]}]}` has two
     segments.

@@ -59,7 +59,7 @@ class _StreamedParts:
         self._last_text: list[str] = []
 
     def add(self, part: Json) -> None:
-        """Adds a part of one chunk, or continues the last part with its text.
+        """Add a part of one chunk, or continues the last part with its text.
 
         `{"text": "He"}` and `{"text": "llo"}` are one part. A thought does not go on in an answer: it has a
         field more.
@@ -83,7 +83,7 @@ class _StreamedParts:
         return self._parts
 
     def _close_last_part(self) -> None:
-        """Joins the text of the last part: nothing goes on with it.
+        """Join the text of the last part: nothing goes on with it.
 
         Deltas are collected in a list, since joining them one by one would take quadratic time.
         """

@@ -24,7 +24,7 @@ class GeminiCalls:
         self.begin_content()
 
     def begin_content(self) -> None:
-        """Begins a new content of the model: a call that has no result yet will get none."""
+        """Begin a new content of the model: a call that has no result yet will get none."""
         self._id_counts: Counter[str] = Counter()
         self._step = CallStep()
 
@@ -88,7 +88,7 @@ class GeminiCalls:
         return None
 
     def replay(self, segments: Iterable[Segment]) -> None:
-        """Takes in calls and results that were read before.
+        """Take in calls and results that were read before.
 
         Ids that this dialect made are counted again, so that the next equal call gets the next id.
         """

@@ -96,7 +96,7 @@ def write_request(head: RequestHead, contents: Any, system: Any) -> Json:
 
 
 def _put_system_and_tools(fields: Json, head: RequestHead, system: Any) -> None:
-    """Puts system text and tools into their places. A place that stays empty is removed.
+    """Put system text and tools into their places. A place that stays empty is removed.
 
     The field of the system text is spelled as the request had it, else like its other fields.
 

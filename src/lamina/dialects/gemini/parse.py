@@ -155,7 +155,7 @@ class _GeminiReader:
     """
 
     def __init__(self, old_segments: Sequence[tuple[Segment, ...]]) -> None:
-        """Goes on after contents that were read before.
+        """Go on after contents that were read before.
 
         Only those since the model last began to speak may still wait for results. Of the older ones the ids
         of the calls are enough.
@@ -263,7 +263,7 @@ class _GeminiReader:
         return has_calls and self.last_had_calls
 
     def _remember(self, segments: Sequence[Segment]) -> None:
-        """Notes the role of a content, and whether it has calls or results.
+        """Note the role of a content, and whether it has calls or results.
 
         What joined a content with calls counts as having some: its results may still come.
         """

@@ -207,7 +207,7 @@ class _GeminiWriter:
     """Writes the contents of one request: it knows the spelling, the signatures and the names of tools."""
 
     def __init__(self, envelope: Envelope) -> None:
-        """Finds what is the same for the whole request.
+        """Find what is the same for the whole request.
 
         A call that an earlier request signed stays signed, and so do those that this request has to sign.
         """

@@ -53,7 +53,7 @@ class ContentView:
     __slots__ = ("calls", "functions", "makes_calls", "parts", "place", "results", "role")
 
     def __init__(self, unit: Unit, _: int) -> None:
-        """Reads a content once for all rules. Of the fields of a part only calls and results are read.
+        """Read a content once for all rules. Of the fields of a part only calls and results are read.
 
         A role that the API does not have is "" here, and `roles_are_known` reports it.
         """
@@ -107,7 +107,7 @@ class EarlierContents:
         self.last_role = ""
 
     def add(self, view: ContentView) -> None:
-        """Remembers a content that was checked."""
+        """Remember a content that was checked."""
         self.last_role = view.role
 
 
@@ -118,7 +118,7 @@ class GeminiReading:
     """
 
     def __init__(self, request: Request, contents: Sequence[ContentView], past: EarlierContents) -> None:
-        """Reads the settings, from the SDK's `config` or from the request itself.
+        """Read the settings, from the SDK's `config` or from the request itself.
 
         Settings that cannot be read are empty here: parsing reports them.
         """

@@ -104,7 +104,7 @@ class OllamaMessageView(RoleMessageView):
     __slots__ = ("calls",)
 
     def __init__(self, message: Any, index: int) -> None:
-        """Reads a message once for all rules. Only an assistant makes calls."""
+        """Read a message once for all rules. Only an assistant makes calls."""
         super().__init__(message, index, fields_or_empty(message), ROLES)
         self.calls: list[OllamaCallView] = []
         if self.role != "assistant":

@@ -99,7 +99,7 @@ class OllamaCalls:
         self._older_calls = {call.name: call for call in list_calls(past)}
 
     def begin_message(self) -> None:
-        """Begins a new assistant message."""
+        """Begin a new assistant message."""
         for call in self.step.calls:
             self._older_calls[call.name] = call
         self.step = CallStep()

@@ -110,7 +110,7 @@ class _OllamaWriter:
         self.step: StepResults[Any] = StepResults()
 
     def write_group(self, group: Sequence[Entry]) -> None:
-        """Adds a message as it came, or one that changed: its results first, then the rest.
+        """Add a message as it came, or one that changed: its results first, then the rest.
 
         What is not a result ends the step before it.
         """
@@ -139,7 +139,7 @@ class _OllamaWriter:
                 self.step.add_call(part.id, name_or_unnamed(part.name))
 
     def _add_result(self, message: Any, entry: Entry, part: ToolResult) -> None:
-        """Keeps a result until its step is complete, with what a reader sees of it: a name and an id.
+        """Keep a result until its step is complete, with what a reader sees of it: a name and an id.
 
         Both may be missing. Then the results of a step are told apart by their order only.
         """

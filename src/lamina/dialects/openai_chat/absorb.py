@@ -87,7 +87,7 @@ class _PartialList(list[Any]):
 
 
 def _merge_fields(target: dict[str, Any], delta: Mapping[str, Any], level: int) -> None:
-    """Adds to `target` what one chunk brings.
+    """Add to `target` what one chunk brings.
 
     `{"content": "He"}` and `{"content": "llo"}` become `{"content": ["He", "llo"]}`, to be joined at the end.
     """

@@ -138,11 +138,11 @@ class ChatCalls:
         self.begin_message()
 
     def begin_message(self) -> None:
-        """Begins a new assistant message. Its ids are its own, even if earlier calls had the same ones."""
+        """Begin a new assistant message. Its ids are its own, even if earlier calls had the same ones."""
         self._step = CallStep()
 
     def add(self, call: ToolCall) -> None:
-        """Adds a call of the current assistant message.
+        """Add a call of the current assistant message.
 
         If the message has another call with this id, both wait under it, in order.
         """
@@ -186,7 +186,7 @@ class ChatCalls:
         return self._earlier_by_id.get(call_id)
 
     def replay(self, segments: Iterable[Segment]) -> None:
-        """Takes in the calls and results of messages that were read before.
+        """Take in the calls and results of messages that were read before.
 
         After it, the calls without a result wait for the messages to come.
         """

@@ -113,7 +113,7 @@ class ChatMessageView(RoleMessageView):
     __slots__ = ("answered_id", "calls", "is_result", "legacy_call", "parts")
 
     def __init__(self, message: Any, index: int) -> None:
-        """Reads a message once for all rules.
+        """Read a message once for all rules.
 
         Content, calls and the answered id are read only in messages that may have them. Elsewhere they
         are empty.
@@ -142,7 +142,7 @@ class ChatMessageView(RoleMessageView):
         return parts
 
     def _read_calls(self) -> None:
-        """Reads the tool calls, then the call from before tools.
+        """Read the tool calls, then the call from before tools.
 
         A call of a function has its name and arguments in `function`, that of a custom tool in `custom`, and
         the `function_call` from before tools has them itself.
@@ -173,7 +173,7 @@ class ChatReading:
     """
 
     def __init__(self, request: Request, views: Sequence[ChatMessageView], _: NoPast) -> None:
-        """Groups messages, calls and parts, so that a rule looks only at those it is about."""
+        """Group messages, calls and parts, so that a rule looks only at those it is about."""
         self.request = request
         self.views = views
         self.by_role = group_by_sort(views)

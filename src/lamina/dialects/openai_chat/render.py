@@ -66,7 +66,7 @@ class _ChatWriter:
         self._tool_names = ToolNames(_list_tool_names(head), make_safe_name)
 
     def write_group(self, group: Sequence[Entry]) -> None:
-        """Adds a message as it came, or one that changed: its results first, then the rest.
+        """Add a message as it came, or one that changed: its results first, then the rest.
 
         A tool message can hold no picture, so pictures of results wait for the next message that is not a
         result.
@@ -95,13 +95,13 @@ class _ChatWriter:
             self._write_user_or_system(other_entries)
 
     def flush_media(self) -> None:
-        """Adds the pictures of results, which follow the results in a message of the user."""
+        """Add the pictures of results, which follow the results in a message of the user."""
         if self.media:
             self.messages.append({"role": "user", "content": self.media})
             self.media = []
 
     def _note_legacy_calls(self, group: Sequence[Entry]) -> None:
-        """Remembers calls without an id, so that their results are written as function messages.
+        """Remember calls without an id, so that their results are written as function messages.
 
         `{"function_call": {"name": "read", …}}` is one, and `{"role": "function", …}` answers it.
         """
@@ -111,7 +111,7 @@ class _ChatWriter:
                 self.legacy_ids.add(part.id)
 
     def _write_user_or_system(self, group: Sequence[Entry]) -> None:
-        """Adds the message of a user or a system, unless it has no content.
+        """Add the message of a user or a system, unless it has no content.
 
         A message that came as a string leaves as a string, with the same other fields.
         """
@@ -127,7 +127,7 @@ class _ChatWriter:
             self.messages.append({"role": role, **message, "content": content})
 
     def _write_assistant(self, group: Sequence[Entry]) -> None:
-        """Adds the message of an assistant, unless it says nothing.
+        """Add the message of an assistant, unless it says nothing.
 
         Its content is null only if another field says something instead.
         """
@@ -196,7 +196,7 @@ class _ChatWriter:
         return {**old_call, "id": call.id, "function": function}
 
     def _write_result(self, entry: Entry, result: ToolResult) -> None:
-        """Adds a result as a message, in the form of the call that it answers.
+        """Add a result as a message, in the form of the call that it answers.
 
         Its content stays as it came if only its id changed.
         """

@@ -23,7 +23,7 @@ _LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 
 
 def absorb(response: Any) -> Absorbed:
-    """Reads a whole response: a dict, or an object of the SDK."""
+    """Read a whole response: a dict, or an object of the SDK."""
     answer = to_dict(response, "response")
     sdk_items = getattr(response, "output", None)
     if isinstance(sdk_items, list):
@@ -32,7 +32,7 @@ def absorb(response: Any) -> Absorbed:
 
 
 def absorb_stream(events: Sequence[Any]) -> Absorbed:
-    """Reads all events of a stream, in order.
+    """Read all events of a stream, in order.
 
     If no item was done, the last event may still have them all.
     """
@@ -69,7 +69,7 @@ class _StreamedItems:
         self._positions: dict[str, int] = {}
 
     def take(self, event: Json) -> None:
-        """Takes in one event.
+        """Take in one event.
 
         `{"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "He"}` adds to
         the first text of the first item.

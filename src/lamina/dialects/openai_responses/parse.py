@@ -81,7 +81,7 @@ _KINDS = {Role.USER: "user", Role.SYSTEM: "system"}
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
-    """Parses instructions and items into a log, everything else into a head.
+    """Parse instructions and items into a log, everything else into a head.
 
     `{"instructions": "Be brief.", "input": "Hi", "store": false}` has two segments, and the head `{"store":
     false}`. Instructions of a request that did not change are the same segment objects as before.
@@ -204,7 +204,7 @@ class ItemScan:
         self.is_speaking = False
 
     def replay(self, log: Iterable[Segment]) -> None:
-        """Takes in what was read before.
+        """Take in what was read before.
 
         Segments that were parsed before have their items in their origins, so nothing is parsed again.
         """
@@ -292,7 +292,7 @@ class ItemScan:
         return is_of_program
 
     def _begin(self, role: Role | None) -> bool:
-        """Begins an item of this role. Says whether the model continues what it was saying.
+        """Begin an item of this role. Says whether the model continues what it was saying.
 
         Calls that wait for an output when the model begins to speak again will get none.
         """

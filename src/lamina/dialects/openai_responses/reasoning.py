@@ -91,7 +91,7 @@ class _Planner:
     """
 
     def __init__(self, entries: Sequence[Entry], repairs: Container[str]) -> None:
-        """Looks at all entries once: which items are sent, and which are there more than once.
+        """Look at all entries once: which items are sent, and which are there more than once.
 
         The ledger names items by content, so of equal items nobody can say which one lost its id.
         """

@@ -211,7 +211,7 @@ class _ItemWriter:
     """
 
     def __init__(self, head: RequestHead, as_functions: Iterable[str]) -> None:
-        """Begins with no items. Names that the request's own tools have are taken by the API as they are."""
+        """Begin with no items. Names that the request's own tools have are taken by the API as they are."""
         self.items: list[Any] = []
         self._call_types: dict[str, str] = {}
         self._written_keys: set[ItemKey | None] = set()
@@ -219,7 +219,7 @@ class _ItemWriter:
         self._as_functions = frozenset(as_functions)
 
     def write(self, group: Sequence[Entry], *, lost_id: bool) -> None:
-        """Writes the entries of one item, or of one message that did not come as items.
+        """Write the entries of one item, or of one message that did not come as items.
 
         An item without changes is the object that came, unless it has to lose its id. A built-in call that
         became a call of a function is always written anew.

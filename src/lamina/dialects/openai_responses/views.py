@@ -54,7 +54,7 @@ class ItemReading:
     )
 
     def __init__(self, source: Any, position: int) -> None:
-        """Reads an item once for all rules.
+        """Read an item once for all rules.
 
         `items_say_what_they_are` reports an item that is not an object; here it is an empty one.
         """
@@ -118,7 +118,7 @@ class EarlierItems:
         self.has_unseen_calls = False
 
     def add(self, item: ItemReading) -> None:
-        """Remembers the ids of an item, and whether it may stand for a call that only the server has.
+        """Remember the ids of an item, and whether it may stand for a call that only the server has.
 
         Ids must be unique in the whole conversation, so those of earlier items are remembered.
         """
@@ -138,7 +138,7 @@ class ResponsesReading:
     """
 
     def __init__(self, request: Request, items: Sequence[ItemReading], past: EarlierItems) -> None:
-        """Groups items, parts and tools by their types, so that a rule looks only at those it is about."""
+        """Group items, parts and tools by their types, so that a rule looks only at those it is about."""
         self.request = request
         self.items = items
         self.past = past

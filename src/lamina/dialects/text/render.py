@@ -108,7 +108,7 @@ class _TurnWriter:
         self.step: StepResults[TextTurn] = StepResults()
 
     def add_entry(self, entry: Entry) -> None:
-        """Adds a result, a call, or a text of the turn that is not ended yet.
+        """Add a result, a call, or a text of the turn that is not ended yet.
 
         A picture is named by its address, since a prompt is text.
         """
@@ -127,20 +127,20 @@ class _TurnWriter:
             self.texts.append(text)
 
     def end_turn(self) -> None:
-        """Makes a turn of the texts so far."""
+        """Make a turn of the texts so far."""
         if self.texts:
             self.turns.append(TextTurn(self.voice, "\n".join(self.texts)))
             self.texts = []
 
     def _add_call(self, call: ToolCall) -> None:
-        """Adds a call at once: its results follow it."""
+        """Add a call at once: its results follow it."""
         self.end_turn()
         name = make_label_name(call.name)
         self.step.add_call(call.id, name)
         self.turns.append(TextTurn("call", call.arguments, name))
 
     def _add_result(self, entry: Entry, result: ToolResult) -> None:
-        """Keeps a result until its step is complete, with its name as a reader sees it.
+        """Keep a result until its step is complete, with its name as a reader sees it.
 
         A result that failed has the label "Tool read fails:".
         """

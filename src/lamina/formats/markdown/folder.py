@@ -68,7 +68,7 @@ async def find(folder: str | os.PathLike[str], epoch: int) -> Path | None:
 
 
 def _save_page(chat: MarkdownChat, folder: Path, *, hidden: bool, zone: tzinfo, first_text: str) -> Path:
-    """Writes a page, over the page of the same chat if there is one.
+    """Write a page, over the page of the same chat if there is one.
 
     What the older page says of its topic and of its last access stays, if the chat does not say it.
     """
@@ -128,7 +128,7 @@ def _place_page(page: Path, names: Iterator[str]) -> Path:
 
 
 def _candidate_names(chat: MarkdownChat, zone: tzinfo) -> Iterator[str]:
-    """Names to try: the one with the words of the chat and the plain one, then both with numbers.
+    """Name to try: the one with the words of the chat and the plain one, then both with numbers.
 
     The names go on for ever, since each may be that of another chat.
     """

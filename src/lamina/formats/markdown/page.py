@@ -285,7 +285,7 @@ def _page_fields(chat: MarkdownChat) -> dict[str, str | int | tuple[str, ...]]:
 
 
 def _check_version(version: str | list[str]) -> None:
-    """Raises BadInput for a page of another version."""
+    """Raise BadInput for a page of another version."""
     if version != str(VERSION):
         hint = f"this release reads version {VERSION}; a newer one wrote it"
         raise BadInput(f"version {version!r}", place="page", hint=hint)

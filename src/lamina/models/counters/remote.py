@@ -98,7 +98,7 @@ class Remote:
             raise CountFailed(self.name, error) from error
 
     def _count_text(self, text: str) -> int:
-        """Counts a text by the server; if that fails, by the counter `otherwise`, if there is one."""
+        """Count a text by the server; if that fails, by the counter `otherwise`, if there is one."""
         try:
             return self._count_cached_text(without_surrogates(text))
         except BadInput:
@@ -269,7 +269,7 @@ class _Server:
         self._post = post
 
     def __call__(self, path: str, body: Json) -> dict[str, Any]:
-        """Sends one request, and returns the object that the server answers with."""
+        """Send one request, and return the object that the server answers with."""
         answer = msgspec.json.decode(self._post(f"{self._base_url}{path}", canonical_json(body)))
         if not isinstance(answer, dict):
             raise TypeError(f"{path} answered {answer!r:.80}")

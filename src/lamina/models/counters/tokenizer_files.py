@@ -137,7 +137,7 @@ def _load_with_tokenizers(plain: bytes) -> Encode | None:
 
 
 def _check_vocabulary(encode: Encode, data: dict[str, Any], path: str) -> None:
-    """Raises `BadInput` for a large vocabulary of which only bytes or unknowns are used."""
+    """Raise `BadInput` for a large vocabulary of which only bytes or unknowns are used."""
     text = PROBES[1] * 4
     tokens = len(encode(text)) - len(encode(""))
     most = len(text)

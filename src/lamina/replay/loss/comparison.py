@@ -94,7 +94,7 @@ class PairedLosses:
     def __init__(
         self, losses: Iterable[AnswerLoss], window: int, *, policies: Sequence[str] = (), room: int = 0
     ) -> None:
-        """Keeps the answers that every policy has, by session."""
+        """Keep the answers that every policy has, by session."""
         by_answer: dict[AnswerKey, dict[str, AnswerLoss]] = {}
         names: dict[str, None] = {}
         for loss in losses:

@@ -62,7 +62,7 @@ def write_message(message: ChatText) -> str:
 def make_loss(
     row: LossRow, *, prompt: int, losses: list[float], offsets: list[Span], with_end: bool
 ) -> AnswerLoss:
-    """Adds up the losses of an answer's tokens. `offsets` says where each stands in the answer.
+    """Add up the losses of an answer's tokens. `offsets` says where each stands in the answer.
 
     With `with_end`, one loss more than offsets is that of the token that ends the answer. It is no word of
     the answer, so it counts among all tokens and never among the needed ones.

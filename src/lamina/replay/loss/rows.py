@@ -102,7 +102,7 @@ def overlaps(start: int, end: int, spans: Iterable[Span]) -> bool:
 
 
 def write_rows(path: Path, rows: Iterable[LossRow]) -> int:
-    """Writes rows as JSON lines, packed if the name ends in .gz; returns how many there were.
+    """Write rows as JSON lines, packed if the name ends in .gz; return how many there were.
 
     A message is written before the first row that has it, and has the number of its place among messages.
     """

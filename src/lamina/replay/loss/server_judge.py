@@ -204,7 +204,7 @@ class PromptLogprobsJudge:
     """Judges with a server that reports the log-probabilities of a prompt, as vLLM does."""
 
     def __init__(self, server: _Server) -> None:
-        """Asks about one short prompt, so that a server that cannot judge is refused at once."""
+        """Ask about one short prompt, so that a server that cannot judge is refused at once."""
         self._server = server
         model = server.get("/v1/models")["data"][0]
         self._model = str(model["id"])

@@ -22,7 +22,7 @@ KEEP = 5
 
 
 def send_everything(setting: Setting) -> PolicyRun:
-    """Sends every request as it was recorded."""
+    """Send every request as it was recorded."""
     del setting
 
     def run(request: dict[str, Any], _idle: float) -> PolicyRequest:

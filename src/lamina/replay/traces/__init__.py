@@ -97,7 +97,7 @@ def _read_files(paths: list[TraceFile], progress: Progress | None) -> Iterator[T
 
 
 def _tell_progress(progress: Progress | None, done: int, size: int, total: int, behind: int) -> None:
-    """Tells the progress within one file as progress over all files."""
+    """Tell the progress within one file as progress over all files."""
     if progress is not None:
         progress(done + min(behind, size), total)
 
@@ -168,7 +168,7 @@ class _Shapes:
         self.exported = Exported()
 
     def take(self, row: TraceRow) -> Iterator[Trace | UnreadableLine]:
-        """Gives a row to the reader of its shape. The first shape that fits is taken.
+        """Give a row to the reader of its shape. The first shape that fits is taken.
 
         Some shapes have fields of others, so the order matters: a line of Codex may have a `type`, as one of
         Claude Code has.

@@ -66,7 +66,7 @@ class ClaudeCode:
         self.chains: dict[str, _Chain] = {}
 
     def take(self, row: TraceRow) -> Iterator[Trace]:
-        """Takes in a line that is no copy; gives the traces of sessions that are held no longer.
+        """Take in a line that is no copy; give the traces of sessions that are held no longer.
 
         A line with a `uuid` that was seen before is a copy.
         """
@@ -108,7 +108,7 @@ class ClaudeCode:
             chain.complete_prompt(_content_blocks(message.get("content")))
 
     def _end_oldest_session(self) -> Iterator[Trace]:
-        """Gives the traces of the session that began first, and forgets its lines.
+        """Give the traces of the session that began first, and forgets its lines.
 
         That bounds the memory for a file with many sessions.
         """
@@ -154,7 +154,7 @@ class _Chain:
         self.began: float | None = None
 
     def take(self, line: dict[str, Any], addition: _Addition) -> None:
-        """Takes in a line: a compaction, a piece of an answer, or a message of the user.
+        """Take in a line: a compaction, a piece of an answer, or a message of the user.
 
         The project and the beginning of a session are those of its first line that has them.
         """

@@ -41,7 +41,7 @@ class Codex:
         self.rollout: _Rollout | None = None
 
     def take(self, row: TraceRow) -> Iterator[Trace]:
-        """Takes in a line; gives the rollout before it, if the line begins another.
+        """Take in a line; give the rollout before it, if the line begins another.
 
         A file may hold several rollouts, one after the other.
         """
@@ -76,7 +76,7 @@ class _Rollout:
         self.counted_total: Any = None
 
     def take(self, row: dict[str, Any]) -> None:
-        """Takes in a line by its type. Lines of other types say nothing about what was sent.
+        """Take in a line by its type. Lines of other types say nothing about what was sent.
 
         Usage comes in an event of its own, after the answer that it belongs to.
         """
@@ -106,7 +106,7 @@ class _Rollout:
             self.instructions = text_field(payload, "instructions") or base
 
     def _add_item(self, item: dict[str, Any]) -> None:
-        """Adds an item. The first one of an answer is where its usage will belong.
+        """Add an item. The first one of an answer is where its usage will belong.
 
         Reasoning, a message and a call in a row are one answer. It is named by the first id in it.
         """

@@ -37,7 +37,7 @@ class GrowingConversations:
         self.open: list[_GrowingConversation] = []
 
     def take(self, call: LoggedCall) -> Iterator[Trace]:
-        """Adds a call; gives the traces that are held no longer.
+        """Add a call; give the traces that are held no longer.
 
         There may not be too many conversations, nor too many bytes in more than one.
         """
@@ -127,7 +127,7 @@ class _GrowingConversation:
         return leading >= LONG and leading * 2 >= len(self.sent)
 
     def add(self, call: LoggedCall, fingerprints: list[bytes]) -> None:
-        """Adds a request that continues this conversation, with what is new in it.
+        """Add a request that continues this conversation, with what is new in it.
 
         Usually the request holds the whole conversation. With a previous response it holds only what is
         new. A client that rewrote its history begins anew from there.
@@ -149,7 +149,7 @@ class _GrowingConversation:
         return fingerprints[: len(self.sent)] == self.sent
 
     def _rewrite(self, items: list[dict[str, Any]], fingerprints: list[bytes]) -> None:
-        """Adds what is new after a rewrite: a summary, say, and what follows the last item sent before.
+        """Add what is new after a rewrite: a summary, say, and what follows the last item sent before.
 
         Sent were A, B, C. Of S, B, C, D the new ones are S, a summary, and D.
         """
@@ -167,7 +167,7 @@ class _GrowingConversation:
         self.items += items[last + 1 :]
 
     def _remember_call(self, call: LoggedCall, fingerprints: list[bytes], *, sent: list[bytes]) -> None:
-        """Notes what the next request is compared with, and the usage of this one.
+        """Note what the next request is compared with, and the usage of this one.
 
         `fingerprints` are those of the call's own items, `sent` those of all that the model read. Usage
         belongs to the answer that follows, so its place is the end of the items so far.

@@ -39,7 +39,7 @@ class Exported:
         self.place = ""
 
     def take(self, row: TraceRow) -> Iterator[UnreadableLine]:
-        """Takes in a record, or says why it cannot be read."""
+        """Take in a record, or say why it cannot be read."""
         try:
             decode([row.raw])
         except LaminaError as error:

@@ -283,7 +283,7 @@ def _read_items(value: Any, name: str) -> list[dict[str, Any]]:
 
 
 def _check_head(head: dict[str, Any]) -> None:
-    """Raises BadInput for tools that are not a list of objects.
+    """Raise BadInput for tools that are not a list of objects.
 
     A reader of any dialect looks into each tool, so each has to be an object.
     """

@@ -38,7 +38,7 @@ class TwinSettings(msgspec.Struct, frozen=True, kw_only=True):
     salt: str = ""
 
     def __post_init__(self) -> None:
-        """Refuses what has no meaning."""
+        """Refuse what has no meaning."""
         for name in ("share", "bar", "alpha"):
             value = getattr(self, name)
             if not 0 < value < 1 and not (name == "share" and value == 1):
