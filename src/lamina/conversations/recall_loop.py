@@ -218,6 +218,9 @@ def _rename_blocks(blocks: Sequence[Any], old_id: str, call_id: str) -> list[Any
     for position, block in enumerate(blocks):
         if read_field(block, "id") == old_id:
             renamed[position] = change_field(block, "id", call_id)
+        tool_use = read_field(block, "toolUse")  # of Bedrock
+        if read_field(tool_use, "toolUseId") == old_id:
+            renamed[position] = change_field(block, "toolUse", change_field(tool_use, "toolUseId", call_id))
     return renamed
 
 
@@ -393,7 +396,7 @@ def _holds_results(turn: Any) -> bool:
     if str(read_field(turn, "type")).endswith("_output"):
         return True
     for block in list_or_empty(read_field(turn, "content") or read_field(turn, "parts")):
-        for name in ("tool_use_id", "function_response", "functionResponse"):
+        for name in ("tool_use_id", "function_response", "functionResponse", "toolResult"):
             if read_field(block, name):
                 return True
     return False

@@ -17,8 +17,8 @@ objects.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from lamina.conversations.recall_answers import (
     CALL_LISTS,
@@ -82,25 +82,62 @@ def find_answer_id(events: Iterable[Any], dialect: Dialect) -> str:
 def mend_recalls(events: Sequence[Any], dialect: Dialect, own_names: Collection[str]) -> list[Any]:
     """The events of a stream without arguments of lamina's own calls that are not a JSON object.
 
-    A call of Anthropic's API has an object as its input: one with anything else cannot be sent back, so the
-    whole call would be lost when the answer is read. Without arguments it is answered like other mistakes.
+    A call of Anthropic's API or of Bedrock has an object as its input: one with anything else cannot be sent
+    back, so the whole call would be lost when the answer is read. Without arguments it is answered like other
+    mistakes.
     """
-    if dialect.name != "anthropic":
+    read_event = _BLOCK_EVENTS.get(dialect.name)
+    if read_event is None:
         return list(events)
+    block_events = [read_event(event) for event in events]
     inputs: dict[Any, str] = {}
-    for event in events:
-        index = read_field(event, "index")
-        if is_recall(read_field(event, "content_block"), own_names):
-            inputs[index] = ""
-        elif index in inputs:
-            inputs[index] += str(read_field(read_field(event, "delta"), "partial_json") or "")
+    for block_event in block_events:
+        if is_recall(block_event.opened, own_names):
+            inputs[block_event.index] = ""
+        elif block_event.index in inputs:
+            inputs[block_event.index] += str(block_event.arguments or "")
     broken = [index for index, text in inputs.items() if not _is_object(text or "{}")]
     mended_events: list[Any] = []
-    for event in events:
-        is_delta = read_field(event, "type") == "content_block_delta"
-        if not is_delta or read_field(event, "index") not in broken:
+    for event, block_event in zip(events, block_events, strict=True):
+        if not block_event.is_delta or block_event.index not in broken:
             mended_events.append(event)
     return mended_events
+
+
+class _BlockEvent(NamedTuple):
+    """An event of a block: its number, the block that it opens, and a piece of a call's arguments."""
+
+    index: Any
+    opened: Any
+    arguments: Any
+    is_delta: bool
+
+
+def _read_message_event(event: Any) -> _BlockEvent:
+    return _BlockEvent(
+        index=read_field(event, "index"),
+        opened=read_field(event, "content_block"),
+        arguments=read_field(read_field(event, "delta"), "partial_json"),
+        is_delta=read_field(event, "type") == "content_block_delta",
+    )
+
+
+def _read_converse_event(event: Any) -> _BlockEvent:
+    start = read_field(event, "contentBlockStart")
+    delta = read_field(event, "contentBlockDelta")
+    return _BlockEvent(
+        index=read_field(start or delta, "contentBlockIndex"),
+        opened=read_field(start, "start"),
+        arguments=read_field(read_field(read_field(delta, "delta"), "toolUse"), "input"),
+        is_delta=delta is not None,
+    )
+
+
+_BLOCK_EVENTS: dict[str, Callable[[Any], _BlockEvent]] = {
+    "anthropic": _read_message_event,
+    "bedrock_converse": _read_converse_event,
+}
+"""How the events of an API are read in which a call's input must be an object."""
 
 
 def _is_object(text: str) -> bool:
@@ -164,7 +201,7 @@ class _BlockFilter(_Round):
 
     def take(self, event: Any) -> list[Any]:
         self.events.append(event)
-        event_type = read_field(event, "type")
+        event_type = self._read_type(event)
         if event_type in self.last_events:
             self.closing += self._end(event)
             return []
@@ -174,14 +211,28 @@ class _BlockFilter(_Round):
         if block is None:
             return [self._show(event)]
         shown_events: list[Any] = []
-        if event_type == self.opening_event:
-            shown_events = self._open(block, read_field(event, self.opened_field))
+        if self._opens(event_type, block):
+            shown_events = self._open(block, self._read_opened(event))
         if block in self._held_blocks:
             self._held_events.append(event)
             return []
         if not self._is_hidden(block):
             shown_events.append(self._show(self._renumber(event)))
         return shown_events
+
+    def _read_type(self, event: Any) -> Any:
+        return read_field(event, "type")
+
+    def _opens(self, event_type: Any, block: Any) -> bool:  # noqa: ARG002 - `_ConverseFilter` looks at the block
+        """Whether a block begins with this event."""
+        return bool(event_type == self.opening_event)
+
+    def _read_opened(self, event: Any) -> Any:
+        """The block, item or delta with which a block begins, which tells what it holds."""
+        return read_field(event, self.opened_field)
+
+    def _is_reasoning(self, opened: Any) -> bool:
+        return read_field(opened, "type") in _REASONING
 
     def _is_hidden(self, block: Any) -> bool:
         """Whether this is a block of this round that the client does not see."""
@@ -197,7 +248,7 @@ class _BlockFilter(_Round):
             self._has_recall = True
             self._numbers[block] = None
             return []
-        if read_field(opened, "type") in _REASONING:
+        if self._is_reasoning(opened):
             self._numbers[block] = None
             if not self._hides_reasoning:
                 self._held_blocks.append(block)
@@ -337,6 +388,58 @@ class _ResponseFilter(_BlockFilter):
             number = self._sequence
         self._sequence = number + 1
         return change_field(event, "sequence_number", number)
+
+
+class _ConverseFilter(_BlockFilter):
+    """The events of Bedrock's Converse: objects with one field, which says their type.
+
+    Only a call has an event that begins its block. Any other block begins with its first delta.
+    """
+
+    first_events = ("messageStart",)
+    last_events = ("messageStop", "metadata")
+
+    def __init__(self, own_names: Collection[str]) -> None:
+        super().__init__(own_names)
+        self._has_recalls = False
+
+    def _read_type(self, event: Any) -> Any:
+        return next(iter(event), None)
+
+    def _find_block(self, event: Any) -> Any:
+        return read_field(_read_body(event), "contentBlockIndex")
+
+    def _opens(self, event_type: Any, block: Any) -> bool:  # noqa: ARG002 - see `_BlockFilter`
+        return block not in self._numbers
+
+    def _read_opened(self, event: Any) -> Any:
+        body = _read_body(event)
+        return read_field(body, "start") or read_field(body, "delta")
+
+    def _is_reasoning(self, opened: Any) -> bool:
+        return read_field(opened, "reasoningContent") is not None
+
+    def _open(self, block: Any, opened: Any) -> list[Any]:
+        self._has_recalls = self._has_recalls or is_recall(opened, self.own_names)
+        return super()._open(block, opened)
+
+    def _renumber(self, event: Any) -> Any:
+        [(event_type, body)] = event.items()
+        number = self._numbers.get(body["contentBlockIndex"])
+        return change_field(event, event_type, change_field(body, "contentBlockIndex", number))
+
+    def _finish(self, event: Any) -> Any:
+        stop = read_field(event, "messageStop")
+        if stop is None or not self._has_recalls:
+            return event
+        return change_field(event, "messageStop", end_turn(stop, has_calls=self.shows_call))
+
+
+def _read_body(event: Any) -> Any:
+    """What an event of Bedrock says, without its type."""
+    if isinstance(event, Mapping) and len(event) == 1:
+        return next(iter(event.values()))
+    return None
 
 
 class _ArrivingCall:
@@ -542,11 +645,14 @@ def _continue_candidate(candidate: Any) -> Any:
     return candidate
 
 
-_FILTERS: dict[str, type[_MessageFilter | _ResponseFilter | _CompletionFilter | _OllamaFilter]] = {
+_FILTERS: dict[
+    str, type[_MessageFilter | _ResponseFilter | _CompletionFilter | _OllamaFilter | _ConverseFilter]
+] = {
     "anthropic": _MessageFilter,
     "openai_responses": _ResponseFilter,
     "openai_chat": _CompletionFilter,
     "ollama": _OllamaFilter,
+    "bedrock_converse": _ConverseFilter,
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.conversations.recall_answers import CALL_LISTS
+from lamina.dialects.json_values import read_field
 from lamina.fitting.policy import RecallMode
 from lamina.gateway.calls import IncomingRequest
 
@@ -50,6 +51,8 @@ def _takes_recall_tool(incoming: IncomingRequest) -> bool:
     request = incoming.request
     if _find_server_state(request) or incoming.dialect.name not in CALL_LISTS:
         return False
-    if request.get("tools"):
+    if request.get("tools") or read_field(request.get("toolConfig"), "tools"):
         return True
+    if incoming.dialect.name == "bedrock_converse":
+        return False  # some of its models refuse every request that defines a tool
     return incoming.upstream.settings.profile not in LOCAL_PROFILES

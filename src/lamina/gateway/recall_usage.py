@@ -15,6 +15,7 @@ Path = tuple[str, ...]
 
 _SUMMED: tuple[Path, ...] = (
     ("output_tokens",),
+    ("outputTokens",),
     ("output_tokens_details", "reasoning_tokens"),
     ("completion_tokens",),
     ("completion_tokens_details", "reasoning_tokens"),
@@ -26,6 +27,7 @@ _SUMMED: tuple[Path, ...] = (
 
 _TOTALS: dict[str, tuple[Path, ...]] = {
     "total_tokens": (("output_tokens",), ("completion_tokens",)),
+    "totalTokens": (("outputTokens",),),
     "totalTokenCount": (("candidatesTokenCount",), ("thoughtsTokenCount",)),
 }
 """Fields that are the sum of what was read and what was written, with those that were summed."""
@@ -85,6 +87,9 @@ def find_usage_object(event: Mapping[str, Any]) -> tuple[Path, Json]:
             return (name,), dict(event[name])
     if "eval_count" in event:
         return (), dict(event)
+    match event:
+        case {"metadata": {"usage": Mapping() as usage}}:  # the last event of Bedrock
+            return ("metadata", "usage"), dict(usage)
     return (), {}
 
 

@@ -24,7 +24,7 @@ import msgspec
 import zstandard
 from anyio import to_thread
 
-from lamina.conversations.answer_events import AnswerEvent, EventSplitter
+from lamina.conversations.answer_events import AnswerEvent, splitter_for
 from lamina.conversations.encodings import Unpacker, make_unpacker
 from lamina.conversations.recall_answers import shows_client_call, strip_recalls
 from lamina.conversations.recall_loop import RecallExchange, RecallLoop
@@ -36,6 +36,7 @@ from lamina.conversations.recall_streams import (
     mend_recalls,
 )
 from lamina.core.text.characters import lower_ascii
+from lamina.dialects.bedrock_converse.event_stream import CONTENT_TYPE as FRAMES
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.errors import LaminaError
 from lamina.gateway.calls import OutgoingRequest
@@ -48,7 +49,7 @@ from lamina.gateway.usage import UsageReader
 
 Header = tuple[bytes, bytes]
 
-_STREAMS = ("text/event-stream", "application/x-ndjson")
+_STREAMS = ("text/event-stream", "application/x-ndjson", FRAMES)
 _BODY_HEADERS = ("content-length", "content-encoding")
 """Headers that are no longer true of an answer that was changed."""
 
@@ -98,9 +99,11 @@ class RecallRelay:
 
     async def _relay_stream(self, received: _ReceivedAnswer, loop: RecallLoop) -> OutgoingRequest | None:
         answer = received.answer
-        by_line = not _read_content_type(answer).startswith("text/event-stream")
-        stream = _AnswerStream(by_line=by_line)
-        on_silence = None if by_line else self._comment
+        content_type = _read_content_type(answer)
+        stream = _AnswerStream(content_type)
+        on_silence = None
+        if content_type.startswith("text/event-stream"):
+            on_silence = self._comment
         if not self._writer.started:
             await self._writer.start(answer.status, _without_body_headers(received.headers))
         async for piece in received.read_pieces(self._deadlines, on_silence):
@@ -251,8 +254,8 @@ class _ReceivedAnswer(NamedTuple):
 class _AnswerStream:
     """The events of one stream, by the identity of their values, and those that end it."""
 
-    def __init__(self, *, by_line: bool) -> None:
-        self.splitter = EventSplitter(by_line=by_line)
+    def __init__(self, content_type: str) -> None:
+        self.splitter = splitter_for(content_type)
         self.events: dict[int, AnswerEvent] = {}
         self.closing: list[AnswerEvent] = []
 

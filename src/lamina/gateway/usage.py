@@ -81,8 +81,10 @@ class UsageReader:
             self._unpacker = None
             return
         if self._frames is not None:
-            for _, payload in self._frames.feed(text):
-                self._read_line(payload)
+            for frame in self._frames.feed(text):
+                self._read_line(frame.payload)
+            if self._frames.is_broken:
+                self._unpacker = None
         elif self.is_stream:
             self._read_lines(text)
         else:
