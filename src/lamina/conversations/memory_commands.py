@@ -274,8 +274,8 @@ def _view_file(path: str, text: str, view_range: Any) -> str:
         first = max(1, start)
         lines = lines[first - 1 : len(lines) if end == -1 else end]
     numbered = _number_lines(lines, first)
-    title = f"Here's the content of {path} with line numbers:"
-    return "\n".join([title, *_bound_lines(numbered, first)])
+    # The provider's own tool ends the title's line also if no line of the file is asked for.
+    return f"Here's the content of {path} with line numbers:\n" + "\n".join(_bound_lines(numbered, first))
 
 
 def _bound_lines(numbered: Sequence[str], first: int) -> Iterator[str]:
