@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 from threading import Thread
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import botocore.session
@@ -44,21 +45,29 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def converse_server(script: Script) -> Iterator[Server]:
+def converse_server(
+    script: Script, failures: Mapping[type[Exception], tuple[int, Json]] = MappingProxyType({})
+) -> Iterator[Server]:
+    """A server that answers with what the script says, or with the status and error of what it raises."""
     requests: list[Json] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             requests.append(request)
-            said = script(request)
+            try:
+                said = script(request)
+            except tuple(failures) as error:
+                status, body = failures[type(error)]
+                self.answer(json.dumps(body).encode(), "application/json", status)
+                return
             if self.path.endswith("-stream"):
                 self.answer(b"".join(map(frame, write_events(said))), CONTENT_TYPE)
             else:
                 self.answer(json.dumps(write_whole(said)).encode(), "application/json")
 
-        def answer(self, body: bytes, media_type: str) -> None:
-            self.send_response(200)
+        def answer(self, body: bytes, media_type: str, status: int = 200) -> None:
+            self.send_response(status)
             self.send_header("Content-Type", media_type)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -215,6 +215,8 @@ _METHODS = (
     ("aio.models.generate_content", "gemini"),
     ("aio.models.generate_content_stream", "gemini"),
     ("chat", "ollama"),
+    ("converse", "bedrock_converse"),
+    ("converse_stream", "bedrock_converse"),
 )
 
 

@@ -24,7 +24,9 @@ from lamina.conversations.recall_answers import shows_client_call, strip_recalls
 from lamina.conversations.recall_notice import fill_answer, fill_stream
 from lamina.conversations.recall_streams import StreamFilter, filter_for, find_answer_id, mend_recalls
 from lamina.dialects.anthropic.server import read_cleared, refuses_binding_switch, refuses_editing
+from lamina.dialects.bedrock_converse import to_sdk_arguments
 from lamina.dialects.cache_reports import refuses_question
+from lamina.dialects.json_values import read_field
 from lamina.dialects.overflow import read_overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage, find_usage
@@ -119,7 +121,8 @@ class SdkCall:
         answer = yield from self._send_fitting(self._send_once)
         if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
             return self.pending.remember_answer(self._start(self._pass_events(answer, self._send_once)))
-        if not self.pending.fitted.own_tools and not (self._streams and self.pending.keeps_bodies):
+        is_read = self.pending.fitted.own_tools or _holds_stream(answer)
+        if not is_read and not (self._streams and self.pending.keeps_bodies):
             return (yield from self._finish_answer(answer))
         if self._streams:
             return (yield from self._show_stream(answer))
@@ -154,6 +157,8 @@ class SdkCall:
         if not _is_stream(stream):
             return (yield from self._finish_answer(answer))
         events = self._start(self._pass_events(stream, self._send_for_stream))
+        if _holds_stream(answer):
+            return {**answer, "stream": self._show(answer["stream"], events)}
         shown = self._show(stream, events)
         if stream is not answer:
             shown = ShownResponse(answer, shown)
@@ -252,6 +257,8 @@ class SdkCall:
         if not is_beta:
             request = _move_to_body(request, self._argument_names)
         request = _add_to_body(request, self.pending.question)
+        if self.pending.dialect.name == "bedrock_converse":
+            request = to_sdk_arguments(request)
         self.pending.note_sent()
         return (yield partial(self._send, **request))
 
@@ -341,7 +348,9 @@ class SdkCall:
                 yield close
 
     def _parse(self, answer: Any) -> Steps:
-        """The answer inside a raw response of the SDK; any other answer as it is."""
+        """The answer inside a raw response of the SDK, or the stream inside one; any other as it is."""
+        if _holds_stream(answer):
+            return iter(answer["stream"])
         if ".with_raw_response." not in self._path:
             return answer
         return (yield answer.parse)
@@ -449,6 +458,11 @@ def _is_stream(answer: Any) -> bool:
     return hasattr(answer, "__next__") or hasattr(answer, "__anext__")
 
 
+def _holds_stream(answer: Any) -> bool:
+    """Whether this is what boto3 returns for a stream: a dict with the events in one of its fields."""
+    return isinstance(answer, dict) and hasattr(answer.get("stream"), "__iter__")
+
+
 def _read_snapshot(stream: Any) -> Any:
     """The answer as far as a stream of an SDK has assembled it; None if the SDK does not do that."""
     for name in ("current_message_snapshot", "current_completion_snapshot"):
@@ -519,10 +533,11 @@ def _add_to_body(request: dict[str, Any], fields: dict[str, Any]) -> dict[str, A
 
 
 def _read_error(error: Exception) -> tuple[int | None, str]:
-    """The status and the text of an error. SDKs have the status under one of two names."""
+    """The status and the text of an error. SDKs have the status under one of two names, boto3 inside."""
     code = getattr(error, "code", "")
     error_type = getattr(error, "type", "")
-    status = getattr(error, "status_code", None) or getattr(error, "code", None)
+    metadata = read_field(getattr(error, "response", None), "ResponseMetadata")
+    status = getattr(error, "status_code", None) or code or read_field(metadata, "HTTPStatusCode")
     if not isinstance(status, int):
         status = None
     return status, f"{error} {code} {error_type}"
