@@ -19,8 +19,7 @@ import msgspec
 from lamina.core import cut_target
 from lamina.core.admit import admit
 from lamina.core.arrange import arrange_log, draft_log, repair_log, replace_entries
-from lamina.core.cut import cut_to_fit
-from lamina.core.cut_plan import CutPlan, preview_cut
+from lamina.core.cut import CutPlan, cut_to_fit, preview_cut
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront, may_split_at
 from lamina.core.entries import find_last_turn, find_position, identify_attachment, is_message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -70,8 +70,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     now, and `tokens` their size. `exhausted`: nothing more could be lowered to reach the goal.
 
     `current` are the positions of the prompt and the last step, `held` and `released` those that the model
-    pinned and let go. Only digests of nothing but `mergeable`
-    segments may be written anew; None allows all.
+    pinned and let go. Only digests of nothing but `mergeable` segments may be written anew; None allows all.
 
     `written` remembers the digests of this cut, by what they cover, their size and their limit in tokens:
     while the cut spares less and less, most of them would be written again word for word. `runs` and `reader`
@@ -236,6 +235,11 @@ def lay_request(progress: CutProgress, folds: tuple[Fold, ...]) -> CutProgress:
     request = weigh_entries(laid, context.scale, prefix=context.root)
     tokens = context.scale.total(sum(entry.tokens for entry in request))
     return msgspec.structs.replace(progress, folds=folds, request=request, tokens=tokens)
+
+
+def count_digest_tokens(entries: Iterable[Entry]) -> int:
+    """Tokens of all digests among these entries."""
+    return sum(entry.tokens for entry in entries if is_digest(entry))
 
 
 def without_digests(entries: Sequence[Entry]) -> list[Entry]:
