@@ -108,8 +108,7 @@ def _reaches_back(log: Sequence[Segment], ledger: Ledger, options: Options) -> b
 
     Then nothing that an earlier build made of the beginning can be used again, and the log is one piece.
     """
-    layout = options.layout
-    if layout.library == "hoisted" or layout.results == "turn" or ledger.promoted:
+    if options.layout.moves_sent_text or ledger.promoted:
         return True
     if options.repairs.merge or options.repairs.strip_tags:
         return True

@@ -23,7 +23,8 @@ from lamina.core.cut import CutPlan, cut_to_fit, preview_cut
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront, may_split_at
 from lamina.core.entries import find_last_turn, find_position, identify_attachment, is_message
-from lamina.core.envelope import Envelope, find_change, seal
+from lamina.core.envelope import Envelope, seal
+from lamina.core.epochs import find_change
 from lamina.core.good_moments import allows_early_cut, find_moment
 from lamina.core.hashing import chain_root, is_same_json
 from lamina.core.history_window import release_window

@@ -12,7 +12,6 @@ from lamina.core.digest_sizes import VERBATIM_PART, DigestSize
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent, index_by_ref, is_users_text
 from lamina.core.folds import is_digest, lay_folds, mark_rules, read_run
-from lamina.core.ledger import current_turn
 from lamina.core.need import ReadResult, read_results
 from lamina.core.options import BuildContext
 from lamina.core.run_text import Reader, RunText
@@ -20,6 +19,7 @@ from lamina.core.scale import weigh_entries
 from lamina.core.system_text import find_later_sections, put_system_first
 from lamina.core.text.standing_rules import find_rules
 from lamina.core.text.user_words import LaterRule
+from lamina.core.turns import current_turn
 from lamina.core.values import Cut, Entry, Fold, LedgerLine, Ref
 from lamina.core.wording import text_of
 
