@@ -17,8 +17,8 @@ from lamina.core.options import BuildContext
 from lamina.core.run_text import Reader, RunText
 from lamina.core.scale import weigh_entries
 from lamina.core.system_text import find_later_sections, put_system_first
+from lamina.core.text.spoken_messages import LaterRule
 from lamina.core.text.standing_rules import find_rules
-from lamina.core.text.user_words import LaterRule
 from lamina.core.turns import current_turn
 from lamina.core.values import Cut, Entry, Fold, LedgerLine, Ref
 from lamina.core.wording import text_of
