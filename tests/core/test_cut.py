@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina.core.bound_thinking import AFTER_CUT, Binding
-from lamina.core.budget_errors import OPEN_LOOP
 from lamina.core.build import build, plan_cut
-from lamina.core.cut_plan import CutPlan
+from lamina.core.cut import OPEN_LOOP, CutPlan
 from lamina.core.cut_target import derive_limits
 from lamina.core.envelope import Envelope
 from lamina.core.folds import find_runs, lay_folds

@@ -18,13 +18,14 @@ from lamina.core.laws import Case, what_the_user_said_is_not_lost_in_silence
 from lamina.core.options import Options
 from lamina.core.text.printed_talk import mark_replaced_rules, print_talk
 from lamina.core.text.sentences import split_clauses
+from lamina.core.text.spoken_messages import LaterRule, SpokenMessage
 from lamina.core.text.standing_rules import (
     find_replaced,
     find_rules,
     find_statements,
     weigh_sentence,
 )
-from lamina.core.text.user_words import LaterRule, SpokenMessage, SpokenMessages, quote_messages
+from lamina.core.text.user_words import SpokenMessages, quote_messages
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Ledger, Role, Segment
 from lamina.core.wording import text_of

@@ -8,7 +8,7 @@ import pytest
 
 from lamina import Budget, Policy, fit_request
 from lamina.core.cut import OVER_THE_TRIGGER
-from lamina.core.envelope import TOOLS_CHANGED
+from lamina.core.epochs import TOOLS_CHANGED
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Ledger
 from lamina.fitting.request import Fitted

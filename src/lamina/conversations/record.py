@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from lamina.conversations.bodies import Body, LastBody, split_body
-from lamina.core.envelope import HISTORY_CHANGED, SYSTEM_CHANGED, TOOLS_CHANGED
+from lamina.core.epochs import HISTORY_CHANGED, SYSTEM_CHANGED, TOOLS_CHANGED
 from lamina.core.values import Cut, Ledger
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput

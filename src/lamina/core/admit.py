@@ -15,7 +15,7 @@ from lamina.core.bound_thinking import omit_changed_thinking
 from lamina.core.cut_target import ALWAYS_SENT, CutLimits
 from lamina.core.draft import Draft
 from lamina.core.entries import is_attachment
-from lamina.core.envelope import find_end_of, prefix_at
+from lamina.core.epochs import find_end_of, prefix_at
 from lamina.core.kinds import Kinds, priority, recoverable
 from lamina.core.layout import Cap
 from lamina.core.lowering import CHARACTERS_PER_TOKEN, compact_entry, lower_entry, make_line

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from lamina.core.cut_target import Sparing
 from lamina.core.entries import begins_with, find_sent
 from lamina.core.folds import is_digest
-from lamina.core.ledger import current_turn
 from lamina.core.library import IN_THE_LIBRARY, NAMED_IN_THE_LIST
+from lamina.core.turns import current_turn
 from lamina.core.values import Entry, Layer, Role, ToolResult
 
 

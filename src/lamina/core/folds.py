@@ -26,8 +26,8 @@ from lamina.core.run_text import Reader, RunText
 from lamina.core.scale import Scale
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.printed_talk import mark_replaced_rules
+from lamina.core.text.spoken_messages import QUESTION_LABEL, LaterRule, SpokenMessage, find_replaced_rules
 from lamina.core.text.tags import wrap_in_tag
-from lamina.core.text.user_words import QUESTION_LABEL, LaterRule, SpokenMessage, find_replaced_rules
 from lamina.core.values import OWN_ORIGIN, Entry, Fold, Layer, Ref, Role, Segment, Text
 from lamina.core.wishes import NOTE_LIMIT, write_notes
 from lamina.core.wording import Wording, guard, text_of
@@ -110,7 +110,7 @@ def make_fold(
 
 def _find_rules(run: Sequence[Entry], run_text: RunText) -> tuple[tuple[Ref, int], ...]:
     """The messages of the user with a standing rule in them, each with its turn, counted from 1."""
-    texts = {message.text for message in run_text.talk.messages if message.has_rule}
+    texts = {message.text for message in run_text.talk.messages if message.rules}
     if not texts:
         return ()
     with_rule = [
@@ -140,7 +140,7 @@ def mark_rules(fold: Fold, entry_of: Mapping[Ref, Entry], later_rules: Sequence[
 
 def _find_replacing(messages: Sequence[SpokenMessage], later_rules: Sequence[LaterRule]) -> tuple[Ref, ...]:
     """The later messages with a rule that replaces one of these."""
-    if not later_rules or not any(message.has_rule for message in messages):
+    if not later_rules or not any(message.rules for message in messages):
         return ()
     replaced = find_replaced_rules(messages, later_rules)
     return tuple(dict.fromkeys(Ref(later.ref) for later in replaced.values() if later.ref))

@@ -139,7 +139,8 @@ def allows_early_cut(tokens: int, limits: CutLimits, rates: Rates, growth: Growt
 
     `cut_target` has the price of a step: what is read between two cuts, and what a cut writes anew.
     """
-    if tokens * 100 < limits.room * SOFT_MARK or tokens - limits.target < max(limits.least, 1):
+    is_early = tokens * 100 < limits.room * SOFT_MARK
+    if is_early or not limits.is_worth_a_cut(tokens - limits.target):
         return False
     early = _price_of_step(tokens, limits, rates, growth)
     late = _price_of_step(limits.trigger, limits, rates, growth)

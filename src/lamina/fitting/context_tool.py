@@ -20,10 +20,10 @@ from lamina.core.cut_target import SPARED, Sparing
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import KINDS, Kinds
 from lamina.core.ladder import ladder
-from lamina.core.ledger import current_turn
 from lamina.core.orders import OrderView
 from lamina.core.text.characters import split_words
 from lamina.core.text.excerpts import to_one_line
+from lamina.core.turns import current_turn
 from lamina.core.values import Entry, Form, Ledger, Ref, Segment, ToolCall, ToolResult
 from lamina.core.wishes import (
     ACCEPTED,

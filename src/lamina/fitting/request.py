@@ -25,7 +25,8 @@ from lamina.caches import CacheRules, rates
 from lamina.caches.marker_plan import MarkerPlan
 from lamina.core.build import BuildMemo, build
 from lamina.core.cut_target import Rates, count_fixed, derive_limits
-from lamina.core.envelope import Envelope, digest_tools
+from lamina.core.envelope import Envelope
+from lamina.core.epochs import digest_tools
 from lamina.core.explanation import LeftOut, list_left_out
 from lamina.core.hashing import stem_of
 from lamina.core.layout import Layout

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.budget_errors import OPEN_LOOP
+from lamina.core.cut import OPEN_LOOP
 from lamina.errors import BudgetExceeded
 
 _TYPES = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from lamina.core.entries import find_logged
-from lamina.core.envelope import prefix_at
+from lamina.core.epochs import prefix_at
 from lamina.core.values import Form, SentMark
 from lamina.fitting.request import Fitted
 from lamina.gateway.conversations import ConversationMatch
