@@ -19,6 +19,7 @@ from lamina.errors import BadInput
 
 Json = dict[str, Any]
 AnyHolder = TypeVar("AnyHolder")
+AnyValue = TypeVar("AnyValue")
 
 LIST_TYPES = (list, tuple)
 """Types that are accepted where JSON has a list. A tuple: `list | tuple` would be rebuilt on each use."""
@@ -142,6 +143,22 @@ def add_outer_place(outer_place: str, error: BadInput) -> BadInput:
     if inner_place and inner_place[0] not in ".[":
         inner_place = f".{inner_place}"
     return BadInput(error.problem, place=f"{outer_place}{inner_place}", hint=error.hint)
+
+
+def read_each(
+    values: Iterable[Any], place: str, read: Callable[[Any, int], AnyValue], *, start: int = 0
+) -> list[AnyValue]:
+    """Each value of the list at a place as `read` reads it, which also gets its position.
+
+    An error names the value: `role` becomes `messages[3].role`. The first value has the position `start`.
+    """
+    read_values: list[AnyValue] = []
+    for position, value in enumerate(values, start):
+        try:
+            read_values.append(read(value, position))
+        except BadInput as error:
+            raise add_outer_place(f"{place}[{position}]", error) from None
+    return read_values
 
 
 def encode_json(value: Any, place: str) -> str:

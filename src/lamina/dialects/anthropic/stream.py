@@ -15,7 +15,7 @@ from lamina.caches.stream import Sort, Stream, StreamBlock
 from lamina.core.deferred_tools import is_deferred
 from lamina.core.opaque_blocks import is_called_by_program, is_read_by_program
 from lamina.core.text.characters import is_blank
-from lamina.dialects.anthropic.deferred import find_deferred_tools, find_references
+from lamina.dialects.anthropic.deferred import find_deferred_tools, find_loaded_tools
 from lamina.dialects.anthropic.model import DEFAULT_LIFETIME, MARKER, NAME, THINKING_TYPES, read_model
 from lamina.dialects.json_values import (
     LIST_TYPES,
@@ -186,20 +186,13 @@ class _SeenCalls:
         self.program_ids: set[str] = set()
 
     def add(self, block: Json) -> None:
-        """Take in a call."""
-        name = block.get("name")
-        call_id = block.get("id")
-        if isinstance(name, str) and isinstance(call_id, str):
-            self.tool_names[call_id] = name
-            if is_called_by_program(block):
-                self.program_ids.add(call_id)
-
-    def find_loaded(self, block: Json) -> list[Json]:
-        """The definitions that the API puts where this block stands."""
-        if not self.deferred_tools:
-            return []
-        names = filter(self.deferred_tools.__contains__, find_references(block))
-        return [self.deferred_tools[name] for name in names]
+        """Take in a call. One without an id has no results that could ask for it."""
+        call_id = text_or_empty(block.get("id"))
+        if not call_id:
+            return
+        self.tool_names[call_id] = text_or_empty(block.get("name"))
+        if is_called_by_program(block):
+            self.program_ids.add(call_id)
 
 
 def _stream_block(
@@ -222,7 +215,7 @@ def _stream_block(
     if block_type == "tool_result":
         data, inner_marker = _normalise_result(data, place)
         marker = marker or inner_marker
-    loaded_tools = calls.find_loaded(block)
+    loaded_tools = find_loaded_tools(block, calls.deferred_tools)
     if loaded_tools:
         data = {**data, "loaded": loaded_tools}
     if is_read_by_program(block) or text_or_empty(block.get("tool_use_id")) in calls.program_ids:

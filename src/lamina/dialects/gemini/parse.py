@@ -26,9 +26,10 @@ from lamina.dialects.gemini.head import ParsedGeminiHead, read_head, split_syste
 from lamina.dialects.gemini.parts import ID_PREFIX, read_part, read_signature
 from lamina.dialects.gemini.wire import NAME, get_object, is_safe_name, to_dict_or_empty
 from lamina.dialects.json_values import LIST_TYPES, add_outer_place, name_value
-from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged
+from lamina.dialects.memos import ParseMemo
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.origins import ORIGIN, WireOrigin
+from lamina.dialects.pairing import find_last_answer
 from lamina.dialects.pieces import is_blank_text
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.dialects.uncounted_fields import digest_rests
@@ -133,17 +134,14 @@ def _read_log(units: Sequence[Unit], memo: ParseMemo | None) -> tuple[Segment, .
 
     The reader still takes in their calls: a new result may answer an old call.
     """
-    remembered: list[ParsedMessage] = []
-    if memo is not None:
-        messages = [unit.message for unit in units]
-        remembered = memo.known[: count_unchanged(messages, memo.known)]
-    old_segments = [parsed.segments for parsed in remembered]
+    memo = memo or ParseMemo(copies=False)
+    messages = [unit.message for unit in units]
+    unchanged = memo.find_unchanged(messages)
+    old_segments = [parsed.segments for parsed in unchanged]
     reader = _GeminiReader(old_segments)
-    new_units = units[len(remembered) :]
-    new_segments = list(map(reader.read_unit, new_units))
-    if memo is not None:
-        new_messages = [unit.message for unit in new_units]
-        memo.known = remembered + memo.remember(new_messages, new_segments)
+    start = len(unchanged)
+    new_segments = list(map(reader.read_unit, units[start:]))
+    memo.remember(unchanged, messages[start:], new_segments)
     return tuple(chain.from_iterable(old_segments + new_segments))
 
 
@@ -160,12 +158,7 @@ class _GeminiReader:
         Only those since the model last began to speak may still wait for results. Of the older ones the ids
         of the calls are enough.
         """
-        start = 0
-        for i in range(len(old_segments) - 1, 0, -1):
-            first_segment = old_segments[i][0]
-            if first_segment.role is Role.ASSISTANT and not first_segment.joins:
-                start = i
-                break
+        start = find_last_answer(old_segments)
         self.calls = GeminiCalls(chain.from_iterable(old_segments[:start]))
         self.last_role = Role.SYSTEM
         self.last_had_calls = False

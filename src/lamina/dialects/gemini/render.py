@@ -43,14 +43,14 @@ from lamina.dialects.gemini.wire import (
 from lamina.dialects.json_values import Json, decode_arguments
 from lamina.dialects.origins import (
     ON_THE_WIRE,
+    find_origin,
     find_other_dialect,
     find_unchanged_message,
     group_entries,
     is_changed,
-    read_sent_origin,
+    is_sent_as_it_came,
 )
 from lamina.dialects.pairing import find_result_name
-from lamina.dialects.pieces import find_origin
 from lamina.dialects.tool_names import ToolNames
 from lamina.dialects.words import OPENING
 from lamina.errors import BadInput
@@ -282,7 +282,7 @@ class _GeminiWriter:
         The signature of a part was made for its old text, so it is left out if the text is new.
         """
         source = _read_source(entry)
-        if source.blocks and read_sent_origin(entry, NAME) is not None:
+        if source.blocks and is_sent_as_it_came(entry, NAME):
             return list(source.blocks)
         if len(source.blocks) == 1 and isinstance(source.block.get("text"), str):
             block = dict(source.block)

@@ -19,8 +19,8 @@ from lamina.dialects.json_values import Json, add_outer_place, describe_value, r
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.ollama.fields import NAME, TEXT_FIELDS, read_call, read_picture, read_text, to_fields
-from lamina.dialects.origins import read_origin
-from lamina.dialects.pairing import CallStep, list_calls
+from lamina.dialects.origins import read_origin_in
+from lamina.dialects.pairing import CallStep, find_last_answer, list_calls
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
@@ -132,18 +132,14 @@ def _restore_calls(old_segments: Sequence[tuple[Segment, ...]]) -> OllamaCalls:
 
     Only the calls of the last assistant message can still wait for a result.
     """
-    start = len(old_segments) - 1
-    while start > 0 and old_segments[start][0].role is not Role.ASSISTANT:
-        start -= 1
-    start = max(start, 0)
+    start = find_last_answer(old_segments)
     calls = OllamaCalls(list(chain.from_iterable(old_segments[:start])))
     for segment in chain.from_iterable(old_segments[start:]):
-        part = segment.parts[0]
-        origin = read_origin(segment)
-        if isinstance(part, ToolCall):
-            calls.step.add(part)
-        elif isinstance(part, ToolResult) and origin is not None:
-            calls.take_answered_call(to_fields(origin.message))
+        match segment.parts[0]:
+            case ToolCall() as call:
+                calls.step.add(call)
+            case ToolResult():
+                calls.take_answered_call(to_fields(read_origin_in(segment, NAME).message))
     return calls
 
 

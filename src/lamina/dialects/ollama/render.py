@@ -41,13 +41,14 @@ from lamina.dialects.ollama.fields import (
     write_arguments,
 )
 from lamina.dialects.origins import (
+    find_origin,
     find_unchanged_message,
     group_sent_entries,
     is_changed,
     read_sent_origin,
 )
 from lamina.dialects.pairing import PairedResult, StepResults, find_result_name
-from lamina.dialects.pieces import explain_refused_part, find_origin
+from lamina.dialects.pieces import explain_refused_part
 from lamina.dialects.words import write_as_text
 from lamina.errors import BadInput
 
@@ -241,11 +242,7 @@ def _choose_image(block: Any, picture: Image) -> Any:
 
 
 def _find_sent_block(entry: Entry) -> Any:
-    """The block that an entry came as, if it is sent as it came; else None."""
-    origin = read_sent_origin(entry, NAME)
-    if origin is None:
-        return None
-    return origin.block
+    return read_sent_origin(entry, NAME).block
 
 
 def _write_result(entry: Entry, result: ToolResult) -> Json:

@@ -21,6 +21,7 @@ from lamina.dialects.memos import ParseMemo
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.openai_chat.calls import LEGACY, ChatCalls, read_calls
 from lamina.dialects.openai_chat.parts import MARKER, NAME, Content, read_part, write_blocks
+from lamina.dialects.pairing import find_last_answer
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
@@ -115,10 +116,7 @@ def _restore_calls(old_segments: Sequence[tuple[Segment, ...]]) -> ChatCalls:
 
     Ids of the last assistant message may repeat, so what follows its beginning is replayed.
     """
-    start = len(old_segments) - 1
-    while start > 0 and old_segments[start][0].role is not Role.ASSISTANT:
-        start -= 1
-    start = max(start, 0)
+    start = find_last_answer(old_segments)
     calls = ChatCalls(old_segments[:start])
     calls.replay(chain.from_iterable(old_segments[start:]))
     return calls

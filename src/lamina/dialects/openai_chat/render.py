@@ -20,13 +20,13 @@ from lamina.dialects.openai_chat.mark import remove_refused_marks
 from lamina.dialects.openai_chat.parse import INSTEAD_OF_CONTENT, is_valid_content, read_extra_fields
 from lamina.dialects.openai_chat.parts import MARKER, NAME, write_blocks
 from lamina.dialects.origins import (
+    find_origin,
     find_unchanged_message,
     group_sent_entries,
     is_changed,
-    read_sent_origin,
+    is_sent_as_it_came,
     write_failed_text,
 )
-from lamina.dialects.pieces import find_origin
 from lamina.dialects.tool_names import ToolNames
 from lamina.errors import BadInput
 
@@ -308,7 +308,7 @@ def _write_entry(entry: Entry) -> list[Any]:
         for part in entry.parts:
             blocks += write_blocks(part)
         return blocks
-    if read_sent_origin(entry, NAME) is not None:
+    if is_sent_as_it_came(entry, NAME):
         return [block]
     old_block = to_dict(block)
     text = text_of(entry.parts)

@@ -23,7 +23,7 @@ from lamina.dialects.openai_responses.parts import NAME, explain_unsendable
 from lamina.dialects.openai_responses.reasoning import lasting
 from lamina.dialects.openai_responses.render import render
 from lamina.dialects.openai_responses.stream import stream
-from lamina.dialects.origins import explain_foreign_segment, find_other_dialect, read_origin_in
+from lamina.dialects.origins import NO_ORIGIN, explain_foreign_segment, find_other_dialect, read_origin_in
 from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Markers, Request, Wire
 
 __all__ = ["DIALECT", "render"]
@@ -60,7 +60,7 @@ def carries(segment: Segment) -> str:
     Either it is reasoning that would be refused, or media that only other APIs take.
     """
     origin = read_origin_in(segment, NAME)
-    if origin is not None:
+    if origin is not NO_ORIGIN:
         return str(origin.notes.get("loose", ""))
     foreign_reason = explain_foreign_segment(segment, NAME)
     match segment.parts:

@@ -12,8 +12,8 @@ from itertools import chain
 from typing import Any
 
 from lamina.dialects.json_values import Json, read_list, text_or_empty, to_dict, to_dict_or_empty
+from lamina.dialects.openai_responses.item_scan import ItemScan
 from lamina.dialects.openai_responses.items import find_streamed_id
-from lamina.dialects.openai_responses.parse import ItemScan
 from lamina.dialects.openai_responses.parts import render_assistant_text
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import read_usage

@@ -38,10 +38,10 @@ from lamina.dialects.port import Request, Violation
 from lamina.dialects.rules import (
     Faults,
     Field,
-    FieldRule,
-    HoldersBySort,
-    Rules,
+    FieldsBySort,
     check_growing,
+    find_wrong_fields,
+    name_rules,
 )
 
 _TEXT = (str,)
@@ -81,18 +81,6 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
     )
 
 
-def _items_by_type(reading: ResponsesReading) -> HoldersBySort:
-    return reading.by_type
-
-
-def _tools_by_type(reading: ResponsesReading) -> HoldersBySort:
-    return reading.tools_by_type
-
-
-def _parts_by_type(reading: ResponsesReading) -> HoldersBySort:
-    return reading.parts_by_type
-
-
 def something_is_asked(reading: ResponsesReading) -> Faults:
     """The input is text or a list of items, and not empty if nothing else is asked.
 
@@ -107,14 +95,15 @@ def something_is_asked(reading: ResponsesReading) -> Faults:
         yield "instructions", "not text"
 
 
-items_say_what_they_are = FieldRule(
-    _items_by_type,
-    {
-        "": [Field("type", _TEXT, "not an object with a type", is_filled=True, place="")],
-        "item_reference": [Field("id", _TEXT, "missing, empty or not text", is_filled=True)],
-    },
-)
-"""Each item is an object with a type, or a message; a reference says what it refers to."""
+_ITEM_FIELDS: FieldsBySort = {
+    "": [Field("type", _TEXT, "not an object with a type", is_filled=True, place="")],
+    "item_reference": [Field("id", _TEXT, "missing, empty or not text", is_filled=True)],
+}
+
+
+def items_say_what_they_are(reading: ResponsesReading) -> Faults:
+    """Each item is an object with a type, or a message; a reference says what it refers to."""
+    return find_wrong_fields(reading.by_type, _ITEM_FIELDS)
 
 
 def roles_are_known(reading: ResponsesReading) -> Faults:
@@ -247,11 +236,14 @@ def truncation_is_known(reading: ResponsesReading) -> Faults:
         yield "truncation", "neither auto nor disabled"
 
 
-compactions_are_whole = FieldRule(
-    _items_by_type,
-    {"compaction": [Field("encrypted_content", _TEXT, "no encrypted_content", is_filled=True, place="")]},
-)
-"""R9: a compaction is sent back as it came."""
+_COMPACTION_FIELDS: FieldsBySort = {
+    "compaction": [Field("encrypted_content", _TEXT, "no encrypted_content", is_filled=True, place="")]
+}
+
+
+def compactions_are_whole(reading: ResponsesReading) -> Faults:
+    """R9: a compaction is sent back as it came."""
+    return find_wrong_fields(reading.by_type, _COMPACTION_FIELDS)
 
 
 def call_ids_fit(reading: ResponsesReading) -> Faults:
@@ -297,16 +289,17 @@ def item_ids_fit_their_type(reading: ResponsesReading) -> Faults:
 _NAME = Field("name", _TEXT, "not text")
 _OUTPUT = Field("output", (str, *LIST_TYPES), "neither text nor parts")
 
-calls_are_whole = FieldRule(
-    _items_by_type,
-    {
-        "function_call": [_NAME, Field("arguments", _TEXT, "not text")],
-        "custom_tool_call": [_NAME, Field("input", _TEXT, "not text")],
-        "function_call_output": [_OUTPUT],
-        "custom_tool_call_output": [_OUTPUT],
-    },
-)
-"""A call has a name and arguments, or an input, of text; an output has text or parts."""
+_CALL_FIELDS: FieldsBySort = {
+    "function_call": [_NAME, Field("arguments", _TEXT, "not text")],
+    "custom_tool_call": [_NAME, Field("input", _TEXT, "not text")],
+    "function_call_output": [_OUTPUT],
+    "custom_tool_call_output": [_OUTPUT],
+}
+
+
+def calls_are_whole(reading: ResponsesReading) -> Faults:
+    """A call has a name and arguments, or an input, of text; an output has text or parts."""
+    return find_wrong_fields(reading.by_type, _CALL_FIELDS)
 
 
 def names_fit_the_pattern(reading: ResponsesReading) -> Faults:
@@ -324,15 +317,16 @@ def names_fit_the_pattern(reading: ResponsesReading) -> Faults:
 
 _FILLED_NAME = Field("name", _TEXT, "missing or not text", is_filled=True)
 
-tools_are_whole = FieldRule(
-    _tools_by_type,
-    {
-        None: [Field("type", _TEXT, "missing or not text")],
-        "function": [_FILLED_NAME],
-        "custom": [_FILLED_NAME],
-    },
-)
-"""A definition says its type, and that of a function its name, without an object around it."""
+_TOOL_FIELDS: FieldsBySort = {
+    None: [Field("type", _TEXT, "missing or not text")],
+    "function": [_FILLED_NAME],
+    "custom": [_FILLED_NAME],
+}
+
+
+def tools_are_whole(reading: ResponsesReading) -> Faults:
+    """A definition says its type, and that of a function its name, without an object around it."""
+    return find_wrong_fields(reading.tools_by_type, _TOOL_FIELDS)
 
 
 def content_is_there(reading: ResponsesReading) -> Faults:
@@ -346,14 +340,15 @@ def content_is_there(reading: ResponsesReading) -> Faults:
             yield f"{message.place}.content", "neither text nor parts"
 
 
-parts_say_what_they_are = FieldRule(
-    _parts_by_type,
-    {
-        None: [Field("type", _TEXT, "not an object with a type", place="")],
-        **{part_type: [Field(name, _TEXT, "not text")] for part_type, name in TEXT_FIELDS.items()},
-    },
-)
-"""Each part is an object that says its type, and holds text if it says text."""
+_PART_FIELDS: FieldsBySort = {
+    None: [Field("type", _TEXT, "not an object with a type", place="")],
+    **{part_type: [Field(name, _TEXT, "not text")] for part_type, name in TEXT_FIELDS.items()},
+}
+
+
+def parts_say_what_they_are(reading: ResponsesReading) -> Faults:
+    """Each part is an object that says its type, and holds text if it says text."""
+    return find_wrong_fields(reading.parts_by_type, _PART_FIELDS)
 
 
 def parts_fit_their_role(reading: ResponsesReading) -> Faults:
@@ -398,30 +393,30 @@ def cache_options_are_known(reading: ResponsesReading) -> Faults:
         yield "prompt_cache_retention", "neither in_memory nor 24h"
 
 
-RULES: Rules = {
-    "something_is_asked": something_is_asked,
-    "items_say_what_they_are": items_say_what_they_are,
-    "roles_are_known": roles_are_known,
-    "outputs_have_calls": outputs_have_calls,
-    "calls_are_answered": calls_are_answered,
-    "reasoning_is_followed": reasoning_is_followed,
-    "reasoning_can_be_read_again": reasoning_can_be_read_again,
-    "phases_are_known": phases_are_known,
-    "a_trigger_stands_last": a_trigger_stands_last,
-    "one_past_is_continued": one_past_is_continued,
-    "truncation_is_known": truncation_is_known,
-    "compactions_are_whole": compactions_are_whole,
-    "call_ids_fit": call_ids_fit,
-    "call_ids_are_unique": call_ids_are_unique,
-    "item_ids_are_unique": item_ids_are_unique,
-    "item_ids_fit_their_type": item_ids_fit_their_type,
-    "calls_are_whole": calls_are_whole,
-    "names_fit_the_pattern": names_fit_the_pattern,
-    "tools_are_whole": tools_are_whole,
-    "content_is_there": content_is_there,
-    "parts_say_what_they_are": parts_say_what_they_are,
-    "parts_fit_their_role": parts_fit_their_role,
-    "markers_stand_on_parts": markers_stand_on_parts,
-    "cache_options_are_known": cache_options_are_known,
-}
+RULES = name_rules(
+    something_is_asked,
+    items_say_what_they_are,
+    roles_are_known,
+    outputs_have_calls,
+    calls_are_answered,
+    reasoning_is_followed,
+    reasoning_can_be_read_again,
+    phases_are_known,
+    a_trigger_stands_last,
+    one_past_is_continued,
+    truncation_is_known,
+    compactions_are_whole,
+    call_ids_fit,
+    call_ids_are_unique,
+    item_ids_are_unique,
+    item_ids_fit_their_type,
+    calls_are_whole,
+    names_fit_the_pattern,
+    tools_are_whole,
+    content_is_there,
+    parts_say_what_they_are,
+    parts_fit_their_role,
+    markers_stand_on_parts,
+    cache_options_are_known,
+)
 """All rules, in the order in which they are reported."""

@@ -17,8 +17,7 @@ from lamina.core.hashing import stem_of
 from lamina.core.values import Entry, Form, Ref, Role, Thinking
 from lamina.dialects.openai_responses.items import to_item
 from lamina.dialects.openai_responses.parts import NAME
-from lamina.dialects.origins import ON_THE_WIRE
-from lamina.dialects.pieces import NO_ORIGIN, find_origin
+from lamina.dialects.origins import NO_ORIGIN, ON_THE_WIRE, find_origin
 
 WITHOUT_ID = "sent without its id: the reasoning that led to it was left out"
 """The line in the ledger's repairs. It is stored, so it may not change."""
