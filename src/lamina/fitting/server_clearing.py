@@ -20,7 +20,7 @@ from lamina.core.cut_target import CutLimits, Rates, measure_growth
 from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.values import Cut, Entry, Form, Ledger, Raw, ServerClearing, Thinking, ToolResult
-from lamina.dialects.usage import count_noun
+from lamina.dialects.usage import Usage, count_noun
 from lamina.fitting.server_reports import CLEARS
 
 LEAST_KEPT = 3
@@ -105,6 +105,25 @@ def _is_thinking(entry: Entry) -> bool:
 def _runs_on_server(entry: Entry) -> bool:
     """Whether a block is a call or a result of a tool that the provider runs."""
     return any(isinstance(part, Raw) and "tool" in str(part.data.get("type", "")) for part in entry.parts)
+
+
+def check_clearing(ledger: Ledger, reported: Usage, *, may_ask: bool) -> Ledger:
+    """The ledger, without what the server was asked to clear if it did not, or may be asked no more.
+
+    If it reports what it left out, that is known better than before.
+    """
+    clearing = ledger.clearing
+    if clearing is None or not clearing.uses:
+        return ledger
+    cleared = reported.cleared
+    if not may_ask:
+        return msgspec.structs.replace(ledger, clearing=None)
+    if reported.input and not cleared.tool_uses:
+        return msgspec.structs.replace(ledger, clearing=ServerClearing())
+    if cleared.tool_uses == clearing.uses and cleared.tokens:
+        measured = msgspec.structs.replace(clearing, tokens=cleared.tokens)
+        return msgspec.structs.replace(ledger, clearing=measured)
+    return ledger
 
 
 def clears_as_before(envelope: Envelope, clearing: ServerClearing) -> bool:
