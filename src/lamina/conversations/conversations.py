@@ -8,7 +8,7 @@ to the API and back. Nothing is sent here.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from itertools import count
 from threading import Lock
@@ -23,7 +23,7 @@ from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, s
 from lamina.conversations.recognise import recognise, rewind_to_fork
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.conversations.store import WORKSPACE, family_of
-from lamina.core.values import Ledger
+from lamina.core.values import Digest, Ledger
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.fitting.policy import DEFAULT_POLICY, Policy
@@ -147,7 +147,8 @@ class Conversations:
 
         if self.store is not None:
             self._take_stored(self.store.load(family, dialect.name))
-        recognised = recognise(digests, self._list_unnamed(dialect))
+        unnamed = [(key, conversation.digests) for key, conversation in self._list_unnamed(dialect.name)]
+        recognised = recognise(digests, unnamed)
         if recognised.nearest is None:
             new = msgspec.structs.replace(
                 new,
@@ -281,34 +282,31 @@ class Conversations:
         This only saves time and decides nothing. The longest conversation whose last turn is in the request
         at the same index is best. If there is none, a few with the same first turn are compared.
         """
-        candidates = [
-            conversation
-            for key, conversation in reversed(self.by_key.items())
-            if isinstance(key, int) and conversation.dialect == dialect.name and conversation.turns
-        ]
-        continued = [
-            conversation
-            for conversation in candidates
-            if _has_same_turn(conversation.turns, turns, len(conversation.turns) - 1)
-        ]
+        continued: list[Conversation] = []
+        begun_alike: list[Conversation] = []
+        for _, conversation in reversed(self._list_unnamed(dialect.name)):
+            earlier_turns = conversation.turns
+            if not earlier_turns:
+                continue
+            if _has_same_turn(earlier_turns, turns, len(earlier_turns) - 1):
+                continued.append(conversation)
+            elif _has_same_turn(earlier_turns, turns, 0):
+                begun_alike.append(conversation)
         if continued:
             return max(continued, key=lambda conversation: len(conversation.turns))
-        begun_alike = [
-            conversation for conversation in candidates if _has_same_turn(conversation.turns, turns, 0)
-        ]
         return max(
             begun_alike[:SIMILAR_CONVERSATIONS],
             key=lambda conversation: _count_same_turns(conversation.turns, turns),
             default=None,
         )
 
-    def _list_unnamed(self, dialect: Dialect) -> list[tuple[int, RequestDigests]]:
+    def _list_unnamed(self, dialect: str) -> list[tuple[int, Conversation]]:
         """The conversations that may be recognised by their content. Named ones never are."""
-        return [
-            (key, conversation.digests)
-            for key, conversation in self.by_key.items()
-            if isinstance(key, int) and conversation.dialect == dialect.name
-        ]
+        unnamed: list[tuple[int, Conversation]] = []
+        for key, conversation in self.by_key.items():
+            if isinstance(key, int) and conversation.dialect == dialect:
+                unnamed.append((key, conversation))
+        return unnamed
 
     def _find_likeliest(self, digests: RequestDigests, dialect: Dialect) -> LastRequest | None:
         """The last request that a new conversation most likely goes on from; None if none is like it.
@@ -318,14 +316,11 @@ class Conversations:
         else depends on this: the new conversation has no ledger of the other one.
         """
         messages = frozenset(digests.digests)
-        latest = [
-            conversation
-            for key, conversation in reversed(self.by_key.items())
-            if isinstance(key, int) and conversation.dialect == dialect.name and conversation.last_request
-        ]
-        for conversation in latest[:SIMILAR_CONVERSATIONS]:
+        unnamed = [conversation for _, conversation in self._list_unnamed(dialect.name)]
+        answered = [conversation for conversation in reversed(unnamed) if conversation.last_request]
+        for conversation in answered[:SIMILAR_CONVERSATIONS]:
             earlier = conversation.digests.digests
-            same = sum(digest in messages for digest in earlier)
+            same = _count_shared(earlier, messages)
             if same >= LEAST_SAME and 2 * same >= len(earlier):
                 return conversation.last_request
         return None
@@ -338,14 +333,11 @@ class Conversations:
         """
         if self.store is None:
             return ()
-        digests = frozenset(new.digests.digests)
+        messages = frozenset(new.digests.digests)
         families: list[str] = []
-        for key, conversation in self.by_key.items():
-            if isinstance(key, str) or conversation.dialect != new.dialect:
-                continue
-            own_digests = conversation.digests.digests
-            shared = sum(digest in digests for digest in own_digests)
-            if 2 * shared > len(own_digests):
+        for _, conversation in self._list_unnamed(new.dialect):
+            earlier = conversation.digests.digests
+            if 2 * _count_shared(earlier, messages) > len(earlier):
                 families.append(conversation.family)
         return tuple(filter(None, families))
 
@@ -383,6 +375,11 @@ def _group_of(name: str) -> str:
 def _named_family(name: str) -> str:
     """The family that has the conversations of a name, whatever they begin with."""
     return family_of(WORKSPACE, _group_of(name), "", NO_DIGESTS)
+
+
+def _count_shared(digests: Iterable[Digest], messages: frozenset[Digest]) -> int:
+    """How many of these digests are among those of another request's messages."""
+    return sum(digest in messages for digest in digests)
 
 
 def _has_same_turn(earlier_turns: tuple[Any, ...], turns: tuple[Any, ...], index: int) -> bool:

@@ -1,9 +1,11 @@
 """A provider's request goes in, and one that fits comes out. It has no state. Start reading in `request`.
 
 - `policy` says how: one value that every door takes.
-- `request` fits one request. It uses `markers` for cache markers and `server_reports` for what the provider's
-  server reported.
-- `recalls` has the recall tool and what it answers.
+- `request` fits one request: `building` decides who makes a cut, and `outgoing` writes what leaves, with
+  cache markers from `markers`.
+- `server_reports`, `server_clearing` and `server_compaction` are about what the provider's server does with
+  a history by itself.
+- `own_tools` is the table of tools that lamina answers: `recalls` and `context_tool`.
 
 `lamina.conversations` keeps the ledger from request to request, for every door.
 """

@@ -63,11 +63,14 @@ def add_server_help(
     """
     if ledger.clearing is not None and ledger.clearing.uses:
         return _ask_to_clear(request, dialect, ledger.clearing)
+    unhelped = ServerRequest(request=request)
     help_of_server = dialect.server
-    if help_of_server is None or not has_changed_bytes(ledger) or help_of_server.binding(request) != "strict":
-        return ServerRequest(request=request)
+    if help_of_server is None or not has_changed_bytes(ledger):
+        return unhelped
+    if help_of_server.binding(request) != "strict":
+        return unhelped
     if choose_binding(dialect, request, drop_block=may_drop_thinking(server)) != "drop":
-        return ServerRequest(request=request)
+        return unhelped
     helped_request = dict(help_of_server.ask_to_drop_thinking(request))
     return ServerRequest(request=helped_request, headers=dict(help_of_server.dropping_headers))
 
@@ -105,10 +108,7 @@ def with_headers(request: dict[str, Any], headers: Mapping[str, str], *, beta: b
     extra_headers = dict(request.get("extra_headers") or {})
     header_name = _find_betas_header(extra_headers)
     if beta and not header_name:
-        betas = request.get("betas")
-        own_betas: list[str] = []
-        if isinstance(betas, list | tuple):
-            own_betas = [str(name) for name in betas]
+        own_betas = map(str, list_or_empty(request.get("betas")))
         return {**request, "betas": merge_betas(*own_betas, headers[BETAS]).split(",")}
     own_header = str(extra_headers.get(header_name, ""))
     extra_headers[header_name or BETAS] = merge_betas(own_header, headers[BETAS])
@@ -147,8 +147,10 @@ def calibrate_ledger(
     last = ledger.mark
     if reported.input <= 0 or counter.exact:
         return ledger
-    if last is None or not last.tokens or last.counter != counter.identity:
+    if last is None or not last.tokens:
         return ledger
+    if last.counter != counter.identity:
+        return ledger  # the last request was counted by another counter
     if request is not None and _continues_on_server(request):
         return ledger
     calibration = calibrate(
@@ -177,9 +179,7 @@ def _continues_on_server(request: Mapping[str, Any]) -> bool:
     # In the Responses API `prompt` names a template on the server; in other APIs it is the text itself.
     if isinstance(request.get("prompt"), Mapping):
         return True
-    items = request.get("input")
-    if not isinstance(items, list | tuple):
-        return False
+    items = list_or_empty(request.get("input"))
     return any(read_field(item, "type") == "item_reference" for item in items)
 
 

@@ -28,9 +28,10 @@ from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import Dialect
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput, LaminaError
+from lamina.fitting.building import AS_LOGGED
 from lamina.fitting.policy import Policy, RecallMode
 from lamina.fitting.recalls import RECALL, TURN_FIELDS, read_turns
-from lamina.fitting.request import AS_LOGGED, Fitted, RequestMemo, fit_request
+from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.models.counters.openai import o200k
 from lamina.replay.traces.recorded_conversations import decode_body, explain_missing_bodies
 
