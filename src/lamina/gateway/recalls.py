@@ -11,7 +11,6 @@ of the answer, since the client may go on at once, with another worker or after 
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
@@ -19,13 +18,11 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 import aiohttp
-import brotli  # type: ignore[import-untyped]
 import msgspec
-import zstandard
 from anyio import to_thread
 
 from lamina.conversations.answer_events import AnswerEvent, splitter_for
-from lamina.conversations.encodings import Unpacker, make_unpacker
+from lamina.conversations.encodings import Unpacker
 from lamina.conversations.recall_answers import shows_client_call, strip_recalls
 from lamina.conversations.recall_loop import RecallExchange, RecallLoop
 from lamina.conversations.recall_notice import fill_answer, fill_stream
@@ -41,9 +38,9 @@ from lamina.dialects.port import Absorbed, Dialect
 from lamina.errors import LaminaError
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.config import Deadlines
-from lamina.gateway.fit import Fitter
+from lamina.gateway.encodings import make_answer_unpacker
+from lamina.gateway.recall_turns import RecallTurns
 from lamina.gateway.recall_usage import UsageSum
-from lamina.gateway.refusals import Refusal
 from lamina.gateway.stream import AnswerWriter, read_pieces
 from lamina.gateway.usage import UsageReader
 
@@ -59,13 +56,13 @@ class RecallRelay:
 
     def __init__(
         self,
-        fitter: Fitter,
+        turns: RecallTurns,
         writer: AnswerWriter,
         deadlines: Deadlines,
         dialect: Dialect,
         own_names: Collection[str],
     ) -> None:
-        self._fitter = fitter
+        self._turns = turns
         self._writer = writer
         self._deadlines = deadlines
         self._dialect = dialect
@@ -86,9 +83,7 @@ class RecallRelay:
 
         Returns None when the client has the whole answer. `headers` are those of the answer, for the client.
         """
-        unpacker = make_unpacker(answer.headers.get("content-encoding", ""))
-        if unpacker is None:
-            raise Refusal(502, "the upstream packed its answer in a way that the gateway cannot read")
+        unpacker = make_answer_unpacker(answer.headers.get("content-encoding", ""))
         received = _ReceivedAnswer(outgoing, answer, headers, reader, unpacker)
         is_stream = _read_content_type(answer).startswith(_STREAMS)
         if self._loop is None:
@@ -107,7 +102,7 @@ class RecallRelay:
         if not self._writer.started:
             await self._writer.start(answer.status, _without_body_headers(received.headers))
         async for piece in received.read_pieces(self._deadlines, on_silence):
-            for event in stream.splitter.take(_unpack(received.unpacker, piece)):
+            for event in stream.splitter.take(received.unpacker(piece)):
                 await self._pass_event(event, stream)
             if on_silence is not None and self._is_silent():
                 await on_silence()
@@ -160,7 +155,7 @@ class RecallRelay:
         """Pass an answer on that is one JSON value: an answer, or the list of chunks that Gemini sends."""
         pieces = [piece async for piece in received.read_pieces(self._deadlines, None)]
         source = b"".join(pieces)
-        value = _decode(_unpack(received.unpacker, source))
+        value = _decode(received.unpacker(source))
         chunks = value if isinstance(value, list) else [value]
         for chunk in chunks:
             self._usage.read(chunk)
@@ -211,11 +206,11 @@ class RecallRelay:
         turns = await to_thread.run_sync(take)
         if turns:
             self._usage.next_round()
-            return await self._fitter.add_turns(outgoing, turns, usage)
+            return await self._turns.add_turns(outgoing, turns, usage)
         exchange = loop.exchange(outgoing.place)
         if exchange is not None and outgoing.request.get("store") is not False:
             exchange = self._note_ids(exchange, events)
-        await self._fitter.record_exchange(outgoing, usage, exchange)
+        await self._turns.record_exchange(outgoing, usage, exchange)
         return None
 
     def _note_ids(self, exchange: RecallExchange, events: list[Any]) -> RecallExchange:
@@ -281,13 +276,6 @@ def _without_body_headers(headers: Sequence[Header]) -> list[Header]:
         if lower_ascii(name.decode("latin-1")) not in _BODY_HEADERS:
             kept_headers.append((name, value))
     return kept_headers
-
-
-def _unpack(unpacker: Unpacker, piece: bytes) -> bytes:
-    try:
-        return unpacker(piece)
-    except (zlib.error, brotli.error, zstandard.ZstdError) as error:
-        raise Refusal(502, f"the upstream's answer cannot be unpacked: {type(error).__name__}") from None
 
 
 def _absorb(answer: Any, dialect: Dialect) -> Absorbed:

@@ -21,7 +21,7 @@ from lamina.core.text.characters import lower_ascii
 from lamina.dialects.usage import NOTHING_REPORTED
 from lamina.fitting.policy import Keep
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
-from lamina.gateway.conversations import DOOR, LiveConversation
+from lamina.gateway.live_conversations import DOOR, LiveConversation
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.usage import UsageReader
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.cut import OPEN_LOOP
-from lamina.errors import BudgetExceeded
+from lamina.errors import BudgetExceeded, InvalidRequest
 
 _TYPES = {
     400: ("invalid_request_error", "INVALID_ARGUMENT"),
@@ -95,6 +95,13 @@ class Refusal(Exception):
         error = describe_error("openai_responses", self.status, f"lamina: {self.message}", code)["error"]
         flat = {"code": code, "message": error["message"], "param": None}
         return {"type": "error", "sequence_number": number, **flat, "error": error}
+
+
+def explain_unfit(error: BudgetExceeded | InvalidRequest, dialect: str) -> Refusal:
+    """The refusal of a request that cannot be sent, and that must not be sent as it came."""
+    if isinstance(error, BudgetExceeded):
+        return explain_floor(error, dialect)
+    return Refusal(400, str(error))
 
 
 def explain_floor(error: BudgetExceeded, dialect: str) -> Refusal:

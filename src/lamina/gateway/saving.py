@@ -16,7 +16,8 @@ from lamina.fitting.policy import Keep
 from lamina.fitting.request import Fitted
 from lamina.formats.codec import encode
 from lamina.gateway.conversation_store import GatewayStore, StoreGone
-from lamina.gateway.conversations import ConversationIndex, LiveConversation
+from lamina.gateway.conversations import ConversationIndex
+from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
 
 SAVE_PAUSE, SHARED_PAUSE = 2.0, 0.02
@@ -95,7 +96,7 @@ class ConversationSaver:
         Another process on the same store may have continued it, and anyone may have deleted it.
         """
         try:
-            stored = await self._store.load(conversation.workspace, conversation.name)
+            stored = await self._store.load(*conversation.key)
         except StoreGone:
             return "the store does not answer"
         if stored is None:
@@ -108,12 +109,12 @@ class ConversationSaver:
 
     def save_later(self, conversation: LiveConversation) -> None:
         """Save a conversation soon. If that fails nothing is lost but its line in a list."""
-        self._unsaved[(conversation.workspace, conversation.name)] = conversation
+        self._unsaved[conversation.key] = conversation
         self._wake.set()
 
     def record_soon(self, conversation: LiveConversation) -> None:
         """Add what happened to the record in the store, in a moment."""
-        self._unrecorded[(conversation.workspace, conversation.name)] = conversation
+        self._unrecorded[conversation.key] = conversation
         self._wake_recording.set()
 
     async def record_pending(self) -> None:
@@ -142,7 +143,7 @@ class ConversationSaver:
             together = waiting[start : start + SAVED_TOGETHER]
             if not all(await asyncio.gather(*map(self._write_record, together))):
                 for conversation in waiting[start:]:
-                    self._unrecorded.setdefault((conversation.workspace, conversation.name), conversation)
+                    self._unrecorded.setdefault(conversation.key, conversation)
                 return False
         return True
 
@@ -154,9 +155,7 @@ class ConversationSaver:
                 if not len(record):
                     return True
                 try:
-                    await self._store.append(
-                        conversation.workspace, conversation.name, record.encode(), expect=record.count
-                    )
+                    await self._store.append(*conversation.key, record.encode(), expect=record.count)
                 except Conflict:
                     if not await self._reload(conversation):
                         return False
@@ -202,7 +201,7 @@ class ConversationSaver:
             if not await self.save_now(conversation):
                 return False
             # Not before: the gateway may be stopped while it saves.
-            self._unsaved.pop((conversation.workspace, conversation.name), None)
+            self._unsaved.pop(conversation.key, None)
             return True
 
     async def _save_over(self, conversation: LiveConversation) -> bool:

@@ -20,8 +20,7 @@ def mark_last_request(match: ConversationMatch, whole: Fitted) -> SentMark | Non
     mark = whole.ledger.mark
     if mark is None:
         return None
-    new_count = max(len(match.digests.chain) - match.shared, 0)
-    earlier_count = len(find_logged(whole.envelope.entries)) - new_count
+    earlier_count = len(find_logged(whole.envelope.entries)) - match.new_segments
     sent = 0
     for entry in whole.envelope.entries:
         if not entry.segment.is_own:

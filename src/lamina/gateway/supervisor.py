@@ -23,6 +23,7 @@ import msgspec
 
 from lamina.errors import LaminaError
 from lamina.gateway.config import GatewaySettings
+from lamina.gateway.journal import decode_event
 
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
@@ -193,12 +194,11 @@ class GatewaySupervisor:
             if self._log is not None:
                 self._log.write(line)
                 self._log.flush()
-            try:
-                event = msgspec.json.decode(line, type=dict[str, Any])
-            except (msgspec.DecodeError, ValueError, RecursionError):
+            event = decode_event(line)
+            if event is None:
                 self._last_lines.append(line.decode("utf-8", "replace"))
-                return
-            self._read_event(event)
+            else:
+                self._read_event(event)
 
     def _end(self) -> None:
         """Stop everything and read the log to its end, so that the account is complete."""

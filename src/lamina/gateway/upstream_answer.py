@@ -83,6 +83,7 @@ class UpstreamAnswer:
         self._deadlines = gateway.settings.deadlines
         self._writer = writer
         self._answer: aiohttp.ClientResponse | None = None
+        self.sent_id = request.sent_id
         self.retries = 0
 
     async def __aenter__(self) -> aiohttp.ClientResponse:
@@ -95,7 +96,7 @@ class UpstreamAnswer:
     async def _ask_until_answered(self) -> aiohttp.ClientResponse:
         began = monotonic()
         answer = await self._ask()
-        while self._may_retry(answer, self.retries):
+        while self._may_retry(answer):
             pause = int(answer.headers["retry-after"])
             answer.close()
             await asyncio.sleep(pause)
@@ -124,15 +125,17 @@ class UpstreamAnswer:
         if self._request.sent_id:
             self._journal.write("unanswered", id=self._request.sent_id, status=status)
 
-    def _may_retry(self, answer: aiohttp.ClientResponse, retries: int) -> bool:
+    def _may_retry(self, answer: aiohttp.ClientResponse) -> bool:
         """Whether the upstream itself asks to try again soon, and nothing was sent to the client."""
         request = self._request
-        if retries >= request.upstream.settings.retries or not isinstance(request.body, bytes):
+        if self.retries >= request.upstream.settings.retries:
+            return False
+        if not isinstance(request.body, bytes):  # it was sent as it arrived, so it is gone
+            return False
+        if answer.status not in RETRIED:
             return False
         pause = answer.headers.get("retry-after", "")
-        if answer.status not in RETRIED or not _SECONDS.fullmatch(pause):
-            return False
-        return int(pause) <= LONGEST_PAUSE
+        return _SECONDS.fullmatch(pause) is not None and int(pause) <= LONGEST_PAUSE
 
     async def _ask(self) -> aiohttp.ClientResponse:
         name = self._request.upstream.name

@@ -59,6 +59,7 @@ class UsageReader:
         self._request = request
         self._unpacker = make_unpacker(encoding)
         self.is_stream = content_type.startswith(("text/event-stream", "application/x-ndjson"))
+        self.is_plain_event_stream = content_type.startswith("text/event-stream") and not encoding
         self._frames = None
         if content_type.startswith(CONTENT_TYPE):
             self._frames = FrameReader()

@@ -28,8 +28,8 @@ from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.fitting.policy import Keep
 from lamina.fitting.warming import warm_request
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
-from lamina.gateway.conversations import DOOR, LiveConversation
 from lamina.gateway.journal import Journal
+from lamina.gateway.live_conversations import DOOR, LiveConversation
 from lamina.gateway.pauses import PauseBook
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.usage import UsageReader
@@ -72,14 +72,14 @@ class PrefixWarmer:
         self._pauses = pauses
         self._saver = saver
         self._journal = journal
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def plan(self, warming: Warming) -> None:
         """A request was answered. Plan to read its prefix again, if that pays and its API has a way to."""
         conversation = warming.outgoing.conversation
         if conversation is None or warming.incoming.upstream.settings.policy.keep_warm == "never":
             return
-        key = f"{conversation.workspace}/{conversation.name}"
+        key = conversation.key
         self._cancel(key)
         dialect = warming.incoming.dialect.name
         rules = rules_for(warming.incoming.model, dialect=dialect)
@@ -105,12 +105,12 @@ class PrefixWarmer:
             with suppress(asyncio.CancelledError):
                 await task
 
-    def _cancel(self, key: str) -> None:
+    def _cancel(self, key: tuple[str, str]) -> None:
         task = self._tasks.pop(key, None)
         if task is not None:
             task.cancel()
 
-    def _forget(self, key: str, done: asyncio.Task[None]) -> None:
+    def _forget(self, key: tuple[str, str], done: asyncio.Task[None]) -> None:
         if self._tasks.get(key) is done:
             del self._tasks[key]
 
