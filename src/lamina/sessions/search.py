@@ -219,7 +219,7 @@ class StoredIndex(Index):
         if source in self._loaded and not await self._is_stale(source):
             return
         page = await self._store.read(self._where(source))
-        if not page.head.count and not page.head.state:
+        if page.head.is_empty:
             await self._forget(source)
             return
         entries = _read_entries(page, source)

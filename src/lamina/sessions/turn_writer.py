@@ -13,6 +13,7 @@ from lamina.context.port import drop_unchanged
 from lamina.core.envelope import Envelope
 from lamina.core.values import Cut, Segment
 from lamina.errors import BudgetExceeded, Conflict
+from lamina.sessions.attachments import drop_foreign
 from lamina.sessions.mentioned_attachments import RebuiltLog, find_first_mention, rebuild_log
 from lamina.sessions.previous_request import BuiltRequest, StoredRequest, rebuild_request
 from lamina.sessions.records import Control, Rewind
@@ -128,9 +129,9 @@ class TurnWriter:
             if id(segment) not in new_ids:
                 segments.append(segment)
                 continue
-            own, notes = self.builder.drop_foreign([segment])
-            self.note_left_out(notes)
-            segments += self.builder.prepare_segments(own)
+            own = drop_foreign([segment], self.builder.workspace)
+            self.note_left_out(own.notes)
+            segments += self.builder.prepare_segments(own.segments)
         return segments
 
     async def take_back(self, index: int) -> None:

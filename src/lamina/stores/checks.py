@@ -8,9 +8,8 @@ the arguments of a call.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NoReturn
 
-from lamina.errors import BadInput, Conflict, KeyNeeded, Reused, StoreError, WrongKey
+from lamina.errors import BadInput, Conflict, KeyNeeded, Reused, WrongKey
 from lamina.stores.port import (
     NAME_BYTES,
     OWN_PREFIXES,
@@ -184,12 +183,6 @@ def check_head(where: Where, head: StoredHead, *, expect: int | None, was: bytes
             found=head.count,
             problem="its state has changed, the number of its records has not",
         )
-
-
-def raise_missing(where: Where, *, expect: int, was: bytes | None) -> NoReturn:
-    """Raise for a conversation that has to exist and does not: Conflict if the writer has read one."""
-    check_head(where, StoredHead(), expect=expect, was=was)
-    raise StoreError("there is no conversation of this name", conversation=where.conversation)
 
 
 def check_digest(where: Where, once: Once, digest: bytes) -> None:

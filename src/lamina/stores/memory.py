@@ -17,7 +17,6 @@ from lamina.stores.checks import (
     check_no_plain,
     check_withdrawal,
     is_sealed_name,
-    raise_missing,
 )
 from lamina.stores.port import (
     HEADER,
@@ -46,11 +45,9 @@ class MemoryStore(CheckedStore):
         conversation = self._kept.get(where, _Conversation())
         if once is not None and once.key in conversation.once:
             return conversation.repeated_head(where, once)
-        check_head(where, conversation.head(), expect=group.expect, was=group.was)
+        head = group.head_after(conversation.head())
         conversation.bodies += group.records
-        if group.state is not None:
-            conversation.state = group.state
-        head = conversation.head()
+        conversation.state = head.state
         if once is not None:
             conversation.once[once.key] = (once.digest, head.count)
         self._kept[where] = conversation
@@ -94,18 +91,16 @@ class MemoryStore(CheckedStore):
         return True
 
     async def _replace_records(self, replacement: Replacement) -> StoredHead:
-        where, expect, was = replacement.where, replacement.expect, replacement.was
         await checkpoint()
-        self._check_key(where.workspace)
-        conversation = self._kept.get(where)
+        self._check_key(replacement.where.workspace)
+        conversation = self._kept.get(replacement.where)
         if conversation is None:
-            raise_missing(where, expect=expect, was=was)
-        check_head(where, conversation.head(), expect=expect, was=was)
+            replacement.raise_missing()
+        head = replacement.head_after(conversation.head())
         for seq, body in replacement.bodies.items():
             conversation.bodies[seq] = body
-        if replacement.state is not None:
-            conversation.state = replacement.state
-        return conversation.head()
+        conversation.state = head.state
+        return head
 
     async def close(self) -> None:
         """Do nothing: the conversations stay until the store itself is gone."""

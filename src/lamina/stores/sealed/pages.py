@@ -15,8 +15,9 @@ import msgspec
 
 from lamina.errors import StoreError, Tampered, WrongKey
 from lamina.stores.port import Record, RecordPage
+from lamina.stores.sealed.cards import OpenCard
 from lamina.stores.sealed.cipher import NotSealedHere, same
-from lamina.stores.sealed.documents import DELETING, SHREDDED
+from lamina.stores.sealed.documents import SHREDDED
 from lamina.stores.sealed.records import (
     MOST_RECORDS,
     Generation,
@@ -29,7 +30,6 @@ from lamina.stores.sealed.records import (
     seal_record,
     seal_state,
 )
-from lamina.stores.sealed.vault import OpenCard
 
 NO_CARD = "records without the card of their key: not sealed, or the card is gone"
 
@@ -72,9 +72,9 @@ def read_page(
     The inner store is not trusted. It may hide, repeat, reorder or replace what it was given, and each of
     that is found here.
     """
-    if open_card is not None and open_card.card.gone == DELETING:
+    if open_card is not None and open_card.is_deleting:
         return _empty_page(open_card)
-    if not page.head.count and not page.head.state:
+    if page.head.is_empty:
         return _read_nothing(open_card, seen)
     if open_card is None:
         raise Tampered(NO_CARD)

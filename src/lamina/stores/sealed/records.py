@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from lamina.stores.port import StoredHead
 from lamina.stores.sealed.cipher import (
     KEY,
     LINK,
@@ -94,6 +95,11 @@ class SealedState(msgspec.Struct, frozen=True, kw_only=True):
     link: bytes
     body: bytes = b""
     generation: int = 0
+
+    @property
+    def head(self) -> StoredHead:
+        """The head that a caller of the sealed store sees."""
+        return StoredHead(count=self.count, state=self.body)
 
 
 def seal_record(

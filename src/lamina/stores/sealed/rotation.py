@@ -23,17 +23,22 @@ from msgspec.structs import replace
 from lamina.errors import BadInput, Conflict, StoreError
 from lamina.stores.checked import RecordSelection
 from lamina.stores.paging import attempts, check_page
-from lamina.stores.port import Rekeyable, Where
-from lamina.stores.sealed.documents import DELETING, SHREDDED, Card, Header, new_data_key, rewrap_card
+from lamina.stores.port import RESERVED, OwnName, Rekeyable, Where
+from lamina.stores.sealed.cards import OpenCard
+from lamina.stores.sealed.documents import SHREDDED, Card, Header, new_data_key, rewrap_card
 from lamina.stores.sealed.keys import Key
 from lamina.stores.sealed.pages import VerifiedPage
 from lamina.stores.sealed.reader import NOTHING
 from lamina.stores.sealed.records import SHREDDED as SHREDDED_STATE
 from lamina.stores.sealed.records import seal_record, seal_state
-from lamina.stores.sealed.store import INDEX, Sealed
-from lamina.stores.sealed.vault import SWEEP, Credential, OpenCard
+from lamina.stores.sealed.store import INDEX, Sealed, require_rekeyable
+from lamina.stores.sealed.vault import Credential
+from lamina.stores.sweeping import sweep_replaced
 
 BATCH = 256
+
+SWEEP = Where(OwnName(RESERVED), "sweep")
+"""What is made and deleted to sweep the store within, which accepts no plain names."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,8 +80,8 @@ async def rewrap(sealed: Sealed) -> int:
 
     count = 0
     async for where in _every_card(sealed):
-        before = await sealed.vault.card(where, fresh=True)
-        after = await sealed.vault.change_card(where, change)
+        before = await sealed.cards.read(where, fresh=True)
+        after = await sealed.cards.change(where, change)
         if before is not None and not before.same_as(after):
             count += 1
     return count
@@ -105,7 +110,7 @@ async def rekey(
     primary = await sealed.vault.primary()
     page = await sealed.reader.read(where, NOTHING)
     count = page.state.count
-    await sealed.vault.change_card(where, lambda open_card: _with_new_key(open_card, primary, count))
+    await sealed.cards.change(where, lambda open_card: _with_new_key(open_card, primary, count))
     return await _reseal_records(sealed, where, batch, progress)
 
 
@@ -116,7 +121,7 @@ async def finish(sealed: Sealed, where: Where, *, batch: int = BATCH, alone: boo
     yet, because nothing was ever written, that is so only if no other process writes to the store: `alone`
     says that.
     """
-    open_card = await sealed.vault.card(where, fresh=True)
+    open_card = await sealed.cards.read(where, fresh=True)
     if open_card is None:
         return False
     if len(open_card.card.data) < 2:
@@ -124,7 +129,7 @@ async def finish(sealed: Sealed, where: Where, *, batch: int = BATCH, alone: boo
     if not await _reseal_state(sealed, where) and not alone:
         return False
     await _reseal_records(sealed, where, batch, None)
-    new_card = await sealed.vault.change_card(where, lambda now: _without_older_keys(now, open_card))
+    new_card = await sealed.cards.change(where, lambda now: _without_older_keys(now, open_card))
     return new_card is not None
 
 
@@ -136,20 +141,19 @@ async def shred(sealed: Sealed, where: Where) -> bool:
     """
     await sealed.delete_index(where)
     async with sealed.lock(where):
-        open_card = await sealed.vault.change_card(where, _without_data_keys)
+        open_card = await sealed.cards.change(where, _without_data_keys)
         if open_card is None:
             return False
         await sealed.store.append(sealed.vault.inner(where), [], state=SHREDDED_STATE)
-        await sealed.store.append(SWEEP, [b""])
-        await sealed.store.delete(SWEEP)  # stores remove overwritten bytes when they delete
+        await sweep_replaced(sealed.store, place=SWEEP)
         return True
 
 
 async def conversations(sealed: Sealed) -> AsyncIterator[Where]:
     """Every conversation that has a card and is not being deleted, lamina's own index among them."""
     async for where in _every_card(sealed):
-        open_card = await sealed.vault.card(where)
-        if open_card is not None and open_card.card.gone != DELETING:
+        open_card = await sealed.cards.read(where)
+        if open_card is not None and not open_card.is_deleting:
             yield where
 
 
@@ -158,12 +162,12 @@ async def _every_card(sealed: Sealed) -> AsyncIterator[Where]:
 
     The card of one whose deletion was interrupted needs its key, too: nobody could finish it otherwise.
     """
-    if await sealed.vault.card(INDEX) is None:
+    if await sealed.cards.read(INDEX) is None:
         return
     yield INDEX
     for workspace in await sealed.workspaces():
         for inner_name in await sealed.count_within(sealed.vault.card_workspace(workspace)):
-            named_card = await sealed.vault.named_card(workspace, inner_name)
+            named_card = await sealed.cards.named_card(workspace, inner_name)
             if named_card is not None:
                 yield Where(workspace, named_card.name)
 
@@ -207,7 +211,7 @@ def _without_data_keys(open_card: OpenCard) -> Card | None:
 
 async def _uses(sealed: Sealed, where: Where, key: str) -> bool:
     """Whether a conversation needs this key to be opened: for its card, or for one of its data keys."""
-    open_card = await sealed.vault.card(where, fresh=True)
+    open_card = await sealed.cards.read(where, fresh=True)
     if open_card is None:
         return False
     card = open_card.card
@@ -219,13 +223,11 @@ async def _reseal_records(
 ) -> int:
     """Seal every record under the newest key that is not yet, and return how many that were."""
     check_page(batch)
-    if not isinstance(sealed.store, Rekeyable):
-        hint = "copy the conversations into a store that can"
-        raise StoreError(f"{type(sealed.store).__name__} cannot replace records", hint=hint)
+    store = require_rekeyable(sealed.store)
     changed = 0
     place = 0
     while True:
-        changed_in_batch, page = await _reseal_batch(sealed, sealed.store, where, place, batch)
+        changed_in_batch, page = await _reseal_batch(sealed, store, where, place, batch)
         changed += changed_in_batch
         place += len(page.records)
         if progress is not None:

@@ -19,7 +19,6 @@ from lamina.stores.checks import (
     check_key,
     check_no_plain,
     is_sealed_name,
-    raise_missing,
 )
 from lamina.stores.checksums import Checksums, check_records
 from lamina.stores.port import (
@@ -92,10 +91,7 @@ def append_group(connection: SqliteConnection, group: NewGroup) -> StoredHead:
                 return repeated
     elif where == HEADER:
         check_no_plain(plain=_has_plain(connection))
-    check_head(where, previous, expect=group.expect, was=group.was)
-    head = msgspec.structs.replace(previous, count=previous.count + len(group.records))
-    if group.state is not None:
-        head = msgspec.structs.replace(head, state=group.state)
+    head = group.head_after(previous)
     if conversation is None:
         conversation_id = insert_row(connection, where, head, checksums)
     else:
@@ -112,20 +108,18 @@ def append_group(connection: SqliteConnection, group: NewGroup) -> StoredHead:
 
 
 def replace_records(connection: SqliteConnection, replacement: Replacement) -> StoredHead:
-    where, expect, was = replacement.where, replacement.expect, replacement.was
+    where = replacement.where
     conversation = _load_conversation(connection, where)
     if conversation is None:
-        raise_missing(where, expect=expect, was=was)
-    check_head(where, conversation.head, expect=expect, was=was)
+        replacement.raise_missing()
+    head = replacement.head_after(conversation.head)
     _check_all_counted(connection, where, conversation)
     row = conversation.row
     checksums = Checksums(where)
     values = ((body, checksums.record(seq, body), row.id, seq) for seq, body in replacement.bodies.items())
     connection.many("UPDATE record SET body = ?, sum = ? WHERE conversation = ? AND seq = ?", values)
-    if replacement.state is None:
-        return conversation.head
-    head = StoredHead(count=conversation.head.count, state=replacement.state)
-    update_row(connection, row, head, checksums, same_state=False)
+    if replacement.state is not None:
+        update_row(connection, row, head, checksums, same_state=False)
     return head
 
 
