@@ -30,7 +30,7 @@ from lamina.inspector.page_files import FILE_TYPES, Download, encode_json, read_
 from lamina.inspector.request_views import show_request
 from lamina.inspector.search import read_filters, search_places
 from lamina.inspector.segment_views import show_segment, show_text
-from lamina.inspector.settings import BuildSettings, read_settings
+from lamina.inspector.settings import BuildSettings, parse_whole, read_settings
 from lamina.inspector.take_along import save_session
 from lamina.inspector.views import Inspector, show_session, show_sessions, show_tools
 from lamina.inspector.visibility import find_visible
@@ -179,32 +179,32 @@ _VIEWS: dict[tuple[str, int], View] = {
     ("session", 2): lambda inspector, words, _, settings: show_session(inspector, words[1], settings),
     ("tools", 2): lambda inspector, words, _, settings: show_tools(inspector, words[1], settings),
     ("request", 3): lambda inspector, words, _, settings: show_request(
-        inspector, words[1], _number(words[2]), settings
+        inspector, words[1], _read_number(words[2]), settings
     ),
     ("segment", 4): lambda inspector, words, _, settings: show_segment(
-        inspector, words[1], _number(words[2]), words[3], settings
+        inspector, words[1], _read_number(words[2]), words[3], settings
     ),
     ("text", 4): lambda inspector, words, _, settings: show_text(
-        inspector, words[1], _number(words[2]), words[3], settings
+        inspector, words[1], _read_number(words[2]), words[3], settings
     ),
     ("body", 3): lambda inspector, words, _, settings: show_body(
-        inspector, words[1], _number(words[2]), settings
+        inspector, words[1], _read_number(words[2]), settings
     ),
     ("answer", 3): lambda inspector, words, _, settings: show_raw_answer(
-        inspector, words[1], _number(words[2]), settings
+        inspector, words[1], _read_number(words[2]), settings
     ),
     ("compare", 4): lambda inspector, words, _, settings: compare_requests(
-        inspector, words[1], _number(words[2]), _number(words[3]), settings
+        inspector, words[1], _read_number(words[2]), _read_number(words[3]), settings
     ),
     ("whatif", 2): lambda inspector, words, _, settings: show_what_if(inspector, words[1], settings),
     ("visible", 2): lambda inspector, words, query, settings: find_visible(
         inspector, words[1], query.get("text", ""), settings
     ),
     ("export", 3): lambda inspector, words, _, settings: export_request(
-        inspector, words[1], _number(words[2]), settings
+        inspector, words[1], _read_number(words[2]), settings
     ),
     ("curl", 3): lambda inspector, words, _, settings: write_curl(
-        inspector, words[1], _number(words[2]), settings
+        inspector, words[1], _read_number(words[2]), settings
     ),
     ("alternatives", 2): lambda inspector, words, _, __: show_choices(inspector, words[1]),
     ("alternative", 2): lambda inspector, words, query, _: show_alternative(inspector, words[1], query),
@@ -215,6 +215,10 @@ _VIEWS: dict[tuple[str, int], View] = {
     ("archive", 2): lambda inspector, words, _, settings: export_session(inspector, words[1], settings),
 }
 """Each view under /api: the first word of its path and the number of words."""
+
+
+def _read_number(word: str) -> int:
+    return parse_whole(word, "request", hint="give the number of a request, from 0")
 
 
 def _answer_api(
@@ -262,12 +266,6 @@ def encode_lines(value: dict[str, Any]) -> bytes:
 def _show_progress(inspector: Inspector, name: str) -> dict[str, Any]:
     job = inspector.progress.look(name)
     return {"what": job.what, "done": job.done, "total": job.total, "seconds_left": job.seconds_left}
-
-
-def _number(word: str) -> int:
-    if not word.isascii() or not word.isdigit():
-        raise BadInput(f"{word!r} is not the number of a request", place="request", hint="count from 0")
-    return int(word)
 
 
 def _answer_file(words: list[str]) -> PageAnswer:

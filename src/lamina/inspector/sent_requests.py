@@ -17,7 +17,6 @@ import msgspec
 from lamina.conversations.recall_loop import append_turns, place_after, splice_exchanges
 from lamina.conversations.record import ConversationRecord, RecordedCall
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
-from lamina.conversations.store import ConversationState
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.recall import list_refs
@@ -31,6 +30,7 @@ from lamina.errors import BadInput, LaminaError
 from lamina.fitting.policy import Policy, RecallMode
 from lamina.fitting.recalls import RECALL, TURN_FIELDS, read_turns
 from lamina.fitting.request import AS_LOGGED, Fitted, RequestMemo, fit_request
+from lamina.inspector.sent_conversations import SentConversation
 from lamina.models.counters.openai import o200k
 from lamina.replay.traces.recorded_conversations import decode_body, explain_missing_bodies
 
@@ -44,50 +44,6 @@ READ_AS_SENT = (
 ERASED_NOTE = "Something of this request was deleted since: what is left of it is shown."
 NOT_SENT = "it is in the client's request, and not in the one that was sent"
 UNREADABLE = "the body that was sent cannot be read as a request of its API"
-
-
-class SentConversation:
-    """A recorded conversation: its name, what is stored of it, and its requests. It has at least one."""
-
-    def __init__(self, name: str, state: ConversationState, record: ConversationRecord) -> None:
-        self.name = name
-        self.state = state
-        self.record = record
-        self.calls: tuple[RecordedCall, ...] = tuple(record.calls)
-
-    def find_earlier(self, number: int) -> int | None:
-        """The number of the request that one was sent after, for the same request of the client.
-
-        All of them name the first as the one that they follow. The one before is the last of these.
-        """
-        first_id = self.calls[number].request.follows
-        if not first_id:
-            return None
-        for earlier in range(number - 1, -1, -1):
-            request = self.calls[earlier].request
-            if first_id in (request.id, request.follows):
-                return earlier
-        return None
-
-    @property
-    def model(self) -> str:
-        """The model of the last request."""
-        return self.calls[-1].request.model or self.state.model
-
-    @property
-    def dialect(self) -> str:
-        """The dialect of the last request."""
-        return self.calls[-1].request.dialect or self.state.dialect
-
-    @property
-    def window(self) -> int:
-        """The window of the last request; 0 if it was not fitted."""
-        return self.calls[-1].request.window
-
-    @property
-    def has_bodies(self) -> bool:
-        """Whether any body is kept."""
-        return any(call.sent_pieces is not None for call in self.calls)
 
 
 class SentRequestBuild(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -332,26 +288,34 @@ def count_common_turns(
     """
     turns = read_turns(before)
     other_turns = read_turns(after)
-    if len(turns) > len(other_turns) or (whole and len(turns) != len(other_turns)):
+    if len(turns) > len(other_turns):
         return None
-    differing = [
-        (one, other)
-        for one, other in zip(turns, other_turns, strict=False)
-        if one is not other and one != other
-    ]
-    if not differing and _without_turns(before) == _without_turns(after):
+    if whole and len(turns) != len(other_turns):
+        return None
+    # Requests of one conversation share most of their turns as objects. Blocks are made of the others only:
+    # a request of a thousand turns has a few that a cache marker came to or left.
+    differing_turns: list[Any] = []
+    differing_others: list[Any] = []
+    for turn, other_turn in zip(turns, other_turns, strict=False):
+        if turn is other_turn or turn == other_turn:
+            continue
+        differing_turns.append(turn)
+        differing_others.append(other_turn)
+    if not differing_turns and _select_head(before) == _select_head(after):
         return len(turns)
-    one = _list_blocks(before, [pair[0] for pair in differing], dialect)
-    other = _list_blocks(after, [pair[1] for pair in differing], dialect)
-    if one is None or one != other:
+    blocks = _list_blocks(before, differing_turns, dialect)
+    if blocks is None:
+        return None
+    if blocks != _list_blocks(after, differing_others, dialect):
         return None
     return len(turns)
 
 
-_HEAD_FIELDS = ("system", "instructions", "systemInstruction", "system_instruction", "tools")
+_HEAD_FIELDS = ("system", "instructions", "systemInstruction", "system_instruction", "tools", "toolConfig")
+"""Where the APIs have their system text and tools. Converse has its tools in `toolConfig`."""
 
 
-def _without_turns(request: Mapping[str, Any]) -> dict[str, Any]:
+def _select_head(request: Mapping[str, Any]) -> dict[str, Any]:
     return {name: request.get(name) for name in _HEAD_FIELDS}
 
 

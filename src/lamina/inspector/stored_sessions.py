@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import cache, partial
 from typing import Any, Protocol, TypeVar
@@ -23,15 +22,11 @@ from lamina.conversations.store import (
 )
 from lamina.errors import BadInput, LaminaError
 from lamina.fitting.recalls import read_turns
+from lamina.inspector.first_words import find_first_words
 from lamina.inspector.losses import find_losses
-from lamina.inspector.sent_requests import SentConversation
-from lamina.inspector.sessions import (
-    RecordedSession,
-    SessionSummary,
-    StoredSession,
-    find_first_words,
-    make_id,
-)
+from lamina.inspector.recent_values import RecentValues
+from lamina.inspector.recorded_sessions import RecordedSession, SessionSummary, StoredSession, make_id
+from lamina.inspector.sent_conversations import SentConversation
 from lamina.replay.model_calls import RecordedConversation, read_conversation
 from lamina.replay.traces.recorded_conversations import (
     SOURCE,
@@ -43,7 +38,7 @@ from lamina.replay.values import Trace, UnreadableLine
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Store
 
-_KEPT_SESSIONS = 4
+_MOST_SESSIONS = 4
 """Conversations that stay in memory."""
 
 _Value = TypeVar("_Value")
@@ -70,7 +65,7 @@ class StoredSessions:
         self._looked_at = -math.inf
         self._counts: dict[str, int] = {}
         self._lines: dict[str, tuple[int, StoredSession | UnreadableLine]] = {}
-        self._loaded: OrderedDict[str, RecordedSession] = OrderedDict()
+        self._loaded: RecentValues[str, RecordedSession] = RecentValues(_MOST_SESSIONS)
 
     def state(self) -> dict[str, int]:
         """The number of records of each conversation."""
@@ -104,10 +99,7 @@ class StoredSessions:
                 f"there is no conversation {name!r}", place="session", hint="it was deleted just now"
             )
         session = make_session(conversation)
-        self._loaded[name] = session
-        self._loaded.move_to_end(name)
-        while len(self._loaded) > _KEPT_SESSIONS:
-            self._loaded.popitem(last=False)
+        self._loaded.add(name, session)
         return session
 
     def _read_line(self, name: str) -> StoredSession | UnreadableLine:
