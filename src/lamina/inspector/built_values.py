@@ -87,6 +87,11 @@ class BuiltCall(msgspec.Struct, frozen=True, kw_only=True):
     lost_why: str = ""
     lost_dollars: float | None = None
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the provider refused it. One without an answer has a remark in `refusal`, too."""
+        return bool(self.refusal) and not self.is_open
+
 
 class BuiltRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One request that somebody looks at: its entries, and the JSON that was or would be sent.

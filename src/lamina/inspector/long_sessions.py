@@ -1,4 +1,4 @@
-"""Sessions of thousands of calls: measured in one pass over their entries, where nothing is lowered.
+"""Measures a session of thousands of calls in one pass over its entries, if nothing in it is lowered.
 
 Building every call takes a time that grows with the square of the length of a session.
 """
@@ -125,8 +125,10 @@ class _EntrySums:
         """Where the turn of each entry begins: at the first entry with the same turn."""
         starts: list[int] = []
         for at, entry in enumerate(self._entries):
-            begins = at == 0 or entry.turn != self._entries[at - 1].turn
-            starts.append(at if begins else starts[-1])
+            start = at
+            if at and entry.turn == self._entries[at - 1].turn:
+                start = starts[-1]
+            starts.append(start)
         return starts
 
 
@@ -137,10 +139,8 @@ def _guess_tally(walk: SessionWalk, tokens: int, previous_tokens: int, idle: flo
     """
     rules = walk.rules
     model = walk.session.conversation.trace.model
-    lifetime = rules.lifetimes.get(rules.lifetime, 0.0)
-    is_remembered = not lifetime or idle <= lifetime
     read = 0
-    if is_remembered and previous_tokens >= rules.least(model):
+    if idle <= rules.seconds("") and previous_tokens >= rules.least(model):
         read = min(previous_tokens, tokens)
     if rules.write > 1:
         return Tally(read=read, written=tokens - read)

@@ -107,13 +107,11 @@ def answer_request(
 
 
 def refuse_stranger(target: str, headers: Mapping[str, str], access: Access) -> PageAnswer | None:
-    """The refusal of a request that another site sent, or that has no token; None for a welcome one.
-
-    A page of another site can make a browser send requests here. The browser then says so itself
-    (`Sec-Fetch-Site`), and after a change of its name server the host name is not one of ours.
-    """
+    """The refusal of a request that another site sent, or that has no token; None if it may be answered."""
+    # DNS rebinding: another site points its own name at this machine, so the Host header is not one of ours.
     if headers.get("host", "").lower() not in access.hosts:
         return _problem(HTTPStatus.MISDIRECTED_REQUEST, "this server does not answer under that host name")
+    # A page of another site can make a browser send requests here. The browser says so in `Sec-Fetch-Site`.
     is_of_other_site = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
     if is_of_other_site and not is_followed_link(urlsplit(target).path, headers):
         return _problem(HTTPStatus.FORBIDDEN, "requests from other sites are refused")
@@ -137,12 +135,10 @@ def is_followed_link(path: str, headers: Mapping[str, str]) -> bool:
     Only the page itself is opened so, which holds nothing of any session. It asks for that itself, and then
     the browser says that the page asks.
     """
-    is_page = path in ("", "/")
-    return (
-        is_page
-        and headers.get("sec-fetch-mode") == "navigate"
-        and headers.get("sec-fetch-dest") == "document"
-    )
+    if path not in ("", "/"):
+        return False
+    purpose = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest"))
+    return purpose == ("navigate", "document")
 
 
 def write_event(state: str, last_state: str) -> bytes:
@@ -252,15 +248,16 @@ def encode_lines(value: dict[str, Any]) -> bytes:
     The first line is the value with its long lists empty. Each line after it has the next items of one:
     `{"calls": [], "rules": "…"}`, then `{"list": "calls", "items": [ … ]}`.
     """
-    lists = {name: items for name, items in value.items() if isinstance(items, list)}
-    long_lists = {name: items for name, items in lists.items() if len(items) > LINE_ITEMS}
-    first: dict[str, Any] = value | {name: [] for name in long_lists}
-    lines = [encode_json(first)]
-    for name, items in long_lists.items():
+    first: dict[str, Any] = {}
+    pieces: list[dict[str, Any]] = []
+    for name, items in value.items():
+        if not isinstance(items, list) or len(items) <= LINE_ITEMS:
+            first[name] = items
+            continue
+        first[name] = []
         starts = range(0, len(items), LINE_ITEMS)
-        pieces = [{"list": name, "items": items[start : start + LINE_ITEMS]} for start in starts]
-        lines += map(encode_json, pieces)
-    return b"\n".join(lines)
+        pieces += [{"list": name, "items": items[start : start + LINE_ITEMS]} for start in starts]
+    return b"\n".join(map(encode_json, [first, *pieces]))
 
 
 def _show_progress(inspector: Inspector, name: str) -> dict[str, Any]:

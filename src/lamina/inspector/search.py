@@ -20,7 +20,6 @@ from itertools import accumulate, islice
 import msgspec
 
 from lamina.core.recall import list_refs
-from lamina.core.text.subjects import read_subject
 from lamina.core.values import Ledger, Ref, Segment, ToolCall, ToolResult
 from lamina.core.wording import describe_segment
 from lamina.dialects import DIALECTS
@@ -28,7 +27,7 @@ from lamina.dialects.memos import ParseMemo
 from lamina.errors import BadInput, LaminaError
 from lamina.inspector.progress import report_steps
 from lamina.inspector.recorded_sessions import RecordedSession, SessionSummary
-from lamina.inspector.segment_texts import first_part, join_texts
+from lamina.inspector.segment_texts import first_part, join_texts, read_path
 from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.views import Inspector, Json
 from lamina.replay.model_calls import CHAT
@@ -300,7 +299,7 @@ def _list_segments(log: Sequence[Segment], ledger: Ledger) -> Iterator[_Place]:
         part = first_part(segment)
         if isinstance(part, ToolCall):
             tool = part.name
-            path = str(getattr(read_subject(part), "resource", ""))
+            path = read_path(part)
             calls[part.id] = (tool, path)
         elif isinstance(part, ToolResult):
             tool, path = calls.get(part.id, (part.name, ""))

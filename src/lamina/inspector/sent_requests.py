@@ -1,14 +1,15 @@
-"""Recorded requests as they were sent: the entries of each, with the reason for every form.
+"""Reads recorded requests as they were sent: the entries of each, with the reason for every form.
 
 The record has the body that left and the body that the client wrote. The client's body is fitted again with
 the ledger that was recorded, under a budget that nothing exceeds. So nothing new is lowered, and every entry
-has its form and its reason. The outcome must be the body that left, but for its cache markers. If it is not,
-the body itself is read: its entries are then shown without reasons, and a note says so.
+has its form and its reason. The outcome must be the body that left, apart from its cache markers. If it is
+not, the body itself is read. Its entries are then shown without reasons, and a note says so.
 """
 
 from __future__ import annotations
 
 from collections import Counter as Tally
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -80,18 +81,17 @@ class SentRequests:
         if request is None or dialect is None:
             return SentRequestBuild(request=request or {}, note=UNREADABLE)
         came = self._read_came(number, dialect)
-        fitted = self._fit_again(call, came, request, dialect)
         note = ""
+        envelope = self._fit_again(call, came, request, dialect)
+        if envelope is None:
+            note = READ_AS_SENT
+            envelope = self._read_as_sent(came, request, dialect)
+        if envelope is None:
+            note = UNREADABLE
+        else:
+            envelope = _scale(envelope, call)
         if record.is_erased(call):
             note = ERASED_NOTE
-        if fitted is not None:
-            envelope: Envelope | None = _scale(fitted.envelope, call)
-            return SentRequestBuild(request=request, came=came, envelope=envelope, note=note)
-        envelope = self._read_as_sent(came, request, dialect)
-        if envelope is not None:
-            envelope = _scale(envelope, call)
-        if not note:
-            note = READ_AS_SENT if envelope is not None else UNREADABLE
         return SentRequestBuild(request=request, came=came, envelope=envelope, note=note)
 
     def build_in_full(self, number: int) -> Envelope | None:
@@ -114,20 +114,20 @@ class SentRequests:
         conversation = self._conversation
         call = conversation.calls[number]
         earlier_number = conversation.find_earlier(number)
-        if earlier_number is not None:
-            came = self._read_came(earlier_number, dialect)
-            earlier = conversation.calls[earlier_number]
-            if earlier.answer is None or not earlier.answer.recalled:
-                return came  # it was refused, and is the same request
-            recalled_turns = _find_added_turns(conversation.record, earlier, call, dialect)
-            if recalled_turns is None:  # there was a cut between the two
-                recalled_turns = self._find_exchange(call, dialect)
-            return append_turns(came, recalled_turns)
-        request = decode_body(conversation.record.came_body(call)) or {}
-        digests = self._digest(request, dialect)
-        if digests is None:
-            return request
-        return splice_exchanges(request, conversation.state.exchanges, digests)
+        if earlier_number is None:
+            request = decode_body(conversation.record.came_body(call)) or {}
+            digests = self._digest(request, dialect)
+            if digests is None:
+                return request
+            return splice_exchanges(request, conversation.state.exchanges, digests)
+        came = self._read_came(earlier_number, dialect)
+        earlier = conversation.calls[earlier_number]
+        if earlier.answer is None or not earlier.answer.recalled:
+            return came  # it was refused, and is the same request
+        recalled_turns = _find_added_turns(conversation.record, earlier, call, dialect)
+        if recalled_turns is None:  # there was a cut between the two
+            recalled_turns = self._find_exchange(call, dialect)
+        return append_turns(came, recalled_turns)
 
     def _find_exchange(self, call: RecordedCall, dialect: Dialect) -> tuple[Any, ...]:
         """The recall at the end of a client's request, as it was remembered for later requests."""
@@ -154,8 +154,8 @@ class SentRequests:
 
     def _fit_again(
         self, call: RecordedCall, came: Mapping[str, Any], sent: Mapping[str, Any], dialect: Dialect
-    ) -> Fitted | None:
-        """The client's request with the recorded ledger, if that gives the body that was sent."""
+    ) -> Envelope | None:
+        """The entries of the client's request under the recorded ledger, if these give the body that left."""
         ledger = self._conversation.record.ledger(call)
         for mode in self._choose_modes(ledger):
             try:
@@ -164,7 +164,7 @@ class SentRequests:
                 continue
             if count_common_turns(fitted.request, sent, dialect, whole=True) is not None:
                 self._mode = mode
-                return fitted
+                return fitted.envelope
         return None
 
     def _choose_modes(self, ledger: Ledger) -> Sequence[RecallMode]:
@@ -182,12 +182,7 @@ class SentRequests:
             came,
             dialect=dialect,
             ledger=ledger,
-            policy=Policy(
-                budget=UNLIMITED,
-                counter=o200k(),
-                breakpoints="keep",
-                recall=mode,
-            ),
+            policy=Policy(budget=UNLIMITED, counter=o200k(), breakpoints="keep", recall=mode),
             memo=self._memos.setdefault(mode, RequestMemo()),
         )
 
@@ -248,18 +243,18 @@ def _list_as_sent(request: Mapping[str, Any], dialect: Dialect, counter: Counter
 
 def _add_missing(sent: Sequence[Entry], original: Sequence[Entry]) -> Iterator[Entry]:
     """The entries that were sent, and those of the client's that were not, each before what follows it."""
-    left = Tally(entry.content for entry in sent)
-    waiting = list(original)
+    # How often each content is still to come among the sent entries: one that does not come was left out.
+    to_come = Tally(entry.content for entry in sent)
+    waiting = deque(original)
     for entry in sent:
-        while waiting and left[waiting[0].content] <= 0:
-            yield _omit(waiting.pop(0))
+        while waiting and to_come[waiting[0].content] <= 0:
+            yield _omit(waiting.popleft())
         if waiting and waiting[0].content == entry.content:
-            waiting.pop(0)
-        left[entry.content] -= 1
+            waiting.popleft()
+        to_come[entry.content] -= 1
         yield entry
-    for entry in waiting:
-        if left[entry.content] <= 0:
-            yield _omit(entry)
+    for entry in waiting:  # none is to come any more
+        yield _omit(entry)
 
 
 def _omit(entry: Entry) -> Entry:
