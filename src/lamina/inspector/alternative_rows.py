@@ -10,7 +10,7 @@ import msgspec
 
 from lamina.caches import all_rules
 from lamina.errors import BadInput
-from lamina.inspector.recent_values import RecentValues
+from lamina.inspector.last_used import LastUsed
 from lamina.inspector.recorded_sessions import RecordedSession
 from lamina.inspector.settings import read_whole
 from lamina.models.facts import model_or_none
@@ -47,7 +47,7 @@ class AlternativeRows:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._rows: RecentValues[tuple[str, int, Alternative], ReplayOutcome] = RecentValues(_MOST_ROWS)
+        self._rows: LastUsed[tuple[str, int, Alternative], ReplayOutcome] = LastUsed(_MOST_ROWS)
 
     def find(self, session: RecordedSession, alternative: Alternative) -> ReplayOutcome:
         key = (session.summary.id, session.version, alternative)

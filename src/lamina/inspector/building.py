@@ -20,9 +20,9 @@ from lamina.core.values import Ledger, Segment
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
 from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession
+from lamina.inspector.last_used import LastUsed
 from lamina.inspector.long_sessions import measure_calls
 from lamina.inspector.pricing import price_calls
-from lamina.inspector.recent_values import RecentValues
 from lamina.inspector.recorded_sessions import RecordedSession
 from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.sent_history import SentHistory
@@ -57,9 +57,9 @@ class SessionBuilder:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._sessions: RecentValues[Hashable, BuiltSession] = RecentValues(_MOST_SESSIONS)
-        self._requests: RecentValues[Hashable, BuiltRequest] = RecentValues(_MOST_REQUESTS)
-        self._histories: RecentValues[Hashable, SentHistory] = RecentValues(_MOST_HISTORIES)
+        self._sessions: LastUsed[Hashable, BuiltSession] = LastUsed(_MOST_SESSIONS)
+        self._requests: LastUsed[Hashable, BuiltRequest] = LastUsed(_MOST_REQUESTS)
+        self._histories: LastUsed[Hashable, SentHistory] = LastUsed(_MOST_HISTORIES)
 
     def build(self, session: RecordedSession, settings: BuildSettings) -> BuiltSession:
         key = (session.summary.id, session.version, settings)

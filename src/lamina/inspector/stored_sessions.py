@@ -24,8 +24,8 @@ from lamina.conversations.store import (
 from lamina.errors import BadInput, LaminaError
 from lamina.fitting.recalls import read_turns
 from lamina.inspector.first_words import find_first_words
+from lamina.inspector.last_used import LastUsed
 from lamina.inspector.losses import find_losses
-from lamina.inspector.recent_values import RecentValues
 from lamina.inspector.recorded_sessions import RecordedSession, SessionSummary, StoredSession, make_id
 from lamina.inspector.sent_conversations import SentConversation
 from lamina.replay.model_calls import RecordedConversation, read_conversation
@@ -66,7 +66,7 @@ class StoredSessions:
         self._looked_at = -math.inf
         self._counts: dict[str, int] = {}
         self._lines: dict[tuple[str, int], StoredSession | UnreadableLine | None] = {}
-        self._loaded: RecentValues[str, RecordedSession] = RecentValues(_MOST_SESSIONS)
+        self._loaded: LastUsed[str, RecordedSession] = LastUsed(_MOST_SESSIONS)
 
     def state(self) -> dict[str, int]:
         """The number of records of each conversation."""

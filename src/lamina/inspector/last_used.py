@@ -10,8 +10,8 @@ _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 
-class RecentValues(Generic[_Key, _Value]):
-    """State: up to `most` values, the one that was used last at the end. Whoever shares it holds a lock."""
+class LastUsed(Generic[_Key, _Value]):
+    """State: up to `most` values, the one that was used last at the end. Callers in threads hold a lock."""
 
     def __init__(self, most: int) -> None:
         self._most = most
