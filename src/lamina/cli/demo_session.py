@@ -34,7 +34,7 @@ from lamina.dialects.usage import Usage
 from lamina.fitting.policy import Policy
 from lamina.fitting.recalls import RECALL
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
-from lamina.inspector.sent_requests import SentConversation
+from lamina.inspector.sent_conversations import SentConversation
 from lamina.models.counters import counter_for
 from lamina.replay.model_calls import CHAT
 

@@ -23,10 +23,11 @@ from lamina.cli.stored_sessions import LogSource, open_recorded
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput, LaminaError
 from lamina.inspector.one_file import write_page
+from lamina.inspector.recorded_sessions import StoredSession
 from lamina.inspector.redaction import Redaction
 from lamina.inspector.server import LOOPBACK, make_server, wait_until_stopped
 from lamina.inspector.session_figures import FiguresOfSessions
-from lamina.inspector.sessions import Sessions, StoredSession, TraceSource
+from lamina.inspector.sessions import Sessions, TraceSource
 from lamina.inspector.stored_sessions import make_line, make_session, summarise_sent
 from lamina.inspector.views import Inspector
 from lamina.replay.figures_folder import is_figures_folder

@@ -16,8 +16,8 @@ from lamina.inspector.built_values import BuiltCall, BuiltSession
 from lamina.inspector.continuations import Continuations
 from lamina.inspector.losses import find_losses
 from lamina.inspector.progress import report_steps
-from lamina.inspector.sent_requests import SentConversation
-from lamina.inspector.sessions import RecordedSession
+from lamina.inspector.recorded_sessions import RecordedSession
+from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.settings import BuildSettings, find_rules
 from lamina.inspector.walk import idle_between
 from lamina.models.counters.openai import o200k
@@ -57,7 +57,7 @@ def list_sent_calls(
         calls=tuple(calls),
         history={},
         arrivals={},
-        is_sent=True,
+        sent=conversation,
     )
 
 
