@@ -9,8 +9,9 @@ import msgspec
 
 from lamina.errors import BadInput
 from lamina.inspector.views import Inspector, Json
-from lamina.replay.across import SessionFigures, summarise_across
+from lamina.replay.across import summarise_across
 from lamina.replay.groups import NOT_NAMED
+from lamina.replay.session_places import SessionFigures
 
 FILTERS = ("client", "project", "model", "user")
 

@@ -20,7 +20,6 @@ from lamina.inspector.progress import report_steps
 from lamina.inspector.sent_requests import SentConversation
 from lamina.inspector.sessions import RecordedSession, Sessions, SessionSummary
 from lamina.models.counters.openai import o200k
-from lamina.replay.across import SessionFigures
 from lamina.replay.figures_folder import read_figures
 from lamina.replay.findings import find_in_session
 from lamina.replay.message_sizes import FRAMING
@@ -28,6 +27,7 @@ from lamina.replay.model_calls import RecordedConversation, message_text, read_c
 from lamina.replay.parquet import session_id
 from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.runs import TraceReplay
+from lamina.replay.session_places import SessionFigures
 from lamina.replay.traces.own_answers import SeenAnswers, digest_answers, select_own
 from lamina.replay.traces.recorded_conversations import name_client, to_recorded_usage
 from lamina.replay.values import RecordedUsage, Reported, SessionFindings, Trace

@@ -18,6 +18,15 @@ import msgspec
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from lamina.replay.account_columns import (
+    PAID_COLUMNS,
+    Column,
+    format_date,
+    format_money,
+    format_percent,
+    format_whole,
+    useful_columns,
+)
 from lamina.replay.account_sums import (
     AS_IT_WAS,
     ReplaySetting,
@@ -32,18 +41,11 @@ from lamina.replay.account_sums import (
     sum_recorded,
 )
 from lamina.replay.account_table import (
-    PAID_COLUMNS,
-    Column,
     describe_difference,
     describe_reason,
     describe_session,
     describe_sessions,
     describe_setting,
-    format_date,
-    format_money,
-    format_percent,
-    format_whole,
-    useful_columns,
 )
 from lamina.replay.headline import OWN_POLICY, compare_sessions, outcomes_of_first_setting, summarise
 from lamina.replay.html.plots import (

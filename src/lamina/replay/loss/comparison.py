@@ -20,7 +20,7 @@ import msgspec
 
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
-from lamina.replay.account_table import Column, align_columns, format_whole
+from lamina.replay.account_columns import Column, align_columns, format_whole
 from lamina.replay.loss.port import AnswerLoss
 from lamina.replay.loss.sampling import FULL
 from lamina.replay.values import ReplayOutcome
