@@ -19,7 +19,7 @@ from lamina.models.counters.openai import o200k
 from lamina.models.facts import model_or_none
 from lamina.models.prices import Prices
 from lamina.replay.message_sizes import MessageSizes
-from lamina.replay.model_calls import RecordedConversation, read_conversation
+from lamina.replay.model_calls import RecordedConversation, read_conversation, read_tool_calls
 from lamina.replay.values import Trace, UnreadableLine
 
 SEARCH_TOKENS = 150
@@ -144,7 +144,7 @@ def _names_of(tools: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             yield name
 
 
-def _called_names(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _called_names(messages: Sequence[dict[str, Any]]) -> Iterator[str]:
     """The tools that the answer at the beginning of these messages calls.
 
     All messages of the assistant in a row are one answer.
@@ -152,10 +152,9 @@ def _called_names(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for message in messages:
         if message.get("role") != "assistant":
             return
-        for tool_call in list_or_empty(message.get("tool_calls")):
-            name = mapping_or_empty(tool_call.get("function")).get("name")
-            if isinstance(name, str):
-                yield name
+        for call in read_tool_calls(message):
+            if call.name:
+                yield call.name
 
 
 def _count_calls(conversation: RecordedConversation) -> Tally[str]:
