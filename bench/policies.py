@@ -39,14 +39,14 @@ from bench.policies_speed import LIMIT, SESSIONS, speed
 from bench.samples import QUICK_HELP, sample_sessions
 from bench.talks import Talk, follow_talk, made_up_talks, read_bfcl, summary
 from lamina.errors import BadInput
-from lamina.replay.account_sums import Total, sum_outcomes
-from lamina.replay.account_table import (
+from lamina.replay.account_columns import (
     Column,
     align_columns,
     format_milliseconds,
     format_percent,
     format_whole,
 )
+from lamina.replay.account_sums import Total, sum_outcomes
 from lamina.replay.policies import POLICIES
 from lamina.replay.runs import TraceReplay, replay
 from lamina.replay.traces import read_traces

@@ -116,6 +116,19 @@ def test_fitted_requests_are_compared_by_their_envelopes() -> None:
     assert diff(one.envelope, fit_request(in_system("brief", "quick"))).cause == "system changed"
 
 
+@pytest.mark.parametrize(("thoughts", "detail"), [(1, "1 block"), (2, "2 blocks")])
+def test_dropped_thinking_is_named_where_later_answers_repeat_it(thoughts: int, detail: str) -> None:
+    thinking = [{"type": "thinking", "thinking": "Hm.", "signature": "s"}] * thoughts
+    answer = {"role": "assistant", "content": [*thinking, {"type": "text", "text": "OK"}]}
+    question = {"role": "user", "content": "Go on."}
+    without_thinking = {"role": "assistant", "content": [{"type": "text", "text": "OK"}]}
+    before = {**REQUEST, "messages": [question, answer, question, answer, question]}
+    after = {**REQUEST, "messages": [question, without_thinking, question, answer, question]}
+    difference = diff(before, after)
+    assert difference.cause == "thinking dropped"
+    assert difference.sentence.endswith(f": {detail}")
+
+
 def test_streams_of_any_dialect_are_compared() -> None:
     block = StreamBlock(
         sort="text", role="user", data=b'{"text":"a"}', place="contents[0]", opens=True, tokens=5

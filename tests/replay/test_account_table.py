@@ -5,16 +5,15 @@ import json
 import msgspec
 import pytest
 
-from lamina.replay.account_sums import Total, find_frontier, list_losses, sum_losses, sum_outcomes, sum_paid
-from lamina.replay.account_table import (  # fmt: skip
+from lamina.replay.account_columns import (
     POLICY_COLUMNS,
-    account_json,
-    account_text,
     format_money,
     format_percent,
     printable,
     useful_columns,
 )
+from lamina.replay.account_sums import Total, find_frontier, list_losses, sum_losses, sum_outcomes, sum_paid
+from lamina.replay.account_table import account_json, account_text
 from lamina.replay.values import LostCache, ReplayAccount, ReplayOutcome, Reported, UnreadableLine
 from tests.replay.accounts import HOSTILE, POLICIES, account
 

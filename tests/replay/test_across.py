@@ -3,8 +3,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from lamina.replay.across import SessionFigures, summarise_across
+from lamina.replay.across import summarise_across
 from lamina.replay.runs import TraceReplay
+from lamina.replay.session_places import SessionFigures
 from lamina.replay.values import (
     LargeResult,
     LostCache,

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lamina.errors import BadInput
-from lamina.workspace import workspace
+from lamina.workspace import open_folders, workspace
 from lamina.workspace.paths import fold
 from lamina.workspace.workspace import FolderItem, Workspace
 
@@ -189,7 +189,7 @@ def test_a_size_is_counted_while_reading(root: Path, monkeypatch: pytest.MonkeyP
     assert len(Workspace(root, largest=1000).read("big")) == 1000
     refused(lambda: Workspace(root, largest=999).read("big"))
     refused(lambda: Workspace(root).read("big", limit=10))
-    monkeypatch.setattr(workspace, "_CHUNK", 7)
+    monkeypatch.setattr(open_folders, "_CHUNK", 7)
     assert Workspace(root).read("big") == b"x" * 1000
 
 

@@ -159,15 +159,13 @@ def find_marks(stream: Stream, path: PrefixPath, rules: CacheRules) -> dict[int,
 
     An automatic marker stands at the last block that can carry one, if that has none of its own.
     """
-    marks: dict[int, str] = {}
-    last_markable = None
-    for index, block in enumerate(path.blocks):
-        if block.marker:
-            marks[index] = block.marker
-        if block.markable:
-            last_markable = index
-    if last_markable is not None and stream.automatic and rules.automatic:
-        marks.setdefault(last_markable, stream.automatic)
+    marks = {index: block.marker for index, block in enumerate(path.blocks) if block.marker}
+    if not stream.automatic or not rules.automatic:
+        return marks
+    for index in range(len(path.blocks) - 1, -1, -1):
+        if path.blocks[index].markable:
+            marks.setdefault(index, stream.automatic)
+            break
     return marks
 
 

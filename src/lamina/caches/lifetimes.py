@@ -68,11 +68,12 @@ class LifetimeCost(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_lifetimes(rules: CacheRules, model: str) -> tuple[str, ...]:
     """The words of the lifetimes that a model takes, the provider's own first."""
+    if not rules.lifetimes:
+        return ()
     own = rules.word(model)
     words = [word for word in rules.lifetimes if rules.word(model, word) == word]
-    if not words:
-        return ()
-    return (own, *(word for word in words if word != own))
+    words.remove(own)
+    return (own, *words)
 
 
 def price_lifetimes(
@@ -97,8 +98,8 @@ def _price_lifetime(
             held = 0
         if request.tokens < rules.least(model):
             cost += request.tokens
-            continue
-        cost += held * read + (request.tokens - held) * write
+        else:
+            cost += held * read + (request.tokens - held) * write
     return LifetimeCost(
         word=word, seconds=seconds, cost=cost, late=late, is_published=word not in rules.unpublished
     )
@@ -149,13 +150,11 @@ def count_warmings(pauses: Sequence[float], rules: CacheRules, model: str, *, wo
     worth = 0.0
     times = 0
     for number in range(MOST_WARMINGS, 0, -1):
-        away = len(ordered) - bisect_right(ordered, number * seconds)
-        back = bisect_right(ordered, (number + 1) * seconds) - bisect_right(ordered, number * seconds)
-        if not away:
-            worth = 0.0
-            times = 0
-            continue
-        chance = back / away
+        returned = bisect_right(ordered, number * seconds)
+        returned_later = bisect_right(ordered, (number + 1) * seconds)
+        away = len(ordered) - returned
+        # if nobody was ever away so long, nobody returns: the chance is 0, and the read is paid for nothing
+        chance = (returned_later - returned) / max(away, 1)
         worth = chance * saved - read + (1 - chance) * worth
         times += 1
         if worth <= 0:

@@ -7,6 +7,7 @@ means, and nothing is fetched.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from importlib.resources import files
 from os import PathLike
@@ -33,15 +34,16 @@ def rules_for(name_or_model: str, *, dialect: str = "") -> CacheRules:
     rules_by_name = all_rules()
     if name_or_model in rules_by_name:
         return rules_by_name[name_or_model]
-    for rules in rules_by_name.values():
-        if dialect in rules.dialects and not rules.models:
+    of_dialect = [rules for rules in rules_by_name.values() if dialect in rules.dialects]
+    # a server of one's own serves any model, so its rules list none
+    for rules in of_dialect:
+        if not rules.models:
             return rules
     listing_rules = _find_by_model(name_or_model)
     if listing_rules is not None:
         return listing_rules
-    for rules in rules_by_name.values():
-        if dialect in rules.dialects:
-            return rules
+    if of_dialect:
+        return of_dialect[0]
     return rules_by_name[UNKNOWN]
 
 
@@ -50,17 +52,25 @@ def _find_by_model(model: str) -> CacheRules | None:
 
     `gpt-5.6-mini` is of the rules that list `gpt-5.6`, though others list `gpt-5`.
     """
-    spellings = (lower_ascii(model), plain_name(model))
+    lower_name = lower_ascii(model)
+    plain_model = plain_name(model)
     best = None
-    most_characters = 0
+    longest = ""
+    for beginning, rules in _list_beginnings():
+        if len(beginning) <= len(longest):
+            continue
+        if lower_name.startswith(beginning) or plain_model.startswith(beginning):
+            longest = beginning
+            best = rules
+    return best
+
+
+def _list_beginnings() -> Iterator[tuple[str, CacheRules]]:
+    """Each beginning of a model's name that rules list, as it is written there and as a plain name."""
     for rules in all_rules().values():
         for listed_model in rules.models:
-            for beginning in (listed_model, plain_name(listed_model)):
-                is_listed = any(spelling.startswith(beginning) for spelling in spellings)
-                if is_listed and len(beginning) > most_characters:
-                    most_characters = len(beginning)
-                    best = rules
-    return best
+            yield listed_model, rules
+            yield plain_name(listed_model), rules
 
 
 @cache

@@ -73,9 +73,8 @@ def plan_markers(
     """
     _check_lifetime(stable, rules)
     _check_lifetime(tail, rules)
-    if not stream.blocks or not rules.markers:
-        return MarkerPlan()
-    if rules.match not in ("breakpoints", "tail"):
+    takes_markers = rules.match in ("breakpoints", "tail") and rules.markers > 0
+    if not stream.blocks or not takes_markers:
         return MarkerPlan()
     past = EarlierRequests(last_block=last, uncut_block=kept, cut=cut)
     chosen = _choose_blocks(stream, rules, past, least=rules.least(model or stream.model))
@@ -99,9 +98,8 @@ def _check_lifetime(word: str, rules: CacheRules) -> None:
 
 def _choose_routing_key(stream: Stream, rules: CacheRules, key: str) -> str:
     """The routing key to set: the caller's, or one made of the head; "" if none is needed."""
-    if rules.match != "tail" or not rules.key:
-        return ""
-    if stream.key:
+    takes_key = rules.match == "tail" and rules.key
+    if stream.key or not takes_key:
         return ""
     return key or _hash_head(stream)
 
@@ -150,32 +148,33 @@ def _choose_blocks(stream: Stream, rules: CacheRules, past: EarlierRequests, *, 
     A block that cannot carry a marker passes it to the nearest one before it that can.
     """
     sums = list(accumulate(block.tokens for block in stream.blocks))
-    nearest_markable = []
-    last_markable = -1
-    for index, block in enumerate(stream.blocks):
-        if block.markable:
-            last_markable = index
-        nearest_markable.append(last_markable)
-    long_enough = []
-    too_short = []
+    long_enough: list[MarkerPlace] = []
+    too_short: list[MarkerPlace] = []
     for place in _rank_places(stream, rules, past):
-        index = nearest_markable[place.block]
-        if index < 0:
+        index = _find_markable(stream.blocks, place.block)
+        if index is None:
             continue
         if place.reason != REQUEST_END and sums[index] * UNSURE < least:
             too_short.append(MarkerPlace(index, place.reason))
         else:
             long_enough.append(MarkerPlace(index, place.reason))
-    most_markers = rules.markers - _marks_end_by_itself(stream, rules)
     chosen: dict[int, str] = {}
     for place in (*long_enough, *too_short):
-        if len(chosen) < most_markers:
-            chosen.setdefault(place.block, place.reason)
-    return chosen
+        chosen.setdefault(place.block, place.reason)
+    most_markers = rules.markers - _marks_end_by_itself(stream, rules)
+    return dict(islice(chosen.items(), most_markers))
+
+
+def _find_markable(blocks: Sequence[StreamBlock], index: int) -> int | None:
+    """The nearest block that can carry a marker, at this one or before it."""
+    for candidate in range(index, -1, -1):
+        if blocks[candidate].markable:
+            return candidate
+    return None
 
 
 def _rank_places(stream: Stream, rules: CacheRules, past: EarlierRequests) -> Iterator[MarkerPlace]:
-    """Place to mark, the most useful first.
+    """The places to mark, the most useful first.
 
     The docstring of this module says why each of them is useful. Some may be the same block, and then the
     first reason counts.
@@ -216,12 +215,13 @@ def _choose_spare(
     likely ended it. If that request was never seen here, the one before it is found from there, and from
     nowhere later: between the two are all blocks of one answer and of its results.
     """
-    before_last = [opening - 1 for opening in openings[1:][-1:]]
     if past.last_block is None and not past.cut:
         answered = _end_of_answered(blocks)
         if answered.block >= 0:
             return [answered]
-    return [MarkerPlace(index, MESSAGE_BEFORE_LAST) for index in before_last]
+    if len(openings) < 2:
+        return []
+    return [MarkerPlace(openings[-1] - 1, MESSAGE_BEFORE_LAST)]
 
 
 def _end_of_answered(blocks: Sequence[StreamBlock]) -> MarkerPlace:
@@ -250,14 +250,13 @@ def _end_of_words_before_thinking(blocks: Sequence[StreamBlock]) -> int | None:
     Some models drop their earlier thinking when the user speaks. Then the cache does not find the last
     request again, but it does find the end of what the user said before it.
     """
-    ends = [message[-1] for message in islice(user_messages_backwards(blocks), 2)]
-    if len(ends) < 2:
+    last_messages = list(islice(user_messages_backwards(blocks), 2))
+    if len(last_messages) < 2:
         return None
-    last, before = ends
-    if last != len(blocks) - 1:
-        return None
-    if any(block.sort == "thinking" for block in blocks[before:]):
-        return before
+    last, before = last_messages
+    sorts_since = {block.sort for block in blocks[before.stop :]}
+    if last.stop == len(blocks) and "thinking" in sorts_since:
+        return before.stop - 1
     return None
 
 
@@ -271,9 +270,11 @@ def _is_reached(blocks: Sequence[StreamBlock], rules: CacheRules, index: int, ma
 
     With a look-back of 20 a marker finds entries that end at most 19 positions before it.
     """
-    positions = list(number_positions(blocks, runs=rules.runs))
     later_marks = [mark for mark in marked if mark >= index]
-    return any(positions[mark] - positions[index] < rules.look_back for mark in later_marks)
+    if not later_marks:
+        return False
+    positions = list(number_positions(blocks, runs=rules.runs))
+    return positions[min(later_marks)] - positions[index] < rules.look_back
 
 
 def _take_turns(
@@ -281,9 +282,8 @@ def _take_turns(
 ) -> Iterator[MarkerPlace]:
     """The end of the tools and the end of what the last cut left; each comes first at every other answer.
 
-    If there is room for one of them only, both are written and read in turns, and both stay alive.
-
-    An even number of answers puts the end of the cut first, an odd one the end of the tools.
+    If there is room for one of them only, both are written and read in turns, and both stay alive. After an
+    even number of answers the end of the cut comes first.
     """
     places = []
     tools = sum(block.sort == "tool" for block in blocks[:head])

@@ -86,16 +86,13 @@ def build_path(stream: Stream, rules: CacheRules, *, previous: PrefixPath | None
         blocks = _drop_earlier_thinking(blocks)
     settings = _settings_by_level(stream, rules)
     root = blake2b(settings["all"], digest_size=16).digest()
-    same = 0
+    links: list[bytes] = []
     if previous is not None and previous.settings == settings:
         same = count_common_items(previous.blocks, blocks)
-    links: list[bytes] = []
-    link = root
-    if previous is not None and same:
         links = list(previous.links[:same])
-        link = links[-1]
-    reached = _level_after(blocks[:same])
-    for block in blocks[same:]:
+    link = links[-1] if links else root
+    reached = _level_after(blocks[: len(links)])
+    for block in blocks[len(links) :]:
         level = _level_of(block, reached)
         for crossed in _LEVELS[reached:level]:
             link = blake2b(link + settings[crossed], digest_size=16).digest()
@@ -177,8 +174,6 @@ def _level_of(block: StreamBlock, reached: int) -> int:
 
     System text after the first message belongs to the messages.
     """
-    if reached == len(_LEVELS):
-        return reached
     return max(reached, _LEVEL_OF_SORT.get(block.sort, len(_LEVELS)))
 
 
@@ -188,7 +183,7 @@ def _level_after(blocks: Sequence[StreamBlock]) -> int:
     for block in blocks:
         reached = _level_of(block, reached)
         if reached == len(_LEVELS):
-            break
+            break  # it cannot rise any more, and a long history need not be walked
     return reached
 
 
@@ -209,8 +204,7 @@ def user_messages_backwards(blocks: Sequence[StreamBlock]) -> Iterator[range]:
     for start in range(len(blocks) - 1, -1, -1):
         if not blocks[start].opens:
             continue
-        message = range(start, end)
-        has_result = any(blocks[index].sort == "result" for index in message)
-        if blocks[start].role == "user" and not has_result:
-            yield message
+        sorts = {block.sort for block in blocks[start:end]}
+        if blocks[start].role == "user" and "result" not in sorts:
+            yield range(start, end)
         end = start

@@ -144,23 +144,26 @@ class SlotCache:
 
         It has to share more of the prompt than the slot, and a larger part of itself.
         """
-        best_common = slot.count_common(prompt)
-        best_share = best_common / slot.length if slot.length else -1.0
         best_index = None
+        best_common = slot.count_common(prompt)
+        best_share = best_common / max(slot.length, 1)
         for index, saved in enumerate(self.saved):
             common = saved.count_common(prompt)
             share = common / saved.length
-            if share >= LOADED_SHARE and share > best_share and common > best_common:
+            if share < LOADED_SHARE:
+                continue
+            if share > best_share and common > best_common:
+                best_index = index
                 best_share = share
                 best_common = common
-                best_index = index
         if best_index is None:
             return slot
         return self.saved.pop(best_index)
 
     def _forget_oldest(self) -> None:
         """Remove the oldest saved sequences while the memory is full. The last one always stays."""
+        if not self.rules.memory:
+            return  # 0: without limit
         tokens = sum(saved.length for saved in self.saved)
-        limit = self.rules.memory or tokens  # 0: without limit
-        while tokens > limit and len(self.saved) > 1:
+        while tokens > self.rules.memory and len(self.saved) > 1:
             tokens -= self.saved.pop(0).length

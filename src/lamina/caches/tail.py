@@ -76,15 +76,16 @@ def find_boundaries(stream: Stream, path: PrefixPath, rules: CacheRules) -> dict
     least = rules.least(stream.model)
     writes_turns = EXPLICIT not in stream.automatic
     boundaries = {}
-    for index, block in enumerate(path.blocks):
+    ends_message = True
+    for index in range(len(path.blocks) - 1, -1, -1):
         if path.sums[index] < least:
-            continue
-        next_blocks = path.blocks[index + 1 : index + 2]
-        ends_message = all(next_block.opens for next_block in next_blocks)
+            break
+        block = path.blocks[index]
         ends_turn = ends_message and block.role in INPUT_ROLES
         if block.marker or (ends_turn and writes_turns):
             boundaries[index] = block.marker
-    return boundaries
+        ends_message = block.opens  # the block before it, which comes next here, ends the message before
+    return dict(reversed(boundaries.items()))
 
 
 def choose_writes(
@@ -94,19 +95,19 @@ def choose_writes(
 
     The end of the last turn takes one of the places that the cache has for markers.
     """
-    marked: list[int] = []
-    last_turn_end = None
-    for index in boundaries:
-        block = path.blocks[index]
-        if block.marker:
-            marked.append(index)
-        if not block.marker or block.role in INPUT_ROLES:
-            last_turn_end = index
-    if last_turn_end is None or EXPLICIT in stream.automatic:
+    marked = [index for index, marker in boundaries.items() if marker]
+    turn_ends = [index for index in boundaries if _may_end_turn(path.blocks[index])]
+    if not turn_ends or EXPLICIT in stream.automatic:
         chosen = marked[-rules.markers :]
     else:
+        last_turn_end = turn_ends[-1]
         other_marks = [index for index in marked if index != last_turn_end]
         too_many = max(len(other_marks) - rules.markers + 1, 0)
         chosen = [*other_marks[too_many:], last_turn_end]
     default_lifetime = requested_lifetime(stream, rules)
     return {index: boundaries[index] or default_lifetime for index in chosen}
+
+
+def _may_end_turn(boundary: StreamBlock) -> bool:
+    """Whether a boundary is the end of a turn, or a marker inside of one."""
+    return not boundary.marker or boundary.role in INPUT_ROLES

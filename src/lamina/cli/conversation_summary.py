@@ -15,7 +15,7 @@ from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
 from lamina.inspector.session_figures import FiguresOfSessions
 from lamina.inspector.sessions import Sessions
-from lamina.replay.account_table import (
+from lamina.replay.account_columns import (
     Column,
     align_columns,
     format_date,
@@ -24,8 +24,10 @@ from lamina.replay.account_table import (
     format_whole,
     printable,
 )
-from lamina.replay.across import AcrossSessions, Advice, Place, ReadSum, summarise_across
+from lamina.replay.across import AcrossSessions, summarise_across
 from lamina.replay.figures_folder import is_figures_folder
+from lamina.replay.session_advice import Advice
+from lamina.replay.session_places import Place, ReadSum
 
 MOST_LINES = 8
 """Rows of each list that are printed; --json has more."""

@@ -32,8 +32,9 @@ from lamina.core.values import Entry, Form, Ledger, ToolCall, ToolResult
 from lamina.core.wording import describe_segment, text_of
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
+from lamina.replay.account_columns import format_percent
 from lamina.replay.account_sums import Total, sum_outcomes
-from lamina.replay.account_table import account_json, format_percent
+from lamina.replay.account_table import account_json
 from lamina.replay.runs import RESERVE, replay
 from lamina.replay.values import Point, ReplayAccount, ReplayOutcome, Trace
 

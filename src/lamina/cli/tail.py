@@ -20,7 +20,7 @@ from lamina.cli.output import emit, tell
 from lamina.cli.parser import whole_number
 from lamina.cli.serve import settings_path
 from lamina.errors import BadInput
-from lamina.replay.account_table import printable
+from lamina.replay.account_columns import printable
 
 if TYPE_CHECKING:
     from lamina.gateway.account import GatewayAccount

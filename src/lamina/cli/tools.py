@@ -20,8 +20,9 @@ from lamina.cli.replay import read_stored_traces
 from lamina.cli.stored import add_store
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
-from lamina.replay.account_table import Column, align_columns, format_percent, format_whole
-from lamina.replay.tool_advice import ToolAdvice, ToolRow, advise_tools, find_definitions
+from lamina.replay.account_columns import Column, align_columns, format_percent, format_whole
+from lamina.replay.tool_advice import ToolAdvice, ToolRow, advise_tools
+from lamina.replay.tool_sessions import find_definitions
 from lamina.replay.traces import read_traces
 from lamina.replay.values import Trace, UnreadableLine
 

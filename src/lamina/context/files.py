@@ -150,15 +150,12 @@ def _walk_for(space: Workspace, choice: FileChoice) -> Iterator[FolderItem]:
     """
     for folder in choice.folders:
         yield from space.walk(folder)
-    if not choice.globs and not choice.tags:
-        return
-    items = list(space.walk())
+    needs_all = choice.globs or choice.tags
+    items = list(space.walk()) if needs_all else []
     for glob in choice.globs:
         yield from _match_items(items, glob)
-    if not choice.tags:
-        return
     for item in items:
-        if not item.why and _has_tag(space, item, choice.tags):
+        if _has_tag(space, item, choice.tags):
             yield item
 
 
@@ -175,7 +172,8 @@ def _has_tag(space: Workspace, item: FolderItem, tags: frozenset[str]) -> bool:
 
     A file that cannot be read has none.
     """
-    if _suffix_of(item.path) not in TAGGED:
+    # without tags no file is read for them
+    if not tags or item.why or _suffix_of(item.path) not in TAGGED:
         return False
     try:
         tags_of_file = tags_in(text_in(item.path, space.read(item.path)))

@@ -154,9 +154,10 @@ def _shorten_to_fit(file: ProjectFile, left: int, limits: ProjectFileLimits) -> 
     room = min(limits.each, left)
     if size <= room:
         return file.content, ""
-    is_enough = left >= min(size, limits.each, limits.least)
-    may_be_short = is_enough or file.rank is Rank.CRITICAL
-    if room <= 0 or not may_be_short:
+    least = min(size, limits.each, limits.least)
+    if file.rank is Rank.CRITICAL:
+        least = 1
+    if room <= 0 or left < least:
         return "", f"{file.name}: left out, {left:,} of {limits.total:,} characters remain"
     short = truncate(file.content, room, name=file.name)
     return short, f"{file.name}: shortened from {size:,} to {room:,} characters"

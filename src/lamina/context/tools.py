@@ -194,8 +194,8 @@ def memory_tools(memory: Memory, *, source: str = "") -> tuple[Offer, ...]:
 
 async def _check_not_by_user(memory: Memory, name: str) -> None:
     """A model may change what a model said. Only the user changes what the user said."""
-    plain_name = name.strip(WHITE_SPACE)
-    if any(fact.name == plain_name and fact.by == "user" for fact in await memory.facts()):
+    authors = {fact.name: fact.by for fact in await memory.facts()}
+    if authors.get(name.strip(WHITE_SPACE)) == "user":
         raise BadInput(
             "the user said this, and only the user changes it", place=name, hint="use another name"
         )

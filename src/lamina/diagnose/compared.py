@@ -1,8 +1,8 @@
-"""Turns whatever is compared into a stream with token counts.
+"""Reads one of two compared requests into a stream with token counts.
 
-It takes requests of a provider, fitted requests, envelopes and streams. If the caller passes a counter, it
-counts each block. Without one we estimate a sample, and the rest by its bytes: that is good enough to say how
-much was lost, in a fraction of the time.
+`weigh_request` takes requests of a provider, fitted requests, envelopes and streams. A counter, if there is
+one, counts each block. Without one a sample is estimated, and the rest by its bytes: that is good enough to
+say how much was lost, in a fraction of the time.
 """
 
 from __future__ import annotations
@@ -125,27 +125,27 @@ def _choose_dialect(
 
 
 def _count_stream(stream: Stream, counter: Counter | None, rate: int) -> ComparedRequest:
-    """Count or estimate the blocks, unless they are counted already.
-
-    Tools add the framing that an API puts around all of them, once.
-    """
+    """Count or estimate the blocks, unless they are counted already."""
     counts = [block.tokens for block in stream.blocks]
     if any(counts):
         return ComparedRequest(stream, counts, 0, sum(counts))
-    if counter is None:
-        framing = framing_for(stream.model)
-        rate = rate or _estimate_rate(stream)
-        counts = _estimate_by_bytes(stream, framing, rate)
-    else:
-        framing = counter.framing
-        counts = [_count_block(block, counter) for block in stream.blocks]
-    head = framing.request
-    if any(block.sort == "tool" for block in stream.blocks):
-        head += framing.tools
-    total = head + sum(counts)
     if counter is not None:
-        total = scale_tokens(total, counter, None)
-    return ComparedRequest(stream, counts, head, total, rate=rate)
+        counts = [_count_block(block, counter) for block in stream.blocks]
+        head = _count_framing(stream, counter.framing)
+        return ComparedRequest(stream, counts, head, scale_tokens(head + sum(counts), counter, None))
+    framing = framing_for(stream.model)
+    # both requests use one rate: with two, the same blocks would have two counts
+    rate = rate or _estimate_rate(stream)
+    counts = _estimate_by_bytes(stream, framing, rate)
+    head = _count_framing(stream, framing)
+    return ComparedRequest(stream, counts, head, head + sum(counts), rate=rate)
+
+
+def _count_framing(stream: Stream, framing: Framing) -> int:
+    """The tokens that belong to no block: those of the request, and those around all tools."""
+    if any(block.sort == "tool" for block in stream.blocks):
+        return framing.request + framing.tools
+    return framing.request
 
 
 def _count_block(block: StreamBlock, counter: Counter) -> int:

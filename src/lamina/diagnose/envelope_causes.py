@@ -37,29 +37,32 @@ def find_own_cause(before: Envelope, after: Envelope, index: int) -> str:
     """
     if index >= min(len(before.lasting), len(after.sent)):
         return ""
-    if after.cut is not None and after.cut.reason in CAUSES_OF_CUTS:
-        return CAUSES_OF_CUTS[after.cut.reason]
+    cut_reason = after.cut.reason if after.cut else ""
+    if cut_reason in CAUSES_OF_CUTS:
+        return CAUSES_OF_CUTS[cut_reason]
     old = before.lasting[index]
     new = after.sent[index]
     same_entries = [entry for entry in after.entries if entry.ref == old.ref]
     if any(entry.why.startswith("covered by ") for entry in same_entries):
         return "summarised"
     is_lowered = _is_lowered(old, same_entries)
-    lowered_by_cut = 0
-    if after.cut is not None:
-        lowered_by_cut = after.cut.lowered
-    if is_lowered and lowered_by_cut > 0:
+    # a ledger counts an edited history as a cut too; such a cut lowers nothing itself
+    if is_lowered and after.cut and after.cut.lowered:
         return "cut"
+    return _find_cause_of_entry(old, new, is_lowered=is_lowered)
+
+
+def _find_cause_of_entry(old: Entry, new: Entry, *, is_lowered: bool) -> str:
+    """The cause if the request of the later envelope made no cut at this entry."""
     layers = (old.layer, new.layer)
-    causes = (
-        (Layer.SYSTEM in layers, ""),  # what changed in the system text, the blocks show
-        (Layer.LIBRARY in layers, "library changed"),
-        (is_lowered, "lowered"),
-        (_is_same_attachment(old, new), "attachment changed"),
-    )
-    for holds, cause in causes:
-        if holds:
-            return cause
+    if Layer.SYSTEM in layers:
+        return ""  # the blocks show what changed in the system text
+    if Layer.LIBRARY in layers:
+        return "library changed"
+    if is_lowered:
+        return "lowered"
+    if _is_same_attachment(old, new):
+        return "attachment changed"
     return ""
 
 
@@ -68,18 +71,13 @@ def _is_same_attachment(old: Entry, new: Entry) -> bool:
 
     What users and assistants say has no key of its own, so it is no attachment.
     """
-    kind = old.segment.kind
-    key = old.segment.key
-    if kind in ("user", "assistant") or not key:
+    if old.segment.kind in ("user", "assistant") or not old.segment.key:
         return False
-    return new.segment.kind == kind and new.segment.key == key
+    return (old.segment.kind, old.segment.key) == (new.segment.kind, new.segment.key)
 
 
 def _is_lowered(old: Entry, same_entries: list[Entry]) -> bool:
-    """Whether the entry that stood here is sent in a lower form now, or is part of a digest of more.
-
-    A digest that is gone was joined to a larger one.
-    """
-    if is_digest(old) and not same_entries:
-        return True
+    """Whether the entry is sent in a lower form now, or is a digest that was joined to a larger one."""
+    if not same_entries:
+        return is_digest(old)
     return any(entry.form < old.form for entry in same_entries)

@@ -115,7 +115,6 @@ def _pair_blocks(before: PrefixPath, after: PrefixPath) -> Iterator[BlockPair]:
 
 
 def _one(index: int) -> range:
-    """A range of one block."""
     return range(index, index + 1)
 
 
@@ -136,7 +135,7 @@ def _match_equal_blocks(old: Blocks, new: Blocks, start: int) -> Iterator[tuple[
 
 
 def _find_changed_runs(old: Blocks, new: Blocks, start: int, matched: dict[int, int]) -> Iterator[BlockPair]:
-    """Run of blocks without a match that follow the same neighbour in both requests.
+    """The runs of blocks without a match that follow the same neighbour in both requests.
 
     If `S a b c` became `S x y c`, the run `a b` follows S, and so does `x y`.
     """
@@ -169,19 +168,18 @@ def _pair_changed_run(old: Blocks, new: Blocks, runs: BlockPair) -> Iterator[Blo
     At the end of both requests the next turn follows, so there the later request may have more blocks.
     """
     at_end = (runs.old.stop, runs.new.stop) == (len(old), len(new))
-    changed_in_place = len(runs.old) == len(runs.new)
-    if at_end and len(runs.old) < len(runs.new):
-        changed_in_place = True
-    if changed_in_place:
-        for old_index, new_index in zip(runs.old, runs.new, strict=False):
-            old_block = old[old_index]
-            new_block = new[new_index]
-            if old_block.sort == new_block.sort or old_block.data == new_block.data:
-                yield BlockPair(_one(old_index), _one(new_index))
+    has_next_turn = at_end and len(runs.old) < len(runs.new)
+    if len(runs.old) != len(runs.new) and not has_next_turn:
+        old_text = _join_run(old, runs.old)
+        if old_text and old_text == _join_run(new, runs.new):
+            yield runs
         return
-    old_text = _join_run(old, runs.old)
-    if old_text and old_text == _join_run(new, runs.new):
-        yield runs
+    for old_index, new_index in zip(runs.old, runs.new, strict=False):
+        old_block = old[old_index]
+        new_block = new[new_index]
+        # a call in the place of a text is new: it would have been paid in any case
+        if old_block.sort == new_block.sort or old_block.data == new_block.data:
+            yield BlockPair(_one(old_index), _one(new_index))
 
 
 def _join_run(blocks: Blocks, run: range) -> str:

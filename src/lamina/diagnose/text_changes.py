@@ -87,7 +87,6 @@ def quote_difference(one: bytes, other: bytes) -> str:
 
 
 def _quote(data: bytes, at: int) -> str:
-    """A few words around an offset."""
     start = max(at - 12, 0)
     return data[start : at + 28].decode("utf-8", "ignore")
 
@@ -197,8 +196,8 @@ def _agree(one: bytes, other: bytes, normalize: Normalize, *, without: frozenset
     Blocks that cannot be decoded agree with nothing.
     """
     try:
-        first = _normalize_value(msgspec.json.decode(one), normalize, without)
-        second = _normalize_value(msgspec.json.decode(other), normalize, without)
+        first = _normalize_value(msgspec.json.decode(one), normalize, without=without)
+        second = _normalize_value(msgspec.json.decode(other), normalize, without=without)
         return canonical_json(first) == canonical_json(second)
     except (msgspec.DecodeError, RecursionError, BadInput):
         return False
@@ -206,26 +205,23 @@ def _agree(one: bytes, other: bytes, normalize: Normalize, *, without: frozenset
 
 def _encode_in_order(data: bytes) -> bytes:
     """A block whose texts are normalized, with all keys in the order they were written."""
-    value = _normalize_value(msgspec.json.decode(data), _normalize_text_in_order, frozenset())
+    value = _normalize_value(msgspec.json.decode(data), _normalize_text_in_order)
     return msgspec.json.encode(value)
 
 
-def _normalize_value(value: Any, normalize: Normalize, without: frozenset[str]) -> Any:
-    """The value with all its texts normalized, and without these fields.
-
-    Lists and objects are walked, numbers and switches stay.
-    """
-    if isinstance(value, str):
-        return normalize(value)
-    if isinstance(value, list):
-        return [_normalize_value(item, normalize, without) for item in value]
-    if isinstance(value, dict):
-        fields = {}
-        for name, field in value.items():
-            if name not in without:
-                fields[name] = _normalize_value(field, normalize, without)
-        return fields
-    return value
+def _normalize_value(value: Any, normalize: Normalize, *, without: frozenset[str] = frozenset()) -> Any:
+    """The value with all its texts normalized, and without these fields. Numbers and switches stay."""
+    match value:
+        case str():
+            return normalize(value)
+        case list():
+            return [_normalize_value(item, normalize, without=without) for item in value]
+        case dict():
+            # keys stay in the order they were written: `keys_reordered` compares it
+            names = [name for name in value if name not in without]
+            return {name: _normalize_value(value[name], normalize, without=without) for name in names}
+        case _:
+            return value
 
 
 def _normalize_text(text: str) -> Any:
@@ -234,11 +230,11 @@ def _normalize_text(text: str) -> Any:
     Arguments of a call are JSON in a text, so spaces and escapes inside of them do not count either.
     """
     if not text.startswith(("{", "[")):
-        return _normalize_words(text)
+        return normalize_words(text)
     try:
-        return _normalize_value(msgspec.json.decode(text), _normalize_words, frozenset())
+        return _normalize_value(msgspec.json.decode(text), normalize_words)
     except (msgspec.DecodeError, RecursionError):
-        return _normalize_words(text)
+        return normalize_words(text)
 
 
 def _normalize_text_in_order(text: str) -> str:
@@ -249,7 +245,7 @@ def _normalize_text_in_order(text: str) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _normalize_words(text: str) -> str:
+def normalize_words(text: str) -> str:
     """A text without spaces and invisible characters, in one Unicode form.
 
     Two texts that differ in spaces and line ends only are equal after it.
@@ -279,7 +275,7 @@ def join_texts(blocks: Sequence[bytes]) -> str:
         text = read_text(data)
         if text is None:
             return ""
-        joined.append(_normalize_words(text))
+        joined.append(normalize_words(text))
     return "".join(joined)
 
 
@@ -292,13 +288,11 @@ def read_text(data: bytes) -> str | None:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError):
         return None
-    if isinstance(value, list) and value:
-        value = value[-1]
-    if isinstance(value, dict):
-        value = value.get("text")
-    if isinstance(value, str):
-        return value
-    return None
+    match value:
+        case str(text) | {"text": str(text)} | [*_, str(text)] | [*_, {"text": str(text)}]:
+            return text
+        case _:
+            return None
 
 
 def name_section(data: bytes, at: int) -> str:

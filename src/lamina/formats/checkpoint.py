@@ -211,19 +211,19 @@ def _checkpoint_fields(plain: Any) -> dict[str, Any]:
     `[{"role": "user", …}]` is the oldest form, and gets the metadata that the migration of that system
     writes.
     """
-    if isinstance(plain, list):
-        return {"messages": plain, "metadata": MIGRATED}
-    if not isinstance(plain, dict):
-        raise _bad_checkpoint("checkpoint payload is missing version")
-    if "version" not in plain:
-        if "messages" not in plain:
+    match plain:
+        case list():
+            return {"messages": plain, "metadata": MIGRATED}
+        case {"version": version} if version != VERSION:
+            raise _bad_checkpoint(f"unsupported checkpoint version: {version!r}")
+        case {"version": _} if plain.get("format") != FORMAT:
+            raise _bad_checkpoint(f"unsupported checkpoint format: {plain.get('format')!r}")
+        case {"version": _}:
+            return dict(plain)
+        case {"messages": _}:
+            return {"metadata": {}, **plain}
+        case _:
             raise _bad_checkpoint("checkpoint payload is missing version")
-        return {"metadata": {}} | plain
-    if plain["version"] != VERSION:
-        raise _bad_checkpoint(f"unsupported checkpoint version: {plain['version']!r}")
-    if plain.get("format") != FORMAT:
-        raise _bad_checkpoint(f"unsupported checkpoint format: {plain.get('format')!r}")
-    return plain
 
 
 def _read_fields(fields: Mapping[str, Any], *, pin_users: bool, options: Options) -> AgentCheckpoint:
@@ -270,8 +270,9 @@ def _read_log(messages: Any, *, pin_users: bool) -> tuple[Segment, ...]:
         return result.log
     log = []
     for segment in result.log:
-        is_user = segment.role is Role.USER
-        log.append(msgspec.structs.replace(segment, pinned=is_user or segment.pinned))
+        if segment.role is Role.USER:
+            segment = msgspec.structs.replace(segment, pinned=True)  # noqa: PLW2901 - the same, pinned
+        log.append(segment)
     return tuple(log)
 
 

@@ -272,11 +272,15 @@ def role_of(value: object) -> Role | None:
 
     `"User"`, `"user"` and `0` are the same role.
     """
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        return None
-    if isinstance(value, str):
-        value = lower_ascii(value)
-    return _ROLES_AS_WRITTEN.get(value)
+    match value:
+        case bool():  # Python takes True for 1
+            return None
+        case int():
+            return _ROLES_AS_WRITTEN.get(value)
+        case str():
+            return _ROLES_AS_WRITTEN.get(lower_ascii(value))
+        case _:
+            return None
 
 
 _ROLES_AS_WRITTEN: dict[int | str, Role] = {role.value: role for role in _ROLES} | dict(enumerate(_ROLES))

@@ -54,13 +54,11 @@ def read_messages(messages: Iterable[Any], *, roles: Iterable[Role] = tuple(Role
     log: list[Segment] = []
     skipped: list[int] = []
     for position, message in enumerate(messages):
-        role = None
-        content = None
-        if isinstance(message, dict):
-            role = _read_role(message)
-            content = next((message[field] for field in _CONTENT_FIELDS if field in message), None)
+        fields = mapping_or_empty(message)
+        role = _read_role(fields)
+        content = next((fields[field] for field in _CONTENT_FIELDS if field in fields), None)
         if role in accepted_roles and isinstance(content, str | list):
-            log += _read_segments(role, content, message)
+            log += _read_segments(role, content, fields)
         else:
             skipped.append(position)
     return ReadMessages(log=tuple(log), skipped=tuple(skipped))
@@ -88,19 +86,14 @@ def plain_text(content: Any) -> str:
     if isinstance(content, str):
         return content
     texts: list[str] = []
-    has_image = False
+    text_without_words = ""
     for part in list_or_empty(content):
-        fields = mapping_or_empty(part)
-        part_type = fields.get("type")
-        if part_type == "text" and fields.get("text"):
-            texts.append(str(fields["text"]))
-        elif part_type in ("image", "image_url"):
-            has_image = True
-    if texts:
-        return " ".join(texts)
-    if has_image:
-        return "[Image content]"
-    return ""
+        match part:
+            case {"type": "text", "text": text} if text:
+                texts.append(str(text))
+            case {"type": "image" | "image_url"}:
+                text_without_words = "[Image content]"
+    return " ".join(texts) or text_without_words
 
 
 def _read_role(message: Mapping[str, Any]) -> Role | None:

@@ -9,8 +9,9 @@ import msgspec
 
 from lamina.inspector.settings import read_whole
 from lamina.inspector.views import Inspector, Json
-from lamina.replay.across import SessionFigures, summarise_across
+from lamina.replay.across import summarise_across
 from lamina.replay.groups import NOT_NAMED
+from lamina.replay.session_places import SessionFigures
 
 _SECONDS_OF_DAY = 86_400
 

@@ -21,7 +21,6 @@ from lamina.inspector.recorded_sessions import RecordedSession, SessionSummary
 from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.sessions import Sessions
 from lamina.models.counters.openai import o200k
-from lamina.replay.across import SessionFigures
 from lamina.replay.figures_folder import read_figures
 from lamina.replay.findings import find_in_session
 from lamina.replay.message_sizes import FRAMING
@@ -29,6 +28,7 @@ from lamina.replay.model_calls import RecordedConversation, message_text, read_c
 from lamina.replay.parquet import session_id
 from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.runs import TraceReplay
+from lamina.replay.session_places import SessionFigures
 from lamina.replay.traces.own_answers import SeenAnswers, digest_answers, select_own
 from lamina.replay.traces.recorded_conversations import name_client
 from lamina.replay.values import Reported, SessionFindings, Trace

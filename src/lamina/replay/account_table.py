@@ -1,17 +1,27 @@
-"""An account as text for a terminal, and as JSON: first the answer, then one table, then what is left to say.
+"""An account as text for a terminal, and as JSON: first the answer, then a table of policies, then the rest.
 
-`headline` and `account_sums` have the figures.
+`headline` and `account_sums` compute the figures, `account_columns` writes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
 from lamina.dialects.usage import count_noun
+from lamina.replay.account_columns import (
+    GROUP_COLUMNS,
+    PAID_COLUMNS,
+    POLICY_COLUMNS,
+    Column,
+    align_columns,
+    format_date,
+    format_money,
+    printable,
+    useful_columns,
+)
 from lamina.replay.account_sums import (
     AS_IT_WAS,
     OWN_RULES,
@@ -44,118 +54,10 @@ MOST_GROUPS = 40
 MOST_LISTED = 8
 """Dearer sessions and damaged lines that the terminal shows; the JSON file has all."""
 
-
-class Column(NamedTuple):
-    """One figure of a row: its name there and in the JSON file, its head, meaning, and how it is written."""
-
-    name: str
-    head: str
-    meaning: str
-    write: Callable[[Any], str]
-
-
-def format_whole(number: float | None) -> str:
-    """`1234.5` is "1,234"; "-" if it is not known."""
-    return _format(number, "{:,.0f}")
-
-
-def format_percent(share: float | None) -> str:
-    """`0.251` is "25.1 %"."""
-    return _format(share, "{:.1f} %", scale=100)
-
-
-def format_milliseconds(seconds: float | None) -> str:
-    """Seconds as milliseconds: `0.0021` is "2.1"."""
-    return _format(seconds, "{:.1f}", scale=1000)
-
-
-def format_money(dollars: float | None) -> str:
-    """Two digits after the point; four for less than a dollar."""
-    pattern = "{:.4f}"
-    if abs(dollars or 0) >= 1:
-        pattern = "{:,.2f}"
-    return _format(dollars, pattern)
-
-
-def format_date(moment: float | None) -> str:
-    """The day, in UTC."""
-    if moment is None:
-        return "-"
-    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d}"
-
-
-def _format(number: float | None, pattern: str, *, scale: int = 1) -> str:
-    """A number in this pattern, times the scale; "-" if it is not known."""
-    if number is None:
-        return "-"
-    return pattern.format(scale * number)
-
-
-def format_model(name: str) -> str:
-    """A model's name, or that the records do not name it."""
-    return name or "(not named)"
-
-
-POLICY_COLUMNS = (
-    Column("policy", "policy", "how the requests were made to fit", str),
-    Column("price", "USD", "input, output and recalls, for sessions whose model has prices", format_money),
-    Column(
-        "price_of_recalls", "of it recalls", "what it takes to recall all that answers needed", format_money
-    ),
-    Column(
-        "equivalents",
-        "input",
-        "input in tokens at full price, without recalls: a cached token counts for less",
-        format_whole,
-    ),
-    Column("cached", "cached", "of the tokens sent, those that the cache gave", format_percent),
-    Column(
-        "recall",
-        "in request",
-        "of the names and numbers that answers took from before, those that the request had",
-        format_percent,
-    ),
-    Column("within_reach", "in reach", "the same, with what could be recalled", format_percent),
-    Column("recall_equivalents", "for recalls", "what those recalls would add to the input", format_whole),
-    Column("cuts", "cuts", "times that something was left out; in the records, compactions", format_whole),
-    Column("broken", "broken", "requests that did not continue the one before byte for byte", format_whole),
-    Column(
-        "refused", "refused", "calls without an answer: over the window, invalid, or given up", format_whole
-    ),
-    Column("over", "over", "requests over the window", format_whole),
-    Column("invalid", "invalid", "requests that the provider would refuse", format_whole),
-    Column("failed", "failed", "calls that the policy gave up", format_whole),
-    Column("pace", "ms a call", "time that the policy took for each call", format_milliseconds),
-)
-
 _IN_TERMINAL = frozenset(
     "policy price price_of_recalls equivalents cached recall within_reach cuts refused".split()
 )
-_ALWAYS_SHOWN = frozenset(("policy", "equivalents", "refused"))
-
-PAID_COLUMNS = (
-    Column("model", "model", "as the records name it", format_model),
-    Column("sessions", "sessions", "", format_whole),
-    Column("calls", "calls", "", format_whole),
-    Column("sent", "tokens sent", "", format_whole),
-    Column("cached", "cached", "of the tokens sent, those that the cache gave", format_percent),
-    Column("output", "output", "tokens that the model wrote", format_whole),
-    Column("dollars", "USD", "at list prices, where they are known", format_money),
-    Column(
-        "losses", "misses", "calls that read less than half of what the call before had sent", format_whole
-    ),
-    Column("paid_again", "paid again", "tokens that those calls had to pay again", format_whole),
-)
-
-
-GROUP_COLUMNS = (
-    Column("name", "", "", str),
-    *(column for column in PAID_COLUMNS if column.name in ("sessions", "calls", "sent", "cached", "output")),
-    Column("dollars", "USD", "at list prices, where they are known", format_money),
-    *(column for column in PAID_COLUMNS if column.name == "losses"),
-    Column("lost_dollars", "USD of misses", "what those calls cost beyond reading the cache", format_money),
-    Column("saved", "lamina saves", "of the cost, where it can be compared", format_percent),
-)
+"""The columns of policies that a terminal has room for."""
 
 
 def account_json(account: ReplayAccount, *, by: Sequence[str] = ()) -> dict[str, Any]:
@@ -168,7 +70,7 @@ def account_json(account: ReplayAccount, *, by: Sequence[str] = ()) -> dict[str,
         "as_of": account.as_of,
         "headline": msgspec.to_builtins(summarise(account)),
         "totals": [_row_as_json(POLICY_COLUMNS, total) for total in sum_outcomes(account.outcomes)],
-        "recorded": next(iter(recorded), None),
+        "recorded": recorded[0] if recorded else None,
         "paid": [_row_as_json(PAID_COLUMNS, total) for total in sum_paid(account.reported)],
         "losses": [loss._asdict() for loss in sum_losses(list_losses(account.reported))],
         "sessions": msgspec.to_builtins(compare_sessions(account)),
@@ -218,9 +120,11 @@ def headline_lines(headline: Headline, *, as_of: str) -> list[str]:
     lines = [describe_sessions(headline)]
     if not headline.compared:
         return [*lines, "what they cost is not known: no model of them has a price"]
-    first, source = "untouched", "by simulation: their records hold no usage"
+    first = "untouched"
+    source = "by simulation: their records hold no usage"
     if headline.is_recorded:
-        first, source = "they cost", "as their records say"
+        first = "they cost"
+        source = "as their records say"
     of_how_many = ""
     if headline.compared < headline.sessions:
         of_how_many = f"; {headline.compared:,} of the {headline.sessions:,} sessions have prices"
@@ -285,9 +189,10 @@ def describe_difference(headline: Headline) -> str:
     words = f"recalls included: {100 * difference:+.1f} %"
     if headline.comparable < headline.compared:
         words += f" of the ${format_money(before)} of {count_noun(headline.comparable, 'session')}"
-    if not headline.own_cuts and abs(difference) < 1e-9:
-        return f"{words}; no window was full, so lamina would have changed nothing"
     if not headline.own_cuts:
+        # sums of prices in two orders differ in their last digit
+        if abs(difference) < 1e-9:
+            return f"{words}; no window was full, so lamina would have changed nothing"
         return f"{words}; the clients compacted, where lamina had no need to cut"
     if headline.dearer:
         return f"{words}; dearer in {count_noun(headline.dearer, 'session')}"
@@ -347,19 +252,6 @@ def _policy_lines(account: ReplayAccount, *, recorded: bool) -> list[str]:
     if recorded_rows:
         lines.append(f"{AS_IT_WAS}: what the records say; all other rows are simulated")
     return [*lines, *(f"{column.head}: {column.meaning}" for column in columns[1:]), ""]
-
-
-def useful_columns(rows: Sequence[Total]) -> list[Column]:
-    """The columns that say anything: no dollars without prices, no recall where nothing was needed.
-
-    A figure that is 0 or unknown in every row has no column, unless it is one that readers look for.
-    """
-    columns = []
-    for column in POLICY_COLUMNS:
-        has_figures = any(getattr(row, column.name) not in (None, 0) for row in rows)
-        if has_figures or column.name in _ALWAYS_SHOWN:
-            columns.append(column)
-    return columns
 
 
 def _dearer_lines(sessions: Iterable[SessionCost]) -> list[str]:
@@ -437,28 +329,3 @@ def _lines_about_more(count: int, noun: str) -> list[str]:
     if count <= 0:
         return []
     return [f"  and {count:,} more {noun}; the JSON file has all"]
-
-
-def align_columns(columns: Sequence[Column], rows: Sequence[Any]) -> list[str]:
-    """Rows in columns: the first to the left, figures to the right.
-
-    Widths are those of the longest cell, the head included.
-    """
-    table = [[column.head for column in columns]]
-    for row in rows:
-        cells = [printable(column.write(getattr(row, column.name))) for column in columns]
-        table.append(cells)
-    widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
-    lines = []
-    for cells in table:
-        figures = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
-        lines.append("  ".join([cells[0].ljust(widths[0]), *figures]))
-    return lines
-
-
-def printable(text: str) -> str:
-    """On one line, without what would move a terminal's cursor: names come from files.
-
-    A line end, an escape and a tab become question marks.
-    """
-    return "".join(sign if sign.isprintable() else "?" for sign in text)

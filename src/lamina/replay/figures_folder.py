@@ -28,6 +28,7 @@ import msgspec
 
 from lamina.errors import BadInput, StoreError
 from lamina.models.facts import AS_OF
+from lamina.replay.account_sums import group_by
 from lamina.replay.parquet import TABLES, Row, Tables, import_pyarrow, make_schema, read_rows, write_rows
 from lamina.replay.runs import ReplayOptions, TraceReplay
 from lamina.replay.shards import FileReplay
@@ -48,7 +49,7 @@ STORE = "store:"
 _STATE = "state"
 _SETTINGS = "settings.json"
 _NO_MONTH = "__HIVE_DEFAULT_PARTITION__"
-"""What DuckDB, Spark and pyarrow read as a month that is not read_before."""
+"""What DuckDB, Spark and pyarrow read as a month that is not known."""
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,17 +135,15 @@ class FiguresFolder:
 
     def select_new(self, files: Sequence[TraceFile]) -> list[TraceFile]:
         """The files that are not in the folder yet, or have changed: the rows of these are left out."""
-        read_before = {file.name: file for file in self._all_files()}
+        stamps = {file.name: (file.size, file.changed) for file in self._all_files()}
         new = []
         changed = set()
         for file in files:
             name = str(file)
-            stamp = _look_at(file)
-            if name not in read_before:
-                new.append(file)
-            elif stamp != (read_before[name].size, read_before[name].changed):
-                new.append(file)
-                changed.add(name)
+            if stamps.get(name) == _look_at(file):
+                continue
+            new.append(file)
+            changed.add(name)
         self._leave_out(changed)
         return new
 
@@ -196,19 +195,24 @@ class FiguresFolder:
     def _leave_out(self, names: set[str]) -> None:
         """Copy each part that has one of these files, without it, and remove the part."""
         for number, part in sorted(self._parts.items()):
-            kept_files = [file for file in part.files if file.name not in names]
-            if len(kept_files) == len(part.files):
+            files_left = [file for file in part.files if file.name not in names]
+            if len(files_left) == len(part.files):
                 continue
-            kept_rows: Tables = {}
+            rows_left: Tables = {}
             for table in TABLES:
                 rows = self._read_table(table, number)
-                kept_rows[table] = [row for row in rows if row["file"] not in names]
-            self._write(kept_files, kept_rows, replaces=(number,))
-            del self._parts[number]
-            _state_file(self._folder, number).unlink()
-            for table in TABLES:
-                for path in self._table_files(table, number):
-                    path.unlink()
+                rows_left[table] = [row for row in rows if row["file"] not in names]
+            # the copy is whole before its original goes: a replay that is killed in between has both, and
+            # `replaces` says which of them counts
+            self._write(files_left, rows_left, replaces=(number,))
+            self._remove_part(number)
+
+    def _remove_part(self, number: int) -> None:
+        del self._parts[number]
+        _state_file(self._folder, number).unlink()
+        for table in TABLES:
+            for path in self._table_files(table, number):
+                path.unlink()
 
     def _write(self, files: Sequence[_File], tables: Tables, *, replaces: tuple[int, ...] = ()) -> None:
         """Write a part. It counts as soon as its file in `state` is there."""
@@ -238,9 +242,7 @@ class FiguresFolder:
 
     def _write_table(self, table: str, number: int, rows: Sequence[Row]) -> None:
         """Write the rows of one part, those of each month into a file of its own."""
-        by_month: dict[str, list[Row]] = {}
-        for row in rows:
-            by_month.setdefault(row["day"][:7] or _NO_MONTH, []).append(row)
+        by_month = group_by(rows, lambda row: row["day"][:7] or _NO_MONTH)
         schema = make_schema(self._pyarrow, table)
         for month, rows_of_month in by_month.items():
             path = self._folder / table / f"month={month}" / f"{number:06}.parquet"
@@ -283,7 +285,9 @@ def _check_settings(folder: Path, options: ReplayOptions, period: Period) -> Non
 def _read_parts(folder: Path) -> list[_Part]:
     """The parts that are whole, without those that others replace."""
     parts = [_decode_state(path, _Part) for path in _state_files(folder)]
-    replaced = {number for part in parts for number in part.replaces}
+    replaced: set[int] = set()
+    for part in parts:
+        replaced.update(part.replaces)
     return [part for part in parts if part.number not in replaced]
 
 

@@ -16,7 +16,8 @@ import msgspec
 from lamina.core.hashing import canonical_json
 from lamina.core.text.subjects import Subject, read_subject
 from lamina.core.values import ToolCall
-from lamina.replay.model_calls import RecordedConversation
+from lamina.replay.account_sums import group_by
+from lamina.replay.model_calls import RecordedConversation, name_of_tool, read_tool_calls
 from lamina.replay.traces.growing_requests import find_answer_starts
 from lamina.replay.values import LargeResult, RepeatedRead, SessionFindings, UnusedTool
 
@@ -83,12 +84,9 @@ def find_in_session(
 
 def _find_repeated(results: Sequence[_Result]) -> list[RepeatedRead]:
     """What was read more than once. Only reads that showed nothing new are in `carried_again`."""
-    by_resource: dict[str, list[_Result]] = {}
-    for result in results:
-        if result.is_read and result.resource:
-            by_resource.setdefault(result.resource, []).append(result)
+    read_results = [result for result in results if result.is_read and result.resource]
     repeated = []
-    for resource, reads in by_resource.items():
+    for resource, reads in group_by(read_results, lambda result: result.resource).items():
         if len(reads) < 2:
             continue
         repeated.append(
@@ -114,31 +112,24 @@ def _read_results(
     calls_by_id: dict[str, ToolCall] = {}
     earlier_reads = _ShownRanges()
     for at, message in enumerate(conversation.messages):
-        for call in message.get("tool_calls") or ():
-            function = call.get("function") or {}
-            name = str(function.get("name") or "")
-            tool_call = ToolCall(id="", name=name, arguments=_text(function.get("arguments")))
-            calls_by_id[str(call.get("id"))] = tool_call
+        for call in read_tool_calls(message):
+            calls_by_id[call.id] = call
         if message.get("role") != "tool":
             continue
         first_call = bisect_right(ends, at)
         if first_call == len(ends):
             return  # nothing was sent after it
         last_call = epochs[bisect_right(epochs, first_call)]
-        times_sent = last_call - first_call
-        if under_lamina:
-            times_sent = 1
+        times_sent = 1 if under_lamina else last_call - first_call
         tool_call = calls_by_id.get(str(message.get("tool_call_id")), _UNKNOWN)
-        subject = read_subject(tool_call)
-        is_read = subject is not None and subject.verb in _READING
-        resource = ""
-        if subject is not None and subject.verb in ("read", "write", "list"):
-            resource = subject.resource
+        subject = read_subject(tool_call) or _NO_SUBJECT
+        # what a search is about is a pattern, so its arguments tell more
+        resource = subject.resource if subject.verb in ("read", "write", "list") else ""
         yield _Result(
             tool=tool_call.name,
             resource=(resource or tool_call.arguments)[:LONGEST_NAME],
-            is_read=is_read,
-            is_known=subject is not None and earlier_reads.add(subject),
+            is_read=subject.verb in _READING,
+            is_known=earlier_reads.add(subject),
             tokens=count_message(message),
             call=first_call + 1,
             times_sent=times_sent,
@@ -169,8 +160,8 @@ def _contains(other: Subject, subject: Subject) -> bool:
     """Whether one read shows all lines of another. Lines that count from the end are never contained."""
     if (other.start, other.end) == (subject.start, subject.end):
         return True
-    start = other.start or 1
-    if start < 0 or (subject.start or 1) < start:
+    first_line = other.start or 1
+    if first_line < 0 or (subject.start or 1) < first_line:
         return False
     if other.end is None:
         return True
@@ -178,12 +169,7 @@ def _contains(other: Subject, subject: Subject) -> bool:
 
 
 _UNKNOWN = ToolCall(id="", name="", arguments="")
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return "{}"
+_NO_SUBJECT = Subject(verb="", resource="")
 
 
 def _ends_of_epochs(conversation: RecordedConversation) -> list[int]:
@@ -193,26 +179,22 @@ def _ends_of_epochs(conversation: RecordedConversation) -> list[int]:
     """
     trace = conversation.trace
     count = len(conversation.calls)
-    places = [place for place in find_answer_starts(trace.items) if place not in trace.copied]
-    places = [place for place in places if place >= trace.recorded_from]
+    places = [place for place in find_answer_starts(trace.items) if trace.is_own_answer(place)]
     if abs(len(places) - count) > 1:  # the conversion joined or parted answers: nobody knows which is which
         return [count]
-    compactions = {bisect_left(places, place) for place in trace.compacted}
-    return [*sorted(each for each in compactions if each < count), count]
+    ends = {bisect_left(places, place) for place in trace.compacted}
+    return sorted(end for end in {*ends, count} if end <= count)
 
 
 def _find_unused_tools(
     conversation: RecordedConversation, count_text: Callable[[str], int]
 ) -> list[UnusedTool]:
     """The tools that every call sent and none used, the largest first."""
-    used = set()
-    for message in conversation.messages:
-        for call in message.get("tool_calls") or ():
-            used.add(str((call.get("function") or {}).get("name") or ""))
+    used = {"", *conversation.find_called_names()}
     unused = []
     for tool in conversation.tools:
-        name = str((tool.get("function") or {}).get("name") or "")
-        if not name or name in used:
+        name = name_of_tool(tool)
+        if name in used:
             continue
         tokens = count_text(canonical_json(tool).decode())
         unused.append(UnusedTool(name=name, tokens=tokens, carried=tokens * len(conversation.calls)))

@@ -7,18 +7,22 @@ machine. Nothing here knows budgets, forms or ledgers: a session is only a log.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
 from lamina import segments
 from lamina.core.values import Role, Segment
+from lamina.replay.generated_project import (
+    FIELDS,
+    NOUNS,
+    VERBS,
+    InventedProject,
+    draw_size,
+    write_sentences,
+    write_tests,
+)
 
-_NOUNS = "order invoice parcel route tariff voucher shelf courier rebate depot pallet manifest".split()
-_VERBS = "load merge split settle rank quote check archive assign price audit index".split()
-_FIELDS = "weight total region rate count label due owner zone margin priority source".split()
-_TYPES = "int str float bool".split()
 _CHANCES = {
     "read": 30,
     "again": 14,
@@ -68,13 +72,6 @@ _THOUGHTS = (
     "The error points to {module}, but the value was already wrong when it got there.",
     "The user asked for the {noun} only, so the {other} stays as it is.",
 )
-_PROSE = (
-    "A {noun} belongs to exactly one {other}, and keeps its {field} for life.",
-    "When the {field} changes, every {noun} of the {other} is put in line again.",
-    "The {field} is rounded up once, at the end; rounding each {noun} would add up to a visible difference.",
-    "To {verb} a {noun} means to fix its {field} and to tell the {other}.",
-    "An unknown {field} is an error, a missing one is not: the {other} then decides.",
-)
 
 
 class _Exchange(NamedTuple):
@@ -91,14 +88,14 @@ def generate_session(
 ) -> tuple[Segment, ...]:
     """The log of `turns` requests of a user, each answered after `steps` steps with tools, more or less."""
     rng = Random(seed)  # noqa: S311 - the same session each time, not a secret
-    project = _Project(rng)
+    project = InventedProject(rng)
     log = [segments.system(_SYSTEM.format(name=project.name))]
     for turn in range(turns):
         log += _opening(project, turn, turns)
         agent = _Agent(project)
         for _ in range(rng.randint(1, max(2 * steps - 1, 1))):
             log += _step(project, agent.act(), thinking=thinking)
-        reply = _sentences(project, _REPORTS, rng.randint(2, 6))
+        reply = write_sentences(project, _REPORTS, rng.randint(2, 6))
         log += _message(project, [segments.assistant(reply)], thinking=thinking)
     return tuple(log)
 
@@ -114,7 +111,7 @@ def split_calls(log: Sequence[Segment]) -> Iterator[tuple[Segment, ...]]:
             yield tuple(log[:end])
 
 
-def _opening(project: _Project, turn: int, turns: int) -> list[Segment]:
+def _opening(project: InventedProject, turn: int, turns: int) -> list[Segment]:
     """What the user puts in: a request, often with a file; now and then one that was there before.
 
     The brief is attached three times, and revised before the last. So a session has the same attachment
@@ -130,10 +127,10 @@ def _opening(project: _Project, turn: int, turns: int) -> list[Segment]:
     elif project.rng.random() < 0.25:
         path = project.pick()
         attached.append(segments.file(path, project.files[path]))
-    return [*attached, segments.user(_sentences(project, _REQUESTS, 1))]
+    return [*attached, segments.user(write_sentences(project, _REQUESTS, 1))]
 
 
-def _step(project: _Project, exchanges: Sequence[_Exchange], *, thinking: bool) -> list[Segment]:
+def _step(project: InventedProject, exchanges: Sequence[_Exchange], *, thinking: bool) -> list[Segment]:
     """A message of the assistant with calls, and their results.
 
     Most often it says something before the calls.
@@ -141,7 +138,7 @@ def _step(project: _Project, exchanges: Sequence[_Exchange], *, thinking: bool) 
     ids = [f"call_{project.rng.getrandbits(48):012x}" for _ in exchanges]
     parts = []
     if project.rng.random() < 0.6:
-        parts.append(segments.assistant(_sentences(project, _REMARKS, 1)))
+        parts.append(segments.assistant(write_sentences(project, _REMARKS, 1)))
     results = []
     for exchange, call_id in zip(exchanges, ids, strict=True):
         parts.append(segments.call(exchange.name, exchange.arguments, id=call_id))
@@ -150,10 +147,10 @@ def _step(project: _Project, exchanges: Sequence[_Exchange], *, thinking: bool) 
     return _message(project, parts, thinking=thinking) + results
 
 
-def _message(project: _Project, parts: list[Segment], *, thinking: bool) -> list[Segment]:
+def _message(project: InventedProject, parts: list[Segment], *, thinking: bool) -> list[Segment]:
     """Segments as one message: the first opens it, the others join."""
     if thinking:
-        thought = _sentences(project, _THOUGHTS, project.rng.randint(1, 3))
+        thought = write_sentences(project, _THOUGHTS, project.rng.randint(1, 3))
         signature = f"{project.rng.getrandbits(256):064x}"
         parts = [segments.thinking(thought, signature=signature), *parts]
     return [segments.segment(s.kind, s.role, s.parts, joins=i > 0) for i, s in enumerate(parts)]
@@ -162,7 +159,7 @@ def _message(project: _Project, parts: list[Segment], *, thinking: bool) -> list
 class _Agent:
     """Chooses what is done next; an edit is looked at or tested in the step after it."""
 
-    def __init__(self, project: _Project) -> None:
+    def __init__(self, project: InventedProject) -> None:
         self.project = project
         self.rng = project.rng
         self.follow = ""
@@ -195,7 +192,7 @@ class _Agent:
         if len(lines) <= 60 or self.rng.random() < 0.15:
             return _Exchange("read_file", {"path": path}, _numbered(lines, 1))
         start = self.rng.randrange(1, len(lines) - 30)
-        limit = _heavy_tailed(self.rng, 15, 200)
+        limit = draw_size(self.rng, 15, 200)
         arguments: dict[str, str | int] = {"path": path, "offset": start, "limit": limit}
         return _Exchange("read_file", arguments, _numbered(lines[start - 1 : start - 1 + limit], start))
 
@@ -212,9 +209,9 @@ class _Agent:
         return [_Exchange("edit_file", arguments, f"edited {path}: 1 place")]
 
     def _write(self) -> list[_Exchange]:
-        noun, verb = self.rng.choice(_NOUNS), self.rng.choice(_VERBS)
+        noun, verb = self.rng.choice(NOUNS), self.rng.choice(VERBS)
         path = f"tests/test_{verb}_{noun}.py"
-        text = _test_module(self.rng, noun, _heavy_tailed(self.rng, 2, 12))
+        text = write_tests(self.rng, noun, draw_size(self.rng, 2, 12))
         self.project.files[path] = text
         self.follow, self.subject = "test", path
         return [
@@ -226,8 +223,8 @@ class _Agent:
 
         How many lines are listed varies as in real work: most often few, and sometimes very many.
         """
-        word = self.rng.choice([*_NOUNS, *_FIELDS, *(f"{verb}_" for verb in _VERBS)])
-        limit = _heavy_tailed(self.rng, 8, 150)
+        word = self.rng.choice([*NOUNS, *FIELDS, *(f"{verb}_" for verb in VERBS)])
+        limit = draw_size(self.rng, 8, 150)
         matches = self.project.lines_with(word)[:limit]
         return [_Exchange("search", {"pattern": word, "limit": limit}, "\n".join(matches) or "no matches")]
 
@@ -248,154 +245,30 @@ class _Agent:
 
     def _tail(self) -> list[_Exchange]:
         """A long log, as services write them."""
-        rows = [_log_line(self.rng, n) for n in range(_heavy_tailed(self.rng, 60, 340))]
+        rows = [_log_line(self.rng, n) for n in range(draw_size(self.rng, 60, 340))]
         return [_Exchange("shell", {"command": f"tail -n {len(rows)} service.log"}, "\n".join(rows))]
-
-
-class _Project:
-    """The files as they are now."""
-
-    def __init__(self, rng: Random) -> None:
-        self.rng = rng
-        self.name = f"{rng.choice(_NOUNS)}works"
-        nouns = rng.sample(_NOUNS, 9)
-        self.brief = f"docs/{nouns[0]}.md"
-        self.files = {"settings.json": _settings(rng), "README.md": _document(rng, self.name, 6)}
-        for noun in nouns:
-            self.files[f"src/{noun}.py"] = _source_module(rng, noun, _heavy_tailed(rng, 4, 55))
-        for noun in nouns[:4]:
-            self.files[f"docs/{noun}.md"] = _document(rng, noun, _heavy_tailed(rng, 5, 40))
-            self.files[f"tests/test_{noun}.py"] = _test_module(rng, noun, _heavy_tailed(rng, 3, 20))
-
-    def pick(self, start: str = "") -> str:
-        """A path; those that were made first come up most, as in real work."""
-        paths = [path for path in self.files if path.startswith(start)]
-        return paths[min(int(self.rng.expovariate(4 / len(paths))), len(paths) - 1)]
-
-    def change(self, path: str) -> tuple[str, str]:
-        """One line of a file, and what to put in its place: the same line with one more below it."""
-        noun, field = self.rng.choice(_NOUNS), self.rng.choice(_FIELDS)
-        old = self.rng.choice([line for line in self.files[path].splitlines() if line.startswith("    ")])
-        new = f"{old}\n    {field} = {noun}.{field} or {self.rng.randint(2, 900)}"
-        return old, new
-
-    def revise(self, path: str) -> None:
-        """What the user does to a file between two requests."""
-        self.files[path] += f"\n## Revised\n\n{_sentences(self, _PROSE, 4)}\n"
-
-    def lines_with(self, word: str) -> list[str]:
-        """The lines of all files that have a word, as `grep -n` prints them."""
-        return [
-            f"{path}:{number}:{line}"
-            for path, text in self.files.items()
-            for number, line in enumerate(text.splitlines(), 1)
-            if word in line
-        ]
-
-
-def _heavy_tailed(rng: Random, least: int, most: int) -> int:
-    """A size: mostly near `least`, now and then many times that."""
-    return min(int(least * rng.paretovariate(1.1)), most)
-
-
-def _sentences(project: _Project, templates: Sequence[str], count: int) -> str:
-    return " ".join(
-        _fill_template(project.rng, template, project)
-        for template in _choose_templates(project.rng, templates, count)
-    )
-
-
-def _choose_templates(rng: Random, templates: Sequence[str], count: int) -> list[str]:
-    """So many templates, each chosen by chance."""
-    return [rng.choice(templates) for _ in range(count)]
-
-
-def _fill_template(rng: Random, template: str, project: _Project | None = None) -> str:
-    noun, other = rng.sample(_NOUNS, 2)
-    module = project.pick("src/") if project else f"src/{noun}.py"
-    field, verb = rng.choice(_FIELDS), rng.choice(_VERBS)
-    return template.format(noun=noun, other=other, field=field, verb=verb, module=module)
-
-
-def _source_module(rng: Random, noun: str, functions: int) -> str:
-    """A module of Python: a class, and so many functions about it."""
-    fields = rng.sample(_FIELDS, 4)
-    head = [
-        f'"""Everything about one {noun}: its {fields[0]}, its {fields[1]}, and who may change them."""',
-        "",
-    ]
-    head += ["from dataclasses import dataclass", "", "", "@dataclass(frozen=True)", f"class {noun.title()}:"]
-    head += [f"    {field}: {rng.choice(_TYPES)}" for field in fields]
-    return "\n".join(head + [line for _ in range(functions) for line in _function(rng, noun)]) + "\n"
-
-
-def _function(rng: Random, noun: str) -> list[str]:
-    """The lines of one function, with a docstring and a check about half of the time."""
-    verb = rng.choice(_VERBS)
-    one, two = rng.sample(_FIELDS, 2)
-    limit = rng.randint(2, 400)
-    lines = ["", "", f"def {verb}_{noun}_{one}({noun}: {noun.title()}, *, {two}: int = {limit}) -> int:"]
-    if rng.random() < 0.5:
-        lines.append(f'    """{_fill_template(rng, rng.choice(_PROSE))}"""')
-    if rng.random() < 0.6:
-        lines += [f"    if {noun}.{one} is None:"]
-        lines += [f'        raise ValueError(f"this {noun} has no {one}: {{{noun}!r}}")']
-    for field in rng.sample(_FIELDS, rng.randint(1, 4)):
-        lines += [f"    {field} = max({noun}.{one}, {two}) * {rng.randint(2, 90)} // {rng.randint(2, 9)}"]
-    return [*lines, f"    return {two} + {rng.randint(1, 99)}"]
-
-
-def _test_module(rng: Random, noun: str, count: int) -> str:
-    """A module of tests for one noun."""
-    lines = [f"from {noun} import *  # noqa: F403", ""]
-    for n in range(count):
-        verb, field = rng.choice(_VERBS), rng.choice(_FIELDS)
-        lines += [
-            "",
-            f"def test_{verb}_keeps_the_{field}_{n}():",
-            f"    {noun} = make({field}={rng.randint(1, 99)})",
-        ]
-        lines += [f"    assert {verb}_{noun}({noun}).{field} == {rng.randint(1, 999)}", ""]
-    return "\n".join(lines)
-
-
-def _document(rng: Random, title: str, sections: int) -> str:
-    """A Markdown page of so many sections."""
-    lines = [f"# {title.title()}", ""]
-    for _ in range(sections):
-        lines += [f"## On the {rng.choice(_FIELDS)} of a {rng.choice(_NOUNS)}", ""]
-        lines += [
-            _fill_template(rng, template) for template in _choose_templates(rng, _PROSE, rng.randint(1, 4))
-        ] + [""]
-    return "\n".join(lines)
-
-
-def _settings(rng: Random) -> str:
-    """A settings file: one row for each noun."""
-    rows = [{"name": noun, "field": rng.choice(_FIELDS), "limit": rng.randint(1, 9_000)} for noun in _NOUNS]
-    return json.dumps({"version": rng.randint(1, 9), "rows": rows}, indent=2) + "\n"
 
 
 def _log_line(rng: Random, number: int) -> str:
     """A line as a service logs it."""
-    noun, field = rng.choice(_NOUNS), rng.choice(_FIELDS)
+    noun, field = rng.choice(NOUNS), rng.choice(FIELDS)
     level = rng.choices(["INFO", "WARN", "ERROR"], weights=[20, 3, 1])[0]
     what = f"{noun}={rng.getrandbits(32):08x} {field}={rng.randint(0, 9_999)}"
     return f"{number:06d} {level:<5} {what} took={rng.randint(1, 900)}ms"
 
 
-def _test_run(rng: Random, project: _Project, path: str) -> str:
+def _test_run(rng: Random, project: InventedProject, path: str) -> str:
     """What a test runner prints: a line of dots, or tracebacks."""
     total = rng.randint(3, 60)
     failed = 0
     if rng.random() >= 0.55:
-        failed = _heavy_tailed(rng, 1, 12)
+        failed = draw_size(rng, 1, 12)
     lines = ["F" * failed + "." * total]
     for n in range(failed):
         source = project.pick("src/")
-        noun, field = rng.choice(_NOUNS), rng.choice(_FIELDS)
+        noun, field = rng.choice(NOUNS), rng.choice(FIELDS)
         lines += [
-            f"____ test_{rng.choice(_VERBS)}_keeps_the_{field}_{n} ____",
+            f"____ test_{rng.choice(VERBS)}_keeps_the_{field}_{n} ____",
             "",
             f"{path}:{rng.randint(4, 90)}: in test",
         ]

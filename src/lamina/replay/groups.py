@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.replay.account_sums import group_by, list_losses, select_known, share_of, sum_fields, sum_known
+from lamina.replay.account_sums import group_by, list_losses, share_of, sum_fields, sum_known
 from lamina.replay.headline import SessionCost, compare_sessions
 from lamina.replay.parquet import day_of
 from lamina.replay.values import ReplayAccount, Reported
@@ -53,10 +53,8 @@ def group_sessions(account: ReplayAccount, by: str) -> list[GroupCost]:
     """The sessions of an account that have calls, by one of `GROUPINGS`; the dearest first, days in order."""
     reports = [report for report in account.reported if report.calls]
     costs = {cost.trace: cost for cost in compare_sessions(account)}
-    groups = [
-        _sum_group(name or NOT_NAMED, group, costs)
-        for name, group in group_by(reports, lambda report: _name_of(report, by)).items()
-    ]
+    reports_by_name = group_by(reports, lambda report: _name_of(report, by) or NOT_NAMED)
+    groups = [_sum_group(name, group, costs) for name, group in reports_by_name.items()]
     if by in ("day", "month"):
         return sorted(groups, key=lambda group: group.name)
     return sorted(groups, key=lambda group: (-(group.dollars or 0.0), -group.sent, group.name))
@@ -77,20 +75,15 @@ def _name_of(report: Reported, by: str) -> str:
 
 def _sum_group(name: str, reports: Sequence[Reported], costs: dict[str, SessionCost]) -> GroupCost:
     losses = list_losses(reports)
-    compared = [costs[report.trace] for report in reports if report.trace in costs]
-    compared = [cost for cost in compared if cost.own is not None and cost.before is not None]
-    own = None
-    own_before = None
-    if compared:
-        own = sum(select_known(compared, "own"))
-        own_before = sum(select_known(compared, "before"))
+    sessions = [costs[report.trace] for report in reports]
+    compared = [session for session in sessions if session.is_comparable]
     return GroupCost(
         name=name,
         sessions=len(reports),
         dollars=sum_known(reports, "dollars"),
         losses=len(losses),
         lost_dollars=sum_known(losses, "dollars"),
-        own=own,
-        own_before=own_before,
+        own=sum_known(compared, "own"),
+        own_before=sum_known(compared, "before"),
         **sum_fields(reports, ["calls", "sent", "read", "output", "compactions"]),
     )

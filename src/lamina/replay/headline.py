@@ -106,6 +106,11 @@ class SessionCost(msgspec.Struct, frozen=True, kw_only=True):
         return self.policies.get(UNTOUCHED)
 
     @property
+    def is_comparable(self) -> bool:
+        """Whether both what it cost and what lamina would have cost are known."""
+        return self.own is not None and self.before is not None
+
+    @property
     def has_refused(self) -> bool:
         """Whether a call of it would have no answer, under lamina or with everything sent."""
         return any(self.refused.get(policy) for policy in (OWN_POLICY, UNTOUCHED))
@@ -117,9 +122,10 @@ class SessionCost(msgspec.Struct, frozen=True, kw_only=True):
         None if the client did not send everything, or nothing was recorded.
         """
         untouched = self.policies.get(UNTOUCHED)
-        if not self.recorded or untouched is None or self.compactions or self.under_lamina:
+        if not self.recorded or untouched is None:
             return None
-        if self.refused.get(UNTOUCHED):
+        sent_less = self.compactions or self.under_lamina or self.refused.get(UNTOUCHED)
+        if sent_less:
             return None
         return untouched / self.recorded
 
@@ -186,9 +192,6 @@ def summarise(account: ReplayAccount) -> Headline:
     # If any session has records, those without do not count: sums would mix both.
     compared = recorded or [session for session in sessions if session.before is not None]
     comparable = [session for session in compared if session.own is not None]
-    own = None
-    if comparable:
-        own = sum(select_known(comparable, "own"))
     shares = select_known(sessions, "simulated_share")
     losses = list_losses(account.reported)
     return Headline(
@@ -200,7 +203,7 @@ def summarise(account: ReplayAccount) -> Headline:
         before=sum(select_known(compared, "before")),
         comparable=len(comparable),
         comparable_before=sum(select_known(comparable, "before")),
-        own=own,
+        own=sum_known(comparable, "own"),
         own_cuts=sum(session.cuts for session in comparable),
         pair=_sum_refused(compared),
         under_lamina=sum(session.under_lamina for session in sessions),
@@ -237,7 +240,6 @@ def _sum_policy(sessions: Sequence[SessionCost], policy: str) -> float | None:
 
 
 def _advise(loss: LossSum) -> LossReason:
-    """A reason with what to do about it."""
     return LossReason(**loss._asdict(), advice=find_advice(loss.why))
 
 
@@ -284,10 +286,12 @@ def _compare(trace: str, report: Reported | None, outcomes: Sequence[ReplayOutco
     """
     if report is None:
         report = Reported(trace=trace, source=outcomes[0].source, model=outcomes[0].model)
-    own = next((outcome for outcome in outcomes if outcome.policy == OWN_POLICY), None)
+    own = None
     policies = {}
     refused = {}
     for outcome in outcomes:
+        if outcome.policy == OWN_POLICY:
+            own = outcome
         if outcome.dollars is not None:
             policies[outcome.policy] = outcome.dollars + outcome.recall_dollars
         refused[outcome.policy] = outcome.over + outcome.invalid + outcome.failed

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
+from math import ceil
 
 import msgspec
 
@@ -152,10 +153,7 @@ def _price_chosen(
                 late=total.late + cost.late,
                 warmings=total.warmings + cost.warmings,
             )
-            pause = FOR_EVER
-            if request.pause is not None:
-                pause = request.pause
-            pauses.append(pause)
+            pauses.append(FOR_EVER if request.pause is None else request.pause)
             if warms:
                 times = count_warmings(pauses, rules, model)
             else:
@@ -172,33 +170,31 @@ def _compare_explicit(model: str, sessions: Sequence[_Session]) -> list[Lifetime
     price = _input_price(model)
     if price is None:
         return []
-    tokens = 0
+    requests = 0
     reported = 0.0
     explicit = 0.0
     for session in sessions:
+        uses = len(session.requests)
+        requests += uses
         sent = sum(request.tokens for request in session.requests)
-        tokens += len(session.requests)
         reported += sent - session.read * (1 - read)
         head = session.requests[0].tokens
         seconds = sum(request.pause or 0.0 for request in session.requests)
-        hours = max(1.0, -(-seconds // HOUR))
-        uses = len(session.requests)
+        hours = max(1, ceil(seconds / HOUR))
         cost = price_explicit_cache(rules, model, uses=uses, seconds=hours * HOUR)
         explicit += head * cost.with_cache / price + (sent - uses * head)
-    rows = []
-    for name, amount in ((IMPLICIT, reported), (EXPLICIT, explicit)):
-        rows.append(
-            LifetimeRow(
-                model=model,
-                lifetime=name,
-                sessions=len(sessions),
-                requests=tokens,
-                cost=amount,
-                saved=_saved_share(amount, reported),
-                dollars=_to_dollars(amount, model),
-            )
+    return [
+        LifetimeRow(
+            model=model,
+            lifetime=name,
+            sessions=len(sessions),
+            requests=requests,
+            cost=amount,
+            saved=_saved_share(amount, reported),
+            dollars=_to_dollars(amount, model),
         )
-    return rows
+        for name, amount in ((IMPLICIT, reported), (EXPLICIT, explicit))
+    ]
 
 
 def _saved_share(cost: float, own: float) -> float:

@@ -14,8 +14,9 @@ import msgspec
 
 from lamina.core.build import build
 from lamina.core.layout import Layout
+from lamina.core.values import ToolCall
 from lamina.dialects import DIALECTS
-from lamina.dialects.json_values import list_or_empty
+from lamina.dialects.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from lamina.dialects.translate import choose_options, translate_head
 from lamina.replay.traces.growing_requests import find_answer_starts, is_answer
 from lamina.replay.values import RecordedUsage, Trace
@@ -61,6 +62,13 @@ class RecordedConversation(msgspec.Struct, frozen=True, kw_only=True):
         request["messages"] = self.messages[: call.end]
         return request
 
+    def find_called_names(self) -> frozenset[str]:
+        """The names of all tools that an answer called."""
+        names: set[str] = set()
+        for message in self.messages:
+            names.update(call.name for call in read_tool_calls(message))
+        return frozenset(names)
+
 
 def read_conversation(trace: Trace) -> RecordedConversation:
     """The model calls of a trace, without answers that another trace has or that came before the recording.
@@ -75,12 +83,13 @@ def read_conversation(trace: Trace) -> RecordedConversation:
         messages, tools = _convert_to_chat(trace)
     ends = list(find_answer_starts(messages))
     places = list(find_answer_starts(trace.items))
-    if len(places) != len(ends):  # the conversion joined or parted answers, so nothing is known of each
+    # if the conversion joined or parted answers, nobody knows which usage belongs to which
+    if len(places) != len(ends):
         calls = [_read_call(messages, end, None) for end in ends]
     else:
         calls = []
         for end, place in zip(ends, places, strict=True):
-            if place >= trace.recorded_from and place not in trace.copied:
+            if trace.is_own_answer(place):
                 calls.append(_read_call(messages, end, trace.used.get(place)))
     last_usage = trace.used.get(len(trace.items))
     if last_usage is not None and not is_answer(trace.items[-1]):
@@ -110,10 +119,29 @@ def answer_text(message: dict[str, Any]) -> str:
     A call with `{"path": "a.py", "lines": 5}` says `a.py` and `5`.
     """
     texts = [message_text(message)]
-    for call in message.get("tool_calls") or ():
-        arguments = call.get("function", {}).get("arguments") or ""
-        texts += _argument_values(arguments)
+    for call in read_tool_calls(message):
+        texts += _argument_values(call.arguments)
     return "\n".join(texts)
+
+
+def read_tool_calls(message: dict[str, Any]) -> list[ToolCall]:
+    """The calls of an answer. A name, or arguments, that are no text are empty."""
+    calls = []
+    for tool_call in list_or_empty(message.get("tool_calls")):
+        fields = mapping_or_empty(tool_call)
+        function = mapping_or_empty(fields.get("function"))
+        call = ToolCall(
+            id=str(fields.get("id")),
+            name=text_or_empty(function.get("name")),
+            arguments=text_or_empty(function.get("arguments")),
+        )
+        calls.append(call)
+    return calls
+
+
+def name_of_tool(tool: dict[str, Any]) -> str:
+    """The name in a definition; "" for a tool of the provider, which has none."""
+    return text_or_empty(mapping_or_empty(tool.get("function")).get("name"))
 
 
 def message_text(message: dict[str, Any]) -> str:
@@ -124,8 +152,8 @@ def message_text(message: dict[str, Any]) -> str:
     content = message.get("content")
     if isinstance(content, str):
         return content
-    parts = [part for part in list_or_empty(content) if isinstance(part, dict)]
-    return "\n".join(str(part.get("text") or "") for part in parts)
+    texts = [str(part.get("text") or "") for part in list_or_empty(content) if isinstance(part, dict)]
+    return "\n".join(texts)
 
 
 def _argument_values(arguments: str) -> list[str]:
@@ -141,13 +169,17 @@ def _leaves(value: Any) -> Iterator[str]:
 
     `{"a": ["x", 1, null]}` has `x` and `1`.
     """
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        for inner in value:
-            yield from _leaves(inner)
-    elif value is not None and not isinstance(value, bool):
-        yield str(value)
+    match value:
+        case None | bool():
+            return
+        case dict():
+            for inner in value.values():
+                yield from _leaves(inner)
+        case list():
+            for inner in value:
+                yield from _leaves(inner)
+        case _:
+            yield str(value)
 
 
 def _convert_to_chat(trace: Trace) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

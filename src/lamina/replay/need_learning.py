@@ -151,14 +151,7 @@ def gather_cases(trace: Trace, *, count_as: str = "") -> list[NeedCase]:
     if not position_of:
         return []
     needs = NeededTerms(conversation, MessageSizes(counter, []))
-    taken_by_call: list[dict[int, int]] = []
-    for call, terms in zip(conversation.calls, needs.by_call, strict=True):
-        taken: dict[int, int] = defaultdict(int)
-        for term in terms:
-            position = position_of.get(needs.latest(term, call.end))
-            if position is not None:
-                taken[position] += 1
-        taken_by_call.append(taken)
+    taken_by_call = _count_taken_names(conversation, needs, position_of)
     cases: list[NeedCase] = []
     for place in range(EVERY, len(conversation.calls), EVERY):
         positions = [at for message, at in position_of.items() if message < conversation.calls[place].end]
@@ -167,6 +160,21 @@ def gather_cases(trace: Trace, *, count_as: str = "") -> list[NeedCase]:
                 trace.id, place, entries[: positions[-1] + 1], taken_by_call[place : place + AHEAD]
             )
     return cases
+
+
+def _count_taken_names(
+    conversation: RecordedConversation, needs: NeededTerms, position_of: Mapping[int, int]
+) -> list[dict[int, int]]:
+    """For each call, how many names its answer took from the results at these positions."""
+    taken_by_call: list[dict[int, int]] = []
+    for call, terms in zip(conversation.calls, needs.by_call, strict=True):
+        taken: dict[int, int] = defaultdict(int)
+        for term in terms:
+            position = position_of.get(needs.latest(term, call.end))
+            if position is not None:
+                taken[position] += 1
+        taken_by_call.append(taken)
+    return taken_by_call
 
 
 def _match_results(conversation: RecordedConversation, entries: Sequence[Entry]) -> dict[int, int]:
@@ -219,10 +227,13 @@ def learn_need(cases: Sequence[NeedCase], *, than: NeedTable = RECORDED, by_tool
 def halve_cases(cases: Sequence[NeedCase]) -> tuple[list[NeedCase], list[NeedCase]]:
     """The cases of each half of the sessions, in the order of the digests of their ids."""
     ordered = sorted({case.session for case in cases}, key=lambda name: sha256(name.encode()).digest())
-    teaching = frozenset(ordered[::2])
-    first = [case for case in cases if case.session in teaching]
-    second = [case for case in cases if case.session not in teaching]
-    return first, second
+    teaching_sessions = frozenset(ordered[::2])
+    teaching: list[NeedCase] = []
+    checking: list[NeedCase] = []
+    for case in cases:
+        half = teaching if case.session in teaching_sessions else checking
+        half.append(case)
+    return teaching, checking
 
 
 class _Cell:
@@ -233,8 +244,11 @@ class _Cell:
         self.observed = 0
 
 
-_Sort = tuple[tuple[str, str], ...]
-"""What the weights tell apart, each as its group and its name: `("verbs", "read")`, `("since", "edited")`."""
+_Weighed = tuple[str, str]
+"""What has a weight, by its group and its name: `("verbs", "read")` or `("since", "edited")`."""
+
+_Sort = tuple[_Weighed, ...]
+"""A sort of results: all that has a weight in it."""
 
 
 def fit_table(cases: Sequence[NeedCase], *, by_tool: bool = True) -> NeedTable:
@@ -280,22 +294,29 @@ def _count_one_in(cases: Iterable[NeedCase]) -> tuple[tuple[int, ...], ...]:
     return tuple(rows)
 
 
-def _fit_rates(cells: Mapping[_Sort, _Cell]) -> dict[tuple[str, str], float]:
+def _fit_rates(cells: Mapping[_Sort, _Cell]) -> dict[_Weighed, float]:
     """How much more often than expected each sort of results is needed, by group and name."""
-    rates: dict[tuple[str, str], float] = {}
+    rates: dict[_Weighed, float] = {}
     for _ in range(_ROUNDS):
         for group in _GROUPS:
-            expected: dict[tuple[str, str], float] = defaultdict(float)
-            observed: dict[tuple[str, str], int] = defaultdict(int)
-            for sort, cell in cells.items():
-                for key in sort:
-                    if key[0] == group:
-                        others = prod(rates.get(other, 1.0) for other in sort if other != key)
-                        expected[key] += cell.expected * others
-                        observed[key] += cell.observed
-            for key, count in observed.items():
-                rates[key] = (count + DOUBT) / (expected[key] + DOUBT)
+            rates.update(_fit_group(group, cells, rates))
     return rates
+
+
+def _fit_group(
+    group: str, cells: Mapping[_Sort, _Cell], rates: Mapping[_Weighed, float]
+) -> dict[_Weighed, float]:
+    """The rates of one group, if those of all other groups are as they are."""
+    expected: dict[_Weighed, float] = defaultdict(float)
+    observed: dict[_Weighed, int] = defaultdict(int)
+    for sort, cell in cells.items():
+        for key in sort:
+            if key[0] != group:
+                continue
+            others = prod(rates.get(other, 1.0) for other in sort if other != key)
+            expected[key] += cell.expected * others
+            observed[key] += cell.observed
+    return {key: (count + DOUBT) / (expected[key] + DOUBT) for key, count in observed.items()}
 
 
 def _tools_with_weights(cases: Iterable[NeedCase]) -> frozenset[str]:

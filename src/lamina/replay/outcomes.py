@@ -39,8 +39,12 @@ def evaluate_walk(
     read_share = rules.read_share(setting.model)
     tallies = simulate_cache(steps, setting, rules, warm_tokens=find_warm_tokens(trace))
     costs = [input_equivalents(tally, rules, read_share) for tally in tallies]
-    sent_steps = [step for step in steps if step.sent is not None]
-    requests = [step.sent for step in steps if step.sent is not None]
+    sent_steps = []
+    requests = []
+    for step in steps:
+        if step.sent is not None:
+            sent_steps.append(step)
+            requests.append(step.sent)
     outputs = [step.call.output for step in sent_steps]
     recalls = 0
     recall_cost = 0.0

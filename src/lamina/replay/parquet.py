@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import msgspec
 
 from lamina.errors import BadInput
+from lamina.replay.account_sums import group_by
 from lamina.replay.runs import TraceReplay
 from lamina.replay.values import (
     LargeResult,
@@ -89,7 +91,7 @@ def write_rows(trace_replay: TraceReplay, file: str) -> Iterator[tuple[str, Row]
 
 def read_rows(tables: Tables) -> Iterator[TraceReplay]:
     """The sessions that rows were written of, without their calls one by one."""
-    by_session = {name: _group_rows(rows) for name, rows in tables.items()}
+    by_session = {name: group_by(rows, itemgetter("session")) for name, rows in tables.items()}
     for row in tables.get("reported", ()):
         session = row["session"]
 
@@ -109,13 +111,6 @@ def read_rows(tables: Tables) -> Iterator[TraceReplay]:
         )
     for row in tables.get("unreadable", ()):
         yield TraceReplay(damaged=msgspec.convert(row, UnreadableLine))
-
-
-def _group_rows(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row["session"], []).append(row)
-    return groups
 
 
 def day_of(moment: float | None) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
+from itertools import takewhile
 from math import ceil
 
 import msgspec
@@ -78,9 +79,12 @@ class DepthPromise(msgspec.Struct, frozen=True, kw_only=True):
         return f"{place}: {promised}; {came}"
 
 
+_DEPTHS_OF_POLICIES = {f"lamina@{depth:g}": depth for depth in DEPTHS}
+
+
 def depth_policies() -> list[str]:
     """The policies that have to be replayed for a promise."""
-    return [f"lamina@{depth:g}" for depth in DEPTHS]
+    return list(_DEPTHS_OF_POLICIES)
 
 
 def promise_depths(
@@ -101,7 +105,7 @@ def _group_sessions(outcomes: Iterable[ReplayOutcome]) -> dict[SessionGroup, Ses
     """The outcomes of each source, window and cache, by session and depth."""
     by_group: dict[SessionGroup, Sessions] = {}
     for outcome in outcomes:
-        depth = _depth_of(outcome)
+        depth = _DEPTHS_OF_POLICIES.get(outcome.policy)
         if depth is not None and outcome.needed:
             sessions = by_group.setdefault(SessionGroup(outcome.source, outcome.window, outcome.rules), {})
             sessions.setdefault(outcome.trace, {})[depth] = outcome
@@ -166,17 +170,13 @@ def _promise(
     if len(calibration) < needed:
         why = f"{len(sessions)} sessions are too few, it takes {2 * needed}: half calibrate, half check it"
         return msgspec.structs.replace(promise, why=why)
-    chosen: float | None = None
-    bound = 1.0
-    for depth in DEPTHS:
-        depth_bound = _bound_depth(calibration, depth, confidence)
-        if depth_bound > limit:
-            break
-        chosen = depth
-        bound = depth_bound
-    if chosen is None:
-        why = f"even a target of {DEPTHS[0]:g} may hide {100 * depth_bound:.1f} % of a session's names"
+    bounds = {depth: _bound_depth(calibration, depth, confidence) for depth in DEPTHS}
+    # the first depth that exceeds the limit ends the search: picking the best of all would be luck
+    within_limit = list(takewhile(lambda depth: bounds[depth] <= limit, DEPTHS))
+    if not within_limit:
+        why = f"even a target of {DEPTHS[0]:g} may hide {100 * bounds[DEPTHS[0]]:.1f} % of a session's names"
         return msgspec.structs.replace(promise, why=why)
+    chosen = within_limit[-1]
     at_depth = [session[chosen] for session in held_out]
     safest = [session[DEPTHS[0]] for session in held_out]
     names = sum(outcome.needed for outcome in at_depth)
@@ -184,20 +184,12 @@ def _promise(
     return msgspec.structs.replace(
         promise,
         target=chosen,
-        bound=bound,
+        bound=bounds[chosen],
         held_out=len(held_out),
         came_true=sum(_hidden_share(outcome) <= limit for outcome in at_depth),
         hidden=sum(outcome.needed - outcome.visible for outcome in at_depth) / max(names, 1),
         relative_cost=sum(outcome.equivalents for outcome in at_depth) / max(cost_of_safest, 1e-9),
     )
-
-
-def _depth_of(outcome: ReplayOutcome) -> float | None:
-    """The depth that an outcome was replayed at; None if it is not one of lamina's depths."""
-    for depth, policy in zip(DEPTHS, depth_policies(), strict=True):
-        if outcome.policy == policy:
-            return depth
-    return None
 
 
 def _hidden_share(outcome: ReplayOutcome) -> float:

@@ -16,6 +16,7 @@ import msgspec
 
 from lamina.caches import CacheRules, Tally, rules_for
 from lamina.conversations.costs import price_tally
+from lamina.dialects.json_values import list_or_empty
 from lamina.fitting.recalls import RECALL
 from lamina.replay.account_sums import sum_fields
 from lamina.replay.outcomes import input_equivalents
@@ -84,8 +85,7 @@ def ran_under_lamina(trace: Trace) -> bool:
     """
     if trace.under_lamina:
         return True
-    tools = trace.head.get("tools")
-    if isinstance(tools, list) and any(_is_recall_tool(tool) for tool in tools):
+    if any(map(_is_recall_tool, list_or_empty(trace.head.get("tools")))):
         return True
     return any(_HANDLE.search(msgspec.json.encode(item)) for item in trace.items)
 

@@ -25,7 +25,7 @@ from lamina.replay.account_sums import OWN_RULES, OWN_WINDOW
 from lamina.replay.engines import Engine, open_engine, run_in_order
 from lamina.replay.findings import find_in_session
 from lamina.replay.message_sizes import MessageSizes
-from lamina.replay.model_calls import RecordedConversation, read_conversation
+from lamina.replay.model_calls import RecordedConversation, name_of_tool, read_conversation
 from lamina.replay.needed_names import NeededTerms
 from lamina.replay.outcomes import evaluate_walk
 from lamina.replay.policies import TRIGGER, find_policy
@@ -147,20 +147,23 @@ def make_account(
     """All replays as one account. `progress` gets each of them as it comes."""
     outcomes: list[ReplayOutcome] = []
     reported: list[Reported] = []
-    skipped: list[UnreadableLine] = []
+    damaged: list[UnreadableLine] = []
+    foreign: list[UnreadableLine] = []
     for trace_replay in replays:
         outcomes += trace_replay.outcomes
         if trace_replay.reported is not None:
             reported.append(trace_replay.reported)
-        if trace_replay.damaged is not None:
-            skipped.append(trace_replay.damaged)
+        skipped = trace_replay.damaged
+        if skipped is not None:
+            lines = foreign if skipped.foreign else damaged
+            lines.append(skipped)
         if progress is not None:
             progress(trace_replay)
     return ReplayAccount(
         outcomes=tuple(outcomes),
         reported=tuple(reported),
-        damaged=tuple(line for line in skipped if not line.foreign),
-        foreign=tuple(line for line in skipped if line.foreign),
+        damaged=tuple(damaged),
+        foreign=tuple(foreign),
         as_of=AS_OF,
     )
 
@@ -223,15 +226,15 @@ def _message_sizes(conversation: RecordedConversation, options: ReplayOptions) -
     counter = counter_for(model) if model else o200k()
     message_sizes = MessageSizes(counter, conversation.tools)
     first = conversation.calls[0]
-    if not options.fill_head or not first.sent:
-        if options.called_tools:
-            return MessageSizes(counter, _find_called_tools(conversation))
-        return message_sizes
-    unrecorded = first.sent - message_sizes.count_tokens(conversation.messages[: first.end])
+    unrecorded = 0
+    if options.fill_head and first.sent:
+        # with all tools, since they were sent: what is left is what the records do not hold
+        recorded = message_sizes.count_tokens(conversation.messages[: first.end])
+        unrecorded = max(first.sent - recorded, 0)
     tools = conversation.tools
     if options.called_tools:
         tools = _find_called_tools(conversation)
-    return MessageSizes(counter, tools, unrecorded=max(unrecorded, 0))
+    return MessageSizes(counter, tools, unrecorded=unrecorded)
 
 
 def _sizes_of_window(window: int, model: str) -> _Sizes:
@@ -267,11 +270,8 @@ def _outcomes_of_policy(
 
 def _find_called_tools(conversation: RecordedConversation) -> list[dict[str, Any]]:
     """The tools that an answer of the conversation called."""
-    called = set()
-    for message in conversation.messages:
-        for call in message.get("tool_calls") or ():
-            called.add(str((call.get("function") or {}).get("name")))
-    return [tool for tool in conversation.tools if str((tool.get("function") or {}).get("name")) in called]
+    called = conversation.find_called_names()
+    return [tool for tool in conversation.tools if name_of_tool(tool) in called]
 
 
 def _setting(
@@ -282,9 +282,8 @@ def _setting(
     With the session's own rules, its own model has the price. Rules of another provider go with a model
     of that provider.
     """
-    model = options.model
-    rules = rules_for(model or trace.model, dialect=trace.dialect)
-    priced_model = model or trace.model
+    priced_model = options.model or trace.model
+    rules = rules_for(priced_model, dialect=trace.dialect)
     if rules_name not in (OWN_RULES, rules.name):
         rules = all_rules()[rules_name]
         priced_model = MODELS.get(rules_name, "")

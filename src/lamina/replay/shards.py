@@ -198,39 +198,42 @@ class _Shards:
             if has_many and size * FED_BY_ONE <= self._total:
                 yield _Work(number, file, size)
             else:
-                yield from self._read_here(self._open[number], None)
+                yield from self._read_here(self._open[number])
 
     def _take_again(self) -> Iterator[_Work]:
         while self._again:
             work = self._again.popleft()
+            open_file = self._open[work.number]
             if not work.here:
                 yield work
-                continue
-            copied = None
-            if work.again:
-                copied = work.copied
-            yield from self._read_here(self._open[work.number], copied)
+            elif work.again:
+                yield from self._read_again_here(open_file, work.copied)
+            else:
+                yield from self._read_here(open_file)
 
-    def _read_here(
-        self, open_file: _OpenFile, copied: Mapping[int, frozenset[int]] | None
-    ) -> Iterator[_Work]:
-        """The sessions of a file one by one; with `copied`, only those in it, once more."""
+    def _read_here(self, open_file: _OpenFile) -> Iterator[_Work]:
+        """The sessions of a file one by one. Each waits for the next, so that the last is known as such."""
         last: _Work | None = None
-        for index, record in enumerate(read_file(open_file.file, tell=self._tell)):
-            work = _Work(
-                open_file.number, open_file.file, open_file.size, order=index, record=record, here=True
-            )
-            if copied is not None:
-                if index in copied:
-                    yield work._replace(again=True, copied={index: copied[index]})
-                continue
+        for work in self._sessions_of(open_file):
             if last is not None:
                 yield last
             last = work
         if last is not None:
             yield last._replace(is_last=True)
-        elif copied is None:
+        else:
             open_file.is_read = True
+
+    def _read_again_here(self, open_file: _OpenFile, copied: Mapping[int, frozenset[int]]) -> Iterator[_Work]:
+        """The sessions of a file that have copied answers, once more without these."""
+        for work in self._sessions_of(open_file):
+            if work.order in copied:
+                yield work._replace(again=True, copied={work.order: copied[work.order]})
+
+    def _sessions_of(self, open_file: _OpenFile) -> Iterator[_Work]:
+        for index, record in enumerate(read_file(open_file.file, tell=self._tell)):
+            yield _Work(
+                open_file.number, open_file.file, open_file.size, order=index, record=record, here=True
+            )
 
     def _take(self, done: _Done, count: Callable[[TraceReplay], None] | None) -> None:
         """Put what a worker returned into its file."""

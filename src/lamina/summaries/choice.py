@@ -155,13 +155,11 @@ def _may_be_summarised(entry: Entry, kinds: Kinds) -> bool:
 
     System text and the library stay. So does what cannot be had back, and what is critical.
     """
-    kind = kind_of(kinds, entry.segment)
-    return (
-        entry.form is not Form.OMITTED
-        and entry.layer not in (Layer.SYSTEM, Layer.LIBRARY)
-        and recoverable(kinds, entry.segment)
-        and kind.retention is not Retention.CRITICAL
-    )
+    if entry.form is Form.OMITTED or entry.layer in (Layer.SYSTEM, Layer.LIBRARY):
+        return False
+    if kind_of(kinds, entry.segment).retention is Retention.CRITICAL:
+        return False
+    return recoverable(kinds, entry.segment)
 
 
 def _take_steps(envelope: Envelope, free: set[int], *, goal: int | None, last_step: int) -> set[int]:
@@ -187,10 +185,10 @@ def _drop_shared_names(entries: Sequence[Entry], taken: set[int]) -> set[int]:
     Dropping one may split a call from its result, so both are dropped, and that may affect more names. It is
     repeated until nothing changes.
     """
-    sent = [index for index, entry in enumerate(entries) if entry.form is not Form.OMITTED]
+    names = {index: name_of(entry) for index, entry in enumerate(entries) if entry.form is not Form.OMITTED}
     while True:
-        staying_names = {name_of(entries[index]) for index in sent if index not in taken}
-        unshared = {index for index in taken if name_of(entries[index]) not in staying_names}
+        staying_names = {names[index] for index in names.keys() - taken}
+        unshared = {index for index in taken if names[index] not in staying_names}
         remaining = _drop_split_pairs(entries, unshared)
         if remaining == taken:
             return taken

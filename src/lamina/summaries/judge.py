@@ -86,12 +86,11 @@ def collect_facts(segments: Sequence[Segment]) -> RequiredFacts:
     failed: list[str] = []
     for segment in segments:
         names += _list_names(segment)
-        if segment.role is Role.ASSISTANT:
-            for part in segment.parts:
-                if isinstance(part, Text):
-                    decided += find_decisions(part.text)
-        if segment.parts and isinstance(segment.parts[0], ToolResult):
-            failed += [to_one_line(line, LINE) for line in find_error_lines(text_of(segment.parts))]
+        for part in segment.parts:
+            if isinstance(part, ToolResult):
+                failed += [to_one_line(line, LINE) for line in find_error_lines(text_of(part.content))]
+            elif isinstance(part, Text) and segment.role is Role.ASSISTANT:
+                decided += find_decisions(part.text)
     return RequiredFacts(
         names=_limit_lines(names, MOST_NAMES),
         decided=_limit_lines(decided, MOST_OF_EACH),

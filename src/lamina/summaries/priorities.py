@@ -86,9 +86,9 @@ async def suggest_priorities(
 
 
 def _is_undecided(segment: Segment, terms: Terms) -> bool:
-    return (
-        kind_of(terms.options.kinds, segment).attachment and segment.priority is None and not segment.pinned
-    )
+    if segment.pinned or segment.priority is not None:
+        return False
+    return kind_of(terms.options.kinds, segment).attachment
 
 
 def _make_question(attachments: Sequence[Segment], prompt: str) -> list[Segment]:
@@ -109,11 +109,12 @@ def _read_ranks(answer: str, count: int) -> list[int]:
     """
     pairs = _read_object(answer)
     numbers = [str(number) for number in range(1, count + 1)]
-    if sorted(key for key, _ in pairs) != sorted(numbers):
-        raise Unanswered("it does not name each attachment once")
     ranks = dict(pairs)
+    if len(pairs) != count or ranks.keys() != set(numbers):
+        raise Unanswered("it does not name each attachment once")
+    allowed = range(HIGH, LOW + 1)
     for rank in ranks.values():
-        if type(rank) is not int or not HIGH <= rank <= LOW:
+        if type(rank) is not int or rank not in allowed:  # True and 2.0 are in a range, too
             raise Unanswered(f"a priority is not a whole number from {HIGH} to {LOW}")
     return [ranks[number] for number in numbers]
 

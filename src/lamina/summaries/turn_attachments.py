@@ -135,7 +135,7 @@ def choose_attachments(attachments: Sequence[Entry], kinds: Kinds, *, limit: int
         )
     candidates = [entry for entry in attachments if _may_be_summarised(entry, kinds)]
     candidates.sort(key=lambda entry: (-priority(kinds, entry.segment), -entry.tokens))
-    taken = set[str]()
+    taken: set[str] = set()
     for entry in candidates:
         if total <= limit:
             break
@@ -155,13 +155,10 @@ def _list_attachments(
 
     What the log holds already is not among them.
     """
-    earlier_refs = {ref for ref, _ in list_refs(log)}
-    new_refs = {ref for ref, _ in list_refs([*log, *context])} - earlier_refs
-    return [
-        entry
-        for entry in envelope.entries
-        if entry.ref in new_refs and kind_of(kinds, entry.segment).attachment
-    ]
+    # with the log before them: the same attachment a second time has another ref
+    new_refs = dict(list_refs([*log, *context])).keys() - dict(list_refs(log)).keys()
+    new_entries = [entry for entry in envelope.entries if entry.ref in new_refs]
+    return [entry for entry in new_entries if kind_of(kinds, entry.segment).attachment]
 
 
 def _share_of_room(envelope: Envelope, attachments: Sequence[Entry], terms: Terms) -> int | None:

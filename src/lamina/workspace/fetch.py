@@ -1,10 +1,9 @@
 """Fetches one page of the web, and nothing of the network that this machine is in.
 
-Each address of a name is checked, and we connect to the very address that was checked: so the name cannot
-lead elsewhere by the time it is used. Each redirect is checked in the same way. No proxy of the environment
-is used, and no cookie or credential is sent. Bytes and seconds are limited, for slow answers and slow names
-too. A system resolver cannot be interrupted, so names are looked up in a process of their own, which can be
-ended.
+Each address of a name is checked, and we connect to the very address that was checked, so DNS rebinding
+leads nowhere. Each redirect is checked in the same way. No proxy of the environment is used, and no cookie or
+credential is sent. Bytes and seconds are limited, for slow answers and slow names too. A system resolver
+cannot be interrupted, so names are looked up in a process of their own, which can be ended.
 
 This module blocks: call it from a worker thread. It does not interpret the answer.
 """
@@ -140,6 +139,7 @@ def _parse_url(url: str, limits: FetchLimits) -> SplitResult:
     except ValueError as error:
         raise BadInput(f"no address: {error}", place=url[:200], hint=hint) from None
     host = target.hostname or ""
+    # "%" in a host is an escape to one program, and the zone of an IPv6 address to another
     is_web = target.scheme in {"http", "https"} and host != "" and "%" not in host
     is_allowed_port = port is None or port in limits.ports
     for is_right, problem, place, what_to_do in (

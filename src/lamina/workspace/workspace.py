@@ -11,9 +11,7 @@ This module does not know segments, models or text encodings. It blocks: call it
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import secrets
 import stat
 import threading
 import weakref
@@ -22,6 +20,16 @@ from os import PathLike
 from typing import NamedTuple
 
 from lamina.errors import BadInput
+from lamina.workspace.open_folders import (
+    OWN_FILE_PROBLEMS,
+    READ_FLAGS,
+    describe_error,
+    enter_folder,
+    mode_of,
+    read_whole,
+    refuse_os_errors,
+    write_and_rename,
+)
 from lamina.workspace.paths import (
     NOISE,
     SECRET,
@@ -43,11 +51,6 @@ MOST = 20_000
 DEEPEST = 40
 """How many folders deep a walk goes."""
 
-_FOLDER = (
-    os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-)
-_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 _NAMES_OF_TYPES = {
     stat.S_IFLNK: "a symbolic link",
     stat.S_IFIFO: "a pipe",
@@ -56,7 +59,6 @@ _NAMES_OF_TYPES = {
     stat.S_IFBLK: "a device",
     stat.S_IFDIR: "a folder",
 }
-_CHUNK = 1 << 18
 
 
 class FolderItem(NamedTuple):
@@ -85,7 +87,7 @@ class Workspace:
         try:
             self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except (OSError, ValueError) as error:
-            problem = f"no folder: {_describe_error(error)}"
+            problem = f"no folder: {describe_error(error)}"
             raise BadInput(problem, place=str(root), hint="check the path") from None
         self.largest = largest
         self.exclude = exclude
@@ -101,10 +103,10 @@ class Workspace:
         """All of a regular file. Refuses one that is larger than `limit`, which is at most `largest`."""
         names = self._check_path(path)
         most = self.largest if limit is None else min(limit, self.largest)
-        with self._open_parent(names) as (folder, name), _refuse_os_errors(path):
+        with self._open_parent(names) as (folder, name), refuse_os_errors(path):
             file = self._open_file(folder, name, path)
             try:
-                return _read_whole(file, most, path)
+                return read_whole(file, most, path)
             finally:
                 os.close(file)
 
@@ -147,7 +149,7 @@ class Workspace:
                 why = self._make_item(names, folder).why
         except BadInput as error:
             why = error.problem
-        if why in _OWN_FILE_PROBLEMS:
+        if why in OWN_FILE_PROBLEMS:
             return ""
         return why
 
@@ -158,13 +160,13 @@ class Workspace:
         with (
             self._changing,
             self._open_parent(names, make=parents) as (folder, name),
-            _refuse_os_errors(path),
+            refuse_os_errors(path),
         ):
             mode = self._check_replaceable(folder, name, path)
             if mode is not None and not replace:
                 raise BadInput("it is there already", place=display_name(path), hint="choose another name")
             new_mode = 0o644 if mode is None else mode & 0o777
-            _write_and_rename(folder, name, data, new_mode)
+            write_and_rename(folder, name, data, new_mode)
             return mode is None
 
     def edit(self, path: str, old: bytes, new: bytes, *, every: bool = False) -> int:
@@ -200,8 +202,8 @@ class Workspace:
     def remove(self, path: str) -> None:
         """Remove a file, or a folder that is empty."""
         names = self._check_path(path, change=True)
-        with self._changing, self._open_parent(names) as (folder, name), _refuse_os_errors(path):
-            if stat.S_ISDIR(_mode_of(folder, name) or 0):
+        with self._changing, self._open_parent(names) as (folder, name), refuse_os_errors(path):
+            if stat.S_ISDIR(mode_of(folder, name) or 0):
                 os.rmdir(name, dir_fd=folder)
             else:
                 self._check_replaceable(folder, name, path, required=True)
@@ -221,13 +223,13 @@ class Workspace:
             raise BadInput(problem, place=display_name(path), hint="move the files that you need one by one")
         with (
             self._changing,
-            _refuse_os_errors(path),
+            refuse_os_errors(path),
             self._open_parent(names) as (folder, name),
             self._open_parent(new_names, make=True) as (new_folder, new_name),
         ):
-            if not stat.S_ISDIR(_mode_of(folder, name) or 0):
+            if not stat.S_ISDIR(mode_of(folder, name) or 0):
                 self._check_replaceable(folder, name, path, required=True)
-            if _mode_of(new_folder, new_name) is not None:
+            if mode_of(new_folder, new_name) is not None:
                 raise BadInput("it is there already", place=display_name(to), hint="remove it first")
             os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
 
@@ -250,13 +252,13 @@ class Workspace:
     @contextlib.contextmanager
     def _open_folder(self, names: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
         """A folder, opened name by name. `make` creates missing ones."""
-        with _refuse_os_errors(join_path(names)):
+        with refuse_os_errors(join_path(names)):
             if not self._closed.alive:
                 raise BadInput("the workspace is closed", place=join_path(names))
             folder = os.dup(self._root)
             try:
                 for name in names:
-                    folder = _enter_folder(folder, name, make=make)
+                    folder = enter_folder(folder, name, make=make)
             except BaseException:
                 os.close(folder)
                 raise
@@ -276,7 +278,7 @@ class Workspace:
     def _open_file(self, folder: int, name: str, path: str) -> int:
         """A regular file. It is checked before it is opened, since a device must not be, and again after."""
         self._check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
-        file = os.open(name, _READ | os.O_CLOEXEC, dir_fd=folder)
+        file = os.open(name, READ_FLAGS, dir_fd=folder)
         try:
             self._check_regular(os.fstat(file), path)
         except BaseException:
@@ -286,9 +288,9 @@ class Workspace:
 
     def _check_regular(self, status: os.stat_result, path: str) -> None:
         """Raise BadInput for anything but a file that may be read."""
-        why = self._why_not(status)
-        if why or stat.S_ISDIR(status.st_mode):
-            raise BadInput(f"it is {why or 'a folder'}, not a plain file", place=display_name(path))
+        why = "a folder" if stat.S_ISDIR(status.st_mode) else self._why_not(status)
+        if why:
+            raise BadInput(f"it is {why}, not a plain file", place=display_name(path))
 
     def _why_not(self, status: os.stat_result) -> str:
         """Why something is neither a folder nor a file that may be read, "" if it is one.
@@ -331,16 +333,18 @@ class Workspace:
         try:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError as error:
-            return FolderItem(path, why=_describe_error(error))
-        is_folder = stat.S_ISDIR(status.st_mode)
+            return FolderItem(path, why=describe_error(error))
         why = self._why_not(status)
-        size = 0 if is_folder or why else status.st_size
-        return FolderItem(path, folder=is_folder, size=size, why=why)
+        if stat.S_ISDIR(status.st_mode):
+            return FolderItem(path, folder=True)
+        if why:
+            return FolderItem(path, why=why)
+        return FolderItem(path, size=status.st_size)
 
     def _list_folder(self, names: tuple[str, ...], most: int) -> list[FolderItem]:
         """The first `most` items of a folder, by name, and one item more if there are others."""
         path = join_path(names)
-        with self._open_folder(names) as folder, _refuse_os_errors(path):
+        with self._open_folder(names) as folder, refuse_os_errors(path):
             inner_names = sorted(os.listdir(folder))  # noqa: PTH208 - of an open folder
             items = [self._make_item((*names, name), folder) for name in inner_names[:most]]
         if len(inner_names) > most:
@@ -373,92 +377,3 @@ class Workspace:
             yield from self._walk_folder(names, left, depth - 1)
         except BadInput as error:  # removed, or replaced by a link, since it was listed
             yield item._replace(why=error.problem)
-
-
-def _enter_folder(folder: int, name: str, *, make: bool) -> int:
-    """Open the folder `name` in an open folder, and close that one."""
-    try:
-        inner = os.open(name, _FOLDER, dir_fd=folder)
-    except FileNotFoundError:
-        if not make:
-            raise
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(name, dir_fd=folder)
-        inner = os.open(name, _FOLDER, dir_fd=folder)
-    os.close(folder)
-    return inner
-
-
-def _mode_of(folder: int, name: str) -> int | None:
-    """The mode of what is at a place, None if nothing is there."""
-    try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-    except FileNotFoundError:
-        return None
-
-
-def _read_whole(file: int, most: int, path: str) -> bytes:
-    """All bytes of a file. They are counted while reading, since the size may have changed since a look."""
-    chunks: list[bytes] = []
-    size = 0
-    while chunk := os.read(file, min(_CHUNK, most + 1 - size)):
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > most:
-            problem = f"larger than {most:,} bytes"
-            raise BadInput(problem, place=display_name(path), hint="only smaller files are read")
-    return b"".join(chunks)
-
-
-def _write_and_rename(folder: int, name: str, data: bytes, mode: int) -> None:
-    """Write a file under a temporary name, and rename it when all of it is on disk."""
-    temporary = f".lamina-{secrets.token_hex(8)}"
-    file = os.open(temporary, _NEW | os.O_CLOEXEC, 0o600, dir_fd=folder)
-    try:
-        with os.fdopen(file, "wb") as new:
-            new.write(data)
-            new.flush()
-            os.fchmod(new.fileno(), mode)
-            os.fsync(new.fileno())
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
-        raise
-    os.fsync(folder)
-
-
-@contextlib.contextmanager
-def _refuse_os_errors(path: str) -> Iterator[None]:
-    """Turn an OSError into BadInput, in words of our own: those of the system may name other paths."""
-    try:
-        yield
-    except OSError as error:
-        hint = "list the folder to see what is there"
-        raise BadInput(_describe_error(error), place=display_name(path), hint=hint) from None
-
-
-_DESCRIPTIONS = {
-    errno.ENOENT: "there is no such file",
-    errno.ENOTDIR: "it is no folder, or a link on the way to it",
-    errno.ELOOP: "it is a symbolic link",
-    errno.EISDIR: "it is a folder",
-    errno.ENOTEMPTY: "the folder is not empty",
-    errno.EACCES: "it may not be read or changed",
-    errno.EPERM: "it may not be read or changed",
-    errno.ENAMETOOLONG: "the name is too long",
-    errno.ENXIO: "it is not a plain file",
-    errno.ENOSPC: "there is no space left",
-}
-
-
-_OWN_FILE_PROBLEMS = frozenset((_DESCRIPTIONS[errno.ENOENT], _DESCRIPTIONS[errno.EACCES]))
-"""What can go wrong with a file that somebody may read."""
-
-
-def _describe_error(error: Exception) -> str:
-    """What went wrong, in a few words. The words of the system are used only where we have none."""
-    number = getattr(error, "errno", 0)
-    description = _DESCRIPTIONS.get(number)
-    system_words = getattr(error, "strerror", None) or str(error)
-    return description or system_words

@@ -144,7 +144,9 @@ def plan_replacement(stored: Iterable[tuple[bytes, int, int, str]], chunks: Sequ
         number, old_nth, old_place = equal_chunks.pop()
         if (old_nth, old_place) != (nth, chunk.place):
             moved.append((number, nth, chunk.place))
-    gone = [number for equal_chunks in by_digest.values() for number, _, _ in equal_chunks]
+    gone: list[int] = []
+    for equal_chunks in by_digest.values():  # those that are left
+        gone += [number for number, _, _ in equal_chunks]
     return ChunkChanges(gone, moved, new, seen)
 
 

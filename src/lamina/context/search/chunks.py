@@ -127,12 +127,10 @@ def fact(text: str, *, key: str = "", at: str = "") -> Chunk:
 def texts_of(segment: Segment | Entry) -> Iterator[str]:
     """The texts of a segment, and of results of tools in it."""
     for part in segment.parts:
-        if isinstance(part, Text):
-            yield part.text
-        elif isinstance(part, ToolResult):
-            for inner in part.content:
-                if isinstance(inner, Text):
-                    yield inner.text
+        pieces = part.content if isinstance(part, ToolResult) else (part,)
+        for piece in pieces:
+            if isinstance(piece, Text):
+                yield piece.text
 
 
 def _cut_text(text: str, longest: int) -> Iterator[str]:

@@ -115,7 +115,7 @@ class Index:
             return [None] * len(plan.new)
         texts = [text_to_embed(chunk) for _, chunk in plan.new]
         missing = [text for text in dict.fromkeys(texts) if text not in vectors_by_text]
-        if missing:
+        if missing:  # an embedder may cost money, or refuse a request without a text
             vectors = pack_vectors(await _embed(self._embedder, missing))
             vectors_by_text.update(zip(missing, vectors, strict=True))
         return [vectors_by_text[text] for text in texts]

@@ -3,10 +3,10 @@
     async with open_postgres_index("postgresql://lamina@db/chats", workspace="team") as index:
         await index.replace("docs/spec.md", chunks_of("docs/spec.md", text))
 
-It finds what SQLite finds: words are split here, stemmed by the server, and scored by BM25, for which
-`ts_rank` of a single word tells how often it occurs. pgvector compares every vector. If the server has no
-pgvector, vectors are bytes that are compared in this process, and `index.notes` says so. PostgreSQL cannot
-store a NUL, so it becomes U+FFFD. Needs the extra "postgres".
+It finds what SQLite finds: words are split here, stemmed by the server, and scored by BM25
+(`postgres_queries`). pgvector compares every vector. If the server has no pgvector, vectors are bytes that
+are compared in this process, and `index.notes` says so. PostgreSQL cannot store a NUL, so it becomes U+FFFD.
+Needs the extra "postgres".
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import psycopg
 
+from lamina.context.search import postgres_queries as queries
 from lamina.context.search import postgres_tables as tables
 from lamina.context.search.chunk_tables import (
     Candidate,
@@ -46,48 +48,6 @@ __all__ = ["open_postgres_index"]
 NO_PGVECTOR = "the server has no pgvector: vectors are compared in this process"
 LONGEST_WORD = 200
 """Characters of a word that are looked at."""
-
-_ROW = "SELECT id, source, nth, text, place, head, section, speaker, at, sort FROM chunk WHERE space = %s"
-_COUNTS = (
-    "SELECT word, (SELECT count(*) FROM (SELECT FROM term WHERE words @@ query LIMIT %s) AS matching) "
-    "FROM unnest(%s::text[], %s::tsquery[]) AS given (word, query)"
-)
-_TOTALS = "SELECT chunks, words::float8 / greatest(chunks, 1) FROM space WHERE number = %s"
-_MATCHES = """
-SELECT id, sum(weight * 2.2 * times / (times + 1.2 * (0.25 + 0.75 * size / %(mean)s))) AS score
-FROM (
-    SELECT id, size, weight,
-        1 / (1.6449340668 * (1 - ts_rank('{1, 1, 1, 1}', words, query))::float8) - 0.5 AS times
-    FROM unnest(%(queries)s::tsquery[], %(weights)s::float8[]) AS given (query, weight)
-    JOIN term ON words @@ query
-    WHERE space = %(space)s AND (%(only)s::text[] IS NULL OR id IN (
-        SELECT id FROM chunk WHERE space = %(space)s AND source = ANY(%(only)s::text[])))
-) AS found GROUP BY id ORDER BY score DESC, id LIMIT %(most)s
-"""
-# ts_rank of one word that occurs n times is (1 + 1/4 + … + 1/n²) · 6/π². The difference to 1, times π²/6, is
-# about 1 / (n + ½). So n, which is `times`, is about 1 / (π²/6 · (1 - ts_rank)) - ½.
-_NEAR = """
-WITH scored AS MATERIALIZED (
-    SELECT id, -(vector <#> %(wanted)s::vector) AS near FROM vec
-    WHERE space = %(space)s AND (%(only)s::text[] IS NULL OR id IN (
-        SELECT id FROM chunk WHERE space = %(space)s AND source = ANY(%(only)s::text[])))
-), ends AS (SELECT min(near) AS low, max(near) AS high FROM scored),
-best AS (SELECT id, near FROM scored ORDER BY near DESC LIMIT %(most)s)
-SELECT id, near, low, high FROM ends,
-    (SELECT id, near FROM best UNION SELECT id, near FROM scored WHERE id = ANY(%(also)s::bigint[])) AS found
-"""
-_CANDIDATES = "SELECT id, speaker, at, sort FROM chunk WHERE space = %s AND id = ANY(%s)"
-_NEIGHBOURS = (  # the limit keeps the server from reading all chunks, however few it takes them for
-    "SELECT c.id, n.nth - c.nth, length(n.text), n.id, n.speaker, n.at, n.sort "
-    "FROM chunk c CROSS JOIN LATERAL (SELECT * FROM chunk WHERE space = c.space AND source = c.source "
-    "AND nth BETWEEN c.nth - %(reach)s AND c.nth + %(reach)s LIMIT 2 * %(reach)s + 1) AS n "
-    "WHERE c.space = %(space)s AND c.id = ANY(%(ids)s) AND n.nth != c.nth AND n.section = c.section"
-)
-_SPEAKERS = (  # one step through the index for each
-    "WITH RECURSIVE people (name) AS (SELECT min(speaker) FROM chunk WHERE space = %(space)s UNION ALL "
-    "SELECT (SELECT min(speaker) FROM chunk WHERE space = %(space)s AND speaker > name) FROM people "
-    "WHERE name IS NOT NULL) SELECT name FROM people WHERE name != '' LIMIT 1000"
-)
 
 
 @asynccontextmanager
@@ -181,17 +141,17 @@ class PostgresChunkTables:
         return dict(self._fetch(query, self._space))
 
     def speakers(self) -> list[str]:
-        rows = self._connection().execute(_SPEAKERS, {"space": self._space})
+        rows = self._connection().execute(queries.SPEAKERS, {"space": self._space})
         return [str(name) for (name,) in rows]
 
     def rows(self, numbers: Sequence[int]) -> dict[int, ChunkRow]:
-        rows = self._fetch(f"{_ROW} AND id = ANY(%s)", self._space, list(numbers))
+        rows = self._fetch(f"{queries.ROW} AND id = ANY(%s)", self._space, list(numbers))
         return {row[0]: _read_row(row) for row in rows}
 
     def beside(self, row: ChunkRow, reach: int) -> list[ChunkRow]:
         where = "AND source = %s AND nth BETWEEN %s AND %s AND section = %s ORDER BY nth"
         rows = self._fetch(
-            f"{_ROW} {where}",
+            f"{queries.ROW} {where}",
             self._space,
             row.source,
             row.nth - reach,
@@ -201,21 +161,21 @@ class PostgresChunkTables:
         return [_read_row(one) for one in rows]
 
     def candidates(self, numbers: Collection[int]) -> list[Candidate]:
-        return [Candidate(*row) for row in self._fetch(_CANDIDATES, self._space, list(numbers))]
+        return [Candidate(*row) for row in self._fetch(queries.CANDIDATES, self._space, list(numbers))]
 
     def neighbours(self, numbers: Collection[int], reach: int) -> list[Neighbour]:
         values = {"reach": reach, "space": self._space, "ids": list(numbers)}
-        rows: list[Any] = self._connection().execute(_NEIGHBOURS, values).fetchall()
+        rows: list[Any] = self._connection().execute(queries.NEIGHBOURS, values).fetchall()
         return [Neighbour(of, away, size, Candidate(*rest)) for of, away, size, *rest in rows]
 
     def counts(self, words: Sequence[str], most: int) -> dict[str, int]:
-        return dict(self._fetch(_COUNTS, most, list(words), self._stem_queries(words)))
+        return dict(self._fetch(queries.COUNTS, most, list(words), self._stem_queries(words)))
 
     def matches(
         self, words: Mapping[str, int], most: int, sources: Collection[str] | None
     ) -> list[tuple[int, float]]:
         """The best chunks with any of the words, weighed as BM25 does. The server counts and sorts."""
-        total, mean = self._fetch(_TOTALS, self._space)[0]
+        total, mean = self._fetch(queries.TOTALS, self._space)[0]
         weights = [max(math.log((total - count + 0.5) / (count + 0.5)), 1e-6) for count in words.values()]
         values = {
             "queries": self._stem_queries(words),
@@ -225,7 +185,7 @@ class PostgresChunkTables:
             "only": _clean_all(sources),
             "most": most,
         }
-        return self._connection().execute(_MATCHES, values).fetchall()  # type: ignore[return-value]
+        return self._connection().execute(queries.MATCHES, values).fetchall()  # type: ignore[return-value]
 
     def near(
         self, vector: bytes, most: int, sources: Collection[str] | None, also: Collection[int]
@@ -245,9 +205,10 @@ class PostgresChunkTables:
             "most": most,
             "also": list(also),
         }
-        rows: list[Any] = self._connection().execute(_NEAR, values).fetchall()
+        rows: list[Any] = self._connection().execute(queries.NEAR, values).fetchall()
         scores = {}
         for number, near, low, high in rows:
+            # if all are equally near, each is the nearest
             scores[number] = (near - low) / (high - low) if high > low else 1.0
         return scores
 
@@ -255,7 +216,7 @@ class PostgresChunkTables:
         self._link.close()
 
     def _connect(self) -> None:
-        """Connect, and reads the number of the workspace."""
+        """Connect, and read the number of the workspace."""
         self._link = tables.connect(self._url, self._schema)
         self._space = tables.number_workspace(self._link, self._workspace)
         self._pgvector = tables.has_pgvector(self._link)
@@ -289,13 +250,8 @@ class PostgresChunkTables:
 
         Rows are copied in bulk, one table after the other. All stems are made in one call before that.
         """
-        words_of_chunks = []
-        all_words: set[str] = set()
-        for _, chunk in new:
-            words = [word[:LONGEST_WORD] for word in split_folded(index_text(chunk))]
-            words_of_chunks.append(words)
-            all_words.update(words)
-        self._stems.learn(all_words)
+        words_of_chunks = [_list_words(chunk) for _, chunk in new]
+        self._stems.learn(set(chain.from_iterable(words_of_chunks)))
         cursor = self._connection().cursor()
         with cursor.copy("COPY chunk FROM STDIN") as copy:
             for number, (nth, chunk) in enumerate(new, first):
@@ -304,12 +260,12 @@ class PostgresChunkTables:
         with cursor.copy("COPY term FROM STDIN") as copy:
             for number, words in enumerate(words_of_chunks, first):
                 copy.write_row((self._space, number, len(words), self._tsvector(words)))
+        pack = _pgvector_bytes if self._pgvector else bytes
         with cursor.copy("COPY vec FROM STDIN (FORMAT binary)") as copy:
             copy.set_types(["int8", "int8", "bytea"])
             for number, vector in enumerate(vectors, first):
                 if vector is not None:
-                    stored = _pgvector_bytes(vector) if self._pgvector else vector
-                    copy.write_row((self._space, number, stored))
+                    copy.write_row((self._space, number, pack(vector)))
         return [len(words) for words in words_of_chunks]
 
     def _move(self, moved: Sequence[tuple[int, int, str]]) -> None:
@@ -382,6 +338,11 @@ class PostgresChunkTables:
             self._vectors = vectors
             self._stamp = stamp
         return vectors
+
+
+def _list_words(chunk: Chunk) -> list[str]:
+    """The words of a chunk as they are indexed, long ones cut off."""
+    return [word[:LONGEST_WORD] for word in split_folded(index_text(chunk))]
 
 
 def _read_row(values: Sequence[Any]) -> ChunkRow:

@@ -55,8 +55,8 @@ class SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise BadInput for a share that is none, or for limits that let nothing through."""
-        parts_are_right = 0 < self.share <= 1 and 0 <= self.least <= 1
-        if not parts_are_right or min(self.tokens, self.most) <= 0:
+        are_right = (0 < self.share <= 1, 0 <= self.least <= 1, self.tokens > 0, self.most > 0)
+        if not all(are_right):
             hint = "share and least are parts of 1, tokens and most above 0"
             raise BadInput(f"{self!r}", place="limits", hint=hint)
 
@@ -193,7 +193,7 @@ def _count_frame(hit: Hit, count: Count) -> int:
 
 
 def _join_neighbours(hits: Sequence[Hit]) -> list[list[Hit]]:
-    """Run of hits, best first. Neighbouring turns are one run, in their order.
+    """The runs of hits, best first. Neighbouring turns are one run, in their order.
 
     Each member of a run maps to the same list, so a run may grow at both its ends.
     """
@@ -217,8 +217,9 @@ def _can_join(run: Sequence[Hit], hit: Hit) -> bool:
     if not run:
         return False
     neighbour = run[0].chunk
-    is_turn = neighbour.sort == "turn" and hit.chunk.sort == "turn"
-    return is_turn and neighbour.section == hit.chunk.section
+    if neighbour.section != hit.chunk.section:
+        return False
+    return neighbour.sort == hit.chunk.sort == "turn"
 
 
 def _best_score(run: Sequence[Hit]) -> float:

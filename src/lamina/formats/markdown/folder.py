@@ -128,7 +128,7 @@ def _place_page(page: Path, names: Iterator[str]) -> Path:
 
 
 def _candidate_names(chat: MarkdownChat, zone: tzinfo) -> Iterator[str]:
-    """Name to try: the one with the words of the chat and the plain one, then both with numbers.
+    """The names to try: the one with the words of the chat and the plain one, then both with numbers.
 
     The names go on for ever, since each may be that of another chat.
     """

@@ -147,7 +147,7 @@ def _attach_to_question(messages: list[Message], pending: list[Mention]) -> None
 
 
 def _message_of(segment: Segment, sender: str, references: Iterable[Mention]) -> Message:
-    """A segment as a message that a reader sees. A picture is only named."""
+    """A segment as a message that a reader sees. Of a picture it has the name only."""
     text = visible_text(segment.parts)
     return Message(sender=sender, text=text, references=_pairs(references), at=segment.at)
 
@@ -267,21 +267,16 @@ def _read_comment(above: str) -> tuple[tuple[Segment, ...], dict[str, Any]] | No
 
 def _page_fields(chat: MarkdownChat) -> dict[str, str | int | tuple[str, ...]]:
     """The front matter of a chat. A field without a value is left out."""
-    fields: dict[str, str | int | tuple[str, ...]] = {}
-    if chat.epoch is not None:
-        fields["epoch"] = chat.epoch
-    if chat.accessed is not None:
-        fields["lastAccessedAt"] = chat.accessed
-    fields["lamina"] = VERSION
-    if chat.model:
-        fields["modelKey"] = chat.model
-    if chat.topic:
-        fields["topic"] = chat.topic
-    if chat.project:
-        fields["projectId"] = chat.project
-    if chat.tags:
-        fields["tags"] = chat.tags
-    return fields
+    fields = {
+        "epoch": chat.epoch,
+        "lastAccessedAt": chat.accessed,
+        "lamina": VERSION,
+        "modelKey": chat.model,
+        "topic": chat.topic,
+        "projectId": chat.project,
+        "tags": chat.tags,
+    }
+    return {name: value for name, value in fields.items() if value is not None and value not in ("", ())}
 
 
 def _check_version(version: str | list[str]) -> None:

@@ -18,6 +18,15 @@ import msgspec
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from lamina.replay.account_columns import (
+    PAID_COLUMNS,
+    Column,
+    format_date,
+    format_money,
+    format_percent,
+    format_whole,
+    useful_columns,
+)
 from lamina.replay.account_sums import (
     AS_IT_WAS,
     ReplaySetting,
@@ -32,18 +41,11 @@ from lamina.replay.account_sums import (
     sum_recorded,
 )
 from lamina.replay.account_table import (
-    PAID_COLUMNS,
-    Column,
     describe_difference,
     describe_reason,
     describe_session,
     describe_sessions,
     describe_setting,
-    format_date,
-    format_money,
-    format_percent,
-    format_whole,
-    useful_columns,
 )
 from lamina.replay.headline import OWN_POLICY, compare_sessions, outcomes_of_first_setting, summarise
 from lamina.replay.html.plots import (
@@ -212,9 +214,9 @@ def _courses(account: ReplayAccount) -> list[SessionCourse]:
     """
     outcomes = [outcome for outcome in outcomes_of_first_setting(account.outcomes) if outcome.points]
     outcomes_by_trace = group_by(outcomes, lambda outcome: outcome.trace)
-    costs = {
-        trace: max(outcome.equivalents for outcome in group) for trace, group in outcomes_by_trace.items()
-    }
+    costs: dict[str, float] = {}
+    for outcome in outcomes:
+        costs[outcome.trace] = max(costs.get(outcome.trace, 0.0), outcome.equivalents)
     dearest = sorted(costs, key=lambda trace: -costs[trace])[:DRAWN]
     titles = {session.trace: describe_session(session) for session in compare_sessions(account)}
     return [_course(trace, titles[trace], outcomes_by_trace[trace]) for trace in dearest]
@@ -249,9 +251,11 @@ def _layers(outcome: ReplayOutcome) -> FigureTable:
 
     Layers that have no colour of their own, from other policies, come last.
     """
-    seen = {name for point in outcome.points for name in point.layers}
-    names = [name for name in LAYER_STYLES if name in seen]
-    names += sorted(seen.difference(LAYER_STYLES))
+    layers: set[str] = set()
+    for point in outcome.points:
+        layers.update(point.layers)
+    names = [name for name in LAYER_STYLES if name in layers]
+    names += sorted(layers.difference(LAYER_STYLES))
     series = []
     for name in names:
         tokens = [point.layers.get(name, 0) for point in outcome.points]

@@ -20,7 +20,7 @@ import msgspec
 
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
-from lamina.replay.account_table import Column, align_columns, format_whole
+from lamina.replay.account_columns import Column, align_columns, format_whole
 from lamina.replay.loss.port import AnswerLoss
 from lamina.replay.loss.sampling import FULL
 from lamina.replay.values import ReplayOutcome
@@ -184,8 +184,8 @@ class PairedLosses:
         names = list(self.sessions)
         values = []
         for _ in range(DRAWS):
-            drawn = rng.choices(names, k=len(names))
-            values.append(measure([answer for name in drawn for answer in self.sessions[name]]))
+            drawn = [self.sessions[name] for name in rng.choices(names, k=len(names))]
+            values.append(measure(list(chain.from_iterable(drawn))))
         values.sort()
         return Estimate(measure(self.answers), values[int(DRAWS * LOWER)], values[int(DRAWS * UPPER)])
 
@@ -218,9 +218,8 @@ def _fits(by_policy: dict[str, AnswerLoss], room: int) -> bool:
 
     The full context has no window, so it does not count.
     """
-    if not room:
-        return True
-    return all(loss.prompt <= room for name, loss in by_policy.items() if name != FULL)
+    prompts = [loss.prompt for name, loss in by_policy.items() if name != FULL]
+    return not room or max(prompts, default=0) <= room
 
 
 def _mean_loss(answers: Sequence[dict[str, AnswerLoss]], policy: str, *, needed: bool) -> float:

@@ -25,20 +25,20 @@ def find_judge(name: str) -> Iterator[Judge]:
 
     The docstring of this module has a name of each sort.
     """
-    kind, separator, path = name.partition(":")
-    if kind in ("http", "https"):
-        yield connect_judge(name)
-    elif separator and kind == "torch":
-        yield TorchJudge(path)
-    elif separator and kind == "llama":
-        with run_llama_judge(path) as judge:
-            yield judge
-    elif name.endswith(".gguf"):
-        with _judge_file(name) as judge:
-            yield judge
-    else:
-        hint = "give a .gguf file, torch:FOLDER, llama:FILE.gguf, or the address of a server"
-        raise BadInput(repr(name), place="judge", hint=hint)
+    match name.split(":", 1):
+        case ["http" | "https", _]:
+            yield connect_judge(name)
+        case ["torch", path]:
+            yield TorchJudge(path)
+        case ["llama", path]:
+            with run_llama_judge(path) as judge:
+                yield judge
+        case _ if name.endswith(".gguf"):
+            with _judge_file(name) as judge:
+                yield judge
+        case _:
+            hint = "give a .gguf file, torch:FOLDER, llama:FILE.gguf, or the address of a server"
+            raise BadInput(repr(name), place="judge", hint=hint)
 
 
 @contextmanager

@@ -39,7 +39,8 @@ def find_margin(losses: Sequence[AnswerLoss], windows: Sequence[int], *, own: st
 def _list_pairs(policies: Sequence[str], own: str) -> list[tuple[str, str]]:
     """The differences that a table is read for: lamina beside each other, or each beside the full context."""
     others = [policy for policy in policies if policy != own]
-    if own in policies and others:
+    has_both = 0 < len(others) < len(policies)
+    if has_both:
         return [(own, other) for other in others]
     return [(policy, FULL) for policy in policies]
 

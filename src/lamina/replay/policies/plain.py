@@ -137,7 +137,8 @@ def _messages_from(messages: list[Message], first: int, pinned: frozenset[int]) 
 
     From 3 on, with 0 pinned, these are the messages 0, 3, 4 and so on.
     """
-    return [message for at, message in enumerate(messages) if at >= first or at in pinned]
+    pinned_before = [messages[at] for at in sorted(pinned) if at < first]
+    return [*pinned_before, *messages[first:]]
 
 
 def pinned_positions(messages: list[Message]) -> frozenset[int]:

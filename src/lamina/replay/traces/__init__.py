@@ -78,7 +78,7 @@ def read_file(path: TraceFile, *, tell: Tell | None = None) -> Iterator[Trace | 
 
 
 def _tell_nobody(_behind: int) -> None:
-    """Progress that nobody asked for."""
+    pass
 
 
 def _read_files(paths: list[TraceFile], progress: Progress | None) -> Iterator[Trace | UnreadableLine]:

@@ -10,7 +10,7 @@ from typing import Any
 from lamina.dialects import DIALECTS
 from lamina.dialects.origins import read_origin
 from lamina.errors import BadInput
-from lamina.replay.traces.json_fields import json_field, list_field, object_field
+from lamina.replay.traces.json_fields import json_field
 from lamina.replay.traces.lines import decode_json
 
 Answer = tuple[list[dict[str, Any]], Any]
@@ -30,20 +30,15 @@ def _answer_items(dialect: str, response: Any) -> list[dict[str, Any]]:
 
     `{"choices": [{"message": {"content": "Hi"}}]}` has one item, a message of the assistant.
     """
-    if dialect == "openai_responses":
-        return [item for item in list_field(response, "output") if isinstance(item, dict)]
-    if dialect == "anthropic":
-        content = list_field(response, "content")
-        if not content:
+    match dialect, response:
+        case "openai_responses", {"output": [*items]}:
+            return [item for item in items if isinstance(item, dict)]
+        case "anthropic", {"content": [_, *_] as content}:
+            return [{"role": "assistant", "content": content}]
+        case "openai_chat", {"choices": [{"message": dict() as message}, *_]} if message:
+            return [{"role": "assistant", **message}]
+        case _:
             return []
-        return [{"role": "assistant", "content": content}]
-    choices = list_field(response, "choices")
-    if not choices:
-        return []
-    message = object_field(choices[0], "message")
-    if not message:
-        return []
-    return [{"role": "assistant", **message}]
 
 
 def _find_events(response: Any) -> list[Any] | None:

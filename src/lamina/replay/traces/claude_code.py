@@ -108,7 +108,7 @@ class ClaudeCode:
             chain.complete_prompt(_content_blocks(message.get("content")))
 
     def _end_oldest_session(self) -> Iterator[Trace]:
-        """Give the traces of the session that began first, and forgets its lines.
+        """Give the traces of the session that began first, and forget its lines.
 
         That bounds the memory for a file with many sessions.
         """

@@ -45,11 +45,12 @@ class Codex:
 
         A file may hold several rollouts, one after the other.
         """
-        if row.value["type"] == "session_meta" and self.rollout is not None and self.rollout.items:
+        rollout = self.rollout or _Rollout(row.place)
+        if row.value["type"] == "session_meta" and rollout.items:
             yield from self.end()
-        if self.rollout is None:
-            self.rollout = _Rollout(row.place)
-        self.rollout.take(row.value)
+            rollout = _Rollout(row.place)
+        self.rollout = rollout
+        rollout.take(row.value)
 
     def end(self) -> Iterator[Trace]:
         """The rollout, if it has items."""

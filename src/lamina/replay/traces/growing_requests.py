@@ -80,16 +80,17 @@ class GrowingConversations:
         A request that names the response before it belongs there, whatever its items are. Of several that it
         could continue, it is the longest.
         """
-        candidates = [each for each in reversed(self.open) if each.first.dialect == call.trace.dialect]
+        candidates = [each for each in self.open if each.first.dialect == call.trace.dialect]
         if call.previous:
-            latest_by_response = {each.response: each for each in reversed(candidates)}
+            latest_by_response = {each.response: each for each in candidates}
             return latest_by_response.get(call.previous)
+        candidates.reverse()
         continued = [each for each in candidates if each.is_continued_by(fingerprints)]
         if continued:
             return max(continued, key=lambda each: len(each.sent))
-        for each in candidates:
-            if each.is_rewritten_by(fingerprints):
-                return each
+        rewritten = [each for each in candidates if each.is_rewritten_by(fingerprints)]
+        if rewritten:
+            return rewritten[0]
         return None
 
 
@@ -120,11 +121,11 @@ class _GrowingConversation:
         A client that put a summary in place of its first messages sends the last ones again.
         """
         shared = set(self.sent) & set(fingerprints)
-        has_half = len(shared) * 2 >= min(len(fingerprints), len(self.sent))
-        if len(shared) > 2 and self.sent[-1] in shared and has_half:
+        half = min(len(fingerprints), len(self.sent)) / 2
+        if self.sent[-1] in shared and len(shared) >= max(half, 3):
             return True
         leading = count_common_items(self.sent, fingerprints)
-        return leading >= LONG and leading * 2 >= len(self.sent)
+        return leading >= max(LONG, len(self.sent) / 2)
 
     def add(self, call: LoggedCall, fingerprints: list[bytes]) -> None:
         """Add a request that continues this conversation, with what is new in it.

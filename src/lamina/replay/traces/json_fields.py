@@ -14,6 +14,7 @@ _LATEST = 10**11  # seconds since 1970: more are milliseconds, microseconds or n
 _FIELDS_OF_OPENAI = frozenset(("prompt_tokens", "cached_input_tokens"))
 _READ = ("cache_read_input_tokens", "cache_read", "cached_input_tokens", "prompt_cache_hit_tokens")
 _WRITTEN = ("cache_creation_input_tokens", "cache_write", "cache_write_input_tokens")
+_WRITTEN_IN_DETAILS = ("cache_write_tokens", "created_cache_tokens")
 
 
 def json_field(row: Any, name: str) -> Any:
@@ -121,9 +122,7 @@ def parse_usage(usage: Any, *, at: float | None = None, model: str = "") -> Reco
     """
     details = object_field(usage, "prompt_tokens_details", "input_tokens_details")
     read = count_field(usage, *_READ) or count_field(details, "cached_tokens")
-    written = count_field(usage, *_WRITTEN)
-    if not written:
-        written = count_field(details, "cache_write_tokens", "created_cache_tokens")
+    written = count_field(usage, *_WRITTEN) or count_field(details, *_WRITTEN_IN_DETAILS)
     lifetimes = object_field(usage, "cache_creation")
     written_long = count_field(lifetimes, "ephemeral_1h_input_tokens")
     written = max(written, written_long + count_field(lifetimes, "ephemeral_5m_input_tokens"))

@@ -214,15 +214,17 @@ def _replace_invalid(value: Any) -> Any:
 
     `[1, NaN]` becomes `[1, null]`.
     """
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, list):
-        return [_replace_invalid(element) for element in value]
-    if isinstance(value, dict):
-        return {_replace_invalid(name): _replace_invalid(each) for name, each in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case list():
+            return [_replace_invalid(element) for element in value]
+        case dict():
+            return {_replace_invalid(name): _replace_invalid(each) for name, each in value.items()}
+        case float() if not math.isfinite(value):
+            return None
+        case _:
+            return value
 
 
 def describe_type(value: Any) -> str:

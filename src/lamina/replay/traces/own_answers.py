@@ -111,7 +111,7 @@ def _leave_out_others(trace: Trace, inside: set[int], period: Period) -> Trace:
     """The trace without compactions and repeated requests that are outside of the period."""
     first = min(inside)
     last = max(inside)
-    repeated = [report for report in trace.repeated if _is_inside(report[1], period)]
+    repeated = [(place, usage) for place, usage in trace.repeated if _is_inside(usage, period)]
     return msgspec.structs.replace(
         trace,
         repeated=tuple(repeated),
@@ -147,8 +147,11 @@ def _first_words(items: Iterable[dict[str, Any]]) -> str:
         if item.get("role") != "user":
             continue
         words = " ".join(_user_text(item.get("content")).split())
-        if words and not words.startswith(_BY_CLIENTS):
-            return words if len(words) <= LONGEST_TITLE else f"{words[: LONGEST_TITLE - 1]}…"
+        if not words or words.startswith(_BY_CLIENTS):
+            continue
+        if len(words) > LONGEST_TITLE:
+            return f"{words[: LONGEST_TITLE - 1]}…"
+        return words
     return ""
 
 

@@ -216,7 +216,10 @@ def _read_last_answer(
     """The answer to the last request, as the client would have it in its next one."""
     body = record.answer_body(call)
     dialect = DIALECTS.get(call.request.dialect)
-    if body is None or call.answer is None or dialect is None or is_refused(call) or call.answer.recalled:
+    if body is None or call.answer is None or dialect is None:
+        return ()
+    # the client never saw an answer that lamina took for a recall
+    if is_refused(call) or call.answer.recalled:
         return ()
     try:
         segments = read_answer(body, call.answer, dialect.name).segments

@@ -289,5 +289,7 @@ def _check_head(head: dict[str, Any]) -> None:
     """
     for name in ("tools", "functions"):
         tools = head.get(name, [])
-        if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-            raise BadInput(f"{name} is {describe_type(tools)}, not a list of objects")
+        try:
+            msgspec.convert(tools, list[dict[str, Any]])
+        except msgspec.ValidationError:
+            raise BadInput(f"{name} is {describe_type(tools)}, not a list of objects") from None

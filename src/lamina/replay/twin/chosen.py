@@ -90,12 +90,10 @@ def compare_choices(one: ChosenCalls, other: ChosenCalls) -> Verdict:
     """How two choices compare. The order of parallel calls does not matter."""
     if one.only_recalled or other.only_recalled:
         return Verdict.UNFINISHED
-    if not one.calls and not other.calls:
-        return Verdict.BOTH_TEXT
+    if one.calls == other.calls:
+        return Verdict.SAME if one.calls else Verdict.BOTH_TEXT
     if not one.calls or not other.calls:
         return Verdict.ONE_WITHOUT_CALL
-    if one.calls == other.calls:
-        return Verdict.SAME
     if one.names == other.names:
         return Verdict.OTHER_ARGUMENTS
     return Verdict.OTHER_TOOL

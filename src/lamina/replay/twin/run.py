@@ -39,9 +39,14 @@ class TwinSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse what has no meaning."""
-        for name in ("share", "bar", "alpha"):
-            value = getattr(self, name)
-            if not 0 < value < 1 and not (name == "share" and value == 1):
+        # all calls may be sent twice, but no test can be sure, or ask for agreement in every pair
+        for name, is_share in (
+            ("share", 0 < self.share <= 1),
+            ("bar", 0 < self.bar < 1),
+            ("alpha", 0 < self.alpha < 1),
+        ):
+            if not is_share:
+                value = getattr(self, name)
                 raise BadInput(f"{value!r}", place=f"twin.{name}", hint="give a share between 0 and 1")
         if self.spend <= 0 or self.most < 1:
             raise BadInput(
@@ -72,9 +77,11 @@ class TwinTally(msgspec.Struct, frozen=True, kw_only=True):
 
     def plus(self, other: TwinTally) -> TwinTally:
         """What both have found: two processes of a gateway make one run."""
-        names = [*self.verdicts, *(name for name in other.verdicts if name not in self.verdicts)]
+        verdicts = dict(self.verdicts)
+        for name, count in other.verdicts.items():
+            verdicts[name] = verdicts.get(name, 0) + count
         return TwinTally(
-            verdicts={name: self.verdicts.get(name, 0) + other.verdicts.get(name, 0) for name in names},
+            verdicts=verdicts,
             failed=self.failed + other.failed,
             spent=self.spent + other.spent,
         )
