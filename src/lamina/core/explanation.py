@@ -136,19 +136,20 @@ def explain(envelope: Envelope) -> Manifest:
         cuts |= dict.fromkeys(fold.covers, fold.cut)
     last_step = max((entry.step for entry in envelope.entries), default=0)
     wish_reasons = describe_wishes(envelope.ledger)
-    rows = []
+    rows: list[ManifestRow] = []
     for entry in envelope.entries:
+        content_handle = handle(entry.content)
         fold_key = fold_keys.get(entry.ref, "")
         if is_digest(entry):
             fold_key = entry.segment.key.partition("!")[0]
+        # What is whole needs no key to recall it. That the model pinned it is all there is to say about it.
         recall_key = ""
+        why = wish_reasons.get(entry.ref, entry.why)
         if entry.form is not Form.FULL:
-            recall_key = handle(entry.content)
-        why = entry.why
-        if entry.form is Form.FULL and entry.ref in wish_reasons:
-            why = wish_reasons[entry.ref]
+            recall_key = content_handle
+            why = entry.why
         row = ManifestRow(
-            key=entry.segment.key or handle(entry.content),
+            key=entry.segment.key or content_handle,
             ref=entry.ref,
             what=describe_segment(entry.segment),
             layer=entry.layer,

@@ -110,6 +110,12 @@ class Scale(msgspec.Struct, kw_only=True):
             tokens += self._weigh_beside(entry).tokens
         return tokens
 
+    def gain(self, entry: Entry, lowered: Entry) -> int:
+        """The tokens that are freed if `lowered` is sent in the place of an entry."""
+        if not lowered.parts:
+            return self.body(entry)
+        return self.body(entry) - self.body(lowered)
+
     def sent(self, entry: Entry) -> Digest:
         """The digest of what is sent of an entry and beside its parts: its link in the chain.
 

@@ -128,12 +128,11 @@ class _Reading:
         """Take back the pins and the note that are named; what may be let go, goes first from now on."""
         self._pins = {ref: pin for ref, pin in self._pins.items() if targets.isdisjoint(pin)}
         line = " ".join(split_words(what))
+        # A note has no key of its own, so it is released by its words.
         self._notes = {ref: text for ref, text in self._notes.items() if text != line}
-        for entry in self._entries:
-            if entry.ref in targets and may_release(entry):
-                self._released.add(entry.ref)
-        if call.step >= self._entries[-1].step:
-            self._released_now = True
+        named = [entry for entry in self._entries if entry.ref in targets]
+        self._released.update(entry.ref for entry in filter(may_release, named))
+        self._released_now |= call.step >= self._entries[-1].step
 
     def finish(self) -> Wishes:
         """What holds after the last call."""
@@ -149,13 +148,13 @@ class _Reading:
 
 def _find_exchanges(entries: Sequence[Entry], tool: str) -> list[tuple[int, int]]:
     """Positions of each call of the tool and of its result, whether or not they are still sent."""
-    parts = [entry.segment.parts[0] if entry.segment.parts else None for entry in entries]
+    parts = [next(iter(entry.segment.parts), None) for entry in entries]
     exchanges: list[tuple[int, int]] = []
     for call_at, result_at in pair_parts(parts):
-        part = parts[call_at]
-        is_models = entries[call_at].segment.role is Role.ASSISTANT
-        if is_models and isinstance(part, ToolCall) and part.name == tool:
-            exchanges.append((call_at, result_at))
+        segment = entries[call_at].segment
+        match segment.parts:
+            case (ToolCall(name=name),) if name == tool and segment.role is Role.ASSISTANT:
+                exchanges.append((call_at, result_at))
     return sorted(exchanges)
 
 
