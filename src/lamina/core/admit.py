@@ -87,6 +87,7 @@ def _lower_uncarried(draft: Draft, carries: Callable[[Segment], str], context: B
     """
     entries = list(draft.entries)
     lines = dict(draft.lines)
+    # What is unchanged was looked at by the build that first had it.
     for at in range(draft.unchanged, len(entries)):
         entry = entries[at]
         if entry.form is not Form.FULL:
@@ -167,6 +168,7 @@ def _share_room(
     most = free if limits.largest is None else min(free, limits.largest)
     shares = dict.fromkeys(new, most)
     left = free
+    # The smallest comes first: what it leaves of its share is for the larger ones.
     by_size = sorted(recent, key=lambda at: (entries[at].tokens, at))
     for number, at in enumerate(by_size):
         fair_share = left // (len(by_size) - number)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -196,11 +197,10 @@ _WISH_WORDS = {"pin": "pinned", "release": "released", "note": "noted"}
 
 def _lists_tools(envelope: Envelope, server: str) -> bool:
     """Whether the tools of a server stand in the log: OpenAI's API answers with a list of them first."""
-    for entry in envelope.entries:
-        for part in entry.segment.parts:
-            match part:
-                case Raw(data={"type": "mcp_list_tools", "server_label": label}) if label == server:
-                    return True
+    for part in chain.from_iterable(entry.segment.parts for entry in envelope.entries):
+        match part:
+            case Raw(data={"type": "mcp_list_tools", "server_label": label}) if label == server:
+                return True
     return False
 
 

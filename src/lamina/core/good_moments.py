@@ -12,7 +12,6 @@ It comes only if the prices allow it: earlier cuts are more cuts, and each of th
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -21,6 +20,7 @@ from typing import Any
 from lamina.core.cut_target import CutLimits, Growth, Rates
 from lamina.core.entries import has_failed, is_users_text
 from lamina.core.text.characters import ALPHANUMERIC, fold_case, lower_ascii
+from lamina.core.text.nesting import DEEPEST_ARGUMENTS, decode_json
 from lamina.core.values import Entry, Layer, ToolCall
 from lamina.core.wishes import Wishes
 from lamina.core.wording import text_of
@@ -104,10 +104,7 @@ def _count_done(arguments: Mapping[str, Any]) -> int:
 
 
 def _read_object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return {}
+    value = decode_json(text, deepest=DEEPEST_ARGUMENTS)
     return value if isinstance(value, dict) else {}
 
 

@@ -232,6 +232,7 @@ def weigh_entries(
             tokens += framing.message
         if framing.part and not lone[at] and not entry.segment.unread:
             tokens += framing.part * len(entry.parts)
+        # Most entries of a growing log weigh what they weighed, and stay the same objects.
         if entry.prefix != prefix or entry.tokens != tokens:
             result[at] = msgspec.structs.replace(entry, prefix=prefix, tokens=tokens)
     return result

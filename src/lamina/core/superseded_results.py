@@ -39,11 +39,10 @@ def find_full_exchanges(entries: Sequence[Entry]) -> tuple[list[int], list[Excha
     positions: list[int] = []
     exchanges: list[Exchange] = []
     for call_at, result_at in pair_calls(entries):
-        call = entries[call_at].parts[0]
-        result = entries[result_at].parts[0]
         if entries[result_at].form is not Form.FULL:
             continue
-        if isinstance(call, ToolCall) and isinstance(result, ToolResult):
-            positions.append(result_at)
-            exchanges.append(Exchange(call=call, result=result))
+        match entries[call_at].parts[0], entries[result_at].parts[0]:
+            case ToolCall() as call, ToolResult() as result:
+                positions.append(result_at)
+                exchanges.append(Exchange(call=call, result=result))
     return positions, exchanges

@@ -10,7 +10,6 @@ A wish never changes a voice, and never lowers what the user said. Pins together
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from lamina.core.hashing import handle, short_handle
 from lamina.core.recall import find_fold
 from lamina.core.text.characters import WHITE_SPACE, fold_case, split_words
 from lamina.core.text.excerpts import to_one_line
+from lamina.core.text.nesting import DEEPEST_ARGUMENTS, decode_json
 from lamina.core.values import Entry, Fold, Ledger, Ref, Role, ToolCall, Wish
 from lamina.core.wording import text_of
 
@@ -162,11 +162,7 @@ def read_arguments(call: Any) -> tuple[str, str]:
     """The action and what it is about, or ("", "") for a call that cannot be read."""
     if not isinstance(call, ToolCall):
         return "", ""
-    try:
-        arguments = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        return "", ""
-    match arguments:
+    match decode_json(call.arguments, deepest=DEEPEST_ARGUMENTS):
         case {"action": str(action), "what": str(what)}:
             return action, what
         case {"action": str(action)}:
