@@ -21,7 +21,7 @@ from lamina.core.admit import admit
 from lamina.core.arrange import arrange_log, draft_log, repair_log
 from lamina.core.cut import CutPlan, cut_to_fit, preview_cut
 from lamina.core.cut_target import CutLimits
-from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront, may_split_at
+from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
 from lamina.core.entries import find_last_turn, find_position, identify_attachment, is_message
 from lamina.core.envelope import Envelope, seal
 from lamina.core.epochs import find_change
@@ -31,7 +31,7 @@ from lamina.core.history_window import release_window
 from lamina.core.kinds import Kinds, kind_of
 from lamina.core.ledger import load_ledger
 from lamina.core.ledger_upgrade import upgrade_ledger
-from lamina.core.log_pieces import replace_entries
+from lamina.core.log_pieces import may_split_at, replace_entries
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options, Phase, not_measured
 from lamina.core.run_text import Reader
 from lamina.core.scale import begins_with_assistant, make_scale
