@@ -217,6 +217,16 @@ def test_a_cut_frees_its_least_unless_it_meets_the_floor(story: Story) -> None:
             assert cut.floor or cut.before - cut.after >= least
 
 
+@pytest.mark.parametrize("size", [7_900, 7_990, 8_030])
+def test_a_cut_that_leaves_one_line_of_history_has_met_the_floor(size: int) -> None:
+    """By then nothing else can be lowered, even if the request fits into the room at last."""
+    log = [user("Always use tabs in every file that you write for me."), assistant("I will. " * 20)]
+    log += [user("Read it."), assistant("It says nothing. " * 20), user("x" * size)]
+    envelope = build(log, budget=Budget(window=2_048, reserve=0, keep_last=0), counter=CHARS4)
+    assert envelope.cut is not None
+    assert envelope.cut.floor
+
+
 def test_nothing_is_cut_up_to_the_trigger() -> None:
     enough = -(-WHOLE * 100 // 95)
     assert built(LOOP, room(enough)).cut is None

@@ -23,7 +23,6 @@ from lamina.core.draft import (
     NextFront,
     RepairedLog,
     RepairedPiece,
-    find_boundary,
 )
 from lamina.core.entries import (
     begins_with,
@@ -39,7 +38,13 @@ from lamina.core.kinds import has_tag
 from lamina.core.layout import NO_FILTER
 from lamina.core.ledger import Applied, apply_ledger
 from lamina.core.library import hoist_attachments
-from lamina.core.log_pieces import Pieces, checkpoint_holds, find_open_turn, omit_leaving
+from lamina.core.log_pieces import (
+    Pieces,
+    checkpoint_holds,
+    find_boundary,
+    find_open_turn,
+    omit_leaving,
+)
 from lamina.core.lowering import refer_to_earlier
 from lamina.core.options import BuildContext, Options
 from lamina.core.repair import ScanMemory, repair

@@ -186,7 +186,6 @@ def _lower_to_floor(progress: CutProgress) -> CutProgress:
     """
     room = progress.limits.room
     progress = take_moves(progress, last_results, goal=room, digest_limit=ONLY_RULES)
-    progress = msgspec.structs.replace(progress, exhausted=True)
     if progress.tokens > room:
         progress = join_digests(progress, ONLY_RULES)
     if progress.tokens > room:
@@ -195,7 +194,8 @@ def _lower_to_floor(progress: CutProgress) -> CutProgress:
         progress = take_moves(progress, last_resort, goal=room, digest_limit=ONE_LINE)
     if progress.tokens > room:
         progress = join_digests(progress, ONE_LINE)
-    return progress
+    # The goal was the room. Even if it is reached, nothing is left to lower down to the target.
+    return msgspec.structs.replace(progress, exhausted=True)
 
 
 # The errors of a request that no cut makes small enough: what takes the room, and what to do about it.

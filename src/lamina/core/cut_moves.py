@@ -282,9 +282,7 @@ class _Lowering:
         lowered, limit = shorten_entry(
             entry, move.form, move.why, wording=wording, scale=scale, limit=move.limit
         )
-        gain = scale.body(entry)
-        if lowered.parts:
-            gain -= scale.body(lowered)
+        gain = scale.gain(entry, lowered)
         least_gain = 0 if move.form is Form.OMITTED else 1
         if gain < least_gain:
             return 0

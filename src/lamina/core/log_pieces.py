@@ -1,20 +1,69 @@
-"""A log in pieces: the front that an earlier build left, and the two pieces that come after it.
+"""A log in pieces: where it may be split, and what of the front that an earlier build left still holds.
 
-A front is used again only if the new pieces change nothing in it. When its last turn is over, what stood in
-that turn only leaves it.
+After the front come two pieces (see `draft`). The front is used again only if they change nothing in it. When
+its last turn is over, what stood in that turn only leaves it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from lamina.core.draft import DraftCheckpoint, LogFront
-from lamina.core.entries import count_sent, find_last_sent, find_last_turn, find_prefix, find_sent, omit
+from lamina.core.entries import (
+    begins_with,
+    count_sent,
+    find_last_sent,
+    find_last_turn,
+    find_prefix,
+    find_sent,
+    is_empty,
+    omit,
+)
 from lamina.core.ledger import SAME_TEXT_LATER
 from lamina.core.options import BuildContext
 from lamina.core.scale import weigh_entries
 from lamina.core.turns import OWN_TURN_ONLY, TurnPosition
-from lamina.core.values import Digest, Entry, Form, Ledger, Ref, Role
+from lamina.core.values import Digest, Entry, Form, Ledger, Ref, Role, Segment, ToolCall
+
+
+def find_boundary(log: Sequence[Segment], start: int) -> int:
+    """The last position from `start` on where a log may be split; `start` if there is none.
+
+    What stands before it is the front that the next build may begin from, so it should be as long as
+    possible.
+    """
+    for at in range(len(log) - 1, start, -1):
+        if may_split(log[at], log[at - 1]):
+            return at
+    return start
+
+
+def may_split_at(log: Sequence[Segment], at: int) -> bool:
+    """Whether a log may be split before this position. At its beginning, nothing is before.
+
+    Behind its end, nobody knows yet whether the next segment continues the last one.
+    """
+    if at == 0:
+        return True
+    if at >= len(log):
+        return False
+    return may_split(log[at], log[at - 1])
+
+
+def may_split(segment: Segment, before: Segment) -> bool:
+    """Whether a log may be split before this segment: it begins a message of the assistant.
+
+    A call after system text may belong to the message before that text (see `repair`). Blank messages, which
+    are left out, may come between the two.
+    """
+    if segment.role is not Role.ASSISTANT or segment.joins:
+        return False
+    if is_empty(segment.parts):
+        return False
+    follows_aside = before.role is Role.SYSTEM or is_empty(before.parts)
+    return not (follows_aside and begins_with(segment.parts, ToolCall))
 
 
 class Pieces(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,11 +12,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from lamina.core.text.characters import is_blank, lower_ascii, word_set
-from lamina.core.text.nesting import decode_json
+from lamina.core.text.nesting import DEEPEST_ARGUMENTS, decode_json
 from lamina.core.text.paths import shortest_path
-
-DEEPEST_JSON = 200
-"""Levels of arguments that are read."""
 
 # Names of arguments, without case, `_` and `-`.
 PATH_ARGUMENTS = word_set(
@@ -38,7 +35,7 @@ def read_arguments(arguments_text: str) -> dict[str, Any]:
 
     Arguments that are not a JSON object give an empty dict.
     """
-    decoded = decode_json(arguments_text, deepest=DEEPEST_JSON)
+    decoded = decode_json(arguments_text, deepest=DEEPEST_ARGUMENTS)
     if not isinstance(decoded, dict):
         return {}
     arguments: dict[str, Any] = {}

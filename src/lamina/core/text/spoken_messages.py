@@ -97,14 +97,21 @@ class LaterRule(NamedTuple):
 def find_replaced_rules(
     messages: Sequence[SpokenMessage], later_rules: Sequence[LaterRule]
 ) -> dict[str, LaterRule]:
-    """Each rule that a later one replaces, with that one. One of these messages themselves has no ref."""
+    """Each rule of these messages that a later one replaces, with that one.
+
+    A later rule may be one of these messages, too. Then it has no ref.
+    """
     rules: list[LaterRule] = []
     for message in messages:
         rules += [LaterRule(message.turn, rule) for rule in message.rules]
+    if not rules:
+        return {}
+    own_rules = {rule.text for rule in rules}
     rules += later_rules
     by_text = {rule.text: rule for rule in rules}
     replaced = find_replaced([rule.text for rule in rules])
-    return {rule: by_text[later] for rule, later in replaced.items()}
+    # Later rules may replace each other. That says nothing about these messages.
+    return {rule: by_text[later] for rule, later in replaced.items() if rule in own_rules}
 
 
 def choose_remarks(messages: Sequence[SpokenMessage], replaced: Mapping[str, LaterRule]) -> list[str]:

@@ -19,7 +19,6 @@ import msgspec
 
 from lamina.core.text.characters import WHITE_SPACE, word_set
 from lamina.core.text.file_arguments import (
-    DEEPEST_JSON,
     LINE_ARGUMENTS,
     PATH_ARGUMENTS,
     normalise_path,
@@ -28,7 +27,7 @@ from lamina.core.text.file_arguments import (
     read_line_range,
     read_path,
 )
-from lamina.core.text.nesting import decode_json
+from lamina.core.text.nesting import DEEPEST_ARGUMENTS, decode_json
 from lamina.core.text.shell_lines import (
     ShellClause,
     changes_something,
@@ -256,7 +255,7 @@ def _write_subject(paths: Iterable[str | None]) -> Subject | None:
 
 def _canonical_call(call: ReadableCall) -> str:
     """The call as one text that does not depend on the order of its arguments."""
-    arguments = decode_json(call.arguments, deepest=DEEPEST_JSON)
+    arguments = decode_json(call.arguments, deepest=DEEPEST_ARGUMENTS)
     if arguments is None:
         return f"{call.name} {call.arguments}"
     return f"{call.name} {json.dumps(arguments, sort_keys=True, separators=(',', ':'))}"
