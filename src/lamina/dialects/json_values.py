@@ -294,6 +294,13 @@ def number_or_none(value: Any) -> Any:
     return None
 
 
+def to_count(value: Any) -> int:
+    """The value if it is a positive whole number, else 0. Null, a negative number and true count nothing."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return 0
+    return max(value, 0)
+
+
 def find_repeats(
     holders: Iterable[AnyHolder],
     read_id: Callable[[AnyHolder], str | None],

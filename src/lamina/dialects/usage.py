@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.dialects.json_values import read_field
+from lamina.dialects.json_values import read_field, to_count
 
 _FieldReader = Callable[[str], Any]
 """Gives the value of a field by its name, None if there is no such field."""
@@ -181,12 +181,9 @@ def _make_reader(holder: Any) -> _FieldReader:
 
 
 def _read_count(read: _FieldReader, names: tuple[str, ...]) -> int:
-    """The first of these fields that counts something, 0 if none does.
-
-    Null, a negative number and true count nothing.
-    """
+    """The first of these fields that counts something, 0 if none does."""
     for name in names:
-        count = read(name)
-        if count and isinstance(count, int) and not isinstance(count, bool) and count > 0:
+        count = to_count(read(name))
+        if count:
             return count
     return 0

@@ -227,6 +227,8 @@ def results_come_once(reading: RequestReading) -> Faults:
     Broken by a client that sends the result of a call again after it was interrupted.
     """
     for message in reading.messages:
+        if len(message.results) < 2:
+            continue
         for result, call_id in find_repeats(message.results, _READ_CALL_ID):
             yield result.place, f"a second result for {call_id!r}"
 

@@ -12,10 +12,9 @@ from typing import Any
 from lamina.core.values import Segment
 from lamina.dialects.gemini.parse import read_model_content
 from lamina.dialects.gemini.wire import get_enum_word, get_field, to_dict, to_dict_or_empty, to_dicts
-from lamina.dialects.json_values import LIST_TYPES, Json, name_value, text_or_empty
+from lamina.dialects.json_values import Json, list_or_empty, read_list, text_or_empty
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import read_usage
-from lamina.errors import BadInput
 
 _HINT = "give it as the SDK gave it"
 
@@ -59,7 +58,7 @@ class _StreamedParts:
         self._last_text: list[str] = []
 
     def add(self, part: Json) -> None:
-        """Add a part of one chunk, or continues the last part with its text.
+        """Add a part of one chunk, or continue the last part with its text.
 
         `{"text": "He"}` and `{"text": "llo"}` are one part. A thought does not go on in an answer: it has a
         field more.
@@ -97,8 +96,7 @@ def _read_segments(content: Json) -> tuple[Segment, ...]:
 
     `{"parts": [{"text": "Hi"}], "role": "model"}` is one segment.
     """
-    parts = content.get("parts")
-    if not isinstance(parts, LIST_TYPES) or not parts:
+    if not list_or_empty(content.get("parts")):
         return ()
     if content.get("role") != "model":
         content = {**content, "role": "model"}
@@ -110,13 +108,7 @@ def _first_candidate(answer: Json) -> Json:
 
     Of several candidates it is the one with the index 0, or without an index.
     """
-    candidates = answer.get("candidates")
-    if candidates is None:
-        return {}
-    if not isinstance(candidates, LIST_TYPES):
-        problem = f"candidates is {name_value(candidates)}"
-        raise BadInput(problem, place="candidates", hint="give the response as it came")
-    for candidate in to_dicts(candidates):
+    for candidate in map(to_dict_or_empty, read_list(answer, "candidates", "give the response as it came")):
         if not candidate.get("index"):
             return candidate
     return {}

@@ -53,9 +53,7 @@ class GeminiCalls:
             return self._take_call_of_id(result) or call_of_id
         if result.id:
             return self._take_call_without_id(result.name)
-        place = self._step.take(result.name)
-        if place is None and not self._step.asks(result.name):
-            place = self._step.take("")
+        place = self._step.take_any(result.name)
         if place is None:
             return self._find_second(result.name)
         return self._step.calls[place]

@@ -7,9 +7,8 @@ once: a rule skips values whose shape another rule reports.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from itertools import pairwise
-from typing import Any
+from collections.abc import Callable
+from itertools import pairwise, zip_longest
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger
@@ -29,7 +28,7 @@ from lamina.dialects.gemini.wire import (
     to_dict_or_none,
     to_snake_case,
 )
-from lamina.dialects.json_values import Json
+from lamina.dialects.json_values import Json, mapping_or_empty
 from lamina.dialects.memos import CheckMemo
 from lamina.dialects.port import Request, Violation
 from lamina.dialects.rules import Faults, check_growing, name_rules
@@ -43,10 +42,7 @@ Rule = Callable[[GeminiReading], Faults]
 def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
     """Every rule that the request breaks. No rule of this API depends on the past, so `ledger` is unused."""
     del ledger
-    value: Any = request
-    if not isinstance(value, Mapping):
-        return check_again({})
-    return check_again(value)
+    return check_again(mapping_or_empty(request))
 
 
 def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
@@ -152,14 +148,11 @@ def calls_are_answered(reading: GeminiReading) -> Faults:
     In Google's words: "Please ensure that the number of function response parts is equal to the number of
     function call parts of the function call turn."
     """
-    for i, view in enumerate(reading.contents):
-        if not view.makes_calls:
-            continue
+    for view, next_view in zip_longest(reading.contents, reading.contents[1:]):
         result_count = 0
-        for next_view in reading.contents[i + 1 : i + 2]:
-            if next_view.role == "user":
-                result_count = len(next_view.results)
-        if result_count != len(view.calls):
+        if next_view is not None and next_view.role == "user":
+            result_count = len(next_view.results)
+        if view.makes_calls and result_count != len(view.calls):
             message = f"{len(view.calls)} calls, and {result_count} results in the content after them"
             yield view.place, message
 
@@ -187,11 +180,10 @@ def results_match_their_calls(reading: GeminiReading) -> Faults:
             continue
         waiting = Counter((call.id, call.name) for call in view.calls)
         for result in next_view.results:
-            id_and_name = (result.id, result.name)
-            if waiting[id_and_name] <= 0:
+            waiting[result.id, result.name] -= 1
+            if waiting[result.id, result.name] < 0:
                 call = f"the name {result.name!r} and the id {result.id!r}"
                 yield result.place, f"no call of the content before it has {call}"
-            waiting[id_and_name] -= 1
 
 
 def ids_are_unique(reading: GeminiReading) -> Faults:
@@ -200,8 +192,6 @@ def ids_are_unique(reading: GeminiReading) -> Faults:
     Calls of other contents may have it: some clients count the calls of each content from 1.
     """
     for view in reading.contents:
-        if len(view.calls) < 2:
-            continue
         counts = Counter(call.id for call in view.calls)
         del counts[""]
         for call in view.calls:
@@ -217,17 +207,15 @@ def calls_are_signed(reading: GeminiReading) -> Faults:
     """
     if not requires_signatures(reading.model):
         return
-    turn: list[ContentView] = []
-    for view in reversed(reading.contents):
+    unsigned: list[str] = []
+    for view in reading.contents:
         if view.begins_turn:
-            break
-        turn.append(view)
-    for view in reversed(turn):
-        if not view.makes_calls:
-            continue
-        part = view.calls[0].part
-        if not get_field(part.fields, "thoughtSignature"):
-            yield part.place, "the call is missing a thought_signature"
+            unsigned = []
+        for call in view.calls[:1]:
+            if view.makes_calls and not get_field(call.part.fields, "thoughtSignature"):
+                unsigned.append(call.part.place)
+    for place in unsigned:
+        yield place, "the call is missing a thought_signature"
 
 
 def ends_with_the_user(reading: GeminiReading) -> Faults:
@@ -265,15 +253,13 @@ def media_are_whole(reading: GeminiReading) -> Faults:
     """
     for part in reading.list_parts():
         inline_data = get_field(part.fields, "inlineData")
-        if inline_data is not None:
-            blob = to_dict_or_empty(inline_data)
-            if not blob.get("data") or not get_text(blob, "mimeType"):
-                yield part.place, "inline data without its bytes or its MIME type"
+        blob = to_dict_or_empty(inline_data)
+        is_whole = blob.get("data") and get_text(blob, "mimeType")
+        if inline_data is not None and not is_whole:
+            yield part.place, "inline data without its bytes or its MIME type"
         file_data = get_field(part.fields, "fileData")
-        if file_data is not None:
-            file = to_dict_or_empty(file_data)
-            if not get_text(file, "fileUri"):
-                yield part.place, "file data without its address"
+        if file_data is not None and not get_text(to_dict_or_empty(file_data), "fileUri"):
+            yield part.place, "file data without its address"
 
 
 def names_fit_the_pattern(reading: GeminiReading) -> Faults:
@@ -315,7 +301,7 @@ def system_text_is_text(reading: GeminiReading) -> Faults:
         return
     parts = split_system_parts(system)
     place = f"{reading.prefix}system_instruction"
-    for part in parts:
+    for _, part in parts:
         text = read_part(part).get("text")
         if not isinstance(text, str):
             yield place, "has a part that is not text"

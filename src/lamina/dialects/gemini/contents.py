@@ -34,9 +34,7 @@ class LooseParts(list[Any]):
         One part by itself and a list of one part are equal as lists, but a client must get back what it
         sent.
         """
-        if not isinstance(other, LooseParts):
-            return False
-        return self.bare is other.bare and super().__eq__(other)
+        return isinstance(other, LooseParts) and self.bare is other.bare and super().__eq__(other)
 
     def __ne__(self, other: object) -> bool:
         """The opposite, which a list would otherwise decide by its items alone."""
