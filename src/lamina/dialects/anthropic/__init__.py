@@ -13,7 +13,7 @@ from typing import Any
 
 from lamina.core.repair import Repairs
 from lamina.core.values import Segment, Thinking
-from lamina.dialects.anthropic.absorb import absorb, absorb_stream
+from lamina.dialects.anthropic.answers import absorb, absorb_stream, write_answer, write_closing_events
 from lamina.dialects.anthropic.check import check, check_again
 from lamina.dialects.anthropic.deferred import defer_request_tools
 from lamina.dialects.anthropic.head import HEAD
@@ -25,7 +25,6 @@ from lamina.dialects.anthropic.model import (
     read_model,
     takes_system_messages,
 )
-from lamina.dialects.anthropic.own_answer import write_answer, write_closing_events
 from lamina.dialects.anthropic.parse import lasting, parse
 from lamina.dialects.anthropic.render import order, render
 from lamina.dialects.anthropic.server import (

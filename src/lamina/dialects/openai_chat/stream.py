@@ -187,7 +187,8 @@ class _ChatStreamReader(NamedTuple):
         """
         content = message.get("content")
         extra_fields = _read_extra_fields(message)
-        if isinstance(content, str) and (content or role != "assistant"):
+        is_said = bool(content) or role != "assistant"
+        if isinstance(content, str) and is_said:
             text_part = {"type": "text", "text": content}
             part_place = f"{place}.content[0]"
             return [self._read_part(text_part, extra_fields, part_place, role, opens=opens)]
@@ -209,13 +210,14 @@ class _ChatStreamReader(NamedTuple):
         The first carries the other fields of the message. Each later one carries only the id of the call
         that the message answers.
         """
-        blocks = []
+        blocks: list[StreamBlock] = []
         for i, item in enumerate(read_list(message, "content")):
             part = to_dict(item, f"content[{i}]")
             part_place = f"{place}.content[{i}]"
-            blocks.append(self._read_part(part, extra_fields, part_place, role, opens=opens and i == 0))
-            if i == 0:
-                extra_fields = {name: value for name, value in extra_fields.items() if name == "tool_call_id"}
+            is_first = not blocks
+            blocks.append(self._read_part(part, extra_fields, part_place, role, opens=opens and is_first))
+            if is_first:
+                extra_fields = drop_nulls({"tool_call_id": extra_fields.get("tool_call_id")})
         return blocks
 
     def _read_part(

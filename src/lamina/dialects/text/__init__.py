@@ -6,7 +6,7 @@ Read `layout` first: it draws the prompt, writes it and reads it back.
 from __future__ import annotations
 
 from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Request, Wire
-from lamina.dialects.text.absorb import absorb, absorb_stream
+from lamina.dialects.text.answers import absorb, absorb_stream
 from lamina.dialects.text.check import check
 from lamina.dialects.text.head import HEAD
 from lamina.dialects.text.parse import NAME, parse

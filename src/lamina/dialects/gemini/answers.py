@@ -1,4 +1,4 @@
-"""An answer of the model as segments: its content as the model gave it, ready to be sent back.
+"""Reads an answer of the model as segments, ready to be sent back, and writes lamina's own answers.
 
 A streamed answer is put together first: text that goes on is joined, and a part with a signature stays a
 part of its own, since the API wants it back where it was.
@@ -6,7 +6,7 @@ part of its own, since the API wants it back where it was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lamina.core.values import Segment
@@ -117,3 +117,15 @@ def _first_candidate(answer: Json) -> Json:
 def _read_finish_reason(candidate: Json) -> str:
     """Why the model stopped, as a word such as "STOP"; "" if the candidate does not say."""
     return text_or_empty(get_enum_word(get_field(candidate, "finishReason")))
+
+
+def write_answer(answer: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """A whole answer, or a chunk of one, whose first candidate says this text and nothing else."""
+    first, *others = list_or_empty(answer.get("candidates")) or [{"index": 0}]
+    content = {"role": "model", **(first.get("content") or {}), "parts": [{"text": text}]}
+    return {**answer, "candidates": [{**first, "content": content}, *others]}
+
+
+def write_closing_events(closing: Sequence[Mapping[str, Any]], text: str, _: int) -> list[dict[str, Any]]:
+    """The chunks that end a stream. The last of them says this text."""
+    return [*map(dict, closing[:-1]), write_answer(closing[-1], text)]

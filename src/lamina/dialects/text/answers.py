@@ -13,7 +13,7 @@ from typing import Any
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Segment
 from lamina.dialects.json_values import list_or_empty, to_dict
-from lamina.dialects.openai_chat.absorb import read_first_choice
+from lamina.dialects.openai_chat.answers import read_first_choice
 from lamina.dialects.port import Absorbed
 from lamina.dialects.text.parse import make_reply
 from lamina.dialects.usage import Usage, find_usage
