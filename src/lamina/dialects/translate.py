@@ -35,8 +35,6 @@ def translate_log(log: Sequence[Segment]) -> tuple[Segment, ...]:
 
     It is counted then, and may be lowered like any other result.
     """
-    if not any(segment.unread for segment in log):
-        return tuple(log)
     translated = list(log)
     for position, segment in enumerate(log):
         if segment.unread:

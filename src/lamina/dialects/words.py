@@ -28,7 +28,8 @@ def _write_part(part: Part) -> str:
     match part:
         case Image(data="", url=url) if url:
             return f"[picture at {url}]"
+        case Document(data="", text="", name="", url=url) if url:
+            return f"[document at {url}]"
         case Document(data="", text="", name=name, url=url) if url:
-            label = " ".join(filter(None, ("document", name)))
-            return f"[{label} at {url}]"
+            return f"[document {name} at {url}]"
     return text_of((part,))

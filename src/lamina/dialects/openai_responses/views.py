@@ -74,11 +74,10 @@ class ItemReading:
         if self.is_call or self.is_output:
             self.call_id = text_or_empty(item.get(find_call_id_field(item))) or None
         self.parts: list[PartReading] = []
-        field = PARTS_FIELDS.get(item_type)
-        if field is not None:
-            for block_position, value in enumerate(list_or_empty(item.get(field))):
-                block = to_dict_or_empty(value)
-                self.parts.append(PartReading(self, block_position, text_or_none(block.get("type")), block))
+        blocks = list_or_empty(item.get(PARTS_FIELDS.get(item_type, "")))
+        for block_position, value in enumerate(blocks):
+            block = to_dict_or_empty(value)
+            self.parts.append(PartReading(self, block_position, text_or_none(block.get("type")), block))
 
     @property
     def place(self) -> str:

@@ -38,13 +38,12 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
         if not isinstance(event, str):
             chunk = to_dict(event, "response")
         choice = read_first_choice({"choices": list_or_empty(chunk.get("choices"))})
-        # Each server has one of these fields.
-        texts += _keep_strings(choice.get("text"), chunk.get("response"), chunk.get("content"))[:1]
+        texts.append(_find_text(choice.get("text"), chunk.get("response"), chunk.get("content")))
         chunk_usage = find_usage(chunk)
         if chunk_usage != Usage():
             usage = chunk_usage
-        reasons = _keep_strings(choice.get("finish_reason"), chunk.get("done_reason"), chunk.get("stop_type"))
-        stop = next(filter(None, reasons), stop)
+        reason = _find_text(choice.get("finish_reason"), chunk.get("done_reason"), chunk.get("stop_type"))
+        stop = reason or stop
     reply = "".join(texts).removeprefix(" ")
     segments: tuple[Segment, ...] = ()
     if not is_blank(reply):
@@ -52,6 +51,9 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     return Absorbed(segments=segments, usage=usage, stop=stop)
 
 
-def _keep_strings(*values: Any) -> list[str]:
-    """The strings among some values, in their order."""
-    return [value for value in values if isinstance(value, str)]
+def _find_text(*values: Any) -> str:
+    """The first of some values that is a text; "" if none is. Each server has one of several fields."""
+    for text in filter(None, values):
+        if isinstance(text, str):
+            return text
+    return ""
