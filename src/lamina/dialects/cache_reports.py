@@ -1,4 +1,4 @@
-"""What a provider itself says about its cache: whether a request was read from it, and if not, why.
+"""Reads what a provider says about its own cache: whether it read a request from it, and if not, why.
 
 Two APIs compare a request with an earlier one if they are given the id of its answer. Shapes: anthropic 2.8
 (`diagnostics.previous_message_id`) and openai 3.49 (`prompt_cache_options.comparison_response_id`, in the

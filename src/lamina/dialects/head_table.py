@@ -1,4 +1,4 @@
-"""The heads of most APIs as tables: one row for each field that they all have, under the name that one has.
+"""Translates heads by a table for each API: one row for each field that they all have.
 
     HeadField("output", "options.num_predict", number_or_none)
     HeadField("choice", "tool_choice", _read_choice, _write_choice)

@@ -24,7 +24,7 @@ AnyValue = TypeVar("AnyValue")
 LIST_TYPES = (list, tuple)
 """Types that are accepted where JSON has a list. A tuple: `list | tuple` would be rebuilt on each use."""
 
-_MAPPING_TYPES = (dict, Mapping)
+MAPPING_TYPES = (dict, Mapping)
 """A dict is a Mapping too; to look for it first is several times as fast."""
 
 _QUOTED_CHARACTERS = 40
@@ -220,7 +220,7 @@ def text_or_none(value: Any) -> str | None:
 
 def mapping_or_empty(value: Any) -> Mapping[str, Any]:
     """The value if it is a mapping, else an empty one."""
-    if isinstance(value, _MAPPING_TYPES):
+    if isinstance(value, MAPPING_TYPES):
         return value
     return {}
 

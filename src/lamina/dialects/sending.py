@@ -1,4 +1,4 @@
-"""The last step before a request leaves lamina: it passes its dialect's `check`, or it is refused.
+"""Makes the last step before a request leaves: it passes its dialect's `check`, or it is refused.
 
     settle_repairs ──▶ the envelope, with the lasting mends of rendering written into its ledger
     render_request ──▶ the request for an envelope, with every mend made, or InvalidRequest
@@ -86,6 +86,7 @@ def settle_repairs(
             ledger = msgspec.structs.replace(ledger, cuts=(*ledger.cuts, cut))
     if ledger is envelope.ledger:
         return envelope
+    # The next build goes on from the checkpoint only if it is given the ledger that this one leaves.
     checkpoint = memo.checkpoint
     if checkpoint is not None and checkpoint.ledger is envelope.ledger:
         memo.checkpoint = msgspec.structs.replace(checkpoint, ledger=ledger)

@@ -1,4 +1,4 @@
-"""Defers the tools of a request: the list that is sent instead, for APIs that search for tools themselves.
+"""Defers the tools of a request, for APIs that search for tools themselves.
 
 Which tools stay loaded is the caller's choice, and so is their order: what never changes should stand first,
 since a cache keeps the list only up to the first difference. Deferred tools come last. They are not in the

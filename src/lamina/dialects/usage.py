@@ -1,4 +1,4 @@
-"""What a call took, in tokens, as the API or a proxy in front of it reports it: each token once.
+"""Reads how many tokens a call took, as the API or a proxy in front of it reports them: each token once.
 
 APIs differ in what their numbers mean. OpenAI, Gemini and Ollama report everything that was read, and in
 another field how much of that came from the cache. Anthropic and Bedrock report only what was not cached, so

@@ -1,4 +1,4 @@
-"""Text for content that a wire format has no field for.
+"""Writes content as text where a wire format has no field for it.
 
 Content that has a text is sent as that, an address with a few words around it, another provider's own block
 as its JSON. Whether content may be sent so is for a dialect's `carries` to say.

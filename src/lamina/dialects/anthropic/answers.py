@@ -102,6 +102,7 @@ class _StreamedMessage:
                 self._add_usage(event)
             case {"type": "message_stop"}:
                 self.has_ended = True
+            # The answer is not whole, whatever came before the error.
             case {"type": "error"}:
                 self.stop = BROKEN
                 self.has_ended = False

@@ -1,4 +1,4 @@
-"""What Anthropic's server can do to a request's history, and what an answer reports about it.
+"""Asks Anthropic's server to change a request's history, and reads from an answer what it changed.
 
 The server does two things. It drops thinking that no longer fits what comes before it, if the request asks
 for that. And it clears old tool uses and thinking, if the caller asks for it in `context_management`. Shapes:

@@ -1,4 +1,4 @@
-"""What a prefix cache sees of a Converse request, and where cache points stand.
+"""Shows a Converse request as a prefix cache sees it, and places cache points.
 
 The order is tools, system text, messages. A cache point is a block of its own after what it marks, so a place
 names the block before it: `toolConfig.tools[2]`, `system[0]`, `messages[3].content[1]`. This module knows

@@ -1,4 +1,4 @@
-"""Which result answers which call. Ids are optional here, so results are matched by name and position too.
+"""Pairs results with calls. Ids are optional here, so results are matched by name and position too.
 
 A call without an id gets one for the log. It is made from its name and arguments, so that it is the same
 wherever the call stands, and it is never sent. Nothing is known of what a tool does, except that some

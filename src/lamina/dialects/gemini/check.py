@@ -1,4 +1,4 @@
-"""The rules of the generateContent API, each a small function over a request; none changes anything.
+"""Checks a request against the rules of the generateContent API. Rules are functions that change nothing.
 
 G1 to G8 are the rules that Google states in its own words, in errors or in the SDK. Each fault is reported
 once: a rule skips values whose shape another rule reports.
@@ -149,10 +149,12 @@ def calls_are_answered(reading: GeminiReading) -> Faults:
     function call parts of the function call turn."
     """
     for view, next_view in zip_longest(reading.contents, reading.contents[1:]):
+        if not view.makes_calls:
+            continue
         result_count = 0
         if next_view is not None and next_view.role == "user":
             result_count = len(next_view.results)
-        if view.makes_calls and result_count != len(view.calls):
+        if result_count != len(view.calls):
             message = f"{len(view.calls)} calls, and {result_count} results in the content after them"
             yield view.place, message
 
@@ -180,10 +182,11 @@ def results_match_their_calls(reading: GeminiReading) -> Faults:
             continue
         waiting = Counter((call.id, call.name) for call in view.calls)
         for result in next_view.results:
-            waiting[result.id, result.name] -= 1
-            if waiting[result.id, result.name] < 0:
+            id_and_name = (result.id, result.name)
+            if waiting[id_and_name] <= 0:
                 call = f"the name {result.name!r} and the id {result.id!r}"
                 yield result.place, f"no call of the content before it has {call}"
+            waiting[id_and_name] -= 1
 
 
 def ids_are_unique(reading: GeminiReading) -> Faults:
@@ -192,6 +195,8 @@ def ids_are_unique(reading: GeminiReading) -> Faults:
     Calls of other contents may have it: some clients count the calls of each content from 1.
     """
     for view in reading.contents:
+        if len(view.calls) < 2:
+            continue
         counts = Counter(call.id for call in view.calls)
         del counts[""]
         for call in view.calls:
@@ -209,7 +214,7 @@ def calls_are_signed(reading: GeminiReading) -> Faults:
         return
     unsigned: list[str] = []
     for view in reading.contents:
-        if view.begins_turn:
+        if view.begins_turn:  # the API does not look at earlier turns
             unsigned = []
         for call in view.calls[:1]:
             if view.makes_calls and not get_field(call.part.fields, "thoughtSignature"):
@@ -253,13 +258,15 @@ def media_are_whole(reading: GeminiReading) -> Faults:
     """
     for part in reading.list_parts():
         inline_data = get_field(part.fields, "inlineData")
-        blob = to_dict_or_empty(inline_data)
-        is_whole = blob.get("data") and get_text(blob, "mimeType")
-        if inline_data is not None and not is_whole:
-            yield part.place, "inline data without its bytes or its MIME type"
+        if inline_data is not None:
+            blob = to_dict_or_empty(inline_data)
+            if not blob.get("data") or not get_text(blob, "mimeType"):
+                yield part.place, "inline data without its bytes or its MIME type"
         file_data = get_field(part.fields, "fileData")
-        if file_data is not None and not get_text(to_dict_or_empty(file_data), "fileUri"):
-            yield part.place, "file data without its address"
+        if file_data is not None:
+            file = to_dict_or_empty(file_data)
+            if not get_text(file, "fileUri"):
+                yield part.place, "file data without its address"
 
 
 def names_fit_the_pattern(reading: GeminiReading) -> Faults:

@@ -1,4 +1,4 @@
-"""The contents of a request as units: who speaks, which parts, and the object that it came as.
+"""Splits the contents of a request into units: who speaks, which parts, and the object that it came as.
 
 The SDK takes a string, one part, one content, or a list of all of these, in which parts in a row make one
 content: the model's if they are calls, else the user's. Nothing is read here below the list of parts, and

@@ -1,4 +1,4 @@
-"""Where a request has its fields: the shape of a head, read from a request and written back.
+"""Finds the fields of a request, in a REST body or in the SDK's `config`, and writes them back there.
 
 A REST body has its fields beside `contents`; arguments of the SDK have them in `config`. System text and
 tools are taken out, and None keeps their place, so that rendering gives back the shape that came. What was

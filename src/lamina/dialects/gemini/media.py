@@ -1,4 +1,4 @@
-"""Pictures and files: blocks of the wire as typed parts, and typed parts as blocks.
+"""Turns pictures and files of the wire into typed parts, and typed parts into parts of a content.
 
 The API takes media as base64, or at an address that it can fetch.
 """

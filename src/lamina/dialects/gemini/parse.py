@@ -1,4 +1,4 @@
-"""A generateContent request as a log: one segment for each piece that can be lowered on its own.
+"""Parses a generateContent request into a log, one segment for each piece that can be lowered on its own.
 
 Results are logged before the rest of their content: nothing may stand between a call and its results. If a
 content breaks a rule of the API but its meaning is clear, its origin says that it was mended, and rendering
@@ -179,7 +179,7 @@ class _GeminiReader:
         if role is Role.ASSISTANT and not joins:
             self.calls.begin_content()
         pieces = [self._make_piece(parsed, role) for parsed in parsed_parts]
-        # The API refuses a content of two steps, and the role "function" of older clients.
+        # A step that came in several contents, and the older role "function", are written anew.
         is_mended = joins or unit.role == "function" or not all(piece.may_be_sent for piece in pieces)
         blanks: tuple[Part, ...] = ()
         if not is_mended:

@@ -1,4 +1,4 @@
-"""Parts of a content as typed parts, and typed parts as parts of a content.
+"""Turns parts of a content into typed parts, and typed parts into parts of a content.
 
 A part that this module does not understand becomes a `Raw` part that holds it as it is. Nothing here knows
 where a part stands in the request; the caller adds the place to an error.

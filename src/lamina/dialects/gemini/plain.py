@@ -1,4 +1,4 @@
-"""What a head means in the words that every dialect has, and such a head in the fields of the SDK.
+"""Translates a head into the words that every dialect has, and such a head into the fields of the SDK.
 
 Fields that only this API has are named, not guessed at: whoever sends the request elsewhere learns what
 is lost.

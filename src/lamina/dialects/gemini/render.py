@@ -1,4 +1,4 @@
-"""An envelope as a generateContent request, in the shape that it came in; else in that of the SDK.
+"""Renders an envelope as a generateContent request, in the shape that it came in; else in the SDK's.
 
 A content of which nothing changed is the object that was parsed. In a content that changed in part, the
 unchanged parts are the same objects. Rendering mends what this API refuses: the calls of a step stand in one
@@ -321,7 +321,7 @@ class _GeminiWriter:
         source = _read_source(entry)
         field = find_spelling(source.block, "functionResponse") or self.spell("functionResponse")
         function_response = dict(to_dict_or_empty(source.block.get(field)))
-        function_response.pop("id", None)
+        function_response.pop("id", None)  # its call decides, and may have none on the wire
         if _has_wire_id(result.id):
             function_response["id"] = result.id
         function_response["name"] = self.tool_names.choose(find_result_name(entry, result))

@@ -1,4 +1,4 @@
-"""A schema in this API's own words, a subset of OpenAPI, as JSON Schema.
+"""Translates a schema from this API's own words, a subset of OpenAPI, into JSON Schema.
 
 The other way is not needed: the API takes JSON Schema as it is, in another field. Depth is bounded, and
 fields that this module does not know are kept.

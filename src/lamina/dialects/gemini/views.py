@@ -1,4 +1,4 @@
-"""A request of the generateContent API as its rules see it: contents, parts, calls and results, read once.
+"""Reads a generateContent request once for all rules: its contents, parts, calls and results.
 
 The rules themselves are in `check`. Nothing here judges a request: a value without the right shape is read as
 an empty one, and a rule reports it.

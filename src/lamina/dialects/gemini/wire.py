@@ -1,4 +1,4 @@
-"""The fields of the generateContent API in both spellings, and objects of the SDK as dicts.
+"""Reads fields of the generateContent API in both spellings, and objects of the SDK as dicts.
 
 REST bodies are written in camelCase, arguments of the google-genai SDK in snake_case, and both sides read
 both. Here and in the other modules a field is named as in a REST body. This module knows how a field is

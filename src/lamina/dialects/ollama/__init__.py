@@ -10,12 +10,12 @@ from typing import Any
 
 from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_empty
 from lamina.dialects.ollama.answers import absorb, absorb_stream, write_answer, write_closing_events
+from lamina.dialects.ollama.cache_view import stream
 from lamina.dialects.ollama.check import check, check_again
 from lamina.dialects.ollama.fields import NAME
 from lamina.dialects.ollama.head import HEAD, write_head
 from lamina.dialects.ollama.parse import parse
 from lamina.dialects.ollama.render import carries, render
-from lamina.dialects.ollama.stream import stream
 from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Request, Wire
 
 __all__ = ["DIALECT", "render"]

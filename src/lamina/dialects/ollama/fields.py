@@ -1,4 +1,4 @@
-"""The fields of a message of Ollama's chat API: pictures and calls, as typed parts and back.
+"""Turns the pictures and calls of an Ollama message into typed parts, and back.
 
 Nothing here knows a request, or which message a field belongs to. No file is read: a picture that is given
 by its path stays a path, and Ollama's client reads it.

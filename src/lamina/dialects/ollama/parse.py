@@ -1,4 +1,4 @@
-"""A request of Ollama's chat API as a log and a head.
+"""Parses a request of Ollama's chat API into a log and a head.
 
 Its calls need no ids: a result is matched to a call by the id where both have one, then by the tool's name,
 then by its position, and the log gives calls without an id one of lamina's own. If a message breaks a rule of
@@ -119,7 +119,7 @@ class OllamaCalls:
         answered_call = self.step.find_answered(name, id_=call_id)
         if answered_call is not None:
             return answered_call
-        if name and not self.step.asks(name):
+        if name and not self.step.asks(name):  # it comes after the next answer: a client sent it late
             return self._older_calls.get(name)
         for call in reversed(self.step.calls):
             if name in ("", call.name):

@@ -1,4 +1,4 @@
-"""An envelope as a request of Ollama's chat API.
+"""Renders an envelope as a request of Ollama's chat API.
 
 A message of which nothing changed is the very object that was parsed. A message that changed in part is a
 shallow copy in which unchanged pictures and calls are the same objects. Results have no ids, so the results

@@ -19,13 +19,13 @@ from lamina.dialects.json_values import (
     text_or_empty,
 )
 from lamina.dialects.openai_chat.answers import absorb, absorb_stream, write_answer, write_closing_events
+from lamina.dialects.openai_chat.cache_view import stream
 from lamina.dialects.openai_chat.check import check, check_again
 from lamina.dialects.openai_chat.head import HEAD, takes_tool
-from lamina.dialects.openai_chat.mark import mark
+from lamina.dialects.openai_chat.markers import mark
 from lamina.dialects.openai_chat.parse import parse
 from lamina.dialects.openai_chat.parts import NAME
 from lamina.dialects.openai_chat.render import render
-from lamina.dialects.openai_chat.stream import stream
 from lamina.dialects.origins import explain_foreign_segment
 from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Markers, Request, Wire
 from lamina.models.names import own_name

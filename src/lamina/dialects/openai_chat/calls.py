@@ -1,4 +1,4 @@
-"""Tool calls of an assistant message, and the results that answer them.
+"""Reads the tool calls of an assistant message, and pairs results with them.
 
 Ids are not unique in the wild, and some servers leave them out. So a call and its result are matched by id,
 then by name, then by position. Nothing is known of what a tool does, except that some arguments name a file.

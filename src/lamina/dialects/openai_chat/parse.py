@@ -1,4 +1,4 @@
-"""A Chat Completions request as a log: one segment for each piece that can be lowered on its own.
+"""Parses a Chat Completions request into a log, one segment for each piece that can be lowered on its own.
 
 The log keeps what the wire has: ids, names and arguments as they came. If a message breaks a rule of the
 wire but its meaning is clear, it is noted as mended, so that rendering writes it anew. Nothing is judged
@@ -176,7 +176,7 @@ def _read_assistant(message: Mapping[str, Any], index: int, calls: ChatCalls) ->
             kind = "assistant"
         pieces.append(MessagePiece(kind, Raw(dialect=NAME, data=extra_fields)))
     pieces += _read_content(message, "assistant")
-    calls.begin_message()
+    calls.begin_message()  # some servers count the calls of each answer from 0
     is_sendable = has_valid_content(message)
     for call in read_calls(message, index):
         calls.add(call.part)

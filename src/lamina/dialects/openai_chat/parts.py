@@ -1,4 +1,4 @@
-"""The parts of a message's content: blocks of the wire as typed parts, and typed parts as blocks.
+"""Turns blocks of a message's content into typed parts, and typed parts into blocks.
 
 This module knows nothing of messages, roles or calls. A block that has no typed part becomes a `Raw` part.
 """

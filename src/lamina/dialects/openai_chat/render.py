@@ -1,4 +1,4 @@
-"""An envelope as a Chat Completions request.
+"""Renders an envelope as a Chat Completions request.
 
 A message of which nothing changed is the very object that was parsed. A message that changed in part is a
 shallow copy with new content or calls, in which unchanged blocks are the same objects. What lamina made
@@ -17,7 +17,7 @@ from lamina.core.values import Entry, Image, Raw, RequestHead, Role, Segment, Te
 from lamina.core.wording import text_of
 from lamina.dialects.json_values import LIST_TYPES, Json, mapping_or_empty, text_or_empty, to_dict
 from lamina.dialects.openai_chat.calls import LEGACY, make_safe_name, read_free_text
-from lamina.dialects.openai_chat.mark import remove_refused_marks
+from lamina.dialects.openai_chat.markers import remove_refused_marks
 from lamina.dialects.openai_chat.parse import has_valid_content, is_valid_content, read_extra_fields
 from lamina.dialects.openai_chat.parts import MARKER, NAME, write_blocks
 from lamina.dialects.origins import (
@@ -139,7 +139,7 @@ class _ChatWriter:
         if not has_valid_content(message):
             if not read_extra_fields(message):
                 return
-            message["content"] = ""
+            message["content"] = ""  # C3: null is refused where only reasoning is left
         self.messages.append(message)
 
     def _write_calls(self, group: Sequence[Entry]) -> Json:

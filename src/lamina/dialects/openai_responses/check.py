@@ -1,4 +1,4 @@
-"""Checks a request against the rules of the Responses API. Rules are small functions that change nothing.
+"""Checks a request against the rules of the Responses API. Rules are functions that change nothing.
 
 R1 to R9 are the rules that the API words itself. A rule skips values of a shape that another rule reports, so
 that one fault is reported once. What only the server knows is not judged: calls of a response that the

@@ -1,4 +1,4 @@
-"""Extra fields of items of the Responses API, and of the blocks inside them.
+"""Finds extra fields in items of the Responses API, and in the blocks inside them.
 
 `add_extra_fields` puts on the segments of an item what it has besides their parts: words that count, and the
 digest of everything else that is sent.

@@ -1,4 +1,4 @@
-"""What items hold, as typed parts: the blocks of messages and outputs, calls, and outputs. And back.
+"""Turns what items hold into typed parts (blocks of messages and outputs, calls, outputs), and back.
 
 Calls of functions and of tools that the client runs are typed, whatever their types; items that the server
 answers itself are not calls here. A block that has no typed part becomes a `Raw` part. This module does not

@@ -1,4 +1,4 @@
-"""A request of the Responses API as its rules see it: items, parts and tools, each read once for all rules.
+"""Reads a Responses request once for all rules: its items, their parts, and the tools.
 
 The rules themselves are in `check`. Nothing here judges a request: a value without the right shape is read as
 an empty one, and a rule reports it.

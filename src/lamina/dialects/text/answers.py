@@ -1,4 +1,4 @@
-"""A completion as a segment: what the model wrote after the prompt, ready to stand in the next one.
+"""Reads a completion as a segment: what the model wrote after the prompt, ready for the next one.
 
 This module reads the completions of OpenAI and compatible servers, those of Ollama and of llama.cpp, and
 plain text. The space after the cue belongs to the layout, so one space is removed: then the next prompt has

@@ -1,4 +1,4 @@
-"""The rules of a request with one flat prompt, each a small function; none changes anything.
+"""Checks a request with one flat prompt. Rules are small functions that change nothing.
 
 They hold for completion endpoints of all kinds. What a prompt says is not judged: it is one text.
 """

@@ -1,4 +1,4 @@
-"""The layout of one flat prompt: turns under labels, and the way back from a prompt to its turns.
+"""Lays out one flat prompt as turns under labels, and reads the turns back from a prompt.
 
     System: Be brief.
 

@@ -1,4 +1,4 @@
-"""A flat prompt as a log: its turns, if it has the layout of this dialect, else one text as it is.
+"""Parses a flat prompt into a log: its turns, if it has the layout of this dialect, else one text.
 
 A prompt is split only if writing its turns gives the same prompt, every call has its result, and no text
 calls itself system text after somebody has spoken. A label in the middle may be somebody's content, and

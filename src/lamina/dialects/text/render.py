@@ -1,4 +1,4 @@
-"""An envelope as one flat prompt, for completion endpoints, logs and whoever reads a conversation.
+"""Renders an envelope as one flat prompt, for completion endpoints, logs and readers.
 
 A prompt that was not split is given back as it is. Anything else is written turn by turn, in the layout that
 `layout` draws. Results stand in the order of their calls if any other order would be misread.

@@ -1,4 +1,4 @@
-"""Cache breakpoints on a Chat Completions request: exactly those of a marking, with all others removed.
+"""Puts cache breakpoints on a Chat Completions request: exactly those that a `Marking` names.
 
 Whatever need not change stays the same object, and the request is never written to. The key and the mode of
 caching are set if the marking has them; otherwise the caller's own stay. This module does not know which

@@ -1,4 +1,4 @@
-"""What a prefix cache sees of a request to Ollama: tools first, then what each message says, in order.
+"""Shows a request to Ollama as a prefix cache sees it: tools, then what each message says, in order.
 
 The server keeps the tokens of the last prompts, so a cache depends on what the model's template makes of
 these blocks, and there are no markers. Ids and names of pictures are not among them: a template does not

@@ -1,4 +1,4 @@
-"""What a prefix cache sees of a Chat Completions request: tools first, then the parts of messages.
+"""Shows a Chat Completions request as a prefix cache sees it: tools, then the parts of messages.
 
 Markers, nulls and documented defaults are removed, and a string is one text part. An assistant message
 is its reasoning, its content, then its calls, one block each; the arguments of a call stay the string that
@@ -278,6 +278,7 @@ class _ChatStreamReader(NamedTuple):
             call_id = call.get("id")
             if isinstance(call_id, str):
                 self.call_names[call_id] = name
+            # The list itself says the place of a call.
             data = drop_field(drop_nulls(call), "index")
             block = StreamBlock(
                 sort="call",

@@ -1,4 +1,4 @@
-"""What a prefix cache sees of a request of the Messages API: tools, system text, then the blocks of messages.
+"""Shows a Messages request as a prefix cache sees it: tools, system text, then the blocks of messages.
 
 Markers, nulls and documented defaults are taken off, a string is one text block, and messages in a row of
 one role are one message, as the API reads them. This module knows which parameters a cache may depend on; the

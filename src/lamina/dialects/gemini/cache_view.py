@@ -1,4 +1,4 @@
-"""A request as a prefix cache sees it: tools, system text, then the parts of each content.
+"""Shows a request as a prefix cache sees it: tools, system text, then the parts of each content.
 
 The cache of this API is implicit: it has no markers, and so nothing is marked. A cached content that the
 request names stands before everything in it. Both spellings of a field, and a text with or without its
