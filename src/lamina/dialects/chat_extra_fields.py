@@ -1,4 +1,4 @@
-"""Extra fields of messages of Chat Completions and of Ollama, which have the same shape.
+"""Finds extra fields in messages of Chat Completions and of Ollama, which have the same shape.
 
 `add_extra_fields` puts on the segments of a message what it has besides their parts: words that count, and
 the digest of everything else that is sent.
@@ -167,6 +167,7 @@ class _ExtraFields(NamedTuple):
         if message.get("role") == "assistant" and self.dialect == CHAT:
             fields = find_rest(message, _TYPED_MESSAGE_FIELDS, _NO_FIELDS)
             return {name: value for name, value in fields.items() if not value}
+        # A short name of a tool is not counted, since the estimate covers it. So its change is noted.
         own_fields = self._list_own_fields(message)
         counted = {name for name, value in own_fields.items() if is_counted(name, value, _MESSAGE_FIELDS)}
         return find_rest(message, _TYPED_MESSAGE_FIELDS.union(counted), _MESSAGE_FIELDS.union(message))

@@ -1,4 +1,4 @@
-"""What a parser and a checker remember of a request, so that a growing one is read only at its end.
+"""Remembers what was parsed and checked, so that a growing request is read only at its end.
 
 A parser remembers the JSON of each message with its segments. A message counts as unchanged if it has the
 same JSON, and the object that its segments came from does too: that object may have been changed in place.
@@ -150,6 +150,7 @@ def _is_as_remembered(message: Any, remembered: Any) -> bool:
     remembered_json: bytes | None = remembered
     if type(remembered) is not bytes:
         remembered_json = _encode(remembered)
+    # Python takes 1, 1.0 and true for equal, and objects whose keys stand in another order. JSON does not.
     if remembered_json is None:
         return bool(message == remembered)
     return _encode(message) == remembered_json
@@ -225,12 +226,15 @@ class CheckMemo:
         old_views = self._tail_views
         if start != len(self._items):
             old_views = []
-        views = [old_view for _, old_view in old_views[: len(items) - start]]
-        for index, item in enumerate(items[start:]):
-            if index == len(views):
-                views.append(view(item, start + index))
-            elif old_views[index][0] is not item:
-                views[index] = view(item, start + index)
+        views: list[AnyView] = []
+        old_count = 0
+        for item, (old_item, old_view) in zip(items[start:], old_views, strict=False):
+            if old_item is not item:
+                break
+            views.append(old_view)
+            old_count += 1
+        first_new = start + old_count
+        views += [view(item, position) for position, item in enumerate(items[first_new:], first_new)]
         return views
 
     def remember(self, items: Sequence[Any], basis: Any, past: Any, tail: Iterable[tuple[Any, Any]]) -> None:

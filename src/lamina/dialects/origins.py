@@ -1,4 +1,4 @@
-"""Where a segment came from: what parsing notes on it, and what rendering reads from that.
+"""Notes on each segment the message and the block that it came from, and reads these notes.
 
 A parser notes on each segment the message, and the block, that it came from. So `render` can send the very
 same object for a message that was not lowered, and the same blocks for one that was lowered in part.
@@ -66,8 +66,10 @@ def read_origin_in(segment: Segment, dialect: str) -> WireOrigin:
 
     Only its own blocks can a dialect send again.
     """
-    origin = read_origin(segment)
-    if origin is None or origin.dialect != dialect:
+    origin = segment.meta.get(ORIGIN)
+    if not isinstance(origin, WireOrigin):  # hardly ever: it is of a store, or there is none
+        origin = read_origin(segment) or NO_ORIGIN
+    if origin.dialect != dialect:
         return NO_ORIGIN
     return origin
 
@@ -87,9 +89,10 @@ def read_sent_origin(entry: Entry, dialect: str) -> WireOrigin:
 
     An entry that was lowered, shortened, or given another role is not sent as it came.
     """
-    if entry.form is not Form.FULL or entry.parts != entry.segment.parts:
+    segment = entry.segment
+    if entry.form is not Form.FULL or entry.role is not segment.role or entry.parts != segment.parts:
         return NO_ORIGIN
-    return find_origin(entry, dialect)
+    return read_origin_in(segment, dialect)
 
 
 def is_sent_as_it_came(entry: Entry, dialect: str) -> bool:

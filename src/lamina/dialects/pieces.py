@@ -1,4 +1,4 @@
-"""A message on its way into the log: first pieces, then segments that note where they came from.
+"""Turns messages into pieces, and pieces into segments that note where they came from.
 
 Shared by the wire formats in which each message has a role and becomes one segment for each piece that can be
 lowered on its own.

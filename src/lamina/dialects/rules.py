@@ -1,4 +1,4 @@
-"""What the checkers of the dialects share: how a rule is written, and how rules are applied to a request.
+"""Defines how a rule of an API is written, and applies rules to a request.
 
 A rule is a function, and its name is the name of the rule. It gets the request as its dialect reads it,
 changes nothing, and yields each place where the request breaks it, with what is wrong there. A rule about
@@ -109,11 +109,14 @@ def check_growing(
     `basis` is what the rules depend on besides the items. What is before a message with which the model
     begins to speak is not checked again; `ends_a_step` says whether the message before it may be its end.
     """
-    memo = memo or CheckMemo()
+    if memo is None:
+        all_views = [view(item, position) for position, item in enumerate(items)]
+        return apply_rules(rules, reading(request, all_views, past()))
     start, checked_past = memo.resume(items, basis, past)
     views = memo.view_tail(items, start, view)
     violations = apply_rules(rules, reading(request, views, checked_past))
     if violations:
+        # The rules find nothing wrong before a seam only if nothing was wrong there the last time.
         memo.forget()
         return violations
     clean_count = _find_last_seam(views, ends_a_step, memo.tail)
@@ -130,6 +133,7 @@ def _find_last_seam(views: list[AnyView], ends_a_step: Callable[[AnyView], bool]
 
     For user, assistant, user, assistant … it is the last position of an assistant before the tail.
     """
+    # Up to there all calls have their results, and nothing that follows can change that.
     for position in range(len(views) - tail, 0, -1):
         if views[position].speaks and ends_a_step(views[position - 1]):
             return position

@@ -1,4 +1,4 @@
-"""What a message has besides its typed parts that takes no tokens, but makes another message of it.
+"""Finds fields that take no tokens, but whose change makes another message.
 
 Rendering sends every field as it came. If a client changes one of them in a message that was sent before,
 other bytes leave, and a cut must be recorded. Fields with words are counted (`extra_fields`) and part of the

@@ -11,7 +11,7 @@ markers. `views` reads the request for them, and `bound_thoughts` hashes it agai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import zip_longest
 from operator import attrgetter
@@ -128,25 +128,31 @@ def nothing_is_empty(reading: RequestReading) -> Faults:
     for message in reading.messages:
         if not message.blocks and not message.is_directive:
             yield message.place, "messages must have non-empty content"
-        for place in _find_blank_texts(message.blocks, f"{message.place}.content"):
-            yield place, "text content blocks must be non-empty"
-    system_blocks = map(to_dict_or_empty, list_or_empty(reading.request.get("system")))
-    for place in _find_blank_texts(system_blocks, "system"):
-        yield place, "system: text content blocks must be non-empty"
+        for index, block in enumerate(message.blocks):
+            for inner_place in _find_blank_texts(block):
+                place = f"{message.place}.content[{index}]{inner_place}"
+                yield place, "text content blocks must be non-empty"
+    for position, system_block in enumerate(list_or_empty(reading.request.get("system"))):
+        for inner_place in _find_blank_texts(to_dict_or_empty(system_block)):
+            yield f"system[{position}]{inner_place}", "system: text content blocks must be non-empty"
 
 
-def _find_blank_texts(blocks: Iterable[Json], place: str) -> Iterator[str]:
-    """The places of blank texts in the list of blocks at a place, and inside the results among them.
+def _find_blank_texts(block: Json) -> Sequence[str]:
+    """The places of blank texts in a block: "" for its own, ".content[0]" for one inside a result.
 
-    Of `[{"type": "tool_result", "content": [{"type": "text", "text": " "}]}]` it is `[0].content[0]`.
+    Of `{"type": "tool_result", "content": [{"type": "text", "text": " "}]}` it is `.content[0]`.
     """
-    for position, block in enumerate(blocks):
-        match block.get("type"):
-            case "text" if is_blank(str(block.get("text"))):
-                yield f"{place}[{position}]"
-            case "tool_result":
-                content = list_or_empty(block.get("content"))
-                yield from _find_blank_texts(map(to_dict_or_empty, content), f"{place}[{position}].content")
+    block_type = block.get("type")
+    if block_type == "text" and is_blank(str(block.get("text"))):
+        return ("",)
+    if block_type != "tool_result":
+        return ()
+    places: list[str] = []
+    for position, piece in enumerate(list_or_empty(block.get("content"))):
+        inner = to_dict_or_empty(piece)
+        if inner.get("type") == "text" and is_blank(str(inner.get("text"))):
+            places.append(f".content[{position}]")
+    return places
 
 
 def system_messages_stand_right(reading: RequestReading) -> Faults:
@@ -227,6 +233,8 @@ def results_come_once(reading: RequestReading) -> Faults:
     Broken by a client that sends the result of a call again after it was interrupted.
     """
     for message in reading.messages:
+        if len(message.results) < 2:
+            continue
         for result, call_id in find_repeats(message.results, _READ_CALL_ID):
             yield result.place, f"a second result for {call_id!r}"
 

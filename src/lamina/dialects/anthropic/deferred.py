@@ -1,4 +1,4 @@
-"""Tools that are loaded later: defined in a request, but in the prompt only where a block refers to them.
+"""Handles deferred tools: defined in a request, but in the prompt only where a block refers to them.
 
 A definition with `"defer_loading": true` is not in the prompt. A search of the API's own finds it, or one of
 the client's, and the block with what was found holds a `tool_reference`: there the API puts the definition.

@@ -103,6 +103,7 @@ def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
     As few markers as possible are changed. None gets a longer lifetime, which would cost the client money.
     """
     markers = find_all_markers(request)
+    # A client that marks the last block of each message marks thinking too, which the API refuses (A12).
     candidates = [marker for marker in markers if not marker.is_refused]
     allowed = _put_long_first(_choose_few(candidates))
     if allowed == markers:

@@ -126,7 +126,6 @@ def lasting(envelope: Envelope) -> dict[Ref, str]:
     demoted: dict[Ref, str] = {}
     for entry in envelope.sent:
         is_late_system = entry.role is Role.SYSTEM and entry.layer is not Layer.SYSTEM
-        # Only system messages of the client's own: lamina's are written in the user's voice in any case.
         if is_late_system and read_origin_in(entry.segment, NAME) is not NO_ORIGIN:
             demoted[Ref(f"{entry.ref}{ON_THE_WIRE}")] = DEMOTED
     return demoted
@@ -330,6 +329,7 @@ class MessageScan:
                     parts=(call,),
                     blocks=[block],
                     pinned=is_called_by_program(mapping),
+                    # A16: `fs.read`, from a history of another API, is written anew as `fs_read`.
                     was_mended=not is_safe_name(call.name),
                 )
             case "thinking" | "redacted_thinking":

@@ -1,4 +1,4 @@
-"""Blocks of the Messages API as typed parts, and typed parts as blocks.
+"""Turns blocks of the Messages API into typed parts, and typed parts into blocks.
 
 This module knows nothing of messages and roles, nor which call a result answers. A block that has no typed
 part becomes a `Raw` part. The places in errors are relative to the block.
@@ -117,11 +117,11 @@ def parse_result(block: Json, call_id: str, tool_name: str) -> tuple[ToolResult,
             parts = (Text(text),)
         case list() | tuple() as content:
             parsed = read_each(content, ".content", lambda piece, _: parse_content_block(piece))
-            pairs = zip(content, parsed, strict=True)
-            filled = [(piece, part) for piece, part in pairs if not is_blank_text(part)]
-            parts = tuple(part for _, part in filled)
-            if len(filled) < len(content):
-                mended_block = {**block, "content": [piece for piece, _ in filled]}
+            parts = tuple(part for part in parsed if not is_blank_text(part))
+            if len(parts) < len(parsed):
+                pairs = zip(content, parsed, strict=True)
+                filled = [piece for piece, part in pairs if not is_blank_text(part)]
+                mended_block = {**block, "content": filled}
         case content:
             hint = "give a string or a list of blocks"
             raise BadInput(f"'content' is {name_value(content)}", place=".content", hint=hint)

@@ -124,6 +124,8 @@ class VoiceChooser:
         """
         if entry.role is not Role.SYSTEM:
             return find_side(entry.role)
+        # What a request for an older model said in the user's voice stays so when a newer model is asked:
+        # in another voice, what was sent before would have other bytes.
         if self.refuses_system or f"{entry.ref}{ON_THE_WIRE}" in self.repairs:
             return "user"
         if self.takes_system or _find_origin(entry) is not NO_ORIGIN:
@@ -190,6 +192,8 @@ def _place_system_messages(message_groups: list[list[Entry]], voices: VoiceChoos
             is_placed = may_follow and not waiting and _is_directive(group[0])
             (placed if is_placed else waiting).append(group)
             continue
+        # Where nothing follows yet, a system message waits at the end. `order` tells `settle_repairs` if that
+        # moves what was sent before.
         if voice == "assistant" and may_follow:
             placed += waiting
             waiting = []
@@ -333,6 +337,7 @@ def _render_block(entry: Entry, part: Part, sources: Sequence[Json]) -> Json | N
     """
     if sources and isinstance(part, ToolCall | ToolResult):
         return _update_block(sources[0], part, entry)
+    # Another provider's signature would be refused here.
     is_foreign = find_other_dialect(entry.segment, NAME) != ""
     block = render_part(part, can_be_signed=not is_foreign)
     if block is None and isinstance(part, Raw) and entry.role is not Role.ASSISTANT:

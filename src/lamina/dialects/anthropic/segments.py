@@ -27,6 +27,7 @@ from lamina.dialects.extra_fields import ExtraParts, collect_extra_fields, list_
 from lamina.dialects.json_values import Json, list_or_empty, to_dict_or_empty
 from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.uncounted_fields import (
+    NO_DIGEST,
     Rests,
     digest_rests,
     find_rest,
@@ -114,6 +115,9 @@ def build_segments(
             block = to_dict_or_empty(piece.blocks[0])
             beside += _collect_from_block(piece.parts[0], block)
             rests |= _find_block_rests(piece.parts[0], block)
+        uncounted = NO_DIGEST
+        if rests:
+            uncounted = digest_rests(rests)
         segment = Segment(
             role=piece.role,
             kind=piece.kind,
@@ -124,7 +128,7 @@ def build_segments(
             origin=NAME,
             meta={ORIGIN: origin},
             beside=beside,
-            uncounted=digest_rests(rests),
+            uncounted=uncounted,
             unread=piece.unread,
         )
         segments.append(segment)
@@ -169,7 +173,10 @@ def _find_block_rests(part: Part, block: Json) -> Rests:
             return {"": find_uncounted_difference(block, render_part(part) or {}, _BLOCK_FIELDS)}
         case ToolResult():
             return _find_result_rests(part, block)
-    return {"": find_rest(block, _TYPED_BLOCK_FIELDS[type(part)], _BLOCK_FIELDS)}
+    typed_fields = _TYPED_BLOCK_FIELDS[type(part)]
+    if typed_fields.issuperset(block):  # nearly every block: nothing is looked for, and nothing is hashed
+        return {}
+    return {"": find_rest(block, typed_fields, _BLOCK_FIELDS)}
 
 
 def _find_result_rests(result: ToolResult, block: Json) -> Rests:

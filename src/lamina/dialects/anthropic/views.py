@@ -1,4 +1,4 @@
-"""A request of the Messages API as its rules see it: messages, blocks and markers, each read once.
+"""Reads a Messages request once for all rules: its messages, their blocks, and the cache markers.
 
 The rules themselves are in `check`. Nothing here judges a request.
 """

@@ -1,4 +1,4 @@
-"""Reads an answer of the Converse API, whole or as events, and writes answers of lamina's own.
+"""Reads an answer of the Converse API, whole or as events, and writes lamina's own answers.
 
 The segments, rendered again, are the assistant message to send back. If a stream broke off, only what can be
 sent back is read: text, but not reasoning without its signature, nor a call with half of its input. An event
@@ -79,6 +79,7 @@ class _StreamedAnswer:
                 self.stop = text_or_empty(mapping_or_empty(stop).get("stopReason"))
             case {"metadata": metadata}:
                 self.usage = mapping_or_empty(metadata).get("usage")
+            # An error in a stream is an event: `modelStreamErrorException`, `throttlingException`.
             case _ if any(name.endswith("Exception") for name in event):
                 self.stop = BROKEN
 

@@ -1,4 +1,4 @@
-"""Blocks of the Converse API as typed parts, and typed parts as blocks.
+"""Turns blocks of the Converse API into typed parts, and typed parts into blocks.
 
 A block is an object with one field, which says its type: `{"text": "Hi"}`, `{"toolUse": {…}}`. A cache marker
 is a block of its own, `{"cachePoint": {"type": "default"}}`, and stands after what it marks. A block that has

@@ -1,4 +1,4 @@
-"""What a prefix cache sees of a Converse request, and where cache points stand.
+"""Shows a Converse request as a prefix cache sees it, and places cache points.
 
 The order is tools, system text, messages. A cache point is a block of its own after what it marks, so a place
 names the block before it: `toolConfig.tools[2]`, `system[0]`, `messages[3].content[1]`. This module knows
@@ -23,13 +23,13 @@ from lamina.dialects.bedrock_converse.blocks import (
     split_block,
 )
 from lamina.dialects.json_values import (
-    LIST_TYPES,
     drop_nulls,
     list_or_empty,
     mapping_or_empty,
     name_value,
     text_or_empty,
     to_dict_or_empty,
+    to_list,
 )
 from lamina.dialects.marking import Places, mark_field, require_all_placed
 from lamina.dialects.port import Marking, Request
@@ -95,7 +95,7 @@ def _stream_messages(messages: Any) -> Iterator[StreamBlock]:
     """The blocks of all messages. The first block after a change of role opens a message."""
     last_role = ""
     tool_names: dict[str, str] = {}
-    for position, message in enumerate(_require_list(messages, "messages")):
+    for position, message in enumerate(to_list(messages, "messages")):
         fields = to_dict_or_empty(message)
         role = text_or_empty(fields.get("role"))
         place = f"messages[{position}].content"
@@ -109,7 +109,7 @@ def _stream_list(blocks: Any, place: str, role: str, tool_names: dict[str, str])
 
     `tool_names` has the tool of each call so far by its id; a call adds itself.
     """
-    for position, item, group in group_with_markers(_require_list(blocks, place)):
+    for position, item, group in group_with_markers(to_list(blocks, place)):
         block = drop_nulls(to_dict_or_empty(item))
         block_type, content = split_block(block)
         marker = ""
@@ -143,14 +143,6 @@ def _takes_marker(block_type: str, content: Any) -> bool:
     if block_type == "text":
         return not is_blank(text_or_empty(content))
     return block_type != "reasoningContent"
-
-
-def _require_list(value: Any, place: str) -> Sequence[Any]:
-    if value is None:
-        return ()
-    if not isinstance(value, LIST_TYPES):
-        raise BadInput(f"{place} is {name_value(value)}", place=place, hint="give a list")
-    return value
 
 
 def mark(request: Request, marking: Marking) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Frames of `application/vnd.amazon.eventstream`, in which ConverseStream sends its events.
+"""Reads frames of `application/vnd.amazon.eventstream`, in which ConverseStream sends its events.
 
 A frame has its length and that of its headers, a checksum of both, headers, a payload, and a checksum of all.
 The type of an event is in a header, so the JSON of its payload alone does not tell it. Frames are read while

@@ -155,6 +155,7 @@ def _write_messages(message_groups: Iterable[list[Entry]]) -> list[Any]:
     speaking_groups = [group for group in message_groups if any(map(_write_blocks, group))]
     for voice, groups_in_a_row in groupby(speaking_groups, key=lambda group: _find_voice(group[0])):
         messages.append(_write_message(voice, list(groups_in_a_row)))
+    # What the user said first may have been left out.
     if messages and to_dict_or_empty(messages[0]).get("role") != "user":
         messages.insert(0, {"role": "user", "content": [{"text": OPENING}]})
     return messages

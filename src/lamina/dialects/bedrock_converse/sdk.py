@@ -1,4 +1,4 @@
-"""Converse requests as boto3 takes them: bytes where the body of a request has base64."""
+"""Makes the arguments of boto3 from a Converse request: bytes where the body has base64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of Ollama's chat API, each a small function over a request; none changes anything.
+"""Checks a request against the rules of Ollama's chat API. Rules are functions that change nothing.
 
 A server itself refuses little: most models' templates do, and a result that is read as that of another call
 is worse than an error. Two rules (O1) are checked only with `strict`: a server that does not get its window

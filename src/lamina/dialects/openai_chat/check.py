@@ -1,4 +1,4 @@
-"""The rules of the Chat Completions API, each a small function over a request; none changes anything.
+"""Checks a request against the rules of Chat Completions. Rules are functions that change nothing.
 
 C1 to C6 are the rules that providers state in their own words. Each fault is reported once: a rule skips
 values whose shape another rule reports.
@@ -20,7 +20,7 @@ from lamina.dialects.json_values import (
 )
 from lamina.dialects.memos import CheckMemo, NoPast
 from lamina.dialects.openai_chat.calls import has_refused_name
-from lamina.dialects.openai_chat.mark import MARKABLE_TYPES
+from lamina.dialects.openai_chat.markers import MARKABLE_TYPES
 from lamina.dialects.openai_chat.parse import ROLES, has_valid_content, is_valid_content, read_extra_fields
 from lamina.dialects.openai_chat.parts import MARKER
 from lamina.dialects.port import Request, Violation
@@ -120,9 +120,11 @@ class ChatMessageView(RoleMessageView):
         super().__init__(message, index, to_dict_or_empty(message), ROLES)
         wire = self.wire
         self.parts: list[ChatPartView] = []
-        for position, value in enumerate(list_or_empty(wire.get("content"))):
-            part = to_dict_or_empty(value)
-            self.parts.append(ChatPartView(self, position, text_or_none(part.get("type")), part))
+        content = wire.get("content")
+        if not isinstance(content, str):  # most messages are one text, and have no parts
+            for position, value in enumerate(list_or_empty(content)):
+                part = to_dict_or_empty(value)
+                self.parts.append(ChatPartView(self, position, text_or_none(part.get("type")), part))
         self.is_result = self.role in _RESULT_ROLES
         self.answered_id: str | None = None
         self.calls: list[ChatCallView] = []
@@ -190,13 +192,14 @@ def calls_are_answered(reading: ChatReading) -> Faults:
     Broken if the user interrupted a call and the client sent only "go on" after it.
     """
     for view, results in find_steps(reading.views):
-        # An id that is no string is reported by another rule.
-        answered_ids = {None, *(result.answered_id for result in results)}
+        answered_ids = {result.answered_id for result in results}
+        answered_ids.add(None)  # an id that is no string is reported by another rule
         for call in view.calls:
             if call.id not in answered_ids:
                 yield f"{view.place}.tool_calls", f"no tool message follows for {call.id!r}"
-        has_function_message = any(result.role == "function" for result in results)
-        if view.legacy_call is not None and not has_function_message:
+        if view.legacy_call is None:
+            continue
+        if "function" not in {result.role for result in results}:
             yield f"{view.place}.function_call", "no function message follows"
 
 
@@ -344,10 +347,14 @@ def markers_stand_on_parts(reading: ChatReading) -> Faults:
     Anthropic's API has markers on tools and calls too, and a history may have been marked for it.
     """
     for position, tool in enumerate(reading.tools):
-        if any(MARKER in holder for holder in (tool, to_dict_or_empty(tool.get("function")))):
+        function = to_dict_or_empty(tool.get("function"))
+        if MARKER in tool or MARKER in function:
             yield f"tools[{position}]", f"has a {MARKER}"
     for view in reading.views:
-        if any(MARKER in holder for holder in (view.wire, *(call.block for call in view.calls))):
+        is_marked = MARKER in view.wire
+        for call in view.calls:
+            is_marked = is_marked or MARKER in call.block
+        if is_marked:
             yield view.place, f"has a {MARKER} that belongs on a part of its content"
     for part in reading.parts:
         if MARKER in part.wire and part.sort not in MARKABLE_TYPES:

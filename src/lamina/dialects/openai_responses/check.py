@@ -1,4 +1,4 @@
-"""Checks a request against the rules of the Responses API. Rules are small functions that change nothing.
+"""Checks a request against the rules of the Responses API. Rules are functions that change nothing.
 
 R1 to R9 are the rules that the API words itself. A rule skips values of a shape that another rule reports, so
 that one fault is reported once. What only the server knows is not judged: calls of a response that the
@@ -7,7 +7,7 @@ request continues, and whether an item with an id had reasoning before it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -39,6 +39,7 @@ from lamina.dialects.rules import (
     Faults,
     Field,
     FieldsBySort,
+    SortedView,
     check_growing,
     find_wrong_fields,
     name_rules,
@@ -47,8 +48,8 @@ from lamina.dialects.rules import (
 _TEXT = (str,)
 _PATTERN_FAULT = "does not match [a-zA-Z0-9_-]{1,64}"
 _CACHE_OPTIONS = {"mode": ("implicit", "explicit"), "ttl": ("30m", "12h")}
-_DEFINED_TYPES = ("function", "custom")
-"""Types of tools that the client itself has defined."""
+_NAMED_TYPES = ("function", "custom", *DEFINED_CALL_TYPES)
+"""Types of tools that the client itself has defined, and of their calls."""
 
 
 def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
@@ -131,11 +132,10 @@ def outputs_have_calls(reading: ResponsesReading) -> Faults:
         call_id = item.call_id
         if item.is_call:
             waiting_ids.add(call_id)
-            answered_ids.discard(call_id)
         elif call_id is not None:
-            is_waiting = call_id in waiting_ids
             was_answered = call_id in answered_ids or call_id in reading.past.answered_ids
-            if not is_waiting and (was_answered or not has_unseen_calls):
+            may_answer_unseen = has_unseen_calls and not was_answered
+            if call_id not in waiting_ids and not may_answer_unseen:
                 yield item.place, f"answers no call that waits: {call_id!r}"
             waiting_ids.discard(call_id)
             answered_ids.add(call_id)
@@ -202,10 +202,11 @@ def phases_are_known(reading: ResponsesReading) -> Faults:
     `{"role": "assistant", "phase": "commentary"}` is one. A phase on a message of the user breaks the rule.
     """
     for message in reading.by_type.get("message", ()):
-        phase = message.wire.get("phase")
-        if phase is None or (phase in PHASES and message.speaks):
-            continue
-        yield f"{message.place}.phase", "not a phase of an assistant message"
+        allowed_phases: tuple[str | None, ...] = (None,)
+        if message.speaks:
+            allowed_phases = (None, *PHASES)
+        if message.wire.get("phase") not in allowed_phases:
+            yield f"{message.place}.phase", "not a phase of an assistant message"
 
 
 def a_trigger_stands_last(reading: ResponsesReading) -> Faults:
@@ -252,8 +253,9 @@ def call_ids_fit(reading: ResponsesReading) -> Faults:
     It is `call_id` for most types. `find_call_id_field` names the others.
     """
     for item in reading.items:
-        has_call_id = item.is_call or item.is_output
-        if has_call_id and not is_valid_call_id(item.call_id or ""):
+        if not item.is_call and not item.is_output:
+            continue
+        if not is_valid_call_id(item.call_id or ""):
             field = find_call_id_field(item.wire)
             yield f"{item.place}.{field}", f"not text of 1 to {CALL_ID_LIMIT} characters"
 
@@ -307,12 +309,10 @@ def names_fit_the_pattern(reading: ResponsesReading) -> Faults:
 
     Broken by names with a dot, such as `fs.read`, which other APIs take.
     """
-    for tool in reading.tools:
-        if tool.sort in _DEFINED_TYPES and has_refused_name(tool.wire):
-            yield f"{tool.place}.name", _PATTERN_FAULT
-    for call in reading.calls:
-        if call.sort in DEFINED_CALL_TYPES and has_refused_name(call.wire):
-            yield f"{call.place}.name", _PATTERN_FAULT
+    named_views: Iterable[SortedView] = (*reading.tools, *reading.calls)
+    for view in named_views:
+        if view.sort in _NAMED_TYPES and has_refused_name(view.wire):
+            yield f"{view.place}.name", _PATTERN_FAULT
 
 
 _FILLED_NAME = Field("name", _TEXT, "missing or not text", is_filled=True)

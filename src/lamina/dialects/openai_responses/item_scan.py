@@ -146,6 +146,7 @@ class ItemScan:
         if notes:
             parsed = MessagePieces(parsed.role, parsed.pieces, is_sendable=False)
         is_output = read_type(item) in OUTPUT_TYPES
+        # Its call is in a response that only the server has, which waits for this output.
         is_unpaired_output = is_output and isinstance(parsed.pieces[0].part, Raw)
         is_of_program = self._is_of_program(item)
         segments = make_segments(

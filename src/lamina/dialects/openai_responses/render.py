@@ -27,7 +27,7 @@ from lamina.dialects.openai_responses.item_writer import (
     find_unwritable_calls,
     make_message,
 )
-from lamina.dialects.openai_responses.mark import remove_refused_markers
+from lamina.dialects.openai_responses.markers import remove_refused_markers
 from lamina.dialects.openai_responses.parse import continues_server_state
 from lamina.dialects.openai_responses.parts import (
     NAME,

@@ -1,4 +1,4 @@
-"""Reads an answer of the Messages API, whole or as a stream of events, into segments for the log.
+"""Reads an answer of the Messages API, whole or as a stream of events, and writes lamina's own answers.
 
 The segments, rendered again, are the assistant message to send back: blocks as they came, signatures and
 unknown fields included. If a stream broke off, only what can be sent back is read: text, but not reasoning
@@ -102,6 +102,7 @@ class _StreamedMessage:
                 self._add_usage(event)
             case {"type": "message_stop"}:
                 self.has_ended = True
+            # The answer is not whole, whatever came before the error.
             case {"type": "error"}:
                 self.stop = BROKEN
                 self.has_ended = False
@@ -185,3 +186,22 @@ class _StreamedBlock:
             except (ValueError, RecursionError):
                 return None
         return block
+
+
+def write_answer(answer: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """A whole answer that says this text and nothing else."""
+    return {**answer, "content": [_write_block(text)]}
+
+
+def write_closing_events(closing: Sequence[Mapping[str, Any]], text: str, index: int) -> list[dict[str, Any]]:
+    """The events that end a stream, after those of one more block, which says this text."""
+    return [
+        {"type": "content_block_start", "index": index, "content_block": _write_block("")},
+        {"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": text}},
+        {"type": "content_block_stop", "index": index},
+        *map(dict, closing),
+    ]
+
+
+def _write_block(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}

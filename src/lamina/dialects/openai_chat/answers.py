@@ -1,4 +1,4 @@
-"""A Chat Completions answer as segments: the message as the model gave it, ready to be sent back.
+"""Reads a Chat Completions answer as segments, ready to be sent back, and writes lamina's own answers.
 
 A streamed answer is put together first, field by field, and then read like a whole one. Fields that this
 module does not know are put together too: text is joined, lists are lengthened, objects are merged.
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lamina.core.values import Segment
-from lamina.dialects.json_values import read_list, text_or_empty, to_dict
+from lamina.dialects.json_values import list_or_empty, read_list, text_or_empty, to_dict
 from lamina.dialects.openai_chat.calls import ChatCalls
 from lamina.dialects.openai_chat.parse import read_message
 from lamina.dialects.port import Absorbed
@@ -85,6 +85,14 @@ class _PartialList(list[Any]):
         super().__init__()
         self.positions: dict[Any, int] = {}
 
+    def begin_item(self, index: int | None) -> int:
+        """Add an empty object, and return its position."""
+        self.append({})
+        position = len(self) - 1
+        if index is not None:
+            self.positions[index] = position
+        return position
+
 
 def _merge_fields(target: dict[str, Any], delta: Mapping[str, Any], level: int) -> None:
     """Add to `target` what one chunk brings.
@@ -95,18 +103,19 @@ def _merge_fields(target: dict[str, Any], delta: Mapping[str, Any], level: int) 
         raise BadInput("a stream event is nested too deeply", place="event", hint="give plain JSON")
     for name, value in delta.items():
         old_value = target.get(name)
-        if value is None:
-            target.setdefault(name, None)
-        elif isinstance(value, str):
-            target[name] = _append_text(old_value, value, undivided=name in _UNDIVIDED_FIELDS)
-        elif isinstance(value, list):
-            target[name] = _append_items(old_value, value, level, are_calls=name == "tool_calls")
-        elif isinstance(value, dict):
-            if not isinstance(old_value, dict):
-                target[name] = {}
-            _merge_fields(target[name], value, level + 1)
-        else:
-            target[name] = value
+        match value:
+            case None:
+                target.setdefault(name, None)
+            case str():
+                target[name] = _append_text(old_value, value, undivided=name in _UNDIVIDED_FIELDS)
+            case list():
+                target[name] = _append_items(old_value, value, level, are_calls=name == "tool_calls")
+            case dict():
+                if not isinstance(old_value, dict):
+                    target[name] = {}
+                _merge_fields(target[name], value, level + 1)
+            case _:
+                target[name] = value
 
 
 def _append_text(old_value: Any, text: str, *, undivided: bool) -> _TextPieces:
@@ -129,9 +138,9 @@ def _append_items(old_value: Any, values: Iterable[Any], level: int, *, are_call
     An object may continue one of them: the one with the same index, or a call. The index of a call orders
     the stream only, so it is not kept.
     """
-    items = _PartialList()
-    if isinstance(old_value, _PartialList):
-        items = old_value
+    items = old_value
+    if not isinstance(items, _PartialList):
+        items = _PartialList()
     for value in values:
         if not isinstance(value, dict):
             items.append(value)
@@ -145,10 +154,7 @@ def _append_items(old_value: Any, values: Iterable[Any], level: int, *, are_call
             fields.pop("index", None)
             position = _find_continued_call(items, fields, index)
         if position is None:
-            position = len(items)
-            items.append({})
-            if index is not None:
-                items.positions[index] = position
+            position = items.begin_item(index)
         _merge_fields(items[position], fields, level + 1)
     return items
 
@@ -165,9 +171,11 @@ def _find_continued_call(items: _PartialList, call: Mapping[str, Any], index: in
         return None
     old_id = items[position].get("id")
     new_id = call.get("id")
-    if not new_id or not old_id or old_id == [new_id]:
-        return position
-    return None
+    # Some servers number all calls 0, and tell them apart by their ids only.
+    is_other_call = new_id and old_id and old_id != [new_id]
+    if is_other_call:
+        return None
+    return position
 
 
 def _join_pieces(value: Any) -> Any:
@@ -175,10 +183,25 @@ def _join_pieces(value: Any) -> Any:
 
     `{"content": ["He", "llo"]}` becomes `{"content": "Hello"}`.
     """
-    if isinstance(value, _TextPieces):
-        return "".join(value)
-    if isinstance(value, dict):
-        return {name: _join_pieces(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return list(map(_join_pieces, value))
+    match value:
+        case _TextPieces():
+            return "".join(value)
+        case dict():
+            return {name: _join_pieces(inner) for name, inner in value.items()}
+        case list():
+            return list(map(_join_pieces, value))
     return value
+
+
+def write_answer(answer: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """A whole answer whose first choice says this text and nothing else."""
+    first, *others = list_or_empty(answer.get("choices")) or [{"index": 0}]
+    message = {"role": "assistant", **(first.get("message") or {}), "content": text}
+    return {**answer, "choices": [{**first, "message": message}, *others]}
+
+
+def write_closing_events(closing: Sequence[Mapping[str, Any]], text: str, _: int) -> list[dict[str, Any]]:
+    """The chunks that end a stream, after one more, which says this text."""
+    fields = {name: value for name, value in closing[0].items() if name != "usage"}
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
+    return [{**fields, "choices": [choice]}, *map(dict, closing)]

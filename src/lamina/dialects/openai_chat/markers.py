@@ -1,4 +1,4 @@
-"""Cache breakpoints on a Chat Completions request: exactly those of a marking, with all others removed.
+"""Puts cache breakpoints on a Chat Completions request: exactly those that a `Marking` names.
 
 Whatever need not change stays the same object, and the request is never written to. The key and the mode of
 caching are set if the marking has them; otherwise the caller's own stay. This module does not know which
@@ -64,7 +64,9 @@ def set_request_fields(
     if marking.automatic in retentions:
         fields["prompt_cache_retention"] = marking.automatic
     elif marking.automatic:
-        option = "mode" if marking.automatic in _MODES else "ttl"
+        option = "ttl"
+        if marking.automatic in _MODES:
+            option = "mode"
         options = mapping_or_empty(request.get(_OPTIONS_FIELD))
         fields[_OPTIONS_FIELD] = {**options, option: marking.automatic}
     for name, value in fields.items():
@@ -94,10 +96,10 @@ def set_breakpoint(part: Mapping[str, Any], lifetime: str | None) -> Mapping[str
 
     The lifetime "" is the provider's default, which the breakpoint does not name.
     """
-    marker: dict[str, str] | None = None
-    if lifetime is not None:
-        marker = {"mode": "explicit"}
-    if marker and lifetime:
+    if lifetime is None:
+        return put_or_drop_field(part, MARKER, None)
+    marker = {"mode": "explicit"}
+    if lifetime:
         marker["ttl"] = lifetime
     return put_or_drop_field(part, MARKER, marker)
 

@@ -1,4 +1,4 @@
-"""An answer of the model as segments: its content as the model gave it, ready to be sent back.
+"""Reads an answer of the model as segments, ready to be sent back, and writes lamina's own answers.
 
 A streamed answer is put together first: text that goes on is joined, and a part with a signature stays a
 part of its own, since the API wants it back where it was.
@@ -6,16 +6,15 @@ part of its own, since the API wants it back where it was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lamina.core.values import Segment
 from lamina.dialects.gemini.parse import read_model_content
 from lamina.dialects.gemini.wire import get_enum_word, get_field, to_dict, to_dict_or_empty, to_dicts
-from lamina.dialects.json_values import LIST_TYPES, Json, name_value, text_or_empty
+from lamina.dialects.json_values import Json, list_or_empty, read_list, text_or_empty
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import read_usage
-from lamina.errors import BadInput
 
 _HINT = "give it as the SDK gave it"
 
@@ -59,7 +58,7 @@ class _StreamedParts:
         self._last_text: list[str] = []
 
     def add(self, part: Json) -> None:
-        """Add a part of one chunk, or continues the last part with its text.
+        """Add a part of one chunk, or continue the last part with its text.
 
         `{"text": "He"}` and `{"text": "llo"}` are one part. A thought does not go on in an answer: it has a
         field more.
@@ -97,8 +96,7 @@ def _read_segments(content: Json) -> tuple[Segment, ...]:
 
     `{"parts": [{"text": "Hi"}], "role": "model"}` is one segment.
     """
-    parts = content.get("parts")
-    if not isinstance(parts, LIST_TYPES) or not parts:
+    if not list_or_empty(content.get("parts")):
         return ()
     if content.get("role") != "model":
         content = {**content, "role": "model"}
@@ -110,13 +108,7 @@ def _first_candidate(answer: Json) -> Json:
 
     Of several candidates it is the one with the index 0, or without an index.
     """
-    candidates = answer.get("candidates")
-    if candidates is None:
-        return {}
-    if not isinstance(candidates, LIST_TYPES):
-        problem = f"candidates is {name_value(candidates)}"
-        raise BadInput(problem, place="candidates", hint="give the response as it came")
-    for candidate in to_dicts(candidates):
+    for candidate in map(to_dict_or_empty, read_list(answer, "candidates", "give the response as it came")):
         if not candidate.get("index"):
             return candidate
     return {}
@@ -125,3 +117,15 @@ def _first_candidate(answer: Json) -> Json:
 def _read_finish_reason(candidate: Json) -> str:
     """Why the model stopped, as a word such as "STOP"; "" if the candidate does not say."""
     return text_or_empty(get_enum_word(get_field(candidate, "finishReason")))
+
+
+def write_answer(answer: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """A whole answer, or a chunk of one, whose first candidate says this text and nothing else."""
+    first, *others = list_or_empty(answer.get("candidates")) or [{"index": 0}]
+    content = {"role": "model", **(first.get("content") or {}), "parts": [{"text": text}]}
+    return {**answer, "candidates": [{**first, "content": content}, *others]}
+
+
+def write_closing_events(closing: Sequence[Mapping[str, Any]], text: str, _: int) -> list[dict[str, Any]]:
+    """The chunks that end a stream. The last of them says this text."""
+    return [*map(dict, closing[:-1]), write_answer(closing[-1], text)]

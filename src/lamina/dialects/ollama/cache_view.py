@@ -1,4 +1,4 @@
-"""What a prefix cache sees of a request to Ollama: tools first, then what each message says, in order.
+"""Shows a request to Ollama as a prefix cache sees it: tools, then what each message says, in order.
 
 The server keeps the tokens of the last prompts, so a cache depends on what the model's template makes of
 these blocks, and there are no markers. Ids and names of pictures are not among them: a template does not
@@ -15,6 +15,7 @@ from lamina.dialects.json_values import (
     add_outer_place,
     drop_nulls,
     mapping_or_empty,
+    read_each,
     read_list,
     text_or_empty,
 )
@@ -48,9 +49,10 @@ def stream(request: Request) -> Stream:
 
 def _read_tools(request: Request) -> Iterator[StreamBlock]:
     """One block for each definition, with the type that the server adds."""
-    for position, tool in enumerate(read_list(request, "tools")):
+    tools = read_each(read_list(request, "tools"), "tools", lambda tool, _: read_definition(tool))
+    for position, tool in enumerate(tools):
         place = f"tools[{position}]"
-        definition = {"type": "function", **drop_nulls(read_definition(tool, place))}
+        definition = {"type": "function", **drop_nulls(tool)}
         function = mapping_or_empty(definition.get("function"))
         yield StreamBlock(
             sort="tool",
@@ -100,29 +102,28 @@ def _read_blocks(message: Mapping[str, Any], role: str) -> list[_MessageBlock]:
 
     A picture is its base64, or its path. A call is without its id: a template does not write it.
     """
-    blocks: list[_MessageBlock] = []
+    thoughts: list[_MessageBlock] = []
     thought = read_text(message, "thinking")
-    text = read_text(message, "content")
-    images = read_list(message, "images")
-    calls = read_list(message, "tool_calls")
-    tool_name = read_text(message, "tool_name")
     if thought:
-        blocks.append(_MessageBlock("thinking", "thinking", {"thinking": thought}))
-    if text or not (thought or images or calls):
-        spoken = {"text": text}
-        if tool_name:
-            spoken["tool"] = tool_name
-        blocks.append(_MessageBlock(_SORTS_BY_ROLE.get(role, "text"), "content", spoken, tool_name))
-    for position, image in enumerate(images):
+        thoughts.append(_MessageBlock("thinking", "thinking", {"thinking": thought}))
+    others: list[_MessageBlock] = []
+    for position, image in enumerate(read_list(message, "images")):
         field = f"images[{position}]"
         picture = read_picture(image, field).part
-        blocks.append(_MessageBlock("image", field, {"image": picture.data or picture.url}))
-    for position, value in enumerate(calls):
+        others.append(_MessageBlock("image", field, {"image": picture.data or picture.url}))
+    for position, value in enumerate(read_list(message, "tool_calls")):
         name = read_call(value, position).part.name
         function = to_fields(to_fields(value)["function"])
         data = {"call": name, "arguments": function.get("arguments") or {}}
-        blocks.append(_MessageBlock("call", f"tool_calls[{position}]", data, name))
-    return blocks
+        others.append(_MessageBlock("call", f"tool_calls[{position}]", data, name))
+    spoken = {"text": read_text(message, "content")}
+    if thoughts + others and not spoken["text"]:
+        return thoughts + others
+    tool_name = read_text(message, "tool_name")
+    if tool_name:
+        spoken["tool"] = tool_name
+    text = _MessageBlock(_SORTS_BY_ROLE.get(role, "text"), "content", spoken, tool_name)
+    return [*thoughts, text, *others]
 
 
 def _read_settings(request: Request) -> dict[str, bytes]:
@@ -130,16 +131,15 @@ def _read_settings(request: Request) -> dict[str, bytes]:
 
     `"think": true` is a switch, and `"think": "high"` an effort.
     """
-    settings: dict[str, Any] = {}
-    think = request.get("think")
-    if isinstance(think, bool):
-        settings["thinking"] = think
-    elif think is not None:
-        settings["effort"] = think
-    answer_format = request.get("format")
-    if isinstance(answer_format, Mapping):
-        settings["format"] = {"schema": answer_format}
-    elif answer_format:
-        settings["format"] = answer_format
-    settings["other"] = find_other_fields(request, _FIELDS_OF_API)
+    settings: dict[str, Any] = {"other": find_other_fields(request, _FIELDS_OF_API)}
+    match request.get("think"):
+        case bool() as switch:
+            settings["thinking"] = switch
+        case effort:
+            settings["effort"] = effort
+    match request.get("format"):
+        case Mapping() as schema:
+            settings["format"] = {"schema": schema}
+        case answer_format:
+            settings["format"] = answer_format or None
     return encode_settings(settings)

@@ -1,4 +1,4 @@
-"""What a prefix cache sees of a Chat Completions request: tools first, then the parts of messages.
+"""Shows a Chat Completions request as a prefix cache sees it: tools, then the parts of messages.
 
 Markers, nulls and documented defaults are removed, and a string is one text part. An assistant message
 is its reasoning, its content, then its calls, one block each; the arguments of a call stay the string that
@@ -187,7 +187,8 @@ class _ChatStreamReader(NamedTuple):
         """
         content = message.get("content")
         extra_fields = _read_extra_fields(message)
-        if isinstance(content, str) and (content or role != "assistant"):
+        is_said = bool(content) or role != "assistant"
+        if isinstance(content, str) and is_said:
             text_part = {"type": "text", "text": content}
             part_place = f"{place}.content[0]"
             return [self._read_part(text_part, extra_fields, part_place, role, opens=opens)]
@@ -209,13 +210,14 @@ class _ChatStreamReader(NamedTuple):
         The first carries the other fields of the message. Each later one carries only the id of the call
         that the message answers.
         """
-        blocks = []
+        blocks: list[StreamBlock] = []
         for i, item in enumerate(read_list(message, "content")):
             part = to_dict(item, f"content[{i}]")
             part_place = f"{place}.content[{i}]"
-            blocks.append(self._read_part(part, extra_fields, part_place, role, opens=opens and i == 0))
-            if i == 0:
-                extra_fields = {name: value for name, value in extra_fields.items() if name == "tool_call_id"}
+            is_first = not blocks
+            blocks.append(self._read_part(part, extra_fields, part_place, role, opens=opens and is_first))
+            if is_first:
+                extra_fields = drop_nulls({"tool_call_id": extra_fields.get("tool_call_id")})
         return blocks
 
     def _read_part(
@@ -276,6 +278,7 @@ class _ChatStreamReader(NamedTuple):
             call_id = call.get("id")
             if isinstance(call_id, str):
                 self.call_names[call_id] = name
+            # The list itself says the place of a call.
             data = drop_field(drop_nulls(call), "index")
             block = StreamBlock(
                 sort="call",

@@ -1,4 +1,4 @@
-"""An answer of Ollama's chat API as segments: the message as the model gave it, ready to be sent back.
+"""Reads an answer of Ollama's chat API as segments, to be sent back, and writes lamina's own answers.
 
 A streamed answer is put together first: text is joined, calls and pictures are collected, and any other
 field has the value of the last event that has it. This API does not report how much of a prompt was cached.
@@ -42,18 +42,15 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     pieces_of_text: dict[str, list[str]] = {}
     for event in events:
         chunk = _to_plain_dict(event, "event")
-        delta = chunk.pop("message", None)
+        delta = _to_plain_dict(chunk.pop("message", None) or {}, "event.message")
         answer |= drop_nulls(chunk)
-        if delta is None:
-            continue
-        for name, value in drop_nulls(_to_plain_dict(delta, "event.message")).items():
-            if isinstance(value, str) and name in ("content", "thinking"):
-                message.setdefault(name, "")
-                pieces_of_text.setdefault(name, []).append(value)
-            elif isinstance(value, list):
+        for name, value in drop_nulls(delta).items():
+            if isinstance(value, list):
                 message[name] = [*list_or_empty(message.get(name)), *value]
-            else:
-                message[name] = value
+                continue
+            message[name] = value
+            if isinstance(value, str) and name in ("content", "thinking"):
+                pieces_of_text.setdefault(name, []).append(value)
     for name, pieces in pieces_of_text.items():
         message[name] = "".join(pieces)
     return _make_absorbed(message, answer)
@@ -67,9 +64,10 @@ def _make_absorbed(message: dict[str, Any], answer: Mapping[str, Any]) -> Absorb
     segments: tuple[Segment, ...] = ()
     if any(map(message.get, _FIELDS_THAT_SAY_SOMETHING)):
         segments = read_message({"role": "assistant", **message}, 0, OllamaCalls())
-    stop = text_or_empty(answer.get("done_reason"))
-    if answer.get("done") is True and not stop:
+    stop = ""
+    if answer.get("done") is True:
         stop = "stop"  # older servers give no reason
+    stop = text_or_empty(answer.get("done_reason")) or stop
     if answer.get("error"):
         stop = "error"
     return Absorbed(segments=segments, usage=read_usage(answer), stop=stop)
@@ -89,6 +87,17 @@ def _to_plain_value(value: Any, level: int) -> Any:
         raise BadInput("a response is nested too deeply", place="response", hint="give plain JSON")
     if isinstance(value, LIST_TYPES):
         return [_to_plain_value(inner, level + 1) for inner in value]
-    if not isinstance(value, dict) and not hasattr(value, "model_fields_set"):
-        return value
-    return {name: _to_plain_value(inner, level + 1) for name, inner in to_fields(value).items()}
+    if isinstance(value, dict) or hasattr(value, "model_fields_set"):
+        return {name: _to_plain_value(inner, level + 1) for name, inner in to_fields(value).items()}
+    return value
+
+
+def write_answer(answer: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """A whole answer, or a chunk of one, that says this text and nothing else."""
+    message = {"role": "assistant", **(answer.get("message") or {}), "content": text}
+    return {**answer, "message": message}
+
+
+def write_closing_events(closing: Sequence[Mapping[str, Any]], text: str, _: int) -> list[dict[str, Any]]:
+    """The chunks that end a stream. The last of them says this text."""
+    return [*map(dict, closing[:-1]), write_answer(closing[-1], text)]

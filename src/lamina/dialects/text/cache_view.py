@@ -1,4 +1,4 @@
-"""What a prefix cache sees of a flat prompt: its turns, each with what separates it from the one before.
+"""Shows a flat prompt as a prefix cache sees it: its turns, each with what separates it from the last.
 
 The blocks are the very text of the prompt, without the cue at its end: what the model writes after the cue
 is the text of the next turn. A question that is no longer the last one becomes another block, since this

@@ -13,7 +13,7 @@ from typing import Any
 
 from lamina.dialects.json_values import to_dict_or_empty
 from lamina.dialects.marking import Places, mark_field, require_all_placed
-from lamina.dialects.openai_chat.mark import remove_breakpoint, set_breakpoint, set_request_fields
+from lamina.dialects.openai_chat.markers import remove_breakpoint, set_breakpoint, set_request_fields
 from lamina.dialects.openai_responses.items import PARTS_FIELDS, read_type
 from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, MARKER_FIELD
 from lamina.dialects.port import Marking, Request

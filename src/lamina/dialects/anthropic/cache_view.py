@@ -1,4 +1,4 @@
-"""What a prefix cache sees of a request of the Messages API: tools, system text, then the blocks of messages.
+"""Shows a Messages request as a prefix cache sees it: tools, system text, then the blocks of messages.
 
 Markers, nulls and documented defaults are taken off, a string is one text block, and messages in a row of
 one role are one message, as the API reads them. This module knows which parameters a cache may depend on; the
@@ -18,14 +18,14 @@ from lamina.core.text.characters import is_blank
 from lamina.dialects.anthropic.deferred import find_deferred_tools, find_loaded_tools
 from lamina.dialects.anthropic.model import DEFAULT_LIFETIME, MARKER, NAME, THINKING_TYPES, read_model
 from lamina.dialects.json_values import (
-    LIST_TYPES,
     Json,
     drop_default,
     drop_nulls,
     mapping_or_empty,
     name_value,
     text_or_empty,
-    to_dict_or_none,
+    to_dict,
+    to_list,
 )
 from lamina.dialects.port import Request
 from lamina.dialects.same_objects import drop_field
@@ -43,6 +43,8 @@ _SORTS: dict[str, Sort] = {
     "server_tool_use": "call",
     "search_result": "document",
 }
+
+_CALL_TYPES = ("tool_use", "server_tool_use")
 
 _TOOL_DEFAULTS = {"type": "custom", "defer_loading": False}
 
@@ -101,10 +103,10 @@ def _stream_tools(request: Request) -> list[StreamBlock]:
     """
     tools: list[StreamBlock] = []
     web_searches: list[StreamBlock] = []
-    definitions = _read_list(request.get("tools"), "tools")
+    definitions = to_list(request.get("tools"), "tools")
     for position, tool in enumerate(definitions):
         place = f"tools[{position}]"
-        definition = _read_object(tool, place)
+        definition = to_dict(tool, place)
         if is_deferred(definition):
             continue
         if text_or_empty(definition.get("type")).startswith(_WEB_SEARCH):
@@ -120,11 +122,10 @@ def _stream_tool(definition: Json, place: str, *, markable: bool = True) -> Stre
 
     A field with its default value means the same as no field, so both have the same bytes here.
     """
-    data = {
-        field: value
-        for field, value in _drop_marker_and_nulls(definition).items()
-        if field not in _TOOL_DEFAULTS or value != _TOOL_DEFAULTS[field]
-    }
+    data = dict(_drop_marker_and_nulls(definition))
+    for field, default in _TOOL_DEFAULTS.items():
+        if data.get(field) == default:
+            del data[field]
     return StreamBlock(
         sort="tool",
         role="tool",
@@ -157,8 +158,8 @@ def _stream_messages(messages: Any, deferred_tools: Mapping[str, Json]) -> Itera
     """
     last_role = ""
     calls = _SeenCalls(deferred_tools)
-    for message_index, message in enumerate(_read_list(messages, "messages")):
-        mapping = _read_object(message, f"messages[{message_index}]")
+    for message_index, message in enumerate(to_list(messages, "messages")):
+        mapping = to_dict(message, f"messages[{message_index}]")
         role = text_or_empty(mapping.get("role"))
         place = f"messages[{message_index}].content"
         is_temporary = mapping.get("clear_at") is not None
@@ -194,34 +195,40 @@ class _SeenCalls:
         if is_called_by_program(block):
             self.program_ids.add(call_id)
 
+    def select_read(self, block: Json, data: Json) -> Json:
+        """What the model reads of a block, whose fields are `data`.
+
+        The content of a result that only a program reads is no part of the prefix. The definition of a tool
+        that a block loads is.
+        """
+        loaded_tools = find_loaded_tools(block, self.deferred_tools)
+        if loaded_tools:
+            data = {**data, "loaded": loaded_tools}
+        if is_read_by_program(block) or text_or_empty(block.get("tool_use_id")) in self.program_ids:
+            data = drop_field(data, "content")
+        return data
+
 
 def _stream_block(
     piece: Any, place: str, role: str, calls: _SeenCalls, *, opens: bool, is_temporary: bool = False
 ) -> StreamBlock:
     """One block. `calls` are those so far; a call adds itself.
 
-    The content of a result that only a program reads is no part of the prefix. The definition of a tool that
-    a block loads is.
-
     A marker inside a result counts as one on the result. Blocks of a system message are of the sort "system",
     whatever their type.
     """
-    block = _read_object(piece, place)
+    block = to_dict(piece, place)
     block_type = text_or_empty(block.get("type"))
     marker = read_marker(block, MARKER, DEFAULT_LIFETIME)
     data = _drop_marker_and_nulls(block)
-    if block_type in ("tool_use", "server_tool_use"):
+    if block_type in _CALL_TYPES:
         calls.add(block)
-    if block_type == "tool_result":
+    elif block_type == "tool_result":
         data, inner_marker = _normalise_result(data, place)
         marker = marker or inner_marker
-    loaded_tools = find_loaded_tools(block, calls.deferred_tools)
-    if loaded_tools:
-        data = {**data, "loaded": loaded_tools}
-    if is_read_by_program(block) or text_or_empty(block.get("tool_use_id")) in calls.program_ids:
-        data = drop_field(data, "content")
+    data = calls.select_read(block, data)
     if data.get("citations") == {"enabled": False}:
-        data = {field: value for field, value in data.items() if field != "citations"}
+        data = drop_field(data, "citations")
 
     sort: Sort = "system"
     if role != "system":
@@ -244,8 +251,7 @@ def _takes_marker(block: Json, block_type: str) -> bool:
     A marker on another block is an error, so planners pass on to the block before it.
     """
     if block_type == "text":
-        text = block.get("text")
-        return isinstance(text, str) and not is_blank(text)
+        return not is_blank(text_or_empty(block.get("text")))
     return block_type not in THINKING_TYPES
 
 
@@ -254,20 +260,15 @@ def _normalise_result(result: Json, place: str) -> tuple[Json, str]:
 
     `"content": "ok"` becomes `[{"type": "text", "text": "ok"}]`, and `"is_error": false` is left out.
     """
-    data = dict(result)
-    if data.get("is_error") is False:
-        del data["is_error"]
-    content = result.get("content")
-    if isinstance(content, str):
-        data["content"] = _read_pieces(content, place)
-        return data, ""
     marker = ""
     pieces: list[Json] = []
-    for position, piece in enumerate(_read_list(content, f"{place}.content")):
-        block = _read_object(piece, f"{place}.content[{position}]")
+    for position, piece in enumerate(_read_pieces(result.get("content"), f"{place}.content")):
+        block = to_dict(piece, f"{place}.content[{position}]")
         marker = read_marker(block, MARKER, DEFAULT_LIFETIME) or marker
         pieces.append(_drop_marker_and_nulls(block))
-    data["content"] = pieces
+    data = {**result, "content": pieces}
+    if data.get("is_error") is False:
+        del data["is_error"]
     return data, marker
 
 
@@ -278,7 +279,7 @@ def _name_block(block: Json, block_type: str, tool_names: Mapping[str, str]) -> 
     """
     if block_type == "text":
         return ""
-    if block_type in ("tool_use", "server_tool_use"):
+    if block_type in _CALL_TYPES:
         return text_or_empty(block.get("name"))
     if "tool_use_id" in block:
         return tool_names.get(text_or_empty(block["tool_use_id"]), "")
@@ -300,31 +301,12 @@ def _read_pieces(content: Any, place: str) -> Sequence[Any]:
 
     `"Hi"` is `[{"type": "text", "text": "Hi"}]`.
     """
-    if not isinstance(content, str):
-        return _read_list(content, place)
-    if not content:
-        return []
-    return [{"type": "text", "text": content}]
-
-
-def _read_list(value: Any, place: str) -> Sequence[Any]:
-    """A list, empty for null. Raises BadInput for any other value.
-
-    Of `"tools": {}` the place is `tools`.
-    """
-    if value is None:
-        return ()
-    if not isinstance(value, LIST_TYPES):
-        raise BadInput(f"{place} is {name_value(value)}", place=place, hint="give a list")
-    return value
-
-
-def _read_object(value: Any, place: str) -> Json:
-    """An object as a dict. Raises BadInput for any other value."""
-    mapping = to_dict_or_none(value)
-    if mapping is None:
-        raise BadInput(f"{name_value(value)} is not an object", place=place, hint="give a JSON object")
-    return mapping
+    match content:
+        case "":
+            return ()
+        case str():
+            return [{"type": "text", "text": content}]
+    return to_list(content, place)
 
 
 def _read_settings(request: Request, blocks: Sequence[StreamBlock]) -> Json:
@@ -341,10 +323,6 @@ def _read_settings(request: Request, blocks: Sequence[StreamBlock]) -> Json:
     thinking = request.get("thinking")
     if mapping_or_empty(thinking).get("type") == "disabled":
         thinking = None
-    features: dict[str, bool] = {}
-    for name, sort, data in _FEATURES:
-        if any(block.sort == sort and data in block.data for block in blocks):
-            features[name] = True
     return {
         "tool_choice": drop_default(drop_field(tool_choice, "disable_parallel_tool_use"), {"type": "auto"}),
         "parallel": calls_in_parallel,
@@ -355,6 +333,15 @@ def _read_settings(request: Request, blocks: Sequence[StreamBlock]) -> Json:
         "speed": drop_default(request.get("speed"), "standard"),
         "tier": drop_default(request.get("service_tier"), "auto"),
         "geo": request.get("inference_geo"),
-        **features,
+        **_find_features(blocks),
         "other": find_other_fields(request, _KNOWN_FIELDS),
     }
+
+
+def _find_features(blocks: Sequence[StreamBlock]) -> dict[str, bool]:
+    """The settings that blocks switch on, such as web search."""
+    features: dict[str, bool] = {}
+    for name, sort, data in _FEATURES:
+        if any(block.sort == sort and data in block.data for block in blocks):
+            features[name] = True
+    return features

@@ -1,4 +1,4 @@
-"""What a prefix cache sees of a Responses request: tools, instructions, then the parts of items.
+"""Shows a Responses request as a prefix cache sees it: tools, instructions, then the parts of items.
 
 Markers, nulls and documented defaults are taken off, and a string is one text part. The model is not shown
 the ids and states of items, so they are not part of the bytes. This module does not know which parameters a
@@ -259,7 +259,7 @@ def _stream_part(
         if fields.get("detail") == "auto":
             fields = drop_field(fields, "detail")
         data = {"role": role, **extra, **fields}
-    is_markable = role != "assistant" and part_type in MARKABLE_TYPES and part.get("text") != ""
+    is_said_to_model = role != "assistant" and part.get("text") != ""
     return StreamBlock(
         sort=_SORTS_BY_ROLE.get(role) or _SORTS_BY_TYPE.get(part_type, "raw"),
         role=role,
@@ -268,7 +268,7 @@ def _stream_part(
         opens=opens,
         name=name or text_or_empty(part.get("filename")),
         marker=read_marker(part, MARKER_FIELD, lifetime),
-        markable=is_markable,
+        markable=is_said_to_model and part_type in MARKABLE_TYPES,
     )
 
 

@@ -1,4 +1,4 @@
-"""A completion as a segment: what the model wrote after the prompt, ready to stand in the next one.
+"""Reads a completion as a segment: what the model wrote after the prompt, ready for the next one.
 
 This module reads the completions of OpenAI and compatible servers, those of Ollama and of llama.cpp, and
 plain text. The space after the cue belongs to the layout, so one space is removed: then the next prompt has
@@ -13,7 +13,7 @@ from typing import Any
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Segment
 from lamina.dialects.json_values import list_or_empty, to_dict
-from lamina.dialects.openai_chat.absorb import read_first_choice
+from lamina.dialects.openai_chat.answers import read_first_choice
 from lamina.dialects.port import Absorbed
 from lamina.dialects.text.parse import make_reply
 from lamina.dialects.usage import Usage, find_usage
@@ -38,13 +38,12 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
         if not isinstance(event, str):
             chunk = to_dict(event, "response")
         choice = read_first_choice({"choices": list_or_empty(chunk.get("choices"))})
-        # Each server has one of these fields.
-        texts += _keep_strings(choice.get("text"), chunk.get("response"), chunk.get("content"))[:1]
+        texts.append(_find_text(choice.get("text"), chunk.get("response"), chunk.get("content")))
         chunk_usage = find_usage(chunk)
         if chunk_usage != Usage():
             usage = chunk_usage
-        reasons = _keep_strings(choice.get("finish_reason"), chunk.get("done_reason"), chunk.get("stop_type"))
-        stop = next(filter(None, reasons), stop)
+        reason = _find_text(choice.get("finish_reason"), chunk.get("done_reason"), chunk.get("stop_type"))
+        stop = reason or stop
     reply = "".join(texts).removeprefix(" ")
     segments: tuple[Segment, ...] = ()
     if not is_blank(reply):
@@ -52,6 +51,9 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     return Absorbed(segments=segments, usage=usage, stop=stop)
 
 
-def _keep_strings(*values: Any) -> list[str]:
-    """The strings among some values, in their order."""
-    return [value for value in values if isinstance(value, str)]
+def _find_text(*values: Any) -> str:
+    """The first of some values that is a text; "" if none is. Each server has one of several fields."""
+    for text in filter(None, values):
+        if isinstance(text, str):
+            return text
+    return ""

@@ -1,4 +1,4 @@
-"""A request as a prefix cache sees it: tools, system text, then the parts of each content.
+"""Shows a request as a prefix cache sees it: tools, system text, then the parts of each content.
 
 The cache of this API is implicit: it has no markers, and so nothing is marked. A cached content that the
 request names stands before everything in it. Both spellings of a field, and a text with or without its
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from lamina.caches.stream import Sort, Stream, StreamBlock, encode_block
 from lamina.dialects.gemini.contents import split_units
 from lamina.dialects.gemini.head import (
+    find_prefix,
     find_system_field,
     read_declarations,
     read_settings,
@@ -31,6 +32,7 @@ from lamina.dialects.gemini.wire import (
 )
 from lamina.dialects.json_values import Json, drop_nulls, list_or_empty, name_value, text_or_empty
 from lamina.dialects.port import Request
+from lamina.dialects.same_objects import drop_field
 from lamina.errors import BadInput
 
 _SORTS: dict[str, Sort] = {
@@ -57,7 +59,7 @@ def stream(request: Request) -> Stream:
         problem = f"the request is {name_value(request)}"
         raise BadInput(problem, hint="give an object with contents")
     settings = read_settings(request)
-    prefix = "config." if request.get("config") is not None else ""
+    prefix = find_prefix(request)
     blocks = (
         *_read_tools(settings, prefix),
         *_read_system(settings, prefix + find_system_field(request)),
@@ -99,12 +101,12 @@ def _read_system(settings: Json, place: str) -> Iterator[StreamBlock]:
     system = settings.get("systemInstruction")
     if system is None:
         return
-    for i, part in enumerate(split_system_parts(system)):
+    for i, (part_place, part) in enumerate(split_system_parts(system, place)):
         yield StreamBlock(
             sort="system",
             role="system",
             data=encode_block(("system", _read_part(part).content)),
-            place=place if part is system else f"{place}.parts[{i}]",
+            place=part_place,
             opens=i == 0,
         )
 
@@ -137,45 +139,44 @@ class _CachedPart(NamedTuple):
 
 
 def _read_part(value: Any) -> _CachedPart:
-    """A part of a content, whether it came as text, as a dict or as an object of the SDK.
-
-    The id of a call is left out, so that two requests that differ in ids alone are the same to a cache.
-    """
+    """A part of a content, whether it came as text, as a dict or as an object of the SDK."""
     if isinstance(value, str):
         return _CachedPart("text", {"text": value})
     part = to_dict_or_none(value)
-    if part is None:
+    if not part:
         return _CachedPart("raw", value)
-    data_fields = find_data_fields(part)
-    if not data_fields:
-        return _CachedPart("raw", part or value)
-    data_field = data_fields[0]
+    match find_data_fields(part):
+        case []:
+            return _CachedPart("raw", part)
+        case ["text", *_] if part.get("thought") is True:
+            return _CachedPart("thinking", _use_rest_names(part))
+        case [data_field, *_]:
+            return _read_data(data_field, _use_rest_names(part))
+    return _CachedPart("raw", part)
+
+
+def _read_data(data_field: str, content: Json) -> _CachedPart:
+    """A part by the field that holds its data.
+
+    The id of a call is left out, so that two requests that differ in ids alone are the same to a cache.
+    """
     sort = _SORTS.get(data_field, "raw")
-    content = _use_rest_names(part)
-    if sort == "text":
-        if part.get("thought") is True:
-            sort = "thinking"
-        return _CachedPart(sort, content)
     data = to_dict_or_none(content[data_field])
-    if data is None:
+    if data is None:  # text
         return _CachedPart(sort, content)
     name = get_text(data, "name")
     if sort == "document":
         name = get_text(data, "displayName")
         if get_text(data, "mimeType").startswith("image/"):
             sort = "image"
-    inner = dict(_use_rest_names(data))
-    inner.pop("id", None)
+    inner = drop_field(_use_rest_names(data), "id")
     return _CachedPart(sort, {**content, data_field: inner}, name)
 
 
 def _use_rest_names(block: Json) -> Json:
-    """An object whose fields have their names in a REST body, without fields that are null.
-
-    Most objects have neither, and are returned as they are.
-    """
-    is_spelled_so = _REST_NAMES.keys().isdisjoint(block)
-    if is_spelled_so and None not in block.values():
+    """An object whose fields have their names in a REST body, without fields that are null."""
+    # Most objects have neither another spelling nor a null, and are returned as they are.
+    if None not in block.values() and _REST_NAMES.keys().isdisjoint(block):
         return block
     return {_REST_NAMES.get(name, name): value for name, value in drop_nulls(block).items()}
 
@@ -196,12 +197,14 @@ def _read_cache_settings(settings: Json) -> Iterator[tuple[str, bytes]]:
     budget = get_field(thinking, "thinkingBudget")
     if budget is not None:
         yield "thinking", encode_block(budget)
-    answer_format = {}
-    for name in _FORMAT_FIELDS:
-        if name in settings:
-            answer_format[name] = to_dict_or_none(settings[name]) or settings[name]
-    if answer_format and answer_format != {"responseMimeType": "text/plain"}:
+    answer_format = {name: _to_plain(settings[name]) for name in _FORMAT_FIELDS if name in settings}
+    if answer_format not in ({}, {"responseMimeType": "text/plain"}):
         yield "format", encode_block(answer_format)
     for name, field in _WORD_SETTINGS.items():
         if field in settings:
             yield name, encode_block(read_word(settings[field]))
+
+
+def _to_plain(value: Any) -> Any:
+    """A schema as a dict, whether it came as one or as an object of the SDK; another value as it is."""
+    return to_dict_or_none(value) or value
