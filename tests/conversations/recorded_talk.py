@@ -21,7 +21,8 @@ from lamina.conversations.recall_loop import (
     place_after,
     splice_exchanges,
 )
-from lamina.conversations.record import Answered, CutNote, RecordWriter, SentRequest, digest_body
+from lamina.conversations.record import Answered, CutNote, SentRequest, digest_body
+from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, digest_log
 from lamina.conversations.store import ConversationState, conversation_place
 from lamina.core.values import Budget, Ledger

@@ -81,7 +81,7 @@ class CallRecord:
             follows=self._first_id,
             why=why,
         )
-        self._first_id = self._first_id or self._id
+        self._first_id = self._first_id or self._id  # what is sent again follows this one
         if not self.keeps_bodies:
             conversation.record.add_sent(request)
             return

@@ -135,4 +135,6 @@ def write_result(call: ToolCall, answer: MemoryAnswer) -> Segment:
 
 def list_memory_calls(calls: Sequence[ToolCall], name: str) -> list[ToolCall]:
     """The calls of the memory tool."""
-    return [call for call in calls if name and call.name == name]
+    if not name:
+        return []
+    return [call for call in calls if call.name == name]

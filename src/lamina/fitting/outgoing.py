@@ -51,11 +51,13 @@ def write_request(built: Built, *, window: int, incoming: CheckMemo, outgoing: C
     as_it_came = rendered is fit.original
     limited = rendered
     if not as_it_came:
+        # The limit of a request that lamina does not change is the client's own affair.
         limited = limit_output(rendered, envelope, fit.target, window=window)
     if limited is not rendered:
         envelope = note_lower_limit(envelope, window)
     marked = _mark(fit, envelope, limited)
 
+    # Markers are placed before the check, because the provider has rules for them, too.
     violations: Sequence[Violation] = ()
     if as_it_came:
         violations = find_violations(marked.request, fit.target, incoming)
@@ -122,6 +124,7 @@ def _check(request: Request, fit: Fit, mended_violations: Sequence[Violation], o
 
     `mended_violations` are the rules that the caller's request broke. The error names them, too.
     """
+    # Without its last question a request would be a prefill: the model would go on with its own last answer.
     if mended_violations and fit.original is not None:
         lost_question = find_lost_question(fit.original, request)
         if lost_question is not None:

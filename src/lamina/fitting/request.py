@@ -177,13 +177,11 @@ def _source_dialect(request: Any, dialect: str | Dialect | None) -> Dialect:
 
 
 def _parse(request: Request, source: Dialect, memo: RequestMemo) -> ParsedRequest:
-    """Parse the request into a log and a head.
-
-    The check memos compare messages by identity. So if the caller changed a message in place since the last
-    call, they must be emptied, or the changed message would count as checked.
-    """
+    """Parse the request into a log and a head."""
     earlier_messages = memo.parse.known
     parsed = source.wire.parse(request, memo=memo.parse)
+    # The check memos compare messages by identity. One that the caller changed in place since the last call
+    # would count as checked.
     if not are_unchanged(earlier_messages, memo.parse.known):
         memo.incoming.forget()
         memo.outgoing.forget()
@@ -227,13 +225,11 @@ def _choose_budget(request: Request, fit: Fit, model_name: str, reported: Usage)
 
 
 def _reserve_output(budget: Budget, head: RequestHead, dialect: Dialect) -> Budget:
-    """Reserve room for the answer if the dialect limits its length in a nested field.
-
-    The core reads a limit that is a parameter of its own (`max_tokens`). Gemini, for example, has it in
-    `config`, where only the dialect can read it.
-    """
+    """Reserve room for the answer if the dialect limits its length in a nested field."""
     if budget.reserve is not None:
         return budget
+    # The core reads a limit that is a parameter of its own, such as `max_tokens`. Gemini, for example, has it
+    # in `config`, where only the dialect can read it.
     if any(name.startswith("max_") for name in head.parameters):
         return budget
     output = dialect.head.read(head).output
@@ -317,8 +313,9 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
         """
         head = self.envelope.head
         if self.has_recall:
+            # lamina adds its tools after the client's, and this one before its others.
             added_tools = [own_tool for own_tool in self.own_tools if own_tool.definition is not None]
-            return head.tools[added_tools.index(RECALL_TOOL) - len(added_tools)]
+            return head.tools[-len(added_tools)]
         if not self.has_handles or self.dialect is None:
             return None
         if not self.ledger.lines and not self.ledger.folds:

@@ -83,6 +83,7 @@ def plan_clearing(envelope: Envelope, limits: CutLimits) -> ClearingPlan | None:
     if not cleared:
         return None
     after = envelope.tokens - round(freed)
+    # Beside the target, it is enough to free as much as a cut has to: otherwise the next one comes at once.
     if after > max(limits.target, limits.trigger - limits.least):
         return None
     first = results[0]
@@ -111,9 +112,9 @@ def _runs_on_server(entry: Entry) -> bool:
 
 
 def check_clearing(ledger: Ledger, reported: Usage, *, may_ask: bool) -> Ledger:
-    """The ledger, without what the server was asked to clear if it did not, or may be asked no more.
+    """The ledger after a report: with what the server really cleared, or without what it did not clear.
 
-    If it reports what it left out, that is known better than before.
+    `may_ask`: the server may still be asked. If not, lamina makes the next cut itself.
     """
     clearing = ledger.clearing
     if clearing is None or not clearing.uses:
@@ -122,6 +123,7 @@ def check_clearing(ledger: Ledger, reported: Usage, *, may_ask: bool) -> Ledger:
     if not may_ask:
         return msgspec.structs.replace(ledger, clearing=None)
     if reported.input and not cleared.tool_uses:
+        # The server ignored what it was asked. A clearing without uses says so, and it is asked no more.
         return msgspec.structs.replace(ledger, clearing=ServerClearing())
     if cleared.tool_uses == clearing.uses and cleared.tokens:
         measured = msgspec.structs.replace(clearing, tokens=cleared.tokens)

@@ -24,7 +24,7 @@ import msgspec
 
 from lamina.conversations.recall_loop import select_exchanges
 from lamina.conversations.recognise import Recognised, recognise, rewind_to_fork
-from lamina.conversations.record import RecordWriter
+from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.conversations.store import ConversationState, family_of, find_title
 from lamina.dialects.memos import CheckMemo, ParseMemo
