@@ -28,8 +28,9 @@ from lamina.conversations.store import ConversationState, conversation_place
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage
+from lamina.fitting.fitted import Fitted
 from lamina.fitting.policy import Policy
-from lamina.fitting.request import Fitted, fit_request
+from lamina.fitting.request import fit_request
 from lamina.stores.address import open_store
 from lamina.stores.port import Store
 

@@ -20,8 +20,8 @@ from lamina.conversations.store import changes_requests
 from lamina.dialects.cache_reports import NO_REPORT, CacheReport
 from lamina.dialects.model_names import find_model
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
+from lamina.fitting.fitted import Fitted
 from lamina.fitting.policy import Keep
-from lamina.fitting.request import Fitted
 
 _NOT_SENT = frozenset(("extra_headers", "extra_query", "timeout", "betas"))
 """Arguments of SDKs that are no part of the body."""

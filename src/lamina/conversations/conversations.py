@@ -26,9 +26,10 @@ from lamina.conversations.store import WORKSPACE, family_of
 from lamina.core.values import Digest, Ledger
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
+from lamina.fitting.fitted import Fitted
 from lamina.fitting.policy import DEFAULT_POLICY, Policy
 from lamina.fitting.recalls import read_turns
-from lamina.fitting.request import Fitted, RequestMemo
+from lamina.fitting.request import RequestMemo
 from lamina.fitting.server_reports import ServerUse
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from lamina.dialects.cache_reports import NO_REPORT, CacheReport
 from lamina.dialects.model_names import find_model
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
-from lamina.fitting.request import Fitted
+from lamina.fitting.fitted import Fitted
 from lamina.models.facts import model as facts_of
 from lamina.models.facts import price_of
 from lamina.models.prices import Prices

@@ -30,8 +30,8 @@ from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.origins import ORIGIN, read_origin
 from lamina.dialects.pairing import list_calls
 from lamina.dialects.port import Absorbed, Dialect
+from lamina.fitting.fitted import Fitted
 from lamina.fitting.recalls import TURN_FIELDS, read_turns, render_turns
-from lamina.fitting.request import Fitted
 from lamina.segments import result
 
 ROUNDS = 8

@@ -20,7 +20,7 @@ from lamina.core.cut_target import CutLimits, Rates, measure_growth
 from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.values import Cut, Entry, Form, Ledger, Raw, ServerClearing, Thinking, ToolResult
-from lamina.dialects.usage import Usage, count_noun
+from lamina.dialects.usage import count_noun
 from lamina.fitting.markers import find_entries_before
 from lamina.fitting.server_reports import CLEARS
 
@@ -109,26 +109,6 @@ def _runs_on_server(entry: Entry) -> bool:
     """Whether a block is a call or a result of a tool that the provider runs."""
     raw_parts = (part for part in entry.parts if isinstance(part, Raw))
     return any("tool" in str(part.data.get("type", "")) for part in raw_parts)
-
-
-def check_clearing(ledger: Ledger, reported: Usage, *, may_ask: bool) -> Ledger:
-    """The ledger after a report: with what the server really cleared, or without what it did not clear.
-
-    `may_ask`: the server may still be asked. If not, lamina makes the next cut itself.
-    """
-    clearing = ledger.clearing
-    if clearing is None or not clearing.uses:
-        return ledger
-    cleared = reported.cleared
-    if not may_ask:
-        return msgspec.structs.replace(ledger, clearing=None)
-    if reported.input and not cleared.tool_uses:
-        # The server ignored what it was asked. A clearing without uses says so, and it is asked no more.
-        return msgspec.structs.replace(ledger, clearing=ServerClearing())
-    if cleared.tool_uses == clearing.uses and cleared.tokens:
-        measured = msgspec.structs.replace(clearing, tokens=cleared.tokens)
-        return msgspec.structs.replace(ledger, clearing=measured)
-    return ledger
 
 
 def clears_as_before(envelope: Envelope, clearing: ServerClearing) -> bool:

@@ -212,6 +212,26 @@ def record_clearing(ledger: Ledger, usage: Usage) -> Ledger:
     return msgspec.structs.replace(ledger, cuts=(*ledger.cuts, cut))
 
 
+def check_clearing(ledger: Ledger, reported: Usage, *, may_ask: bool) -> Ledger:
+    """The ledger after a report: with what the server really cleared, or without what it did not clear.
+
+    `may_ask`: the server may still be asked. If not, lamina makes the next cut itself.
+    """
+    clearing = ledger.clearing
+    if clearing is None or not clearing.uses:
+        return ledger
+    cleared = reported.cleared
+    if not may_ask:
+        return msgspec.structs.replace(ledger, clearing=None)
+    if reported.input and not cleared.tool_uses:
+        # The server ignored what it was asked. A clearing without uses says so, and it is asked no more.
+        return msgspec.structs.replace(ledger, clearing=ServerClearing())
+    if cleared.tool_uses == clearing.uses and cleared.tokens:
+        measured = msgspec.structs.replace(clearing, tokens=cleared.tokens)
+        return msgspec.structs.replace(ledger, clearing=measured)
+    return ledger
+
+
 def _last_clearing(ledger: Ledger) -> str:
     """The reason of the last cut that the server made, "" if it made none."""
     for cut in reversed(ledger.cuts):
