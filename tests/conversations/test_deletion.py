@@ -18,7 +18,8 @@ from lamina.conversations.deleting import delete_conversation
 from lamina.conversations.erasing import delete_message
 from lamina.conversations.erasure_targets import MARK
 from lamina.conversations.listing import list_names, list_talks
-from lamina.conversations.record import Answered, ConversationRecord, RecordWriter, SentRequest
+from lamina.conversations.record import Answered, ConversationRecord, SentRequest
+from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.recorded_log import describe_kept, read_recorded_log
 from lamina.conversations.retention import prune
 from lamina.conversations.store import (

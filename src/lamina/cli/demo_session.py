@@ -23,7 +23,8 @@ from lamina.conversations.recall_loop import (
     place_after,
     splice_exchanges,
 )
-from lamina.conversations.record import Answered, ConversationRecord, CutNote, RecordWriter, SentRequest
+from lamina.conversations.record import Answered, ConversationRecord, CutNote, SentRequest
+from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, digest_log
 from lamina.conversations.store import ConversationState
 from lamina.core.hashing import handle

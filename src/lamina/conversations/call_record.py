@@ -20,8 +20,8 @@ from lamina.conversations.store import changes_requests
 from lamina.dialects.cache_reports import NO_REPORT, CacheReport
 from lamina.dialects.model_names import find_model
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
+from lamina.fitting.fitted import Fitted
 from lamina.fitting.policy import Keep
-from lamina.fitting.request import Fitted
 
 _NOT_SENT = frozenset(("extra_headers", "extra_query", "timeout", "betas"))
 """Arguments of SDKs that are no part of the body."""
@@ -81,7 +81,7 @@ class CallRecord:
             follows=self._first_id,
             why=why,
         )
-        self._first_id = self._first_id or self._id
+        self._first_id = self._first_id or self._id  # what is sent again follows this one
         if not self.keeps_bodies:
             conversation.record.add_sent(request)
             return

@@ -9,7 +9,7 @@ from uuid import uuid4
 import msgspec
 
 from lamina.conversations.recall_loop import RecallExchange, select_exchanges
-from lamina.conversations.record import RecordWriter
+from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links
 from lamina.conversations.store import ConversationState
 from lamina.core.recall import list_refs

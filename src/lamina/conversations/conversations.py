@@ -26,9 +26,10 @@ from lamina.conversations.store import WORKSPACE, family_of
 from lamina.core.values import Digest, Ledger
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
+from lamina.fitting.fitted import Fitted
 from lamina.fitting.policy import DEFAULT_POLICY, Policy
 from lamina.fitting.recalls import read_turns
-from lamina.fitting.request import Fitted, RequestMemo
+from lamina.fitting.request import RequestMemo
 from lamina.fitting.server_reports import ServerUse
 
 if TYPE_CHECKING:
@@ -138,10 +139,11 @@ class Conversations:
         if self.name:
             return self.name, self._find_named(request, dialect)
         turns = read_turns(request)
-        similar = self._find_similar(turns, dialect)
-        memo = _branch_memo(similar.memo) if similar else RequestMemo()
+        # A memo and digests of another conversation save time, and change nothing.
+        similar = self._find_similar(turns, dialect) or Conversation()
+        memo = _branch_memo(similar.memo)
         log = dialect.wire.parse(request, memo=memo.parse).log
-        digests = digest_log(log, similar.digests if similar else NO_DIGESTS)
+        digests = digest_log(log, similar.digests)
         family = self._family_of(dialect, digests)
         new = Conversation(memo=memo, dialect=dialect.name, turns=turns, digests=digests, family=family)
 
@@ -156,18 +158,16 @@ class Conversations:
                 left_families=self._find_left_families(new),
             )
             return next(self.numbers), new
-        known_conversation = self.by_key[recognised.nearest]
+        nearest = self.by_key[recognised.nearest]
         if recognised.relation == "continues":
-            known_conversation.memo.parse = memo.parse
-            continued = msgspec.structs.replace(
-                known_conversation, digests=digests, turns=turns, left_families=()
-            )
+            nearest.memo.parse = memo.parse
+            continued = msgspec.structs.replace(nearest, digests=digests, turns=turns, left_families=())
             return recognised.nearest, continued
 
-        memo.build = copy(known_conversation.memo.build)
-        exchanges = select_exchanges(known_conversation.exchanges, digests)
+        memo.build = copy(nearest.memo.build)
+        exchanges = select_exchanges(nearest.exchanges, digests)
         ledger = rewind_to_fork(
-            known_conversation.ledger,
+            nearest.ledger,
             exchanges,
             request=request,
             log=log,
@@ -178,10 +178,10 @@ class Conversations:
         fork = msgspec.structs.replace(
             new,
             ledger=ledger,
-            windows=known_conversation.windows,
+            windows=nearest.windows,
             exchanges=exchanges,
-            last_request=known_conversation.last_request,
-            left_families=tuple(filter(None, [known_conversation.family])),
+            last_request=nearest.last_request,
+            left_families=tuple(filter(None, [nearest.family])),
         )
         return next(self.numbers), fork
 
@@ -200,7 +200,7 @@ class Conversations:
                 key = next(self.numbers)
             elif len(current.ledger.cuts) > len(conversation.ledger.cuts):
                 return key
-        if isinstance(key, int) and len(self.numbered) < 2:
+        if isinstance(key, int) and len(self.numbered) < 2:  # two are enough to know that there are several
             self.numbered.add(key)
         self.by_key[key] = conversation
         self.by_key.move_to_end(key)

@@ -157,12 +157,10 @@ class RecordEraser:
         if call.sent_pieces is None or call.sent_pieces == call.came_pieces:
             return
         for start, stop, string in locate_strings(self._record.sent_body(call) or b""):
-            has_to_go = self._target.is_in_value(string)
             # Digests, stubs and recalls quote a message in part. So since the message came, every string
             # that lamina wrote itself goes.
-            if has_come and string not in came_strings:
-                has_to_go = has_to_go or not _is_setting(string)
-            if has_to_go:
+            is_own = string not in came_strings and not _is_setting(string)
+            if self._target.is_in_value(string) or (has_come and is_own):
                 self._mark(call.sent_pieces, start, stop)
 
     def _mark(self, pieces: tuple[int, ...], start: int, stop: int) -> None:
@@ -196,10 +194,10 @@ class RecordEraser:
     def _erase_answer(self, call: RecordedCall) -> None:
         """Erase an answer that has the message. One that cannot be unpacked may have it."""
         answer = call.answer
+        places = call.answer_pieces
         body = self._record.answer_body(call)
-        if answer is None or answer.body is None or not body:
+        if answer is None or places is None or not body:
             return
-        places = answer.body.resolve(())
         plain = unpack_answer(body, answer.encoding)
         is_packed = plain is not body
         if plain is None or self._goes_as_whole(plain, answer.content_type, is_packed=is_packed):

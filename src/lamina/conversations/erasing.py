@@ -105,11 +105,12 @@ def _has_text(text: str, *pages: RecordPage) -> bool:
     """Whether a text stands anywhere in these records. "" stands nowhere."""
     if not text:
         return False
+    bodies: list[bytes] = []
     for page in pages:
-        for body in (page.head.state, *(record.body for record in page.records)):
-            if any(text in string for _, _, string in locate_strings(body)):
-                return True
-    return False
+        bodies.append(page.head.state)
+        bodies += (record.body for record in page.records)
+    strings = (string for body in bodies for _, _, string in locate_strings(body))
+    return any(text in string for string in strings)
 
 
 async def _sweep(store: Store, workspace: str, name: str) -> None:

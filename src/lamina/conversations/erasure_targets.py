@@ -94,17 +94,27 @@ def find_target(logs: list[list[Segment]], *, key: str, text: str) -> ErasureTar
     named_logs = [list(identify_segments(log)) for log in logs]
     contents: set[Digest] = set()
     for named_log in named_logs:
-        chosen = index_by_name(named_log).get(key)
-        for each in named_log:
-            is_chosen = each.segment is chosen
-            if text:
-                is_chosen = any(text in string for string in _segment_texts(each.segment))
-            if is_chosen:
-                contents.add(each.content)
+        if text:
+            contents.update(_find_by_text(named_log, text))
+        else:
+            contents.update(_find_by_name(named_log, key))
     named: list[NamedSegment] = []
     for named_log in named_logs:
         named += (each for each in named_log if each.content in contents)
     return _make_target(named, text)
+
+
+def _find_by_text(named_log: list[NamedSegment], text: str) -> Iterator[Digest]:
+    for each in named_log:
+        if any(text in string for string in _segment_texts(each.segment)):
+            yield each.content
+
+
+def _find_by_name(named_log: list[NamedSegment], name: str) -> Iterator[Digest]:
+    chosen = index_by_name(named_log).get(name)
+    for each in named_log:
+        if each.segment is chosen:
+            yield each.content
 
 
 def _make_target(named: list[NamedSegment], text: str) -> ErasureTarget:

@@ -19,9 +19,9 @@ from lamina.core.values import RequestHead, Segment, ToolCall
 from lamina.dialects.json_values import text_or_empty, to_dict_or_empty
 from lamina.dialects.port import Dialect, Tool
 from lamina.errors import LaminaError
+from lamina.fitting.fitted import Fitted
 from lamina.fitting.own_tools import OwnTool, ToolSituation
 from lamina.fitting.policy import Policy
-from lamina.fitting.request import Fitted
 from lamina.segments import result
 
 MEMORY_TYPE = "memory_20250818"

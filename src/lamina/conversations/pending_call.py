@@ -40,9 +40,10 @@ from lamina.dialects.overflow import Overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BadInput, BudgetExceeded
+from lamina.fitting.fitted import Fitted
 from lamina.fitting.markers import resolve_lifetimes
 from lamina.fitting.policy import Policy, RecallMode
-from lamina.fitting.request import Fitted, fit_request
+from lamina.fitting.request import fit_request
 from lamina.fitting.server_compaction import (
     COMPACTING_DIALECTS,
     CompactionCall,

@@ -102,8 +102,11 @@ def _list_items(holder: Any, path: tuple[str, ...]) -> list[Any]:
         return [holder]
     value = read_field(holder, path[0])
     if not isinstance(value, list | tuple):
-        value = [value]
-    return [item for inner in value for item in _list_items(inner, path[1:])]
+        return _list_items(value, path[1:])
+    items: list[Any] = []
+    for inner in value:
+        items += _list_items(inner, path[1:])
+    return items
 
 
 def is_client_call(item: Any, own_names: Collection[str]) -> bool:
@@ -112,10 +115,12 @@ def is_client_call(item: Any, own_names: Collection[str]) -> bool:
     Blocks of Anthropic's API and items of the Responses API have a type. Tools that the server itself runs,
     such as web search, have other types.
     """
+    if is_recall(item, own_names):
+        return False
+    if any(read_field(item, field) for field in _FUNCTION_FIELDS):
+        return True
     item_type = read_field(item, "type")
-    is_call = item_type == "tool_use" or item_type in OUTPUT_TYPE_OF_CALL
-    has_function = any(read_field(item, field) for field in _FUNCTION_FIELDS)
-    return (is_call or has_function) and not is_recall(item, own_names)
+    return item_type == "tool_use" or item_type in OUTPUT_TYPE_OF_CALL
 
 
 def is_recall(item: Any, own_names: Collection[str]) -> bool:

@@ -5,7 +5,7 @@
                   └─▶ or the provider's server clears old tool results (`lamina.fitting.server_clearing`)
 
 Each try is one more `build` of the same log with another head, budget or ledger. This module sends nothing,
-and it does not know how a request is written (`lamina.fitting.outgoing`).
+and does not know how a request is written.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         return not self.original.get("context_management")
 
 
-class BuildInputs(msgspec.Struct, frozen=True, kw_only=True):
+class BuildConditions(msgspec.Struct, frozen=True, kw_only=True):
     """What a build needs besides the request."""
 
     budget: Budget
@@ -89,62 +89,63 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
         return cut is not None and cut.lowered > 0
 
 
-def build_request(fit: Fit, inputs: BuildInputs) -> Built:
+def build_request(fit: Fit, conditions: BuildConditions) -> Built:
     """Build the envelope. lamina makes a cut that is due, or leaves it to the server where it may."""
     with_tools = fit
     if fit.policy.recall_mode("handles") == "tool":
         with_tools = _add_own_tools(fit)
-    clearing = inputs.ledger.clearing
+    clearing = conditions.ledger.clearing
     if clearing is None:
-        return _build_with_due_cut(fit, with_tools, inputs)
+        return _build_with_due_cut(fit, with_tools, conditions)
     if not clearing.uses:
         # The server was asked once and cleared nothing. It is asked no more.
-        return _build_with_tools(fit, with_tools, inputs)
-    beside_clearing = _build_with_tools(fit, with_tools, _add_room(inputs, fit.head, clearing.tokens))
+        return _build_with_tools(fit, with_tools, conditions)
+    beside_clearing = _build_with_tools(fit, with_tools, _add_room(conditions, fit.head, clearing.tokens))
     if not beside_clearing.has_cut and clears_as_before(beside_clearing.envelope, clearing):
         return beside_clearing
     # The cut of lamina's that is due lowers what the server has cleared, too.
-    ledger = msgspec.structs.replace(inputs.ledger, clearing=None)
-    return _build_with_due_cut(fit, with_tools, msgspec.structs.replace(inputs, ledger=ledger))
+    ledger = msgspec.structs.replace(conditions.ledger, clearing=None)
+    return _build_with_due_cut(fit, with_tools, msgspec.structs.replace(conditions, ledger=ledger))
 
 
-def _build_with_due_cut(fit: Fit, with_tools: Fit, inputs: BuildInputs) -> Built:
+def _build_with_due_cut(fit: Fit, with_tools: Fit, conditions: BuildConditions) -> Built:
     """Build the envelope with a cut of lamina's, or without one if the server makes it instead."""
-    own = _build_with_tools(fit, with_tools, inputs)
+    own = _build_with_tools(fit, with_tools, conditions)
     if not own.has_cut or not fit.may_ask_to_clear:
         return own
     if _had_own_tools(with_tools):
         fit = with_tools  # a tool that was added stays
-    left_to_server = _leave_cut_to_server(fit, inputs, own.envelope)
+    left_to_server = _leave_cut_to_server(fit, conditions, own.envelope)
     return left_to_server or own
 
 
-def _leave_cut_to_server(fit: Fit, inputs: BuildInputs, own: Envelope) -> Built | None:
+def _leave_cut_to_server(fit: Fit, conditions: BuildConditions, own: Envelope) -> Built | None:
     """Build the envelope in which nothing is lowered, since the server leaves out enough; None if it cannot.
 
     `own` is the envelope with a cut of lamina's. With "when cheaper" it may cost less.
     """
-    whole = _build(fit, _add_room(inputs, fit.head, UNLIMITED)).envelope
+    whole = _build(fit, _add_room(conditions, fit.head, UNLIMITED)).envelope
     fixed = count_fixed(whole.entries)
-    limits = derive_limits(inputs.budget, fit.head, whole.entries, inputs.rates, fixed=fixed)
+    limits = derive_limits(conditions.budget, fit.head, whole.entries, conditions.rates, fixed=fixed)
     plan = plan_clearing(whole, limits)
     if plan is None:
         return None
-    binds = choose_binding(fit.target, fit.head.parameters, drop_block=False) == "strict"
-    if fit.policy.server == "when cheaper" and not is_cheaper(plan, own, limits, inputs.rates, binds=binds):
-        return None
-    cleared = _build(fit, _add_room(inputs, fit.head, plan.clearing.tokens))
+    if fit.policy.server == "when cheaper":
+        binds = choose_binding(fit.target, fit.head.parameters, drop_block=False) == "strict"
+        if not is_cheaper(plan, own, limits, conditions.rates, binds=binds):
+            return None
+    cleared = _build(fit, _add_room(conditions, fit.head, plan.clearing.tokens))
     if cleared.has_cut:
         return None  # even with what the server leaves out, the request does not fit
     return Built(fit=fit, envelope=record_clearing_cut(cleared.envelope, plan))
 
 
-def _add_room(inputs: BuildInputs, head: RequestHead, tokens: int) -> BuildInputs:
-    """The inputs of a build in which this many tokens need no room."""
-    return msgspec.structs.replace(inputs, budget=extend_budget(inputs.budget, head, tokens))
+def _add_room(conditions: BuildConditions, head: RequestHead, tokens: int) -> BuildConditions:
+    """The conditions of a build in which this many tokens need no room."""
+    return msgspec.structs.replace(conditions, budget=extend_budget(conditions.budget, head, tokens))
 
 
-def _build_with_tools(fit: Fit, with_tools: Fit, inputs: BuildInputs) -> Built:
+def _build_with_tools(fit: Fit, with_tools: Fit, conditions: BuildConditions) -> Built:
     """Build the envelope, with lamina's tools from a cut on: that changes the prefix anyway.
 
     A tool that was added stays for good. To take it away would change the first bytes of the prefix, and all
@@ -152,15 +153,15 @@ def _build_with_tools(fit: Fit, with_tools: Fit, inputs: BuildInputs) -> Built:
     the next cut tries again.
     """
     if fit is with_tools or _had_own_tools(with_tools):
-        return _build(with_tools, inputs)
-    without_tools = _build(fit, inputs)
+        return _build(with_tools, conditions)
+    without_tools = _build(fit, conditions)
     cut = without_tools.envelope.cut
     if cut is None or not _was_cut(without_tools.envelope.ledger):
         return without_tools
     if keeps_head(without_tools.envelope, fit.target, drop_block=may_drop_thinking(fit.policy.server)):
         return without_tools
     try:
-        built = _build(with_tools, inputs)
+        built = _build(with_tools, conditions)
     except BudgetExceeded:
         return without_tools
     return Built(fit=with_tools, envelope=_note_tools(built.envelope, with_tools.own_tools, cut.reason))
@@ -219,22 +220,22 @@ def _note_tools(envelope: Envelope, own_tools: Sequence[OwnTool], reason: str) -
     return msgspec.structs.replace(envelope, cut=cut, ledger=ledger)
 
 
-def _build(fit: Fit, inputs: BuildInputs) -> Built:
+def _build(fit: Fit, conditions: BuildConditions) -> Built:
     """Build one envelope, and write into its ledger what rendering will mend for good."""
     envelope = build(
         fit.parsed.log,
         head=fit.head,
-        budget=inputs.budget,
-        ledger=inputs.ledger,
+        budget=conditions.budget,
+        ledger=conditions.ledger,
         counter=fit.counter,
-        idle=inputs.idle,
+        idle=conditions.idle,
         memo=fit.build_memo,
         options=choose_options(
             fit.target,
             fit.head,
             layout=AS_LOGGED,
             drop_block=may_drop_thinking(fit.policy.server),
-            rates=inputs.rates,
+            rates=conditions.rates,
             wording=fit.policy.find_wording(has_handles=fit.has_handles),
             context_tool=_find_context_tool(fit),
             **fit.policy.options(),

@@ -178,6 +178,7 @@ def _answer_release(what: str, situation: _Situation) -> str:
         return f"{ACCEPTED['release']}the note"
     releasable = [entry for entry in targets if may_release(entry)]
     was_held = any(entry.ref in situation.held for entry in targets)
+    # What the user said is never lowered first. But a pin on it can be taken off.
     if not releasable and not was_held:
         hint = "it was not pinned, and stays as it is"
         raise BadInput("this is what the user said", place="context", hint=hint)

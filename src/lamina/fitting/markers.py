@@ -104,6 +104,7 @@ def place_markers(
                 return unmarked
         case Lifetimes():
             lifetimes = _replace_auto(breakpoints, "")
+    # The rules of a cache belong to the model, which may be served behind another provider's wire format.
     if not rules.markers or markers.cache != rules.match:
         return unmarked
     stream = _without_tail(dialect.cache.stream(request), envelope)

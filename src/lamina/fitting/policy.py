@@ -333,7 +333,8 @@ def _check_reserve(policy: Policy) -> None:
     reserve: Any = policy.reserve
     if reserve is None:
         return
-    if not isinstance(reserve, int) or isinstance(reserve, bool) or reserve < 0:
+    is_number = isinstance(reserve, int) and not isinstance(reserve, bool)
+    if not is_number or reserve < 0:
         hint = "give the tokens that are left for the answer, 0 or more"
         raise BadInput(f"reserve is {reserve!r:.100}", place="Policy", hint=hint)
     if isinstance(policy.budget, Budget) and reserve >= policy.budget.window:
@@ -373,9 +374,8 @@ def _check_types(policy: Policy) -> None:
     """Raise BadInput for a field that has a value of another type. None leaves most of them open."""
     for name, (types, hint) in _TYPES.items():
         value = getattr(policy, name)
-        if isinstance(value, types):
-            continue
-        raise BadInput(f"{name} is {value!r:.100}", place="Policy", hint=hint)
+        if not isinstance(value, types):
+            raise BadInput(f"{name} is {value!r:.100}", place="Policy", hint=hint)
     if isinstance(policy.history, str) and policy.history != "all":
         hint = _TYPES["history"][1]
         raise BadInput(f"history is {policy.history!r:.100}", place="Policy", hint=hint)

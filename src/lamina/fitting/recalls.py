@@ -145,6 +145,7 @@ def read_call(call: Any) -> ToolCall:
     arguments = _read_first(function, "arguments", "input", "args")
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments or {})
+    # An item of the Responses API has an `id` of its own beside the `call_id` that its result answers.
     call_id = _read_first(call, "call_id", "id")
     return ToolCall(id=str(call_id or ""), name=name, arguments=arguments)
 
@@ -160,7 +161,7 @@ def _read_first(holder: Any, *names: str) -> Any:
 
 def render_turns(segments: Sequence[Segment], dialect: Dialect, head: RequestHead) -> tuple[Any, ...]:
     """An answer with its results as the messages, items or contents of a dialect."""
-    # The API wants a user first. That message is taken away again.
+    # The API wants the user to speak first. That message is taken away again.
     envelope = build(
         (user("."), *segments),
         head=head,

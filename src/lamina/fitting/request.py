@@ -3,9 +3,12 @@
     parse ──▶ build ──▶ render ──▶ mark ──▶ check
 
 - **parse** reads the request as a log of segments and a head (`Wire.parse`).
-- **build** repairs the log and lowers what does not fit (`lamina.fitting.building`).
-- **render**, **mark** and **check** write the envelope in the target dialect, place the cache markers that
-  the caller asked for, and apply the provider's rules (`lamina.fitting.outgoing`).
+- **build** repairs the log and lowers what does not fit. `lamina.fitting.building` decides who makes a cut.
+- **render** writes the envelope in the target dialect. A request that nothing was changed in is not
+  rendered: it is sent as it came, and `fit_request` returns the same object.
+- **mark** places cache markers if the caller asked for them (`lamina.fitting.markers`).
+- **check** applies the provider's rules. A request that breaks a rule as it came is rendered, which mends
+  it; if the rendered request still breaks one, `InvalidRequest` is raised.
 
 `fit_request` has no state. The caller keeps the ledger between calls, and the request itself is the store
 from which everything that was lowered can be recalled.
@@ -13,7 +16,7 @@ from which everything that was lowered can be recalled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,28 +25,53 @@ from lamina.caches import rates
 from lamina.caches.marker_plan import MarkerPlan
 from lamina.core.build import BuildMemo
 from lamina.core.envelope import Envelope
-from lamina.core.explanation import LeftOut, list_left_out
+from lamina.core.hashing import stem_of
 from lamina.core.ledger import load_ledger
-from lamina.core.recall import recall
-from lamina.core.values import Budget, Ledger, RequestHead, Segment, ToolCall
-from lamina.core.wording import text_of
+from lamina.core.values import Budget, Form, Ledger, RequestHead
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.memos import CheckMemo, ParseMemo, are_unchanged
 from lamina.dialects.model_names import find_model, set_model
-from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, Request
+from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, Request, Violation
+from lamina.dialects.sending import (
+    describe_mends,
+    find_lost_question,
+    find_mended_refs,
+    find_violations,
+    make_refusal,
+)
 from lamina.dialects.translate import translate_head, translate_log
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput, BudgetExceeded
-from lamina.fitting.building import BuildInputs, Fit, build_request
+from lamina.fitting.building import BuildConditions, Built, Fit, build_request
+from lamina.fitting.fitted import Fitted
+from lamina.fitting.markers import Marked, place_markers
 from lamina.fitting.names import name_segments
-from lamina.fitting.outgoing import write_request
-from lamina.fitting.own_tools import RECALL_TOOL, OwnTool, ToolSituation, answer_call, list_names, write_tools
+from lamina.fitting.output_limits import limit_output, note_lower_limit
 from lamina.fitting.policy import Policy, choose_policy
-from lamina.fitting.recalls import read_call, render_turns
-from lamina.fitting.server_clearing import check_clearing
-from lamina.fitting.server_reports import calibrate_ledger, extend_budget, record_clearing, usage_of
-from lamina.fitting.window_advice import WindowAdvice, advise_window
-from lamina.segments import call as call_segment
+from lamina.fitting.server_reports import (
+    ServerRequest,
+    add_server_help,
+    calibrate_ledger,
+    check_clearing,
+    extend_budget,
+    record_clearing,
+    usage_of,
+)
+
+__all__ = ["Fitted", "RequestMemo", "find_dialect", "fit_request", "translate"]
+
+
+class RequestMemo:
+    """Makes the next fit of a growing request cheaper and never changes it. Use one for each conversation.
+
+    `incoming` remembers which messages were checked as they came, `outgoing` which were checked as sent.
+    """
+
+    def __init__(self) -> None:
+        self.parse = ParseMemo()
+        self.build = BuildMemo()
+        self.incoming = CheckMemo()
+        self.outgoing = CheckMemo()
 
 
 def fit_request(
@@ -134,13 +162,13 @@ def _fit(call: _Call, source: Dialect, target: Dialect, model: str) -> Fitted:
         previous_ledger=load_ledger(call.ledger),
         build_memo=call.memo.build,
     )
-    inputs = _choose_inputs(call, fit, model_name)
+    conditions = _choose_conditions(call, fit, model_name)
     try:
-        built = build_request(fit, inputs)
+        built = build_request(fit, conditions)
     except BudgetExceeded as error:
         raise name_segments(error, parsed.log, call.request) from None
-    window = inputs.budget.window
-    outgoing = write_request(built, window=window, incoming=call.memo.incoming, outgoing=call.memo.outgoing)
+    window = conditions.budget.window
+    outgoing = _write(built, call.memo, window=window)
     return Fitted(
         request=outgoing.request,
         ledger=outgoing.envelope.ledger,
@@ -177,13 +205,11 @@ def _source_dialect(request: Any, dialect: str | Dialect | None) -> Dialect:
 
 
 def _parse(request: Request, source: Dialect, memo: RequestMemo) -> ParsedRequest:
-    """Parse the request into a log and a head.
-
-    The check memos compare messages by identity. So if the caller changed a message in place since the last
-    call, they must be emptied, or the changed message would count as checked.
-    """
+    """Parse the request into a log and a head."""
     earlier_messages = memo.parse.known
     parsed = source.wire.parse(request, memo=memo.parse)
+    # The check memos compare messages by identity. One that the caller changed in place since the last call
+    # would count as checked.
     if not are_unchanged(earlier_messages, memo.parse.known):
         memo.incoming.forget()
         memo.outgoing.forget()
@@ -202,13 +228,13 @@ def _head_for(head: RequestHead, source: Dialect, target: Dialect, model: str) -
     return OwnHead(head=head)
 
 
-def _choose_inputs(call: _Call, fit: Fit, model_name: str) -> BuildInputs:
+def _choose_conditions(call: _Call, fit: Fit, model_name: str) -> BuildConditions:
     """What the build needs, with what the provider reported for the last request."""
     reported = usage_of(call.usage)
     ledger = calibrate_ledger(fit.previous_ledger, reported, fit.counter, request=call.request)
     ledger = record_clearing(ledger, reported)
     ledger = check_clearing(ledger, reported, may_ask=fit.may_ask_to_clear)
-    return BuildInputs(
+    return BuildConditions(
         budget=_choose_budget(call.request, fit, model_name, reported),
         ledger=ledger,
         rates=rates(fit.rules, model_name),
@@ -227,13 +253,11 @@ def _choose_budget(request: Request, fit: Fit, model_name: str, reported: Usage)
 
 
 def _reserve_output(budget: Budget, head: RequestHead, dialect: Dialect) -> Budget:
-    """Reserve room for the answer if the dialect limits its length in a nested field.
-
-    The core reads a limit that is a parameter of its own (`max_tokens`). Gemini, for example, has it in
-    `config`, where only the dialect can read it.
-    """
+    """Reserve room for the answer if the dialect limits its length in a nested field."""
     if budget.reserve is not None:
         return budget
+    # The core reads a limit that is a parameter of its own, such as `max_tokens`. Gemini, for example, has it
+    # in `config`, where only the dialect can read it.
     if any(name.startswith("max_") for name in head.parameters):
         return budget
     output = dialect.head.read(head).output
@@ -242,101 +266,106 @@ def _reserve_output(budget: Budget, head: RequestHead, dialect: Dialect) -> Budg
     return msgspec.structs.replace(budget, reserve=output)
 
 
-class RequestMemo:
-    """Makes the next fit of a growing request cheaper and never changes it. Use one for each conversation.
-
-    `incoming` remembers which messages were checked as they came, `outgoing` which were checked as sent.
-    """
-
-    def __init__(self) -> None:
-        self.parse = ParseMemo()
-        self.build = BuildMemo()
-        self.incoming = CheckMemo()
-        self.outgoing = CheckMemo()
-
-
-class Fitted(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that fits, the ledger for the next call, and the account of what was done.
-
-    `headers` must be sent with the request. `plan` says why each cache marker is where it is. `left` names
-    the parameters and tools that the target dialect cannot express. `own_tools` are those whose calls lamina
-    answers. What it added of them are the last of the request's tools, the recall tool first. `window` is the
-    one that the request was fitted to.
-    """
+class _Outgoing(msgspec.Struct, frozen=True, kw_only=True):
+    """A valid request, the headers that it needs, and its envelope with notes on what was mended."""
 
     request: dict[str, Any]
-    ledger: Ledger
     envelope: Envelope
-    log: tuple[Segment, ...]
-    headers: Mapping[str, str] = {}
-    plan: MarkerPlan | None = None
-    left: tuple[str, ...] = ()
-    dialect: Dialect | None = None
-    own_tools: tuple[OwnTool, ...] = ()
-    has_handles: bool = True
-    window: int = 0
+    headers: Mapping[str, str]
+    plan: MarkerPlan | None
 
-    @property
-    def has_recall(self) -> bool:
-        """Whether lamina has added the recall tool to the request."""
-        return RECALL_TOOL in self.own_tools
 
-    @property
-    def own_names(self) -> frozenset[str]:
-        """The names of the tools whose calls lamina answers."""
-        return list_names(self.own_tools)
+def _write(built: Built, memo: RequestMemo, *, window: int) -> _Outgoing:
+    """Write the envelope as the request that leaves. Raises InvalidRequest if the provider would refuse it.
 
-    def answer_own(self, call: ToolCall) -> Segment | None:
-        """The result of a call that lamina answers; None if the tool is the client's."""
-        return answer_call(self.own_tools, call, self._situation)
+    A request that breaks a rule as it came is rendered after all, because rendering mends what can be mended.
+    """
+    fit = built.fit
+    envelope = built.envelope
+    rendered = _render(fit, envelope)
+    as_it_came = rendered is fit.original
+    limited = rendered
+    if not as_it_came:
+        # The limit of a request that lamina does not change is the client's own affair.
+        limited = limit_output(rendered, envelope, fit.target, window=window)
+    if limited is not rendered:
+        envelope = note_lower_limit(envelope, window)
+    marked = _mark(fit, envelope, limited)
 
-    @property
-    def _situation(self) -> ToolSituation:
-        return ToolSituation(log=self.log, ledger=self.ledger, envelope=self.envelope)
+    # Markers are placed before the check, because the provider has rules for them, too.
+    violations: Sequence[Violation] = ()
+    if as_it_came:
+        violations = find_violations(marked.request, fit.target, memo.incoming)
+    elif fit.original is not None:
+        violations = find_violations(fit.original, fit.target, memo.incoming)
+    if as_it_came and violations:
+        marked = _mark(fit, envelope, fit.target.wire.render(envelope))
+        as_it_came = False
+    if not as_it_came:
+        _check(marked.request, fit, violations, memo.outgoing)
+    if violations:
+        notes = (*envelope.notes, *describe_mends(violations))
+        envelope = msgspec.structs.replace(envelope, notes=notes)
 
-    def recall(self, key: str) -> str:
-        """The full text behind a recall handle or behind the key of a digest."""
-        segments = recall(self.log, key, ledger=self.ledger)
-        return "\n".join(text_of(segment.parts) for segment in segments)
+    helped = ServerRequest(request=marked.request)
+    if envelope.ledger.cuts:
+        helped = add_server_help(marked.request, fit.target, envelope.ledger, fit.policy.server)
+    return _Outgoing(request=helped.request, envelope=envelope, headers=helped.headers, plan=marked.plan)
 
-    @property
-    def left_out(self) -> tuple[LeftOut, ...]:
-        """Everything that is not sent in full: what it is, why, how large, and the handle for `recall`."""
-        return list_left_out(self.envelope)
 
-    @property
-    def window_advice(self) -> WindowAdvice | None:
-        """That the window is too small for this work, said once in a conversation, after a cut; else None."""
-        return advise_window(self.envelope, self.window)
+def _render(fit: Fit, envelope: Envelope) -> Request:
+    """Write the envelope in the target dialect. If nothing was changed, return the request as it came."""
+    if fit.original is None or fit.head is not fit.parsed.head:
+        return fit.target.wire.render(envelope)
+    if not _is_unchanged(envelope):
+        return fit.target.wire.render(envelope)
+    return fit.original
 
-    @property
-    def recall_tool(self) -> dict[str, Any] | None:
-        """The recall tool in the words of the request, to be the last of the tools from now on.
 
-        None while nothing was lowered, and if no handles are shown.
-        """
-        head = self.envelope.head
-        if self.has_recall:
-            added_tools = [own_tool for own_tool in self.own_tools if own_tool.definition is not None]
-            return head.tools[added_tools.index(RECALL_TOOL) - len(added_tools)]
-        if not self.has_handles or self.dialect is None:
-            return None
-        if not self.ledger.lines and not self.ledger.folds:
-            return None
-        _, written_tools = write_tools((RECALL_TOOL,), self.dialect, head)
-        return next(iter(written_tools), None)
+def _is_unchanged(envelope: Envelope) -> bool:
+    """Whether every entry is sent exactly as it came: not lowered, not repaired, not in another role."""
+    full = Form.FULL
+    # A plain loop: it runs for each request, and a call for each entry would cost more than what it reads.
+    for entry in envelope.entries:
+        segment = entry.segment
+        if segment.is_own or entry.form is not full:
+            return False
+        if entry.parts is not segment.parts or entry.role is not segment.role:
+            return False
+    # What an earlier request sent in another wire form, rendering has to write that way again.
+    rewritten = find_mended_refs(envelope.ledger)
+    if not rewritten:
+        return True
+    refs = {entry.ref for entry in envelope.entries}
+    return rewritten.isdisjoint(refs) and rewritten.isdisjoint(map(stem_of, refs))
 
-    def answer(self, call: Any) -> dict[str, Any]:
-        """Answer a call of the recall tool: returns the message to append after the model's answer.
 
-        `call` is the call as the API wrote it. A problem, such as an unknown key, is an answer too.
-        """
-        if self.dialect is None:
-            raise BadInput(
-                "this request has no dialect", place="answer", hint="use what fit_request returned"
-            )
-        own_call = read_call(call)
-        question = call_segment(own_call.name, own_call.arguments, id=own_call.id)
-        result = self.answer_own(own_call) or RECALL_TOOL.answer(own_call, self._situation)
-        message: dict[str, Any] = render_turns([question, result], self.dialect, self.envelope.head)[-1]
-        return message
+def _mark(fit: Fit, envelope: Envelope, request: Request) -> Marked:
+    """Place the cache markers that the caller asked for."""
+    return place_markers(
+        request,
+        envelope,
+        fit.target,
+        breakpoints=fit.policy.breakpoints,
+        counter=fit.counter,
+        rules=fit.rules,
+        before=fit.previous_ledger.mark,
+        cut=envelope.cut,
+    )
+
+
+def _check(request: Request, fit: Fit, mended_violations: Sequence[Violation], memo: CheckMemo) -> None:
+    """Raise InvalidRequest if a rendered request breaks a rule, or has lost the question of the caller's.
+
+    `mended_violations` are the rules that the caller's request broke. The error names them, too.
+    """
+    # Without its last question a request would be a prefill: the model would go on with its own last answer.
+    if mended_violations and fit.original is not None:
+        lost_question = find_lost_question(fit.original, request)
+        if lost_question is not None:
+            raise make_refusal(fit.original, [lost_question], mended_violations=mended_violations)
+    violations = find_violations(request, fit.target, memo)
+    if violations:
+        raise make_refusal(
+            request, violations, caller_request=fit.original, mended_violations=mended_violations
+        )

@@ -20,7 +20,7 @@ from lamina.core.cut_target import CutLimits, Rates, measure_growth
 from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.values import Cut, Entry, Form, Ledger, Raw, ServerClearing, Thinking, ToolResult
-from lamina.dialects.usage import Usage, count_noun
+from lamina.dialects.usage import count_noun
 from lamina.fitting.markers import find_entries_before
 from lamina.fitting.server_reports import CLEARS
 
@@ -83,6 +83,7 @@ def plan_clearing(envelope: Envelope, limits: CutLimits) -> ClearingPlan | None:
     if not cleared:
         return None
     after = envelope.tokens - round(freed)
+    # Beside the target, it is enough to free as much as a cut has to: otherwise the next one comes at once.
     if after > max(limits.target, limits.trigger - limits.least):
         return None
     first = results[0]
@@ -108,25 +109,6 @@ def _runs_on_server(entry: Entry) -> bool:
     """Whether a block is a call or a result of a tool that the provider runs."""
     raw_parts = (part for part in entry.parts if isinstance(part, Raw))
     return any("tool" in str(part.data.get("type", "")) for part in raw_parts)
-
-
-def check_clearing(ledger: Ledger, reported: Usage, *, may_ask: bool) -> Ledger:
-    """The ledger, without what the server was asked to clear if it did not, or may be asked no more.
-
-    If it reports what it left out, that is known better than before.
-    """
-    clearing = ledger.clearing
-    if clearing is None or not clearing.uses:
-        return ledger
-    cleared = reported.cleared
-    if not may_ask:
-        return msgspec.structs.replace(ledger, clearing=None)
-    if reported.input and not cleared.tool_uses:
-        return msgspec.structs.replace(ledger, clearing=ServerClearing())
-    if cleared.tool_uses == clearing.uses and cleared.tokens:
-        measured = msgspec.structs.replace(clearing, tokens=cleared.tokens)
-        return msgspec.structs.replace(ledger, clearing=measured)
-    return ledger
 
 
 def clears_as_before(envelope: Envelope, clearing: ServerClearing) -> bool:

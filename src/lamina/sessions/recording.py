@@ -13,7 +13,8 @@ from uuid import uuid4
 
 import msgspec
 
-from lamina.conversations.record import Answered, CutNote, RecordWriter, SentRequest
+from lamina.conversations.record import Answered, CutNote, SentRequest
+from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, conversation_place, decode_state, find_title
 from lamina.core.envelope import Envelope
 from lamina.core.values import Budget, Cut, Ledger, Segment
