@@ -71,9 +71,9 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Whether the model reads what the client wrote: nothing but a question about the cache was added."""
         if self.body is None:
             return True
-        return (
-            self.unasked is not None and self.call is not None and self.unasked is self.call.incoming.request
-        )
+        if self.call is None:
+            return False
+        return self.unasked is self.call.incoming.request
 
     @property
     def cut(self) -> bool:
@@ -146,24 +146,26 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def _outgoing(
         self, conversation: LiveConversation | None, number: int, request: Mapping[str, Any]
     ) -> OutgoingRequest:
+        if conversation is None:
+            return OutgoingRequest(
+                body=self._find_body(request), request=request, left_out=self.left_out, call=self
+            )
         unasked = None
-        ask_report = self.incoming.dialect.cache.ask_report
-        if ask_report is not None and self.asks_report and conversation is not None:
-            question = ask_report(request, conversation.answer_id)
-            if question:
-                unasked = request
-                request = {**request, **question}
+        question = self._ask_report(request, conversation)
+        if question:
+            unasked = request
+            request = {**request, **question}
         outgoing = OutgoingRequest(
             body=self._find_body(request),
             request=request,
             unasked=unasked,
             conversation=conversation,
             number=number,
-            is_near=conversation is not None and (conversation.is_near or conversation.state.has_ledger),
+            is_near=conversation.is_near or conversation.state.has_ledger,
             left_out=self.left_out,
             call=self,
         )
-        if conversation is None or conversation.request is None:
+        if conversation.request is None:
             return outgoing
         return msgspec.structs.replace(
             outgoing,
@@ -173,23 +175,28 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             gap=monotonic() - conversation.sent_at,
         )
 
+    def _ask_report(self, request: Mapping[str, Any], conversation: LiveConversation) -> Mapping[str, Any]:
+        """The fields that ask the upstream why its cache missed; {} if it is not asked."""
+        ask_report = self.incoming.dialect.cache.ask_report
+        if ask_report is None or not self.asks_report:
+            return {}
+        return ask_report(request, conversation.answer_id)
+
     def forgo_report(self, sent: OutgoingRequest) -> OutgoingRequest:
         """What was sent, without the question about the cache."""
-        request = sent.unasked or sent.request
-        return msgspec.structs.replace(sent, request=request, body=self._find_body(request), unasked=None)
+        assert sent.unasked is not None  # noqa: S101 - only then there is a question
+        return msgspec.structs.replace(
+            sent, request=sent.unasked, body=self._find_body(sent.unasked), unasked=None
+        )
 
     def _find_body(self, request: Mapping[str, Any]) -> bytes | None:
         """The body to send; None if it is the one that came."""
         if request is self.incoming.request:
             return None
-        return self._encode(request)
-
-    def _encode(self, request: Mapping[str, Any]) -> bytes:
-        """The body of a request. A model that came in the path does not belong there."""
         body = self.incoming.body
         fields = dict(request)
         for name in MODEL_FIELDS:
-            if name not in body.request:
+            if name not in body.request:  # the model came in the path, and goes there again
                 fields.pop(name, None)
         return encode_body(fields, body)
 

@@ -249,9 +249,10 @@ class GatewayStore:
             return await operation(self._store)
         except (Conflict, Reused):
             raise
-        except (StoreError, BadInput, OSError) as error:
-            if not isinstance(error, BadInput):
-                await self._retire()
+        except BadInput as error:  # an address or a key that is wrong; the store itself did not fail
+            raise StoreGone(str(error)) from error
+        except (StoreError, OSError) as error:
+            await self._retire()
             raise StoreGone(str(error)) from error
 
     async def _retire(self) -> None:

@@ -14,7 +14,7 @@ DOCUMENT_PATH = "/lamina/openapi.json"
 def describe_gateway(version: str) -> dict[str, Any]:
     """The document. `version` is that of the package."""
     paths = {path: {"get": _describe_page(*page)} for path, page in _OWN_PAGES.items()}
-    paths |= {path: {"post": _describe_route(*route)} for path, route in _ROUTES.items()}
+    paths |= {path: {"post": _describe_route(path, *route)} for path, route in _ROUTES.items()}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -102,7 +102,7 @@ def _describe_page(name: str, summary: str, media_type: str, needs_token: bool) 
     return operation
 
 
-def _describe_route(name: str, summary: str) -> dict[str, Any]:
+def _describe_route(path: str, name: str, summary: str) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": name,
         "summary": summary,
@@ -116,7 +116,7 @@ def _describe_route(name: str, summary: str) -> dict[str, Any]:
             "503": {"description": "The gateway is busy or stopping; Retry-After says when to try again."},
         },
     }
-    if name.endswith("Gemini"):
+    if "{model}" in path:
         operation["parameters"] = [
             {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
         ]

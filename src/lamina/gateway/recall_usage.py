@@ -92,15 +92,21 @@ def add_output(usage: Json, earlier: Sequence[Json]) -> Json:
     """A usage with what was written in earlier answers added to it."""
     summed = usage
     for path in _SUMMED:
-        number = _read_number(usage, path)
-        added = sum(_read_number(other, path) for other in earlier)
+        added = _sum_numbers(earlier, path)
         if added:
-            summed = _replace(summed, path, number + added)
+            summed = _replace(summed, path, _read_number(usage, path) + added)
     for total, paths in _TOTALS.items():
-        if total in usage:
-            added = sum(_read_number(other, path) for other in earlier for path in paths)
-            summed = summed | {total: _read_number(usage, (total,)) + added}
+        if total not in usage:
+            continue
+        number = _read_number(usage, (total,))
+        for path in paths:
+            number += _sum_numbers(earlier, path)
+        summed = {**summed, total: number}
     return summed
+
+
+def _sum_numbers(usages: Sequence[Json], path: Path) -> int:
+    return sum(_read_number(usage, path) for usage in usages)
 
 
 def _read_object(holder: Mapping[str, Any], name: str) -> Json:
@@ -113,7 +119,9 @@ def _read_object(holder: Mapping[str, Any], name: str) -> Json:
 def _read_number(usage: Mapping[str, Any], path: Path) -> int:
     value: Any = usage
     for name in path:
-        value = value.get(name) if isinstance(value, Mapping) else None
+        if not isinstance(value, Mapping):
+            return 0
+        value = value.get(name)
     if isinstance(value, int):
         return value
     return 0
@@ -123,7 +131,7 @@ def _replace(holder: Json, path: Path, value: Any) -> Json:
     """An object with another value at this path; with (), the value itself."""
     if not path:
         return dict(value)
-    inner = holder.get(path[0])
-    if len(path) > 1:
-        value = _replace(dict(inner) if isinstance(inner, Mapping) else {}, path[1:], value)
-    return {**holder, path[0]: value}
+    name, *inner_path = path
+    if inner_path:
+        value = _replace(_read_object(holder, name), tuple(inner_path), value)
+    return {**holder, name: value}

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import is_
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -95,7 +96,9 @@ class RecallRelay:
         answer = received.answer
         by_line = not _read_content_type(answer).startswith("text/event-stream")
         stream = _AnswerStream(by_line=by_line)
-        on_silence = None if by_line else self._comment
+        on_silence = None
+        if not by_line:  # lines of JSON have no comments
+            on_silence = self._comment
         if not self._writer.started:
             await self._writer.start(answer.status, _without_body_headers(received.headers))
         async for piece in received.read_pieces(self._deadlines, on_silence):
@@ -153,30 +156,40 @@ class RecallRelay:
         pieces = [piece async for piece in received.read_pieces(self._deadlines, None)]
         source = b"".join(pieces)
         value = _decode(received.unpacker(source))
-        chunks = value if isinstance(value, list) else [value]
-        for chunk in chunks:
-            self._usage.read(chunk)
         if isinstance(value, list):
+            chunks = value
             absorbed = _absorb_events(value, self._dialect, self._own_names)
         else:
+            chunks = [value]
             absorbed = _absorb(value, self._dialect)
+        for chunk in chunks:
+            self._usage.read(chunk)
         shows_call = any(shows_client_call(chunk, self._dialect, self._own_names) for chunk in chunks)
         following = await self._recall(absorbed, received, loop, chunks, shows_call=shows_call)
         if following is not None:
             return following
-        stripped_chunks = [strip_recalls(chunk, self._dialect, self._own_names) for chunk in chunks]
-        shown_chunks = [self._usage.complete(chunk) for chunk in stripped_chunks]
-        if loop.shows_nothing:
-            shown_chunks[-1] = fill_answer(shown_chunks[-1], self._dialect)
-        if all(shown is chunk for shown, chunk in zip(shown_chunks, chunks, strict=True)):
-            await self._write_whole(received.answer.status, list(received.headers), source)
+        shown_chunks = self._show_chunks(chunks, loop)
+        status = received.answer.status
+        if all(map(is_, shown_chunks, chunks)):
+            await self._write_whole(status, list(received.headers), source)
             return None
-        shown_value = shown_chunks if isinstance(value, list) else shown_chunks[0]
+        shown_value: Any = shown_chunks
+        if not isinstance(value, list):
+            [shown_value] = shown_chunks
         body = msgspec.json.encode(shown_value)
         length = (b"content-length", str(len(body)).encode())
-        headers = [*_without_body_headers(received.headers), length]
-        await self._write_whole(received.answer.status, headers, body)
+        await self._write_whole(status, [*_without_body_headers(received.headers), length], body)
         return None
+
+    def _show_chunks(self, chunks: list[Any], loop: RecallLoop) -> list[Any]:
+        """What the client sees of an answer; the same objects where nothing is hidden."""
+        shown_chunks: list[Any] = []
+        for chunk in chunks:
+            stripped = strip_recalls(chunk, self._dialect, self._own_names)
+            shown_chunks.append(self._usage.complete(stripped))
+        if loop.shows_nothing:
+            shown_chunks[-1] = fill_answer(shown_chunks[-1], self._dialect)
+        return shown_chunks
 
     async def _write_whole(self, status: int, headers: list[Header], body: bytes) -> None:
         if not self._writer.started:
@@ -205,7 +218,8 @@ class RecallRelay:
             self._usage.next_round()
             return await self._turns.add_turns(outgoing, turns, usage)
         exchange = loop.exchange(outgoing.place)
-        if exchange is not None and outgoing.request.get("store") is not False:
+        keeps_answers = outgoing.request.get("store") is not False  # only then a request can continue one
+        if exchange is not None and keeps_answers:
             exchange = self._note_ids(exchange, events)
         await self._turns.record_exchange(outgoing, usage, exchange)
         return None

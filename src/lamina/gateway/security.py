@@ -52,7 +52,7 @@ def check_sender(headers: Headers, settings: GatewaySettings) -> None:
     _check_host(headers, settings)
     _check_origin(headers, settings)
     for key_header in KEY_HEADERS:
-        if len({value for name, value in headers if name == key_header}) > 1:
+        if len(set(_read_values(headers, key_header))) > 1:
             raise Refusal(400, f"two different {key_header.decode()} headers came; send one")
 
 
@@ -80,14 +80,20 @@ def read_header(headers: Headers, header_name: bytes) -> str:
 
 def read_list(headers: Headers, header_name: bytes) -> str:
     """The values of a header that may come in several lines, as one list: `zstd,gzip`."""
-    return ",".join([value.decode("latin-1") for name, value in headers if name == header_name])
+    return b",".join(_read_values(headers, header_name)).decode("latin-1")
+
+
+def _read_values(headers: Headers, header_name: bytes) -> list[bytes]:
+    return [value for name, value in headers if name == header_name]
 
 
 def _find_workspace(token: str, settings: GatewaySettings) -> str | None:
+    if not token:
+        return None
     digest = sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
     workspace = None
     for access in settings.tokens:  # all of them, so that the time is the same for each
-        if hmac.compare_digest(access.sha256, digest) and token:
+        if hmac.compare_digest(access.sha256, digest):
             workspace = access.workspace
     return workspace
 
@@ -98,7 +104,7 @@ def _check_host(headers: Headers, settings: GatewaySettings) -> None:
     If other machines may ask and no names are listed, the token decides. It also decides where they ask by
     address, as Prometheus does with each pod: only a name can be pointed at another machine.
     """
-    values = [value for name, value in headers if name == b"host"]
+    values = _read_values(headers, b"host")
     if len(values) != 1:
         raise Refusal(400, "a request needs one Host header")
     if settings.is_public and not settings.hosts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from math import inf
 from time import monotonic
 from typing import Any
 from urllib.error import URLError
@@ -57,12 +58,12 @@ class ServedWindows:
             return
         if self.find(upstream, model) is not None:
             return
-        last = self._asked.get(upstream.name)
-        if last is not None and self._now() - last < PAUSE:
+        last_asked = self._asked.get(upstream.name, -inf)
+        if self._now() - last_asked < PAUSE:
             return
         self._asked[upstream.name] = self._now()
         headers = {}
-        key = self._environment.get(settings.key_env, "") if settings.key_env else ""
+        key = self._environment.get(settings.key_env, "")
         if key:
             headers["Authorization"] = f"Bearer {key}"
         address = f"{settings.url.rstrip('/').removesuffix('/v1')}/v1/models"

@@ -126,7 +126,7 @@ async def read_piece(
 ) -> bytes:
     """The next piece of an answer, b"" after the last. Raises Refusal as `read_pieces` does."""
     piece = _read_ready(answer)
-    silent = 0.0
+    silent = 0.0  # a comment does not begin a new wait: the upstream has said nothing all the while
     while not piece and not answer.content.at_eof():
         wait = deadlines.idle - silent
         if on_silence is not None:

@@ -92,6 +92,7 @@ class RequestOutline(NamedTuple):
     def count_same(self, text: bytes) -> int:
         """How many messages at the beginning of a text are the same bytes."""
         sources = self.turns.sources
+        # The usual case first, in which all are the same: it takes no step of Python for a message.
         has_gaps = all(map(text.startswith, repeat(self.gap), self.gap_places))
         if has_gaps and all(map(text.startswith, sources, self.places)):
             return len(sources)

@@ -131,9 +131,12 @@ class TwinCalls:
 
     def chooses(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> bool:
         """Whether a call is to be sent twice, as far as that is known before its answer."""
-        if outgoing.fitted is None or outgoing.conversation is None or not incoming.request.get("tools"):
+        fitted = outgoing.fitted
+        if fitted is None or not changes_requests(fitted.ledger):  # both calls would be the same
             return False
-        if not changes_requests(outgoing.fitted.ledger) or len(self._tasks) >= AT_ONCE:
+        if not incoming.request.get("tools"):
+            return False
+        if len(self._tasks) >= AT_ONCE:
             return False
         return self._twins[incoming.upstream.name].chooses(_name(outgoing))
 
@@ -164,7 +167,7 @@ class TwinCalls:
         except (aiohttp.ClientError, OSError, TimeoutError, LaminaError, _NoAnswer):
             twin.give_up(name, cost=cost)
             outcome = FAILED
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # the gateway stops: what the upstream did so far may be paid for
             twin.give_up(name, cost=call.expected_price())
             raise
         else:

@@ -151,10 +151,11 @@ class PrefixWarmer:
                     id=sent_id,
                     at=round(time(), 3),
                     status=status,
-                    usage=None if usage == NOTHING_REPORTED else usage,
+                    usage=usage,
                 )
             )
             self._saver.save_later(conversation)
+        reported = usage or NOTHING_REPORTED
         self._journal.write(
             "kept warm",
             id=sent_id,
@@ -163,13 +164,13 @@ class PrefixWarmer:
             dialect=incoming.dialect.name,
             number=number,
             status=status,
-            input=usage.input,
-            cached=usage.cached,
-            written=usage.written,
-            written_long=usage.written_long,
-            output=usage.output,
+            input=reported.input,
+            cached=reported.cached,
+            written=reported.written,
+            written_long=reported.written_long,
+            output=reported.output,
         )
-        return status < 300 and status != 0
+        return 200 <= status < 300
 
     def _record_sent(
         self, warming: Warming, conversation: LiveConversation, body: bytes, sent_id: str
@@ -194,7 +195,7 @@ class PrefixWarmer:
         else:
             conversation.record.add_sent(request)
 
-    async def _send(self, warming: Warming, body: bytes) -> tuple[int, Usage]:
+    async def _send(self, warming: Warming, body: bytes) -> tuple[int, Usage | None]:
         """The status of the answer and what it took; the status is 0 if there was no answer."""
         timeout = aiohttp.ClientTimeout(total=PATIENCE)
         try:
@@ -205,6 +206,7 @@ class PrefixWarmer:
                     answer.headers.get("content-type", ""), answer.headers.get("content-encoding", "")
                 )
                 reader.feed(await answer.read())
-                return answer.status, reader.finish()
+                reader.finish()
+                return answer.status, reader.reported_usage
         except (aiohttp.ClientError, TimeoutError, OSError):
-            return 0, Usage()
+            return 0, None
