@@ -61,7 +61,6 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def turns(self) -> tuple[Any, ...]:
-        """The decoded messages."""
         return self.decoded.values
 
     @property

@@ -1,4 +1,4 @@
-"""A request on its way through the gateway: as it came, for its upstream, and as it leaves."""
+"""The three forms of a request on its way through the gateway: as it came, for its upstream, as it leaves."""
 
 from __future__ import annotations
 

@@ -211,7 +211,6 @@ class GatewayStore:
         return deleted
 
     async def is_ready(self) -> bool:
-        """Whether the store answers."""
         try:
             await self._call(
                 lambda store: store.read(conversation_place("default", "ready"), last=0),

@@ -1,4 +1,4 @@
-"""Which conversation a request continues: by the chain of its messages, inside what the client's id allows.
+"""Finds the conversation that a request continues, by the digests of its messages, inside the client's id.
 
 A *family* is all conversations that begin with the same words under the same id. Of these the one with the
 longest common chain is taken. If the request goes on where that one ended, or repeats it, it is the same

@@ -103,12 +103,12 @@ def _refuse_unserved(scope: Scope) -> None:
 
 
 def _refuse_malformed(request: Mapping[str, Any]) -> None:
-    """Refuse messages that no API takes, before they are sent. `input` may be empty: a prompt has an id."""
+    """Refuse messages that no API takes, before they are sent."""
     for field in ("messages", "contents", "input"):
         messages = request.get(field)
         if not isinstance(messages, list):
             continue
-        if not messages and field != "input":
+        if not messages and field != "input":  # the Responses API may have all of it in a stored prompt
             raise Refusal(400, f"{field} is empty; send at least one message")
         for place, message in enumerate(messages):
             if not isinstance(message, dict):

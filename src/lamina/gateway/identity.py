@@ -1,4 +1,4 @@
-"""Which conversation a client says that it is: its own ids, in the order in which they can be trusted.
+"""Reads which conversation a client names: its own ids, in the order in which they can be trusted.
 
 An id names a group of conversations, not one. Claude Code sends the same session id for a title call, Codex
 for a thread, opencode for all calls of a session. Inside a group, and for clients that send no id at all, the

@@ -92,6 +92,7 @@ def decode_value(source: bytes, limits: RequestLimits, place: str) -> DecodedTur
 
 def _count_media(value: dict[str, Any] | list[Any], depth: int) -> int | None:
     """How often a value names an image or a file; None if it is nested deeper than it may be."""
+    # Level by level, not by recursion: the client chooses how deep it is.
     media = 0
     level: list[dict[str, Any] | list[Any]] = [value]
     for _ in range(depth):

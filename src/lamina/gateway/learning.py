@@ -1,4 +1,4 @@
-"""What a conversation learns from an answer: the tokens that its upstream reported for the last request."""
+"""Tells a conversation what its answer reported: the tokens that the upstream counted in the last request."""
 
 from __future__ import annotations
 

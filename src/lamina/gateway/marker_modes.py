@@ -1,4 +1,4 @@
-"""Which cache markers a request leaves the gateway with: its own, lamina's, or none."""
+"""Decides which cache markers (breakpoints) a request leaves with: its own, lamina's, or none."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Predicted beside reported cache reads, and the cause of a miss.
+"""Compares the cache reads that were predicted with those that an upstream reports, and names why one missed.
 
-If a request continues the last one, its cache should give back what the last one held. If an upstream that
-reports cache reads reports far fewer, `lamina.diagnose` compares the two requests as they were sent, and the
-cause is logged. If the upstream itself says why its cache missed, its word is logged beside lamina's cause,
-with whether the two agree. The comparison runs in a thread after the answer, one at a time, and delays
-nobody.
+If a request continues the last one, its cache should give back what the last one held. If the upstream
+reports far fewer tokens, `lamina.diagnose` compares the two requests as they were sent, and the gateway logs
+the cause. If the upstream itself says why its cache missed, the log has its word beside lamina's cause, and
+whether the two agree. The comparison runs in a thread after the answer, one at a time, and delays nobody.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The gateway's own paths as an OpenAPI document, for clients that are generated and for people.
+"""Describes the gateway's own paths as an OpenAPI document, for generated clients and for people.
 
-What it does with the APIs of upstreams is theirs to describe. They are listed here by name only, with what
-becomes of a request: fitted, counted, or passed.
+Upstreams describe their APIs themselves. Those are listed here by path only, with what the gateway does with
+a request: it fits it, counts it, or passes it on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each kind of upstream cannot take, and is therefore left out of a request.
+"""Leaves out of a request what its kind of upstream cannot take.
 
 The public APIs of Anthropic, OpenAI and Google get every request as the client wrote it. Other servers speak
 the same formats with gaps. A profile is a list of edits; each edit names what it leaves out, for the account.

@@ -1,8 +1,8 @@
-"""The usage that a client sees of an answer with recalls in it.
+"""Adds up the usage that a client sees of an answer with recalls in it.
 
-What was read is that of the last call, which read everything before it. A client that decides by it when to
-compact its history must not see the sum. What was written by the model is summed over all calls: the client
-pays for all of it. The account of the gateway has every call by itself.
+Its input is that of the last call, which read everything before it: a client that decides by it when to
+compact its history must not see the sum. Its output is the sum over all calls, since the client pays for all
+of it. The account of the gateway has every call by itself.
 """
 
 from __future__ import annotations

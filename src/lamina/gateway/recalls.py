@@ -1,4 +1,4 @@
-"""Calls of lamina's tools inside one answer, most of all recalls: the client never sees them.
+"""Answers calls of lamina's own tools inside one answer, recalls above all: the client never sees them.
 
     client ──▶ gateway ──▶ model: recall("k…")
                   └──────▶ the request again, with the text ──▶ model: answer ──▶ client
@@ -109,6 +109,7 @@ class RecallRelay:
         for event in stream.splitter.finish():
             await self._pass_event(event, stream)
 
+        # The events that end the answer wait meanwhile: whether it has ended is known only now.
         absorbed = _absorb_events(self._filter.events, self._dialect, self._own_names)
         shows_call = self._filter.shows_call
         following = await self._recall(absorbed, received, loop, self._filter.events, shows_call=shows_call)

@@ -157,6 +157,7 @@ class ConversationSaver:
                 try:
                     await self._store.append(*conversation.key, record.encode(), expect=record.count)
                 except Conflict:
+                    # Records name others by their number in the store, so they are encoded anew after this.
                     if not await self._reload(conversation):
                         return False
                 except StoreGone:
@@ -234,6 +235,6 @@ def encode_lowered(fitted: Fitted, before: Ledger, keep: Keep) -> list[bytes]:
     for entry in fitted.envelope.entries:
         if entry.form is Form.FULL or entry.ref in lowered_before:
             continue
-        if not entry.segment.is_own:
+        if not entry.segment.is_own:  # lamina writes its own again, from the ledger
             records.append(encode(entry.segment))
     return records

@@ -1,8 +1,8 @@
-"""Who may ask: the host name, the page that asks, and the access token. All before the body is read.
+"""Decides who may ask, before the body is read: by host name, by origin, and by access token.
 
-A gateway on the loopback address answers only to loopback names. So a web page whose own name was pointed at
-127.0.0.1 gets 421, and a page that posts across sites gets 403. Tokens are compared by their SHA-256, all of
-them in constant time, so the time tells nothing about which one was nearly right.
+A gateway on the loopback address answers only to loopback names. So DNS rebinding, in which a page points its
+own name at 127.0.0.1, gets 421, and a page that posts across sites gets 403. Tokens are compared by their
+SHA-256, all of them in constant time, so the time tells nothing about which one was nearly right.
 """
 
 from __future__ import annotations

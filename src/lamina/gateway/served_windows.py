@@ -1,8 +1,8 @@
-"""The windows of local servers, as these list them themselves: vLLM and llama.cpp, `GET /v1/models`.
+"""Asks local servers for their context windows: vLLM and llama.cpp list them at `GET /v1/models`.
 
-A server is asked when a request for it comes and nobody has said how large its window is. An answer is kept;
-a server that does not answer in time, or lists no window, is asked again after a while, and until then the
-gateway goes by its table and settings.
+The gateway asks when a request comes and neither the settings nor an earlier answer say how large the window
+is. It asks again after a while if the server does not answer in time, or lists no window. Until then it goes
+by its table of models and its settings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Passing an answer on as it comes, with a comment in a silent stream, and an end to one that is dead.
+"""Writes an answer to the client as it arrives. A silent stream gets comments, and a dead one an end.
 
 Bytes are passed in the pieces in which they arrive. The next piece is read when the client has taken the last
 one. After `keep_alive` seconds of silence an event stream gets a comment, which every reader of event streams

@@ -161,7 +161,7 @@ class TurnMemory:
             if not outline.resembles(text):
                 continue
             count = outline.count_same(text)
-            if count == 0 or count + MOVING < len(outline.places):
+            if count == 0 or count + MOVING < len(outline.places):  # another conversation that begins alike
                 continue
             del self._outlines[key]
             self._outline_size -= outline.end

@@ -1,4 +1,4 @@
-"""The twin run of a gateway: some calls are also sent as the client sent them, and the choices compared.
+"""Makes the twin run: sends some calls once more as the client wrote them, and compares the model's choices.
 
     client ──▶ gateway ──▶ fitted request ──▶ model ──▶ answer ──▶ client
                   └──────▶ the client's own request ──▶ model ──▶ compared, counted, forgotten

@@ -1,4 +1,4 @@
-"""How long a request would be if its conversation had never been cut, in tokens of its upstream.
+"""Measures how long a request would be if its conversation had never been cut, in tokens of its upstream.
 
 The gateway counts with its own counter and upstreams report their own tokens. `lamina.gateway.account`, which
 sees what was reported for many requests, scales the one to the other and adds them up.

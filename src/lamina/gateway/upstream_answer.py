@@ -1,4 +1,4 @@
-"""Asks an upstream, with the deadlines and retries of the settings, and reads its errors."""
+"""Sends a request to its upstream, with the deadlines and retries of the settings, and reads its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which upstream a request goes to, and with which address and headers it is sent there."""
+"""Chooses the upstream of a request, and the address and headers with which it is sent there."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def request_headers(
         sent.add(name.decode("latin-1"), _decode_value(value))
     if betas:
         sent[BETAS] = merge_betas(*sent.getall(BETAS, []), betas)
-    if key_name:
+    if key_name:  # the settings have a key for this server, so the client's does not go there
         scheme = ""
         if profile.key_header == "authorization":
             scheme = "Bearer "

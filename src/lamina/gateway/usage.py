@@ -1,4 +1,4 @@
-"""What an answer reports: tokens read, cached, written. Read beside the stream, which passes unchanged.
+"""Reads what an answer reports, such as its tokens, beside the stream, which passes unchanged.
 
 The reader sees every piece of an answer, unpacks it for itself and looks only at events that speak of usage.
 It stops at `LONGEST` bytes: an answer that long is passed on all the same.

@@ -1,11 +1,11 @@
-"""Reads a prefix again before its cache ends, while the client is away, where that is cheaper.
+"""Keeps a prompt cache warm: sends the prefix again before its lifetime ends, where that is cheaper.
 
-It is off by default (`keep_warm`). After each answer one reading is planned for its conversation, shortly
-before the lifetime of the cache ends. A new request of the conversation takes its place. How often in a row
-it is read for nobody is decided from the pauses of this kind of client (`lamina.caches.lifetimes`), and never
-more often than pays. The reading is a request of the gateway's own: it is logged and recorded with its usage,
-so that its cost is in every account. The headers of the client's last request, with its key, are held in
-memory for it, and nowhere else.
+It is off by default (`keep_warm`). After each answer the gateway plans one such reading of its conversation,
+shortly before the cache forgets it. A new request of the conversation takes its place. While the client stays
+away, the prefix is read again only as often as pays, judged by the pauses of this kind of client
+(`lamina.caches.lifetimes`). A reading is a request of the gateway's own: it is logged and recorded with its
+usage, so that its cost is in every account. The headers of the client's last request, with its key, are held
+in memory for it, and nowhere else.
 """
 
 from __future__ import annotations
@@ -97,7 +97,6 @@ class PrefixWarmer:
         task.add_done_callback(lambda done: self._forget(key, done))
 
     async def close(self) -> None:
-        """Send nothing more."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
