@@ -146,7 +146,8 @@ def _find_tool_name(call_id: str, sent_parts: Sequence[Any]) -> str | None:
     """The tool whose call a result answers; "" for a result that lamina wrote."""
     for part in reversed(sent_parts):
         if isinstance(part, ai.ToolReturnPart | ai.RetryPromptPart) and part.tool_call_id == call_id:
-            return part.tool_name
+            tool_name: str | None = part.tool_name
+            return tool_name
     return ""
 
 

@@ -36,35 +36,48 @@ class IncomingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What to send. `body` is None if the bytes that came are sent.
+    """What to send. Without a conversation, the request passes without a look at it."""
 
-    `number` counts the requests of the conversation, so that a late report is not taken for a newer request.
-    `is_near`: the next request may be cut, so what is reported for this one must not be lost. `call` is the
-    request before it was fitted, and `place` where the recalls of the model belong in it. `new_segments`
-    are those that the last request of the conversation did not have. `before` is the ledger that it was
-    fitted with, and `new_cuts` are those that it did not have, changes of the caller among them. `unasked`
-    is the request without the question why a cache missed, None if it does not ask. `previous_id` is the
-    gateway's id of the request before it.
-    """
-
-    body: bytes | None = None
-    betas: str = ""
     request: Mapping[str, Any] = {}
-    conversation: LiveConversation | None = None
-    fitted: Fitted | None = None
-    number: int = 0
-    new_cuts: tuple[Cut, ...] = ()
-    is_near: bool = False
+    body: bytes | None = None
+    """None if the bytes that came are sent."""
+
+    betas: str = ""
     left_out: tuple[str, ...] = ()
+    unasked: Mapping[str, Any] | None = None
+    """The request without the question why a cache missed, None if it does not ask."""
+
+    call: UpstreamCall | None = None
+    """The request before it was fitted."""
+
+    fitted: Fitted | None = None
+    before: Ledger = Ledger()
+    """The ledger that it was fitted with."""
+
+    new_cuts: tuple[Cut, ...] = ()
+    """The cuts that this ledger did not have, changes of the caller among them."""
+
+    new_segments: int = 0
+    """How many segments the last request of the conversation did not have."""
+
+    place: RecallPlace | None = None
+    """Where the recalls of the model belong in it."""
+
+    conversation: LiveConversation | None = None
+    number: int = 0
+    """Counts the requests of the conversation, so that a late report is not taken for a newer request."""
+
+    is_near: bool = False
+    """Whether the next request may be cut, so that what is reported for this one must not be lost."""
+
+    # The request before it in the conversation.
     previous: Mapping[str, Any] | None = None
     previous_reported: int = 0
-    gap: float = 0.0
-    call: UpstreamCall | None = None
-    place: RecallPlace | None = None
-    new_segments: int = 0
-    before: Ledger = Ledger()
-    unasked: Mapping[str, Any] | None = None
     previous_id: str = ""
+    """The id under which the gateway logged it."""
+
+    gap: float = 0.0
+    """Seconds since it was sent."""
 
     @property
     def is_as_it_came(self) -> bool:

@@ -294,6 +294,7 @@ def read_host_name(host: str) -> str:
 
 def _check_host(host: str) -> None:
     """Refuse a host that no Host header can match: names are compared without their ports."""
+    # A name with a port was once accepted, and never matched.
     name = read_host_name(host.rpartition("://")[2].rstrip("/"))
     if host and (name == lower_ascii(host) or is_address(host)):
         return

@@ -42,9 +42,9 @@ _ANY = msgspec.json.Decoder()
 def count_values(text: bytes, limit: int) -> int:
     """How many values a JSON text has at all depths, counted before any of them is decoded.
 
-    A decoded value may take twenty times the memory of its text, as in `[[],[],[]]`. Signs inside strings
-    count too, unless there are so many of them that it matters: the result is never too low, and if it is
-    above the limit it is exact.
+    A decoded value may take twenty times the memory of its text, as in `[[],[],[]]`, and 200,000 parts in one
+    message took a minute of CPU. Signs inside strings count too, unless there are so many of them that it
+    matters: the result is never too low, and if it is above the limit it is exact.
     """
     count = _count_signs(text)
     if count > limit:

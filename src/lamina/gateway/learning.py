@@ -27,6 +27,7 @@ class AnswerLearner:
         conversation = sent.conversation
         if conversation is None:
             return True
+        # Without a task of its own, as most answers are: that is a part of the CPU that a request takes.
         if self._index.lock(conversation.workspace, conversation.family).locked():
             return False
         if _learn_usage(sent, conversation, usage):
@@ -61,7 +62,7 @@ def _learn_usage(sent: OutgoingRequest, conversation: LiveConversation, usage: U
     state = conversation.state
     if usage == NOTHING_REPORTED or _says_the_same(usage, state.usage):
         return False
-    if state.requests != sent.number:
+    if state.requests != sent.number:  # the report is late, and would be taken for that of a longer request
         return False
     conversation.reported = usage.input
     conversation.measured = _measure_request(sent, conversation, usage)

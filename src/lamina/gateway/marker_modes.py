@@ -38,7 +38,8 @@ def plans_markers(incoming: IncomingRequest) -> bool:
     if not keeps_only_marked(rules):
         return False
     text = incoming.body.text
-    if len(text) < rules.least(incoming.model):  # a text has no more tokens than bytes
+    # A text has no more tokens than bytes, so this one is too short for the cache.
+    if len(text) < rules.least(incoming.model):
         return False
     if incoming.dialect.name == "bedrock_converse":
         return b'"cachePoint"' not in text

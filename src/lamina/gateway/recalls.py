@@ -215,7 +215,7 @@ class RecallRelay:
         # in a thread, since a tool of lamina's own may wait for the store
         take = partial(loop.take, absorbed, outgoing.fitted, shows_call=shows_call)
         turns = await to_thread.run_sync(take)
-        if turns:
+        if turns:  # `RecallLoop` ends a model that recalls without end
             self._usage.next_round()
             return await self._turns.add_turns(outgoing, turns, usage)
         exchange = loop.exchange(outgoing.place)

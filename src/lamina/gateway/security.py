@@ -51,7 +51,7 @@ def check_sender(headers: Headers, settings: GatewaySettings) -> None:
     """Refuse a host name that is not served here, pages of other sites, and two keys in one header."""
     _check_host(headers, settings)
     _check_origin(headers, settings)
-    for key_header in KEY_HEADERS:
+    for key_header in KEY_HEADERS:  # servers differ in which of two values they take
         if len(set(_read_values(headers, key_header))) > 1:
             raise Refusal(400, f"two different {key_header.decode()} headers came; send one")
 
@@ -102,7 +102,7 @@ def _check_host(headers: Headers, settings: GatewaySettings) -> None:
     """Refuse foreign Host headers (DNS rebinding).
 
     If other machines may ask and no names are listed, the token decides. It also decides where they ask by
-    address, as Prometheus does with each pod: only a name can be pointed at another machine.
+    address: only a name can be pointed at another machine.
     """
     values = _read_values(headers, b"host")
     if len(values) != 1:
@@ -112,7 +112,7 @@ def _check_host(headers: Headers, settings: GatewaySettings) -> None:
     host = read_host_name(values[0].decode("latin-1"))
     if is_loopback(host) or host in map(lower_ascii, settings.hosts):
         return
-    if settings.is_public and is_address(host):
+    if settings.is_public and is_address(host):  # as Prometheus asks each pod
         return
     raise Refusal(421, "this host name is not served here; list it in `hosts`")
 

@@ -103,6 +103,7 @@ class AnswerWriter:
 
     async def _deliver(self, message: MutableMapping[str, Any]) -> None:
         """Send a message. A client that does not take it in time is given up."""
+        # A client that takes what is written needs no deadline: sending does not wait.
         if self._flow is not None and not self._flow.write_paused:
             await self._send(message)
             return

@@ -223,6 +223,7 @@ class TwinCalls:
                     continue
                 except StoreGone:
                     return  # it stays in memory, and is added the next time
+                # Other calls may have been compared while this one was saved.
                 added_meanwhile = twin.tally.since(stored_tally).since(new)
                 self._stored[name] = merged
                 twin.take_tally(merged.plus(added_meanwhile))

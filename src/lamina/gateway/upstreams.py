@@ -131,6 +131,7 @@ def request_headers(
     """
     profile = upstream.profile
     key_name = upstream.settings.key_env
+    # A key that opened the gateway is none of the upstream's, and one of the settings replaces the client's.
     dropped = set(_add_connection_names(_NEVER_SENT, headers))
     if key_name or drop_key:
         dropped.update(KEY_HEADERS)
@@ -146,7 +147,7 @@ def request_headers(
         sent.add(name.decode("latin-1"), _decode_value(value))
     if betas:
         sent[BETAS] = merge_betas(*sent.getall(BETAS, []), betas)
-    if key_name:  # the settings have a key for this server, so the client's does not go there
+    if key_name:
         scheme = ""
         if profile.key_header == "authorization":
             scheme = "Bearer "

@@ -120,6 +120,7 @@ class UsageReader:
             self._read_line(rest)
         elif rest:
             self._read_json(rest)
+        # Anthropic's API says nothing if nothing differs, so silence is a report where it was asked.
         if self.report is NO_REPORT and self.usage.input:
             self.report = read_cache_report({}, self._request)
         return self.usage
