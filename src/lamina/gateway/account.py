@@ -184,7 +184,7 @@ class GatewayAccount:
 
     @property
     def broken_off(self) -> int:
-        """How many requests were sent of which nothing more is logged: the gateway was killed meanwhile."""
+        """How many requests were sent and have no line about an answer: the gateway was killed meanwhile."""
         return len(self._unanswered)
 
     @property

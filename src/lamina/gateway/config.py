@@ -44,7 +44,7 @@ _PREFIX = re.compile(r"(?:/[A-Za-z0-9._~/-]*[A-Za-z0-9._~-])?")
 """How the prefix of an upstream is written: `/claude`, or nothing."""
 
 _NEVER_IN_HOSTS = frozenset("/?#@\\ \t,")
-"""Signs by which a Host header would name one host to this check and another one to whoever reads it next."""
+"""Signs in a Host header that two parsers may read differently, so that they see two hosts in it."""
 
 ProfileName = Literal["anthropic", "openai", "gemini", "openrouter", "bedrock", "llama.cpp", "vllm", "ollama"]
 Natural = Annotated[int, msgspec.Meta(ge=0)]

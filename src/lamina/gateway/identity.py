@@ -35,7 +35,7 @@ class ClientIdentity(NamedTuple):
 
 
 class _ClaudeCodeUser(msgspec.Struct):
-    """What Claude Code writes into `metadata.user_id`, as far as it is read here."""
+    """The one field that is read of what Claude Code writes into `metadata.user_id`."""
 
     session_id: str = ""
 
@@ -95,7 +95,7 @@ def _says_sub_agent(request: Mapping[str, Any]) -> bool:
 
 
 def _read_codex(by_name: _HeaderValues) -> ClientIdentity:
-    """The thread of Codex. That of a sub-agent names its parent, and its session is that of the root."""
+    """The thread of Codex. A sub-agent names its parent's thread, and has the session of the root thread."""
     session = _read_value(by_name, b"session-id")
     identity = _name("thread", _read_value(by_name, b"thread-id") or session)
     parent = _read_value(by_name, b"x-codex-parent-thread-id")

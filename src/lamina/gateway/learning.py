@@ -84,8 +84,8 @@ def _measure_request(
 ) -> CountedRequest | None:
     """The last request of a conversation with the tokens that the upstream reported for it.
 
-    None if it was not sent as it came, or if so few tokens cannot be all of it: some servers report only
-    what they did not have in their cache.
+    None if it was not sent as it came, or if the report is too low to be true: some servers report only what
+    they did not have in their cache.
     """
     if not sent.is_as_it_came:
         return None

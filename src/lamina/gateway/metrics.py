@@ -31,7 +31,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Measure(NamedTuple):
-    """One counter, gauge or histogram: what it says, and by what it is told apart."""
+    """One counter, gauge or histogram, with its help text and its labels."""
 
     kind: Literal["counter", "gauge", "histogram"]
     text: str

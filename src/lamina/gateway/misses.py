@@ -54,7 +54,7 @@ class MissReporter:
         report: CacheReport = NO_REPORT,
         window: ChosenWindow | None = None,
     ) -> dict[str, Any]:
-        """Log what a request was expected to read from the cache and what it read, and begin a diagnosis.
+        """Log the cache reads that were expected beside those that were reported, and begin a diagnosis.
 
         `sent_id` is the id under which the request was logged when it was sent. `recalled`: the answer
         recalled something, and the same request of the client goes on. `report` is what the upstream says

@@ -63,7 +63,7 @@ _OWN_PAGES: dict[str, tuple[str, str, str, bool]] = {
         True,
     ),
 }
-"""Each path of the gateway itself: a name, what it gives, as what, and whether it needs a token."""
+"""Each path of the gateway itself: name, answer, media type, and whether it needs a token."""
 
 _ROUTES: dict[str, tuple[str, str]] = {
     "/v1/messages": ("askAnthropic", "Fitted: the Messages API of Anthropic."),

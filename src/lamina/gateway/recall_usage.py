@@ -28,7 +28,7 @@ _TOTALS: dict[str, tuple[Path, ...]] = {
     "total_tokens": (("output_tokens",), ("completion_tokens",)),
     "totalTokenCount": (("candidatesTokenCount",), ("thoughtsTokenCount",)),
 }
-"""Fields that are the sum of what was read and what was written, with those that were summed."""
+"""Fields that hold input and output together, each with the fields of its output."""
 
 _HOLDERS = ("usage", "usageMetadata")
 
@@ -62,8 +62,8 @@ class UsageSum:
     def complete(self, event: Any) -> Any:
         """An event of the last answer as the client sees it; the same object if nothing was recalled.
 
-        Anthropic reports what was read when an answer begins. The client has seen that of the first answer,
-        so that of the last one comes with the end.
+        Anthropic reports the input when an answer begins. The client has seen the beginning of the first
+        answer only, so the input of the last one comes with the end.
         """
         if not self._earlier or not isinstance(event, dict):
             return event

@@ -3,10 +3,10 @@
     client ──▶ gateway ──▶ model: recall("k…")
                   └──────▶ the request again, with the text ──▶ model: answer ──▶ client
 
-The client gets one answer: one begin, blocks that are numbered through, one end. What it must not see is left
-out of it (`conversations.recall_streams`), and what was said meanwhile is stored with the conversation and
-put back into every later request (`conversations.recall_loop`). It is stored before the client sees the end
-of the answer, since the client may go on at once, with another worker or after a restart.
+The client gets one answer: one begin, blocks that are numbered through, one end. `recall_streams` in
+`lamina.conversations` leaves the calls and their results out of it. They are stored with the conversation,
+and put back into every later request (`recall_loop` there). They are stored before the client sees the end of
+the answer, since the client may go on at once, with another worker or after a restart.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _TYPES = {
     503: ("overloaded_error", "UNAVAILABLE"),
     504: ("timeout_error", "DEADLINE_EXCEEDED"),
 }
-"""What Anthropic and OpenAI, and what Google call each status."""
+"""The name of each status: first that of Anthropic and OpenAI, then Google's."""
 
 _EXCEPTIONS = {
     400: "ValidationException",

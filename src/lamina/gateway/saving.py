@@ -1,7 +1,8 @@
 """Puts conversations into the store: at once where a request depends on it, else a moment later.
 
-The ledger of a request that was changed is saved before the first byte goes upstream. What no request depends
-on is saved together with what comes in the next moments, and lost if the gateway is killed meanwhile.
+The ledger of a request that was changed is saved before the first byte goes upstream. Everything else waits a
+moment, so that several changes are one save. If the gateway is killed meanwhile it is lost, and no request
+depends on it.
 """
 
 from __future__ import annotations
@@ -225,7 +226,7 @@ class ConversationSaver:
 
 
 def encode_lowered(fitted: Fitted, before: Ledger, keep: Keep) -> list[bytes]:
-    """What was lowered since this ledger, if that is what is kept."""
+    """The segments that were lowered since this ledger, as records; none unless `keep` is "lowered"."""
     if keep != "lowered":
         return []
     lowered_before = {*before.lines}

@@ -104,7 +104,7 @@ class RequestOutline(NamedTuple):
         return len(sources)
 
     def end_of(self, count: int) -> int:
-        """Where the first messages end, so many of them."""
+        """Where the first `count` messages end."""
         return self.places[count - 1] + len(self.turns.sources[count - 1])
 
 

@@ -130,7 +130,7 @@ class TwinCalls:
                 twin.take_tally(tally)
 
     def chooses(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> bool:
-        """Whether a call is to be sent twice, as far as that is known before its answer."""
+        """Whether a call may be sent twice. What it would cost is known only after its answer."""
         fitted = outgoing.fitted
         if fitted is None or not changes_requests(fitted.ledger):  # both calls would be the same
             return False

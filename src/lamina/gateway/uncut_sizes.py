@@ -21,9 +21,9 @@ class UncutSizes(NamedTuple):
     """Tokens of a request that was sent, if nothing of its conversation had been cut.
 
     `full` is the whole request, and `unchanged` what stands before the first thing that was lowered, or 0 if
-    nothing was. Both are in tokens of the upstream. As the gateway counts, `counted` is the request as it
-    was sent, `new` what the request before it did not have, in full, and `held_back` what of that was
-    shortened before it was ever sent.
+    nothing was. Both are in tokens of the upstream, and the others in tokens of the gateway's counter:
+    `counted` is the request as it was sent, `new` what the request before it did not have, before anything of
+    it was shortened, and `held_back` what was shortened in it before it was ever sent.
     """
 
     full: int
@@ -82,9 +82,9 @@ def _count_unchanged(fitted: Fitted) -> int:
 
 
 def _count_removed(fitted: Fitted, counter: Counter, counted: int) -> int:
-    """The tokens that cuts took away, with what was never sent in full, less what was recalled.
+    """The tokens that the conversation has lost: by cuts, and by entering shortened, less what was recalled.
 
-    Each cut of the ledger says what it took away, with the calibration of its time, which is taken out again.
+    A cut of the ledger says how much it took away, in calibrated tokens. Here the calibration is undone.
     """
     ledger = fitted.ledger
     calibrated = fitted.envelope.tokens / counted
