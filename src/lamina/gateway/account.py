@@ -23,7 +23,7 @@ from lamina.diagnose import AgreementRate
 from lamina.dialects.usage import Usage, count_noun
 from lamina.gateway.answered_requests import AnsweredRequest
 from lamina.gateway.journal import decode_event
-from lamina.gateway.uncut_requests import LastRequest, UncutRequest
+from lamina.gateway.uncut_requests import MeasuredConversation, UncutRequest
 from lamina.models.facts import model_or_none
 
 _ENDS = ("answered", "answered without usage", "unanswered", "kept warm")
@@ -52,7 +52,7 @@ class GatewayAccount:
         self._cost = CostSum()
         self._cost_without = CostSum()
         self._unknown_reads = 0
-        self._last: dict[str, LastRequest] = {}
+        self._last: dict[str, MeasuredConversation] = {}
         self._windows: dict[str, _UsedWindow] = {}
         self._misses = _MissedCaches()
 
@@ -158,8 +158,8 @@ class GatewayAccount:
         self._last[answer.conversation] = last.follow(answer, uncut)
         return uncut
 
-    def _find_last(self, answer: AnsweredRequest) -> LastRequest:
-        return self._last.get(answer.conversation) or self._last.get(answer.parent) or LastRequest()
+    def _find_last(self, answer: AnsweredRequest) -> MeasuredConversation:
+        return self._last.get(answer.conversation) or self._last.get(answer.parent) or MeasuredConversation()
 
     def _learn_earlier(self, process: str) -> None:
         """Take the lines of earlier runs as the past of their conversations. Nothing of them is summed.
@@ -178,12 +178,13 @@ class GatewayAccount:
                 answer = msgspec.convert(dict(event), AnsweredRequest)
             except msgspec.ValidationError:
                 continue  # fields of another release
-            if answer.process != process and answer.conversation not in present_conversations:
-                self._follow(answer)
+            if answer.process == process or answer.conversation in present_conversations:
+                continue
+            self._follow(answer)
 
     @property
     def broken_off(self) -> int:
-        """How many requests were sent of which nothing more is logged: the gateway was killed meanwhile."""
+        """How many requests were sent and have no line about an answer: the gateway was killed meanwhile."""
         return len(self._unanswered)
 
     @property

@@ -97,7 +97,7 @@ class AnswerRelay:
         self._gateway.metrics.add("lamina_answers_total", upstream=upstream, status=status)
 
     async def _relay_pieces(self, call: _AnsweredCall) -> None:
-        """Pass an answer on in the pieces in which it arrives. The last one ends it: that saves a write."""
+        """Pass an answer on in the pieces in which it arrives."""
         outgoing, answer, reader, _, _ = call
         deadlines = self._gateway.settings.deadlines
         unpack: Unpacker = _take_packed
@@ -115,6 +115,7 @@ class AnswerRelay:
         try:
             while piece := await read_piece(answer, deadlines, on_silence):
                 ready = unpack(await held_pieces.take(piece))
+                # The piece that ends the answer also ends the write: a small answer is one write, not two.
                 if answer.content.at_eof():
                     last_piece = ready
                 elif ready:

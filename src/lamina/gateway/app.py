@@ -43,7 +43,7 @@ PAGE_KEY_VARIABLE = "LAMINA_GATEWAY_PAGE_KEY"
 """Has the key for the inspector's cookies in the environment of worker processes, which share it."""
 
 MMAP_THRESHOLD = -3
-"""The number by which glibc knows the size from which on a block is a mapping of its own."""
+"""glibc's number for the option `M_MMAP_THRESHOLD`: larger blocks are mapped one by one."""
 
 LARGE_BLOCK = 256 << 10
 

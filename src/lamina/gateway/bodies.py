@@ -61,7 +61,6 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def turns(self) -> tuple[Any, ...]:
-        """The decoded messages."""
         return self.decoded.values
 
     @property
@@ -120,7 +119,10 @@ class _BodyContent(NamedTuple):
 
 
 def _decode_grown(text: bytes, limits: RequestLimits, memory: TurnMemory) -> _BodyContent | None:
-    """Decode what an earlier body did not have. None if all of it must be read."""
+    """Decode what an earlier body did not have. None if all of it must be read.
+
+    Agents send their whole history each time, so this is the usual way of a request.
+    """
     repeated = memory.find_repeated(text)
     if repeated is None:
         return None

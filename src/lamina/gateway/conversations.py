@@ -1,4 +1,4 @@
-"""Which conversation a request continues: by the chain of its messages, inside what the client's id allows.
+"""Finds the conversation that a request continues, by the digests of its messages, inside the client's id.
 
 A *family* is all conversations that begin with the same words under the same id. Of these the one with the
 longest common chain is taken. If the request goes on where that one ended, or repeats it, it is the same
@@ -115,6 +115,7 @@ class ConversationIndex:
             digests = similar.digests
         parsed = dialect.wire.parse(body.request, memo=memo)
         digests = digest_log(parsed.log, digests)
+        # Most requests repeat the beginning of another one, whose family need not be computed again.
         if similar is not None and digests.opening == similar.digests.opening:
             family = similar.family
         else:
@@ -193,6 +194,7 @@ class ConversationIndex:
         self._measure(conversation)
         while self._size > LIVE_BYTES and len(self._live) > 1:
             self.forget(next(iter(self._live.values())))
+        # One request alone may be over the limit: one of 32 MB once took 2.4 GB while it stayed here.
         if self._size > LIVE_BYTES:
             self._drop_landmark(conversation)
             conversation.drop_content()

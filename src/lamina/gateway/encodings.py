@@ -19,7 +19,8 @@ _STEP = 1 << 16
 
 def unpack(data: bytes, encoding: str, limit: int) -> bytes:
     """The body without its content encodings. Raises Refusal if it is broken or larger than `limit`."""
-    for name in reversed([word.strip(" \t") for word in lower_ascii(encoding).split(",")]):
+    names = [word.strip(" \t") for word in lower_ascii(encoding).split(",")]
+    for name in reversed(names):  # they are listed in the order in which they were applied
         if name in ("", "identity"):
             continue
         unpack_all = _WHOLE.get(name)

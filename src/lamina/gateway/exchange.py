@@ -73,7 +73,7 @@ async def _answer_traced(
     except ClientGone:
         gateway.journal.write("client gone", path=path)
     except asyncio.CancelledError:
-        if not gateway.drain.take_cut():
+        if not gateway.drain.take_cut():  # somebody else cancelled it, who does not want an answer
             raise
         gateway.journal.write("cut off", path=path)
         await _refuse(writer, Refusal(503, STOPPING, retry_after=1), match_route("POST", path).dialect)
@@ -103,12 +103,12 @@ def _refuse_unserved(scope: Scope) -> None:
 
 
 def _refuse_malformed(request: Mapping[str, Any]) -> None:
-    """Refuse messages that no API takes, before they are sent. `input` may be empty: a prompt has an id."""
+    """Refuse messages that no API takes, before they are sent."""
     for field in ("messages", "contents", "input"):
         messages = request.get(field)
         if not isinstance(messages, list):
             continue
-        if not messages and field != "input":
+        if not messages and field != "input":  # the Responses API may have all of it in a stored prompt
             raise Refusal(400, f"{field} is empty; send at least one message")
         for place, message in enumerate(messages):
             if not isinstance(message, dict):
@@ -316,7 +316,7 @@ class ProxiedExchange:
         )
         async with self._ask(upstream, body, headers) as answer:
             relay = relay_unread(gateway, self._writer, answer)
-            if body is None or self._client.body_is_read:
+            if body is None or self._client.body_is_read:  # a client that goes away cancels the upstream
                 await self._client.work_until_left(relay)
             else:  # what is left of the body may be read by one only
                 await relay

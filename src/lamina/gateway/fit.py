@@ -139,6 +139,8 @@ class Fitter:
         """Pass the request or fit it. The family's lock is held."""
         if self._may_pass(call, match):
             return self._pass(call, match)
+        # After a cut the client's request is longer than what the model has seen: sent in full, it may not
+        # fit, and its cache would be lost.
         was_cut = match.conversation.state.was_cut
         try:
             return await self._fit_until_saved(call, match, parsed_call)

@@ -170,7 +170,6 @@ def place_journal(address: str) -> Path:
 
 
 def open_journal(settings: GatewaySettings, environment: Mapping[str, str]) -> Journal:
-    """The log of a gateway."""
     try:
         return Journal(path=find_journal(settings, environment))
     except LaminaError:  # the settings of the user are wrong; opening the store says so

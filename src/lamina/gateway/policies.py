@@ -1,4 +1,4 @@
-"""The policy by which a request is fitted: that of its upstream, less what request or server cannot take.
+"""Chooses the policy for each request: that of its upstream, less what the request or its server cannot take.
 
 What an upstream has refused, the windows that local servers list and the pauses of clients are learnt while
 the gateway runs. Nothing of it is stored: a gateway that starts anew learns anew.

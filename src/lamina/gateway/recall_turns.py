@@ -89,6 +89,7 @@ class RecallTurns:
             conversation.reported = usage.input
             records = encode_lowered(sent.fitted, conversation.state.ledger, self._keep)
             for _ in range(TRIES):
+                # Anew after each conflict: another process may have added to the same conversation.
                 state = _add_exchange(conversation.state, sent, usage, exchange)
                 try:
                     await remember_answer(self._store, conversation.workspace, conversation.name, exchange)

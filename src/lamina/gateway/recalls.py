@@ -1,12 +1,12 @@
-"""Calls of lamina's tools inside one answer, most of all recalls: the client never sees them.
+"""Answers calls of lamina's own tools inside one answer, recalls above all: the client never sees them.
 
     client ──▶ gateway ──▶ model: recall("k…")
                   └──────▶ the request again, with the text ──▶ model: answer ──▶ client
 
-The client gets one answer: one begin, blocks that are numbered through, one end. What it must not see is left
-out of it (`conversations.recall_streams`), and what was said meanwhile is stored with the conversation and
-put back into every later request (`conversations.recall_loop`). It is stored before the client sees the end
-of the answer, since the client may go on at once, with another worker or after a restart.
+The client gets one answer: one begin, blocks that are numbered through, one end. `recall_streams` in
+`lamina.conversations` leaves the calls and their results out of it. They are stored with the conversation,
+and put back into every later request (`recall_loop` there). They are stored before the client sees the end of
+the answer, since the client may go on at once, with another worker or after a restart.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import is_
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -97,7 +98,7 @@ class RecallRelay:
         content_type = _read_content_type(answer)
         stream = _AnswerStream(content_type)
         on_silence = None
-        if content_type.startswith("text/event-stream"):
+        if content_type.startswith("text/event-stream"):  # lines of JSON and frames have no comments
             on_silence = self._comment
         if not self._writer.started:
             await self._writer.start(answer.status, _without_body_headers(received.headers))
@@ -109,6 +110,7 @@ class RecallRelay:
         for event in stream.splitter.finish():
             await self._pass_event(event, stream)
 
+        # The events that end the answer wait meanwhile: whether it has ended is known only now.
         absorbed = _absorb_events(self._filter.events, self._dialect, self._own_names)
         shows_call = self._filter.shows_call
         following = await self._recall(absorbed, received, loop, self._filter.events, shows_call=shows_call)
@@ -156,30 +158,40 @@ class RecallRelay:
         pieces = [piece async for piece in received.read_pieces(self._deadlines, None)]
         source = b"".join(pieces)
         value = _decode(received.unpacker(source))
-        chunks = value if isinstance(value, list) else [value]
-        for chunk in chunks:
-            self._usage.read(chunk)
         if isinstance(value, list):
+            chunks = value
             absorbed = _absorb_events(value, self._dialect, self._own_names)
         else:
+            chunks = [value]
             absorbed = _absorb(value, self._dialect)
+        for chunk in chunks:
+            self._usage.read(chunk)
         shows_call = any(shows_client_call(chunk, self._dialect, self._own_names) for chunk in chunks)
         following = await self._recall(absorbed, received, loop, chunks, shows_call=shows_call)
         if following is not None:
             return following
-        stripped_chunks = [strip_recalls(chunk, self._dialect, self._own_names) for chunk in chunks]
-        shown_chunks = [self._usage.complete(chunk) for chunk in stripped_chunks]
-        if loop.shows_nothing:
-            shown_chunks[-1] = fill_answer(shown_chunks[-1], self._dialect)
-        if all(shown is chunk for shown, chunk in zip(shown_chunks, chunks, strict=True)):
-            await self._write_whole(received.answer.status, list(received.headers), source)
+        shown_chunks = self._show_chunks(chunks, loop)
+        status = received.answer.status
+        if all(map(is_, shown_chunks, chunks)):
+            await self._write_whole(status, list(received.headers), source)
             return None
-        shown_value = shown_chunks if isinstance(value, list) else shown_chunks[0]
+        shown_value: Any = shown_chunks
+        if not isinstance(value, list):
+            [shown_value] = shown_chunks
         body = msgspec.json.encode(shown_value)
         length = (b"content-length", str(len(body)).encode())
-        headers = [*_without_body_headers(received.headers), length]
-        await self._write_whole(received.answer.status, headers, body)
+        await self._write_whole(status, [*_without_body_headers(received.headers), length], body)
         return None
+
+    def _show_chunks(self, chunks: list[Any], loop: RecallLoop) -> list[Any]:
+        """What the client sees of an answer; the same objects where nothing is hidden."""
+        shown_chunks: list[Any] = []
+        for chunk in chunks:
+            stripped = strip_recalls(chunk, self._dialect, self._own_names)
+            shown_chunks.append(self._usage.complete(stripped))
+        if loop.shows_nothing:
+            shown_chunks[-1] = fill_answer(shown_chunks[-1], self._dialect)
+        return shown_chunks
 
     async def _write_whole(self, status: int, headers: list[Header], body: bytes) -> None:
         if not self._writer.started:
@@ -204,11 +216,12 @@ class RecallRelay:
         # in a thread, since a tool of lamina's own may wait for the store
         take = partial(loop.take, absorbed, outgoing.fitted, shows_call=shows_call)
         turns = await to_thread.run_sync(take)
-        if turns:
+        if turns:  # `RecallLoop` ends a model that recalls without end
             self._usage.next_round()
             return await self._turns.add_turns(outgoing, turns, usage)
         exchange = loop.exchange(outgoing.place)
-        if exchange is not None and outgoing.request.get("store") is not False:
+        keeps_answers = outgoing.request.get("store") is not False  # only then a request can continue one
+        if exchange is not None and keeps_answers:
             exchange = self._note_ids(exchange, events)
         await self._turns.record_exchange(outgoing, usage, exchange)
         return None

@@ -1,4 +1,4 @@
-"""Errors of the gateway itself, in the shape of the API that the client speaks.
+"""Writes the gateway's own errors in the shape of the API that the client speaks.
 
 An SDK reads the error of its own provider. So a refusal has the provider's shape, and `lamina` as its source.
 """
@@ -27,7 +27,7 @@ _TYPES = {
     503: ("overloaded_error", "UNAVAILABLE"),
     504: ("timeout_error", "DEADLINE_EXCEEDED"),
 }
-"""What Anthropic and OpenAI, and what Google call each status."""
+"""The name of each status: first that of Anthropic and OpenAI, then Google's."""
 
 _EXCEPTIONS = {
     400: "ValidationException",
@@ -126,7 +126,6 @@ def explain_floor(error: BudgetExceeded, dialect: str) -> Refusal:
 
 
 def describe_error(dialect: str, status: int, message: str, code: str = "") -> dict[str, Any]:
-    """An error as one API writes it."""
     usual, google = _TYPES.get(status, ("api_error", "INTERNAL"))
     if dialect == "anthropic":
         return {"type": "error", "error": {"type": usual, "message": message}}

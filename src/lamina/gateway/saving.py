@@ -1,7 +1,8 @@
 """Puts conversations into the store: at once where a request depends on it, else a moment later.
 
-The ledger of a request that was changed is saved before the first byte goes upstream. What no request depends
-on is saved together with what comes in the next moments, and lost if the gateway is killed meanwhile.
+The ledger of a request that was changed is saved before the first byte goes upstream. Everything else waits a
+moment, so that several changes are one save. If the gateway is killed meanwhile it is lost, and no request
+depends on it.
 """
 
 from __future__ import annotations
@@ -157,6 +158,7 @@ class ConversationSaver:
                 try:
                     await self._store.append(*conversation.key, record.encode(), expect=record.count)
                 except Conflict:
+                    # Records name others by their number in the store, so they are encoded anew after this.
                     if not await self._reload(conversation):
                         return False
                 except StoreGone:
@@ -224,7 +226,7 @@ class ConversationSaver:
 
 
 def encode_lowered(fitted: Fitted, before: Ledger, keep: Keep) -> list[bytes]:
-    """What was lowered since this ledger, if that is what is kept."""
+    """The segments that were lowered since this ledger, as records; none unless `keep` is "lowered"."""
     if keep != "lowered":
         return []
     lowered_before = {*before.lines}
@@ -234,6 +236,6 @@ def encode_lowered(fitted: Fitted, before: Ledger, keep: Keep) -> list[bytes]:
     for entry in fitted.envelope.entries:
         if entry.form is Form.FULL or entry.ref in lowered_before:
             continue
-        if not entry.segment.is_own:
+        if not entry.segment.is_own:  # lamina writes its own again, from the ledger
             records.append(encode(entry.segment))
     return records

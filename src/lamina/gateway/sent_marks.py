@@ -1,7 +1,7 @@
-"""The last request of a conversation, as a mark in the ledger of the next one.
+"""Marks the last request of a conversation in the ledger of the next one.
 
-Most requests pass as they came, and leave no ledger. When the first one of a conversation has to be fitted,
-its beginning was sent already: a large result in it may be lowered by a cut, but not as something new.
+Most requests pass as they came, and leave no ledger. When a conversation is fitted for the first time, most
+of the request was sent before: a cut may lower a large result in it, but must not treat it as new.
 """
 
 from __future__ import annotations

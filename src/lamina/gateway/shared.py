@@ -116,7 +116,6 @@ class Gateway:
         task.add_done_callback(self._tasks.discard)
 
     async def finish_all(self) -> None:
-        """Wait for what is being finished."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def enter(self, workspace: str) -> None:

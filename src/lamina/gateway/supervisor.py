@@ -160,6 +160,7 @@ class GatewaySupervisor:
             process.wait()
             if self._stopping.is_set():
                 return
+            # The first one is replaced at once, since the client waits for it.
             if monotonic() - began < SHORTEST_LIFE and self.restarts:
                 self._stopping.wait(SHORTEST_LIFE / 2)
             with self._lock:
@@ -205,7 +206,7 @@ class GatewaySupervisor:
         self._stopping.set()
         with self._lock:
             processes = [process for process in (self._process, self._spare) if process is not None]
-        for process in processes:
+        for process in processes:  # all of them first, so that they finish at the same time
             _close_input(process)
         for process in processes:
             try:

@@ -40,7 +40,7 @@ class UncutRequest(msgspec.Struct, frozen=True, kw_only=True):
     is_recalled: bool = False
 
     @classmethod
-    def measure(cls, answer: AnsweredRequest, last: LastRequest) -> UncutRequest:
+    def measure(cls, answer: AnsweredRequest, last: MeasuredConversation) -> UncutRequest:
         """The request of this answer, after the last one of its conversation."""
         if last.answer is None:
             return _measure_first(answer)
@@ -74,7 +74,7 @@ def _measure_first(answer: AnsweredRequest) -> UncutRequest:
     return UncutRequest(tokens=tokens, read=_limit(read, tokens))
 
 
-def _measure_cut(answer: AnsweredRequest, last: LastRequest) -> UncutRequest:
+def _measure_cut(answer: AnsweredRequest, last: MeasuredConversation) -> UncutRequest:
     """A request with a cut: its own reads say nothing of those without, so those of the last one hold."""
     tokens = last.uncut.tokens + round(answer.new * last.growth.scale(answer))
     missed = last.uncut.missed
@@ -125,13 +125,13 @@ class _Growth(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class LastRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The last request of a conversation: the log's line about its answer, and itself with nothing cut."""
+class MeasuredConversation(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a conversation so far: its last answer, that request with nothing cut, its growth."""
 
     answer: AnsweredRequest | None = None
     uncut: UncutRequest = UncutRequest()
     growth: _Growth = _Growth()
 
-    def follow(self, answer: AnsweredRequest, uncut: UncutRequest) -> LastRequest:
-        """The request of this answer, as the last one."""
-        return LastRequest(answer=answer, uncut=uncut, growth=self.growth.add(answer, self.answer))
+    def follow(self, answer: AnsweredRequest, uncut: UncutRequest) -> MeasuredConversation:
+        """The conversation after one more answer."""
+        return MeasuredConversation(answer=answer, uncut=uncut, growth=self.growth.add(answer, self.answer))

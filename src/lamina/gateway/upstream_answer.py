@@ -1,4 +1,4 @@
-"""Asks an upstream, with the deadlines and retries of the settings, and reads its errors."""
+"""Sends a request to its upstream, with the deadlines and retries of the settings, and reads its errors."""
 
 from __future__ import annotations
 
@@ -256,6 +256,7 @@ def _describe_refusal(error: aiohttp.ClientConnectorError) -> str:
 
     A certificate or a name that was not found has a number that is not the system's, so its type is named.
     """
-    if type(error) is aiohttp.ClientConnectorError and error.errno and error.errno > 0:
-        return os.strerror(error.errno)
+    number = error.errno or 0
+    if type(error) is aiohttp.ClientConnectorError and number > 0:
+        return os.strerror(number)
     return type(error).__name__
