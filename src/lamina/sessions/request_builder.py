@@ -35,7 +35,7 @@ from lamina.sessions.mentioned_attachments import Mentioned
 from lamina.sessions.redaction import Redact, redact_segments
 from lamina.sessions.setup import Setup, budget_for, defer_head_tools, dialect_for, head_for, options_in
 from lamina.sessions.state import SessionState
-from lamina.sessions.stored_options import StoredOptions, Template, find_missing, refuse_missing
+from lamina.sessions.stored_options import StoredOptions, Template, refuse_missing
 from lamina.summaries import Terms
 from lamina.telemetry import active
 
@@ -95,6 +95,7 @@ class RequestBuilder:
         self.runtime = runtime
         self.inputs = inputs
         self.workspace = workspace
+        self._stored_options = setup.stored_options or StoredOptions()
         self.dialect = dialect_for(setup)
         own_head = head_for(setup, self.dialect)
         self.head = defer_head_tools(own_head.head, setup, self.dialect, policy)
@@ -122,18 +123,19 @@ class RequestBuilder:
 
     def refuse_missing(self) -> None:
         """Raise BadInput if the conversation had functions that it was opened without."""
-        stored_options = self.setup.stored_options or StoredOptions()
-        runtime = self.runtime
         refuse_missing(
-            find_missing(stored_options, policy=self.policy, template=runtime.template, redact=runtime.redact)
+            self._stored_options,
+            policy=self.policy,
+            template=self.runtime.template,
+            redact=self.runtime.redact,
         )
 
     @property
     def template(self) -> Template | None:
-        """What puts a prompt into its words: what was given, or else what is stored."""
-        if self.runtime.template is not None or self.setup.stored_options is None:
+        """The template of the caller, or else the stored one; None if there is neither."""
+        if self.runtime.template is not None:
             return self.runtime.template
-        return self.setup.stored_options.template or None
+        return self._stored_options.template or None
 
     async def refresh_sections(self) -> tuple[str, ...]:
         """Read the sections of the system text again. If that fails, they stay, and a note is returned.

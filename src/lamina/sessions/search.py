@@ -134,6 +134,7 @@ class StoredIndex(Index):
             await self.refresh()
             hits = await super().query(text, most=most, sources=sources)
             hit_sources = {hit.source for hit in hits}
+            # Another process may have deleted a source since the refresh: nothing of it is returned.
             stale = [source for source in hit_sources if await self._is_stale(source)]
             if not stale:
                 return hits

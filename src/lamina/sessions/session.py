@@ -106,7 +106,13 @@ class OpeningSession(AbstractAsyncContextManager["Session"]):
 
 
 class Session:
-    """One open conversation. Made by `open`."""
+    """One open conversation. Made by `open`.
+
+    A turn goes on with these: `ask` adds what the user says, `request` gives what to send, `record` adds the
+    answer, and `results` adds what tools returned. `add`, `pin`, `rewind`, `regenerate` and `fork` change the
+    conversation in other ways. `explain`, `report`, `dialogue` and `recall` say what is in it, and what was
+    sent.
+    """
 
     def __init__(self, stored: StoredConversation, builder: RequestBuilder, lifetime: Lifetime) -> None:
         self._stored = stored
