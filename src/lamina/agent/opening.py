@@ -54,13 +54,16 @@ async def open_for(
     """
     profile = agent.profile
     setup = _with_name(setup or SetupOptions(), profile.name)
-    if persona is None and profile.persona:
-        persona = profile.persona
+    own_persona: Persona | Words | UsualPersona | None = persona
+    if persona is None:
+        own_persona = profile.persona or UsualPersona(EXPLORER)
     if root is None:
         root = agent.workspace
     policy = choose_policy(policy, place="open_for")
     has_recall = policy.recall_mode("tool") == "tool"
-    own_actions = () if agent.plan else agent.actions
+    own_actions = agent.actions
+    if agent.plan:  # the plan runs them, and the model calls none
+        own_actions = ()
     tools = tuple(action.tool for action in own_actions)
     plain_head = setup.head or PlainHead()
     if isinstance(plain_head, RequestHead):
@@ -80,7 +83,7 @@ async def open_for(
         key=key,
         model=model or profile.model or None,
         system="\n\n".join(filter(None, contract)),
-        persona=UsualPersona(EXPLORER) if persona is None else persona,
+        persona=own_persona,
         sources=sources,
         root=root,
         setup=msgspec.structs.replace(setup, dialect=agent.client.dialect, head=plain_head),

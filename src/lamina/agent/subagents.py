@@ -179,7 +179,6 @@ class _FirstWrites:
 
 
 async def _run_forked(session: Session, agent: Agent, task: str, writes: _FirstWrites) -> ForkedTask:
-    """Run a task in a fork of the session."""
     child = await _fork(session, task)
     begun = await writes.wait(child.parent.at if child.parent else 0)
 
@@ -254,4 +253,4 @@ def _answer_text(outcome: TurnOutcome) -> str:
 
 
 def _result_attrs(child: str, outcome: TurnOutcome) -> dict[str, str]:
-    return {"subagent_id": child, "success": "true" if outcome.ending == "end" else "false"}
+    return {"subagent_id": child, "success": str(outcome.ending == "end").lower()}
