@@ -287,7 +287,7 @@ def made_sealed() -> bytes:
 
 
 def _image(kept: MemoryStore) -> list[dict[str, Any]]:
-    inside = kept._kept.items()  # noqa: SLF001 - everything that a store within would have on its disk
+    inside = kept._conversations.items()  # noqa: SLF001 - everything that a store within would have on its disk
     return [
         {
             "workspace": where.workspace,

@@ -21,14 +21,13 @@ from lamina.stores.postgres.heads import (
     IS_SEALED,
     UNCOUNTED,
     HeadRow,
-    Row,
     check_head_row,
     damaged,
     is_head_intact,
     names_of,
-    select_flag,
     select_intact_records,
 )
+from lamina.stores.postgres.statements import Row, select_flag
 
 _MOST = 2**62
 """More than there will be records, and the server can still count so far."""
@@ -63,15 +62,15 @@ async def read_page(
     places = selection.places(count)
     record_rows = [(seq, body, record_sum) for seq, _, body, record_sum, _ in rows]
     records = await _check_records(call, where, places, record_rows, with_sums=with_sums)
-    if (
-        has_uncounted and selection.at is None and checksum is not None
-    ):  # a read of single places is how records are saved
+    # A read of single places is how intact records are saved, so it is not refused. Nor is a head without a
+    # checksum, which an older release wrote.
+    reads_all = selection.at is None
+    if has_uncounted and reads_all and checksum is not None:
         raise await damaged(call.connection, where, UNCOUNTED)
     return RecordPage(records=records, head=head)
 
 
 def _select(selection: RecordSelection) -> tuple[LiteralString, Any]:
-    """The query for a selection of records, and its argument."""
     if selection.at is not None:
         return _READ_AT, [seq for seq in selection.at if seq < _MOST]
     if selection.last is not None:

@@ -53,11 +53,12 @@ class OpenCard:
         """Whether the conversation is being deleted: its data keys are gone, its records may not be."""
         return self.card.gone == DELETING
 
-    def same_as(self, other: OpenCard | None) -> bool:
-        """Whether this is the same card of the same conversation, without a change between."""
-        if other is None:
-            return False
-        return self.card.id == other.card.id and self.card.change == other.card.change
+
+def is_same_card(one: OpenCard | None, other: OpenCard | None) -> bool:
+    """Whether nothing has changed between two looks at the card of a conversation."""
+    if one is None or other is None:
+        return one is other
+    return (one.card.id, one.card.change) == (other.card.id, other.card.change)
 
 
 class NamedCard(NamedTuple):
@@ -162,7 +163,6 @@ class Cards:
         return NamedCard(name, is_deleting=card.gone == DELETING)
 
     async def _read_card(self, where: Where) -> OpenCard | None:
-        """Read the card of a conversation from the store; None if there is none."""
         page = await self._store.read(self._vault.names.card_place(where), last=0)
         if page.head.is_empty:
             return None

@@ -46,12 +46,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     keys: tuple[KeyLine, ...]
     mac: bytes = b""
 
-    def line(self, key: str) -> KeyLine | None:
-        """The line of a key in the ring; None if it is not in it."""
-        for line in self.keys:
-            if line.id == key:
-                return line
-        return None
+    def has_key(self, key: str) -> bool:
+        """Whether the key with this id is in the ring."""
+        return any(line.id == key for line in self.keys)
 
 
 class DataKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,7 +120,6 @@ def new_data_key(place: SealedPlace, key: Key, *, generation: int, since: int) -
 
 
 def wrap(place: SealedPlace, key: Key, *, generation: int, secret: bytes, since: int) -> DataKey:
-    """Wrap the secret of a data key by a key of the ring."""
     wrapped = _data_cipher(key, place).seal(secret, _wrap_context(place, key.id, generation))
     return DataKey(
         generation=generation,

@@ -49,7 +49,6 @@ class SealedNames:
         return OwnName(f"{RESERVED}.{self._hashed_workspace(workspace)}")
 
     def card_place(self, where: Where) -> Where:
-        """Where the card of a conversation is stored."""
         return Where(self.card_workspace(where.workspace), self._inner_conversation(where))
 
     def seal(self, where: Where) -> bytes:

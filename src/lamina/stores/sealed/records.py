@@ -154,17 +154,17 @@ def generation_of(sealed: bytes, *, state: bool = False) -> int:
     return int.from_bytes(sealed[2:6])
 
 
-def find_break(records: Sequence[OpenRecord], *, first: bytes | None, last: bytes | None) -> int | None:
+def find_break(records: Sequence[OpenRecord], *, first: bytes, last: bytes) -> int | None:
     """The index of the first neighbour that does not continue the one before it; None if all do.
 
-    `first` and `last` are the links that must come before and after all of them; None if unknown.
+    `first` and `last` are the links that must come before and after all of them.
     """
     link = first
     for index, record in enumerate(records):
-        if link is not None and not same(record.before, link):
+        if not same(record.before, link):
             return index
         link = record.link
-    if last is not None and link is not None and not same(link, last):
+    if not same(link, last):
         return len(records) - 1
     return None
 

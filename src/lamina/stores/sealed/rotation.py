@@ -24,7 +24,7 @@ from lamina.errors import BadInput, Conflict, StoreError
 from lamina.stores.checked import RecordSelection
 from lamina.stores.paging import attempts, check_page
 from lamina.stores.port import RESERVED, OwnName, Rekeyable, Where
-from lamina.stores.sealed.cards import OpenCard
+from lamina.stores.sealed.cards import OpenCard, is_same_card
 from lamina.stores.sealed.documents import SHREDDED, Card, Header, new_data_key, rewrap_card
 from lamina.stores.sealed.keys import Key
 from lamina.stores.sealed.pages import VerifiedPage
@@ -60,7 +60,7 @@ async def make_primary(sealed: Sealed, key: str) -> None:
     """From now on new data keys are wrapped by this key."""
 
     def change(header: Header) -> Header | None:
-        if header.line(key) is None:
+        if not header.has_key(key):
             raise BadInput(f"{key!r} is not a key of this store", place="key", hint="add it first: add_key()")
         if header.primary == key:
             return None
@@ -82,7 +82,7 @@ async def rewrap(sealed: Sealed) -> int:
     async for where in _every_card(sealed):
         before = await sealed.cards.read(where, fresh=True)
         after = await sealed.cards.change(where, change)
-        if before is not None and not before.same_as(after):
+        if before is not None and not is_same_card(before, after):
             count += 1
     return count
 
@@ -174,7 +174,7 @@ async def _every_card(sealed: Sealed) -> AsyncIterator[Where]:
 
 def _without_key(header: Header, key: str) -> Header | None:
     """The header without a key; None if it has no such key, so nothing needs to be written."""
-    if header.line(key) is None:
+    if not header.has_key(key):
         return None
     return replace(header, keys=tuple(line for line in header.keys if line.id != key))
 

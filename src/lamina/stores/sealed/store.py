@@ -173,8 +173,13 @@ class Sealed(CheckedStore):
     async def workspaces(self) -> Sequence[str]:
         """Every workspace that ever had a conversation, lamina's own among them."""
         page = await self.reader.read(INDEX, EVERYTHING)
-        names = [record.body.decode() for record in page.records]
-        return [OwnName(name) if name.startswith(OWN_PREFIXES) else name for name in names]
+        workspaces: list[str] = []
+        for record in page.records:
+            name = record.body.decode()
+            if name.startswith(OWN_PREFIXES):
+                name = OwnName(name)
+            workspaces.append(name)
+        return workspaces
 
     async def count_within(self, workspace: str) -> dict[str, int]:
         """The names in a workspace of the store within, and how many records each has."""
@@ -190,6 +195,7 @@ class Sealed(CheckedStore):
             return cached_name
         name = await self.cards.name_of(workspace, inner_name)
         if name is None:
+            # Its card may have been dropped since the list was made. Then its records are gone too.
             inner = Where(self.vault.inner_workspace(workspace), inner_name)
             page = await self.store.read(inner, last=0)
             if page.head.is_empty:
@@ -241,7 +247,8 @@ class Sealed(CheckedStore):
         Whoever can write to the store within and has an old copy can put that record back: it has the same
         id. After `rekey` and `finish` no key opens that copy.
         """
-        where, bodies = replacement.where, replacement.bodies
+        where = replacement.where
+        bodies = replacement.bodies
         store = require_rekeyable(self.store)
         async with self.lock(where):
             for _ in attempts(where.conversation):

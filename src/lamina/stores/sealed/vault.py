@@ -49,7 +49,11 @@ class Vault:
         if names not in {HASHED, PLAIN}:
             raise BadInput(f"{names!r}", place="names", hint=f"give {HASHED!r} or {PLAIN!r}")
         self.store = store
-        self._credentials = list(keys)
+        self._first_credential = keys[0]
+        self._keys: list[Key] = []
+        self._passphrases: list[Passphrase] = []
+        for credential in keys:
+            self._add_to_ring(credential)
         self._create = create
         self._names_mode = names
         self._cost = cost
@@ -60,6 +64,12 @@ class Vault:
         self.ring: dict[str, Key] = {}
         self._derived_keys: dict[tuple[Passphrase, Derivation], Key] = {}
         self._lock = anyio.Lock()
+
+    def _add_to_ring(self, credential: Credential) -> None:
+        if isinstance(credential, Key):
+            self._keys.append(credential)
+        else:
+            self._passphrases.append(credential)
 
     # The header and the ring of keys.
 
@@ -100,7 +110,7 @@ class Vault:
                 "if it was sealed, restore it from a backup"
             )
             raise WrongKey("this store is not sealed, or its header is gone", hint=hint)
-        key, how = await self._resolve_new(self._credentials[0])
+        key, how = await self._resolve_new(self._first_credential)
         header, root = new_header(key, names=self._names_mode, how=how)
         try:
             await self.store.append(HEADER, [b""], expect=0, state=sign_header(header, root))
@@ -137,11 +147,9 @@ class Vault:
 
     async def _list_candidates(self, line: KeyLine) -> list[Key]:
         """The keys to try on a line of the header: those of passphrases only if it is the line of one."""
-        how = line.derivation
-        if how is None:
-            return [credential for credential in self._credentials if isinstance(credential, Key)]
-        passphrases = [credential for credential in self._credentials if isinstance(credential, Passphrase)]
-        return [await self._derive(passphrase, how) for passphrase in passphrases]
+        if line.derivation is None:
+            return self._keys
+        return [await self._derive(passphrase, line.derivation) for passphrase in self._passphrases]
 
     async def change_header(self, change: Callable[[Header], Header | None]) -> Header:
         """Change the header by compare-and-swap; None leaves it as it is."""
@@ -164,11 +172,11 @@ class Vault:
         """The id of a key, and the change that adds it to the header. It joins the ring at once."""
         header = await self.unlock()
         key, how = await self._resolve_new(credential)
-        self._credentials.append(credential)
+        self._add_to_ring(credential)
         line = key_line(key, header.store, self._root, how)
 
         def add_line(now: Header) -> Header | None:
-            if now.line(key.id) is not None:
+            if now.has_key(key.id):
                 return None
             return replace(now, keys=(*now.keys, line))
 

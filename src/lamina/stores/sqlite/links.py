@@ -81,17 +81,22 @@ def connect(path: str, *, driver: Driver, writes: bool, frozen: bool = False) ->
     connection = _open_connection(path, driver, frozen=frozen)
     try:
         _set_up(connection, writes=writes, frozen=frozen)
-    except BaseException as error:
-        with suppress(SqliteFailure):
-            connection.close()
-        if isinstance(error, SqliteFailure):
-            raise _connect_error(path, error) from error
+    except SqliteFailure as error:
+        close_quietly(connection)
+        raise _connect_error(path, error) from error
+    except BaseException:
+        close_quietly(connection)
         raise
     return connection
 
 
+def close_quietly(connection: SqliteConnection) -> None:
+    """Close a connection that is not used any more, whatever is wrong with it."""
+    with suppress(SqliteFailure):
+        connection.close()
+
+
 def _open_connection(path: str, driver: Driver, *, frozen: bool) -> SqliteConnection:
-    """Open a file with one of the drivers."""
     if driver not in _CONNECTIONS:
         raise BadInput(f"{driver!r}", place="driver", hint=f"it is one of {', '.join(_CONNECTIONS)}")
     try:

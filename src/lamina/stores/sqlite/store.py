@@ -69,9 +69,8 @@ class SqliteStore(CheckedStore):
     async def open(path: str | os.PathLike[str], *, driver: Driver | None = None) -> SqliteStore:
         """`driver` is the library with SQLite: apsw if it is installed, else Python's own."""
         absolute_path = _absolute_path(path)
-        with CancelScope(
-            shield=True
-        ):  # a cancelled call would lose what was opened, and nobody could close it
+        # A cancelled call would lose what was opened, and nobody could close it.
+        with CancelScope(shield=True):
             writer, readers = await to_thread.run_sync(_open_file, absolute_path, driver)
         return SqliteStore(writer, readers)
 
@@ -84,7 +83,11 @@ class SqliteStore(CheckedStore):
         try:
             return await self._run_read(partial(self._readers.read, read))
         except Damaged as damage:
-            raise _name_conversation(damage, where) from damage.__cause__
+            if damage.conversation:
+                raise
+            raise Damaged(
+                damage.problem, conversation=where.conversation, hint=damage.hint, whole=damage.whole
+            ) from damage.__cause__
 
     async def _list_page(self, workspace: str, *, after: str, limit: int) -> Sequence[ListedConversation]:
         list_page = partial(tables.list_conversations, workspace=workspace, after=after, limit=limit)
@@ -178,13 +181,6 @@ def _open_file(path: str, driver: Driver | None) -> tuple[Writer | None, Readers
     readers = Readers(path, driver or usual_driver(), frozen=True)
     readers.read(tables.check_readable)
     return None, readers
-
-
-def _name_conversation(damage: Damaged, where: Where) -> Damaged:
-    """The same error, with the name of the conversation that was read."""
-    if damage.conversation:
-        return damage
-    return Damaged(damage.problem, conversation=where.conversation, hint=damage.hint, whole=damage.whole)
 
 
 def _absolute_path(path: str | os.PathLike[str]) -> str:
