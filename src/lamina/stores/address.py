@@ -24,7 +24,7 @@ from lamina.settings import Settings
 from lamina.stores.port import HEADER, Store
 
 if TYPE_CHECKING:
-    from lamina.stores.sqlite.links import Driver
+    from lamina.stores.sqlite.drivers import Driver
 
 KEY_VARIABLE = "LAMINA_KEY"
 """The environment variable that holds the key of a sealed store."""

@@ -20,17 +20,17 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from lamina.errors import BadInput, Damaged, StoreError
-from lamina.stores.sqlite.links import (
+from lamina.stores.sqlite.connections import (
     BUSY,
     CORRUPT,
     LOCKED,
     NOTADB,
-    Driver,
     SqliteConnection,
     SqliteFailure,
     close_quietly,
     connect,
 )
+from lamina.stores.sqlite.drivers import Driver
 from lamina.stores.syncing import sync_file, sync_folder
 
 T = TypeVar("T")

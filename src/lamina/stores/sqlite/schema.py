@@ -22,7 +22,7 @@ from itertools import pairwise
 from lamina.errors import Damaged, StoreError
 from lamina.stores.checksums import Checksums
 from lamina.stores.port import Where
-from lamina.stores.sqlite.links import SqliteConnection
+from lamina.stores.sqlite.connections import SqliteConnection
 
 APPLICATION = 0x6C616D69
 """The letters "lami"."""

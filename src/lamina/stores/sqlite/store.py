@@ -25,7 +25,8 @@ from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Repla
 from lamina.stores.checks import check_where, check_withdrawal, check_workspace
 from lamina.stores.port import ListedConversation, Record, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import tables
-from lamina.stores.sqlite.links import Driver, SqliteConnection, usual_driver
+from lamina.stores.sqlite.connections import SqliteConnection
+from lamina.stores.sqlite.drivers import Driver, usual_driver
 from lamina.stores.sqlite.readers import Readers, can_write
 from lamina.stores.sqlite.writer import Writer, check_not_empty, writer_of
 

@@ -42,7 +42,7 @@ from lamina.stores.sqlite.chain import (
     insert_row,
     update_row,
 )
-from lamina.stores.sqlite.links import CONSTRAINT, SqliteConnection, SqliteFailure
+from lamina.stores.sqlite.connections import CONSTRAINT, SqliteConnection, SqliteFailure
 from lamina.stores.sqlite.older_tables import (
     has_checksums,
     list_older_conversations,

@@ -17,21 +17,18 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from lamina.errors import BadInput, Broken, Damaged, StoreError
-from lamina.stores.sqlite.links import (
+from lamina.stores.sqlite.connections import (
     BUSY,
     BUSY_MS,
     FULL,
     LOCKED,
     TOOBIG,
-    Driver,
     SqliteConnection,
     SqliteFailure,
     close_quietly,
     connect,
-    is_faulty,
-    usual_driver,
-    warn_if_unsafe,
 )
+from lamina.stores.sqlite.drivers import Driver, is_faulty, usual_driver, warn_if_unsafe
 from lamina.stores.sqlite.process_lock import ProcessLock
 from lamina.stores.sqlite.schema import NEWEST, bring_up, version_of
 from lamina.stores.syncing import sync_folder
