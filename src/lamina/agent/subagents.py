@@ -188,7 +188,7 @@ async def _run_forked(session: Session, agent: Agent, task: str, writes: _FirstW
 
     try:
         outcome = await agent.go_on(child, hear=note_beginning)
-    finally:
+    finally:  # also if it failed before its answer began: the others would wait for ever
         await note_beginning(None)
     return ForkedTask(task=task, child=child.conversation, outcome=outcome, has_handle=session.setup.recall)
 
@@ -208,7 +208,7 @@ async def _run_task(
 ) -> tuple[str, TurnOutcome]:
     """Run a task in a new conversation. Returns the name of that conversation and the outcome."""
     for child in _list_names(parent, task):
-        if child in used_names:
+        if child in used_names:  # a call beside this one has the same task, and may have stored nothing yet
             continue
         used_names.add(child)
         async with opens(child) as session:

@@ -254,6 +254,7 @@ class RequestBuilder:
         """
         if self.relevance is None or self.relevance.freshness != "fresh" or self.budget is None:
             return envelope
+        # With next to no trigger a cut is due, whose order lowers outdated attachments and nothing else.
         fresh_envelope = build(
             log,
             head=self.head,

@@ -182,6 +182,7 @@ class StoredIndex(Index):
                     await self._forget(source)
                     continue
                 except BaseException:
+                    # The index in memory has chunks that the store does not have.
                     with anyio.CancelScope(shield=True):
                         await self._forget(source)
                     raise
@@ -199,6 +200,7 @@ class StoredIndex(Index):
         if not changed and len(entries) == len(loaded.entries):
             return loaded
         if loaded.count + len(changed) > 2 * len(entries) + SLACK:
+            # If the process dies before the append, the source is gone from the index: index it again.
             await self._store.delete(self._where(source))
             loaded = EMPTY_SOURCE
             changed = list(range(len(entries)))

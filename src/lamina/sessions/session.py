@@ -337,6 +337,7 @@ class Session:
             segments = self._builder.prepare_segments(absorbed.segments)
             usage = absorbed.usage
             state = self._stored.state
+            # Looked up before the append: a cut is known by the number of records that it was made for.
             cut = state.find_made_cut(self._stored.live.count)
             ledger = calibrate_ledger(state.ledger, usage, self._builder.counter)
             ledger = record_clearing(ledger, usage)
@@ -386,6 +387,7 @@ class Session:
             try:
                 return await self._writer.extend(prepared, once=repeatable, idle=idle, rebase=False)
             except BudgetExceeded:
+                # What a tool has done cannot be done again: its result is stored, though nothing can be sent.
                 state = self._stored.state.after_append()
                 await self._writer.append(prepared, state=state, once=repeatable, rebase=False)
                 raise
@@ -498,7 +500,7 @@ class Session:
             index = len(self.log)
             if at is not None:
                 index = locate_turn(self.log, at, self._builder.options.kinds)
-            elif task:
+            elif task:  # no API accepts calls without their results
                 index = index_before_open_calls(self.log)
             place = self._writer.place(index)
             where = Where(self.workspace, name or f"{self.conversation}@{place}")

@@ -55,6 +55,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     def over(self, values: dict[str, Any]) -> Setup:
         """The setup with the values that are not None in their place."""
         changes = drop_nulls(values)
+        # None leaves a field as it is, so "all" is the word for no window.
         if changes.get("history") == "all":
             changes["history"] = None
         if "agent" in changes:

@@ -268,9 +268,10 @@ class TurnWriter:
 
     async def _make_group(self, segments: Sequence[Segment], *, opens_turn: bool) -> RecordGroup:
         """Make a group with what is due before its segments: a changed setup, and changed sections."""
-        if self.stored.stale:
+        if self.stored.stale:  # an append failed, and nobody knows whether its group was added
             await self.load()
         controls: list[Control] = []
+        # A request alone changes nothing that is stored, so a new setup waits for the next segments.
         if segments and self.stored.live.setup != self.builder.setup:
             controls.append(self.builder.setup)
         sections: list[Segment] = []
