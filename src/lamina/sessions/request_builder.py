@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Tally
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -155,6 +156,20 @@ class RequestBuilder:
     def set_history(self, history: LastN | Literal["all"]) -> None:
         self.setup = self.setup.over({"history": history})
         self.options = msgspec.structs.replace(self.options, window=self.setup.history)
+
+    @contextmanager
+    def try_history(self, history: LastN | Literal["all"] | None) -> Iterator[None]:
+        """Use another window over history from here on, unless what is done with it fails."""
+        setup = self.setup
+        options = self.options
+        if history is not None:
+            self.set_history(history)
+        try:
+            yield
+        except BaseException:
+            self.setup = setup
+            self.options = options
+            raise
 
     def forgo_switch(self) -> None:
         """Ask the server no more to drop thinking. Cuts wait then while the model thinks in a tool loop."""

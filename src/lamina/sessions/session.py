@@ -292,38 +292,37 @@ class Session:
 
         Turn and ledger are stored as one group before this returns. If no request is possible
         (BudgetExceeded), nothing is stored. A turn that is repeated with the same `key` is stored once.
-        `history` is the window over history from this turn on, as for `set_history`.
+        `history` is the window over history from this turn on, as for `set_history`, unless the turn fails.
         `idle` is how many seconds passed since the last request: if the cache is cold by now, a cut is made
         early. With `condense`, a model is asked to put the attachments of this turn into fewer words if they
         are too much. They are stored in full, with the summary that is sent instead of them.
         """
         async with self._open_lock():
             self._builder.refuse_missing()
-            if history is not None:
-                self._builder.set_history(history)
-            self._writer.begin_turn()
-            with self._writer.watch.phase("gather"):
-                await self._writer.rebuild_mentioned()
-                self._stored.notes += await self._builder.refresh_sections()
-                turn = await gather_turn(
-                    prompt,
-                    attach=attach,
-                    hints=hints,
-                    template=template,
-                    builder=self._builder,
-                    log=self.log,
-                    envelope=self.envelope,
-                )
-            self._writer.note_left_out(turn.notes)
-            segments = self._builder.prepare_segments(turn.segments)
-            if not segments:
-                raise BadInput("nothing is left of it", place="prompt", hint="check what redact does")
-            if condense is not None:
-                with self._writer.watch.phase("condense"):
-                    segments = await self._condense_turn(segments, condense)
-            # What sources find may differ the next time. A repeated turn is known by what its caller gave.
-            repeatable = once(key, turn.from_caller)
-            return await self._writer.extend(segments, once=repeatable, idle=idle, opens_turn=True)
+            with self._builder.try_history(history):
+                self._writer.begin_turn()
+                with self._writer.watch.phase("gather"):
+                    await self._writer.rebuild_mentioned()
+                    self._stored.notes += await self._builder.refresh_sections()
+                    turn = await gather_turn(
+                        prompt,
+                        attach=attach,
+                        hints=hints,
+                        template=template,
+                        builder=self._builder,
+                        log=self.log,
+                        envelope=self.envelope,
+                    )
+                self._writer.note_left_out(turn.notes)
+                segments = self._builder.prepare_segments(turn.segments)
+                if not segments:
+                    raise BadInput("nothing is left of it", place="prompt", hint="check what redact does")
+                if condense is not None:
+                    with self._writer.watch.phase("condense"):
+                        segments = await self._condense_turn(segments, condense)
+                # What sources find may differ when a turn is repeated. What its caller gave does not.
+                repeatable = once(key, turn.from_caller)
+                return await self._writer.extend(segments, once=repeatable, idle=idle, opens_turn=True)
 
     async def record(self, answer: Answer, *, key: str = "") -> Recorded:
         """Add what the model answered: an object of its SDK, a dict, events of a stream, or text.
