@@ -93,7 +93,7 @@ def test_every_change_to_header_and_card_is_detected() -> None:
         world = await World().fill()
         sealed = Sealed(world.now, KEY)
         await sealed.read(OWN)
-        card = Where(sealed.vault.card_workspace("team"), sealed.vault.inner(OWN).conversation)
+        card = Where(sealed.vault.names.card_workspace("team"), sealed.vault.inner(OWN).conversation)
         mutations = [*of_document("header", HEADER, world.now), *of_document("card", card, world.now)]
         return await tried(world, mutations)
 

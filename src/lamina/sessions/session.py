@@ -80,10 +80,7 @@ class Lifetime:
 
 
 class OpeningSession(AbstractAsyncContextManager["Session"]):
-    """What `Session.open` returns: the session comes with `async with`.
-
-    async with Session.open("chats.db", "support-42") as session: ...
-    """
+    """What `Session.open` returns. The session itself comes with `async with`."""
 
     def __init__(self, manager: AbstractAsyncContextManager[Session]) -> None:
         self._manager: Any = manager

@@ -40,14 +40,14 @@ async def read_page(
     call: ConnectionCall, where: Where, selection: RecordSelection, *, with_sums: bool
 ) -> RecordPage:
     """Read what kind of store this is, the head, and the records."""
-    query, wanted = _select(selection)
+    query, selected = _select(selection)
     if not with_sums:
         query = query.replace("state_sum, sum", _NO_SUMS).replace("body, sum", _NO_SUM)
     most = _MOST
     if selection.limit is not None:
         most = min(selection.limit, _MOST)
     cursor = call.connection.cursor(binary=True)
-    await cursor.execute(query, names_of(where) | {"asked": wanted, "limit": most})
+    await cursor.execute(query, names_of(where) | {"selected": selected, "limit": most})
     # A union has no order of its own: the store, the head and the records come first to last by this key.
     rows = sorted(await cursor.fetchall(), key=lambda row: row[0])
     _, sealed, orphans, has_uncounted, _ = rows.pop(0)
@@ -120,9 +120,9 @@ _READ: LiteralString = """
         SELECT seq, 0, body, sum, NULL FROM record
         WHERE workspace = %(workspace)s AND conversation = %(conversation)s AND """
 _END: LiteralString = " ORDER BY seq LIMIT %(limit)s::bigint)"
-_READ_AFTER = _READ + "seq >= %(asked)s::bigint" + _END
-_READ_LAST = _READ + "seq >= (SELECT count FROM head) - %(asked)s::bigint" + _END  # noqa: S608 - no input in it
-_READ_AT = _READ + "seq = ANY(%(asked)s::bigint[])" + _END
+_READ_AFTER = _READ + "seq >= %(selected)s::bigint" + _END
+_READ_LAST = _READ + "seq >= (SELECT count FROM head) - %(selected)s::bigint" + _END  # noqa: S608 - no input in it
+_READ_AT = _READ + "seq = ANY(%(selected)s::bigint[])" + _END
 
 
 async def list_conversations(

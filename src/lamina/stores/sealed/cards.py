@@ -149,7 +149,7 @@ class Cards:
 
     async def named_card(self, workspace: str, inner_name: str) -> NamedCard | None:
         """What the card under this name says without a data key; None if there is no card."""
-        page = await self._store.read(Where(self._vault.card_workspace(workspace), inner_name), last=0)
+        page = await self._store.read(Where(self._vault.names.card_workspace(workspace), inner_name), last=0)
         if page.head.is_empty:
             return None
         card = parse_document(page.head.state, Card, page.head.count)
@@ -174,8 +174,7 @@ class Cards:
 
     async def _open(self, where: Where, card: Card) -> OpenCard:
         """Prove that a card was written for this place, and unwrap its data keys."""
-        key_ids = {card.key, *(data.key for data in card.data)}
-        if not key_ids <= self._vault.ring.keys():
+        if not card.key_ids <= self._vault.ring.keys():
             await self._vault.unlock(fresh=True)  # a key may have come to the ring since
         place = self._vault.place(where)
         if not is_card_authentic(card, place, self._vault.key(card.key, where.conversation)):

@@ -74,6 +74,11 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     gone: str = ""
     mac: bytes = b""
 
+    @property
+    def key_ids(self) -> set[str]:
+        """The ids of the keys that open it: that of its MAC, and those that wrap its data keys."""
+        return {self.key, *(data.key for data in self.data)}
+
 
 def new_header(key: Key, *, names: str, how: Derivation | None) -> tuple[Header, bytes]:
     """The header of a new store, and its root secret."""
@@ -158,7 +163,7 @@ def rewrap_card(card: Card, place: SealedPlace, primary: Key, key_of: Callable[[
 
     The data keys themselves stay, so no record has to be written again.
     """
-    if card.key == primary.id and all(data.key == primary.id for data in card.data):
+    if card.key_ids == {primary.id}:
         return None
     data_keys: list[DataKey] = []
     for data in card.data:
@@ -224,10 +229,9 @@ def _card_mac(card: Card, place: SealedPlace, key: Key) -> bytes:
     """The code that proves who wrote a card, and that it was written for this place."""
     unsigned = msgspec.json.encode(msgspec.structs.replace(card, mac=b""))
     secret = derive_key(key.secret, "lamina/card/1", salt=place.store)
-    return mac(secret, place.store, place.workspace, place.conversation, unsigned)
+    return mac(secret, *place.fields, unsigned)
 
 
 def _wrap_context(place: SealedPlace, key: str, generation: int) -> bytes:
     """What a wrapped data key is bound to, so that it opens in no other conversation or generation."""
-    names = (place.store, place.workspace, place.conversation)
-    return frame_fields("lamina/wrap/1", *names, generation, key)
+    return frame_fields("lamina/wrap/1", *place.fields, generation, key)

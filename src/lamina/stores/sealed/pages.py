@@ -55,6 +55,13 @@ class VerifiedPage(msgspec.Struct, frozen=True, kw_only=True):
     records: tuple[OpenRecord, ...] = ()
     exists: bool = True
 
+    @property
+    def card_in_use(self) -> OpenCard | None:
+        """The card, if the conversation exists. One that is being made or deleted has a card, too."""
+        if not self.exists:
+            return None
+        return self.open_card
+
 
 class SealedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A group as the store within gets it, and the state that it sets."""

@@ -55,9 +55,14 @@ class SealedPlace(msgspec.Struct, frozen=True):
     conversation: str
 
     @property
+    def fields(self) -> tuple[bytes, str, str]:
+        """Its fields in the order in which they are hashed."""
+        return self.store, self.workspace, self.conversation
+
+    @property
     def genesis(self) -> bytes:
         """The link before the first record."""
-        return digest("lamina/genesis/1", self.store, self.workspace, self.conversation)
+        return digest("lamina/genesis/1", *self.fields)
 
 
 class Generation:
@@ -73,9 +78,8 @@ class Generation:
         self.records = Cipher(material[:KEY])
         self.states = Cipher(material[KEY : 2 * KEY])
         self.commitment = material[2 * KEY :]
-        names = (place.store, place.workspace, place.conversation)
-        self.of_records = frame_fields(f"lamina/record/{VERSION}", *names)
-        self.of_state = frame_fields(f"lamina/state/{VERSION}", *names)
+        self.of_records = frame_fields(f"lamina/record/{VERSION}", *place.fields)
+        self.of_state = frame_fields(f"lamina/state/{VERSION}", *place.fields)
 
 
 class OpenRecord(msgspec.Struct, frozen=True, kw_only=True):

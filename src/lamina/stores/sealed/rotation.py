@@ -92,7 +92,11 @@ async def retire(sealed: Sealed, key: str) -> None:
     header = await sealed.vault.unlock(fresh=True)
     if header.primary == key:
         raise StoreError(f"key {key!r} is the primary key", hint="make another one primary first")
-    using = [where async for where in _every_card(sealed) if await _uses(sealed, where, key)]
+    using: list[Where] = []
+    async for where in _every_card(sealed):
+        open_card = await sealed.cards.read(where, fresh=True)
+        if open_card is not None and key in open_card.card.key_ids:
+            using.append(where)
     if using:
         problem = f"key {key!r} is in use by {len(using)} conversations"
         raise StoreError(problem, conversation=using[0].conversation, hint="rewrap() them first")
@@ -166,7 +170,7 @@ async def _every_card(sealed: Sealed) -> AsyncIterator[Where]:
         return
     yield INDEX
     for workspace in await sealed.workspaces():
-        for inner_name in await sealed.count_within(sealed.vault.card_workspace(workspace)):
+        for inner_name in await sealed.count_within(sealed.vault.names.card_workspace(workspace)):
             named_card = await sealed.cards.named_card(workspace, inner_name)
             if named_card is not None:
                 yield Where(workspace, named_card.name)
@@ -207,15 +211,6 @@ def _without_data_keys(open_card: OpenCard) -> Card | None:
     if open_card.card.gone:
         return None
     return replace(open_card.card, gone=SHREDDED, data=())
-
-
-async def _uses(sealed: Sealed, where: Where, key: str) -> bool:
-    """Whether a conversation needs this key to be opened: for its card, or for one of its data keys."""
-    open_card = await sealed.cards.read(where, fresh=True)
-    if open_card is None:
-        return False
-    card = open_card.card
-    return card.key == key or any(data.key == key for data in card.data)
 
 
 async def _reseal_records(
@@ -260,9 +255,9 @@ async def _reseal_state(sealed: Sealed, where: Where) -> bool:
     for _ in attempts(where.conversation):
         async with sealed.lock(where):
             page = await sealed.reader.read(where, NOTHING)
-            if page.open_card is None or not page.exists:
+            if page.card_in_use is None:
                 return False
-            newest = page.open_card.newest
+            newest = page.card_in_use.newest
             if page.state.generation == newest.number:
                 return True
             inner = sealed.vault.inner(where)
@@ -278,9 +273,9 @@ async def _reseal_state(sealed: Sealed, where: Where) -> bool:
 
 def _resealed_bodies(page: VerifiedPage, *, bucket: int) -> dict[int, bytes]:
     """Those records of a page that are not sealed under the newest key, sealed under it."""
-    if page.open_card is None or not page.exists:
+    if page.card_in_use is None:
         return {}
-    newest = page.open_card.newest
+    newest = page.card_in_use.newest
     bodies: dict[int, bytes] = {}
     for seq, record in zip(page.seqs, page.records, strict=True):
         if record.generation != newest.number:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, StoreError, Tampered, WrongKey
 from lamina.stores.paging import attempts
-from lamina.stores.port import HEADER, OwnName, Store, Where, Within
+from lamina.stores.port import HEADER, Store, Where
 from lamina.stores.sealed.cipher import derive_key, mac
 from lamina.stores.sealed.documents import (
     Header,
@@ -70,8 +70,6 @@ class Vault:
             self._keys.append(credential)
         else:
             self._passphrases.append(credential)
-
-    # The header and the ring of keys.
 
     async def unlock(self, *, fresh: bool = False) -> Header:
         """The header, verified by a key of the ring. A new store gets one, if `create` allows that."""
@@ -196,11 +194,9 @@ class Vault:
         header = await self.unlock(fresh=True)
         return self.key(header.primary)
 
-    # Names. Every path that leads here has called `unlock`.
-
     @property
     def names(self) -> SealedNames:
-        """The names in the inner store, which only the root key can tell."""
+        """The names in the store within. They follow from the root secret, so `unlock` comes first."""
         if self._sealed_names is None:
             raise StoreError("the store is not unlocked")
         return self._sealed_names
@@ -214,12 +210,6 @@ class Vault:
     def inner(self, where: Where) -> Where:
         """Where the records of a conversation are stored."""
         return self.names.inner(where)
-
-    def inner_workspace(self, workspace: str) -> Within:
-        return self.names.inner_workspace(workspace)
-
-    def card_workspace(self, workspace: str) -> OwnName:
-        return self.names.card_workspace(workspace)
 
     def hash_once(self, where: Where, *fields: str | bytes) -> bytes:
         """A hash of an idempotency key, or of its digest, that says nothing without the key of the store."""
