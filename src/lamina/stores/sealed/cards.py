@@ -11,11 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-import anyio
 from msgspec.structs import replace
 
 from lamina.errors import Conflict, StoreError, Tampered, WrongKey
-from lamina.stores.paging import attempts
+from lamina.stores.paging import retry_overtaken
 from lamina.stores.port import Store, Where, Withdrawable
 from lamina.stores.sealed.cipher import NotSealedHere
 from lamina.stores.sealed.documents import (
@@ -89,10 +88,8 @@ class Cards:
         """A card with a new data key, or the one that another writer has just made."""
         key = await self._vault.primary()
         card = new_card(self._vault.place(where), key, self._vault.names.seal(where))
-        try:
+        with suppress(Conflict):  # another writer has just made it
             await self._write(where, card, None)
-        except Conflict:
-            await anyio.lowlevel.checkpoint()
         open_card = await self.read(where, fresh=True)
         if open_card is None:
             raise StoreError(
@@ -113,19 +110,18 @@ class Cards:
 
     async def change(self, where: Where, change: Callable[[OpenCard], Card | None]) -> OpenCard | None:
         """Change a card by compare-and-swap; None leaves it as it is. Without a card nothing happens."""
-        for _ in attempts(where.conversation):
+
+        async def change_once() -> OpenCard | None:
             open_card = await self.read(where, fresh=True)
             if open_card is None:
                 return None
             new = change(open_card)
             if new is None:
                 return open_card
-            try:
-                await self._write(where, new, open_card.card)
-            except Conflict:
-                continue
+            await self._write(where, new, open_card.card)
             return await self.read(where, fresh=True)
-        raise AssertionError  # the attempts end in an error
+
+        return await retry_overtaken(change_once, where.conversation)
 
     async def drop(self, where: Where, card: Card) -> None:
         """Delete the card of a conversation. Its data keys are gone with it.

@@ -77,4 +77,4 @@ class SealedNames:
 
 def _word(data: bytes) -> str:
     """Bytes as a name that every store accepts, whatever it does to letters."""
-    return base64.b32encode(data[:25]).decode().lower()
+    return base64.b32encode(data[:25]).decode().lower()  # 25 bytes are 40 letters, and need no padding

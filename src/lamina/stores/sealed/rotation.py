@@ -20,9 +20,9 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 from msgspec.structs import replace
 
-from lamina.errors import BadInput, Conflict, StoreError
+from lamina.errors import BadInput, StoreError
 from lamina.stores.checked import RecordSelection
-from lamina.stores.paging import attempts, check_page
+from lamina.stores.paging import check_page, retry_overtaken
 from lamina.stores.port import RESERVED, OwnName, Rekeyable, Where
 from lamina.stores.sealed.cards import OpenCard, is_same_card
 from lamina.stores.sealed.documents import SHREDDED, Card, Header, new_data_key, rewrap_card
@@ -235,40 +235,37 @@ async def _reseal_batch(
     sealed: Sealed, store: Rekeyable, where: Where, place: int, batch: int
 ) -> tuple[int, VerifiedPage]:
     """Seal at most `batch` records from `place` on again; how many that changed, and the page."""
-    for _ in attempts(where.conversation):
+
+    async def reseal_once() -> tuple[int, VerifiedPage]:
         async with sealed.lock(where):
             page = await sealed.reader.read(where, RecordSelection(after=place, limit=batch))
             bodies = _resealed_bodies(page, bucket=sealed.bucket)
-            if not bodies:
-                return 0, page
-            inner = sealed.vault.inner(where)
-            try:
+            if bodies:
+                inner = sealed.vault.inner(where)
                 await store.replace(inner, bodies, expect=page.state.count, was=page.sealed_state)
-            except Conflict:
-                continue
             return len(bodies), page
-    raise AssertionError  # the attempts end in an error
+
+    return await retry_overtaken(reseal_once, where.conversation)
 
 
 async def _reseal_state(sealed: Sealed, where: Where) -> bool:
     """Seal the state under the newest key, if it is under an older one. False if there is no state."""
-    for _ in attempts(where.conversation):
+
+    async def reseal_once() -> bool:
         async with sealed.lock(where):
             page = await sealed.reader.read(where, NOTHING)
             if page.card_in_use is None:
                 return False
             newest = page.card_in_use.newest
-            if page.state.generation == newest.number:
-                return True
-            inner = sealed.vault.inner(where)
-            state = seal_state(newest, page.state, bucket=sealed.bucket)
-            try:
+            if page.state.generation != newest.number:
+                inner = sealed.vault.inner(where)
+                state = seal_state(newest, page.state, bucket=sealed.bucket)
                 await sealed.store.append(
                     inner, [], expect=page.state.count, was=page.sealed_state, state=state
                 )
-            except Conflict:
-                continue
-    raise AssertionError  # the attempts end in an error
+            return True
+
+    return await retry_overtaken(reseal_once, where.conversation)
 
 
 def _resealed_bodies(page: VerifiedPage, *, bucket: int) -> dict[int, bytes]:

@@ -14,7 +14,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, StoreError, Tampered, WrongKey
-from lamina.stores.paging import attempts
+from lamina.stores.paging import retry_overtaken
 from lamina.stores.port import HEADER, Store, Where
 from lamina.stores.sealed.cipher import derive_key, mac
 from lamina.stores.sealed.documents import (
@@ -151,7 +151,8 @@ class Vault:
 
     async def change_header(self, change: Callable[[Header], Header | None]) -> Header:
         """Change the header by compare-and-swap; None leaves it as it is."""
-        for _ in attempts():
+
+        async def change_once() -> Header:
             header = await self.unlock(fresh=True)
             new = change(header)
             if new is None:
@@ -159,12 +160,10 @@ class Vault:
             new = replace(new, change=header.change + 1)
             state = sign_header(new, self._root)
             was = encode_document(header)
-            try:
-                await self.store.append(HEADER, [b""], expect=header.change, was=was, state=state)
-            except Conflict:
-                continue
+            await self.store.append(HEADER, [b""], expect=header.change, was=was, state=state)
             return await self.unlock(fresh=True)
-        raise AssertionError  # the attempts end in an error
+
+        return await retry_overtaken(change_once)
 
     async def add_credential(self, credential: Credential) -> tuple[str, Callable[[Header], Header | None]]:
         """The id of a key, and the change that adds it to the header. It joins the ring at once."""
