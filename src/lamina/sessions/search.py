@@ -116,7 +116,12 @@ class StoredIndex(Index):
         self._loaded: dict[str, LoadedSource] = {}
 
     async def refresh(self) -> None:
-        """Take over what other processes added or removed."""
+        """Take over what other processes added or removed.
+
+        A list tells how many records a source has, and not which: to read the head of each would cost as many
+        calls as there are sources. So a source that was removed and indexed anew with as many records is
+        noticed only when `query` meets something old of it.
+        """
         conversations = every_conversation(self._store, self._workspace)
         counts = {item.conversation: item.count async for item in conversations}
         async with self._lock:

@@ -88,12 +88,10 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
                 later_cuts.add(place.number)
                 promoted_count = min(promoted_count, place.promoted)
         promoted_before = self.ledger.promoted[:promoted_count]
-        ledger = msgspec.structs.replace(
-            ledger,
-            lines={ref: line for ref, line in ledger.lines.items() if line.cut not in later_cuts},
-            folds=tuple(fold for fold in ledger.folds if fold.cut not in later_cuts),
-            promoted=tuple(ref for ref in promoted_before if ref in ledger.promoted),
-        )
+        lines = {ref: line for ref, line in ledger.lines.items() if line.cut not in later_cuts}
+        folds = [fold for fold in ledger.folds if fold.cut not in later_cuts]
+        promoted = [ref for ref in promoted_before if ref in ledger.promoted]
+        ledger = msgspec.structs.replace(ledger, lines=lines, folds=tuple(folds), promoted=tuple(promoted))
         return SessionState(ledger=ledger, cuts=self.cuts)
 
     def for_fork(self, places: Sequence[int], *, ahead: int) -> SessionState:

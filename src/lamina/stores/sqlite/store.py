@@ -99,17 +99,20 @@ class SqliteStore(CheckedStore):
         return await self._run_write(partial(self._usable_writer().erase, delete))
 
     async def delete_many(self, places: Sequence[Where]) -> int:
-        for where in places:
+        all_places = tuple(places)  # the caller may change a list while the deletion waits for its turn
+        for where in all_places:
             check_where(where)
-        deleted: list[Where] = []
+        count = 0
 
         def delete(connection: SqliteConnection) -> bool:
-            deleted.clear()
-            deleted.extend(where for where in places if tables.delete_conversation(connection, where))
-            return bool(deleted)
+            nonlocal count
+            for where in all_places:
+                if tables.delete_conversation(connection, where):
+                    count += 1
+            return count > 0
 
         await self._run_write(partial(self._usable_writer().erase, delete))
-        return len(deleted)
+        return count
 
     async def sizes(self, workspace: str) -> Mapping[str, int]:
         check_workspace(workspace)
