@@ -262,6 +262,7 @@ class FilesStore(CheckedStore):
             if (self._folder(where) / HEAD).exists():
                 with self._lock_conversation(place, alone=True):  # not nested: they may share a lock
                     self._delete_folder(self._folder(place))
+        # The state is looked at again: somebody may have written while the folders beside it were deleted.
         with self._lock_conversation(where, alone=True):
             self._check_state(where, was)
             return self._delete_folder(self._folder(where))

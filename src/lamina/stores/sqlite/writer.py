@@ -201,7 +201,7 @@ class Writer:
         job = _Job(write)
         self.waiting.append(job)
         with self._turn:
-            if not job.done:
+            if not job.done:  # else the thread that had the turn before has done this write, too
                 self._commit([self.waiting.popleft() for _ in range(len(self.waiting))])
         return job.outcome()
 
