@@ -522,7 +522,7 @@ def _check_bodies(record: ConversationRecord, name: str) -> None:
 def _risk_of(store: Store) -> str:
     """What the SQLite behind a store could do to it; empty if nothing, or if it has none."""
     from lamina.stores.sqlite import SqliteStore  # noqa: PLC0415
-    from lamina.stores.sqlite.links import risk  # noqa: PLC0415
+    from lamina.stores.sqlite.drivers import risk  # noqa: PLC0415
 
     inner = getattr(store, "store", store)
     if not isinstance(inner, SqliteStore):

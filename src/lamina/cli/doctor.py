@@ -151,7 +151,7 @@ def _check_package() -> Iterator[CheckLine]:
 
 def _check_sqlite() -> Iterator[CheckLine]:
     """Say once and plainly if the SQLite in use has a fault that lamina works around."""
-    from lamina.stores.sqlite.links import describe_fault, remedy, usual_driver  # noqa: PLC0415
+    from lamina.stores.sqlite.drivers import describe_fault, remedy, usual_driver  # noqa: PLC0415
 
     driver = usual_driver()
     fault = describe_fault(driver)

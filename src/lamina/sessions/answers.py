@@ -44,6 +44,7 @@ async def absorb_answer(answer: Answer, dialect: Dialect) -> Absorbed:
         return dialect.answers.absorb_stream([event async for event in answer])
     if isinstance(answer, list | tuple | Iterator):
         return dialect.answers.absorb_stream(list(answer))
+    # The text dialect removes the space with which a completion continues the cue of a flat prompt.
     if not isinstance(answer, str) or dialect.name == "text":
         return dialect.answers.absorb(answer)
     if is_blank(answer):
@@ -61,7 +62,6 @@ def make_results(results: Iterable[Results], calls: Iterable[ToolCall]) -> list[
 
 
 def list_unanswered(calls: Iterable[ToolCall], results: Iterable[Segment]) -> list[ToolCall]:
-    """The calls that none of these results answers."""
     answered_ids = {_result_id(segment) for segment in results}
     return [call for call in calls if call.id not in answered_ids]
 

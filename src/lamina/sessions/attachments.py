@@ -84,14 +84,11 @@ async def _read_attachment(attachment: Attachable, prompt: str, root: Path | Non
         return GatheredSegments((attachment,))
     if isinstance(attachment, str | PurePath):
         source = _find_source(str(attachment), root)
+        if source is None:
+            return await to_thread.run_sync(_read_path, str(attachment), root)
     else:
         check_source(attachment, "attach")
         source = attachment
-    if source is None:
-        segment_or_note = await to_thread.run_sync(_read_path, str(attachment), root)
-        if isinstance(segment_or_note, str):
-            return GatheredSegments(notes=(segment_or_note,))
-        return GatheredSegments((segment_or_note,))
     gathered = await gather([source], prompt, seconds=SECONDS)
     if not gathered.segments and not gathered.notes:
         return GatheredSegments(notes=(f"{source_name(source)}: nothing was found to attach",))
@@ -147,22 +144,22 @@ def make_hints(hints: Mapping[str, str] | None) -> list[Segment]:
     return [segment("context_file", Role.USER, lines, key="hints", attrs={"name": "hints"})]
 
 
-def _read_path(path: str | PurePath, root: Path | None) -> Segment | str:
+def _read_path(path: str | PurePath, root: Path | None) -> GatheredSegments:
     """A file as a segment, or a note that says why it is left out.
 
     With a `root`, only files below it can be read, and none that the workspace withholds.
     """
     name = PurePath(path).as_posix()
     if root is None:
-        return _read_anywhere(name)
+        return GatheredSegments((_read_anywhere(name),))
     with closing(Workspace(root, largest=LARGEST)) as space:
         try:
-            return _make_segment(name, space.read(name))
+            return GatheredSegments((_make_segment(name, space.read(name)),))
         except BadInput:
             reason = space.withheld(name)
             if not reason:
                 raise
-            return f"{display_name(name)}: left out, {reason}"
+            return GatheredSegments(notes=(f"{display_name(name)}: left out, {reason}",))
 
 
 def _read_anywhere(name: str) -> Segment:

@@ -72,6 +72,7 @@ async def _read_steps(stored: StoredConversation, name: str) -> str:
         log = read_records([record.body for record in page.records]).log
     except LaminaError:
         return ""
+    # A child of a child has the tasks of both in its log: the last one is its own.
     start = 0
     for index, one in enumerate(log):
         if one.kind == "parent_message":

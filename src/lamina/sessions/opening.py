@@ -78,8 +78,11 @@ async def open_conversation(
         user_policy = load_user_policy(settings)
     if workspace is None:
         workspace = settings.workspace
-    if runtime.mentioned is None and root is not None:
-        runtime = msgspec.structs.replace(runtime, mentioned=files_mentioned(root))
+    folder: Path | None = None
+    if root is not None:
+        folder = Path(root)
+        if runtime.mentioned is None:
+            runtime = msgspec.structs.replace(runtime, mentioned=files_mentioned(root))
     async with _open_session_store(store, settings, key=key, environment=environment) as opened_store:
         stored = StoredConversation(opened_store, Where(workspace, conversation))
         await stored.load()
@@ -96,7 +99,7 @@ async def open_conversation(
             sections=await read_redacted_sections(),
             read_sections=read_redacted_sections if changes else None,
             sources=tuple(sources),
-            root=None if root is None else Path(root),
+            root=folder,
         )
         setup_changes = {"model": model, **msgspec.structs.asdict(setup)}
         builder = _prepare_builder(
@@ -153,7 +156,9 @@ def _prepare_builder(
 
     What is not stored with it comes from the caller's policy, and else from the user's settings.
     """
-    setup = stored.live.setup or _default_setup(settings, user_policy)
+    setup = stored.live.setup
+    if setup is None:
+        setup = Setup(model=settings.model, dialect=settings.dialect).over(read_policy(user_policy))
     setup = _keep_recall(stored, setup.over({**changes, **read_policy(policy)}))
     setup = _keep_runtime(stored, setup, runtime, policy)
     whole_policy = policy.over(user_policy)
@@ -163,13 +168,7 @@ def _prepare_builder(
     return builder
 
 
-def _default_setup(settings: Settings, policy: Policy) -> Setup:
-    """The setup of a conversation that has none yet: what the user's settings file names."""
-    return Setup(model=settings.model, dialect=settings.dialect).over(read_policy(policy))
-
-
 def _keep_runtime(stored: StoredConversation, setup: Setup, runtime: RuntimeOptions, policy: Policy) -> Setup:
-    """The setup with what is stored of the runtime options."""
     previous = setup.stored_options
     if previous is None and stored.live.setup is not None:
         previous = StoredOptions()  # an earlier release stored none, and showed handles

@@ -70,6 +70,7 @@ class SessionRecord:
         reported = None if usage == NOTHING_REPORTED else usage
         stops = (stop,) if stop else ()
         self._writer.add_answer(Answered(id=request_id, at=now, status=200, usage=reported, stop=stops))
+        # The answer is in the log by now, and the model was paid: a failure here must not fail the turn.
         try:
             await retry_conflicts(
                 lambda: self._write(envelope, dialect=dialect, model=model, log=log), tries=TRIES

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Tally
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -35,7 +36,7 @@ from lamina.sessions.mentioned_attachments import Mentioned
 from lamina.sessions.redaction import Redact, redact_segments
 from lamina.sessions.setup import Setup, budget_for, defer_head_tools, dialect_for, head_for, options_in
 from lamina.sessions.state import SessionState
-from lamina.sessions.stored_options import StoredOptions, Template, find_missing, refuse_missing
+from lamina.sessions.stored_options import StoredOptions, Template, refuse_missing
 from lamina.summaries import Terms
 from lamina.telemetry import active
 
@@ -95,6 +96,7 @@ class RequestBuilder:
         self.runtime = runtime
         self.inputs = inputs
         self.workspace = workspace
+        self._stored_options = setup.stored_options or StoredOptions()
         self.dialect = dialect_for(setup)
         own_head = head_for(setup, self.dialect)
         self.head = defer_head_tools(own_head.head, setup, self.dialect, policy)
@@ -122,18 +124,19 @@ class RequestBuilder:
 
     def refuse_missing(self) -> None:
         """Raise BadInput if the conversation had functions that it was opened without."""
-        stored_options = self.setup.stored_options or StoredOptions()
-        runtime = self.runtime
         refuse_missing(
-            find_missing(stored_options, policy=self.policy, template=runtime.template, redact=runtime.redact)
+            self._stored_options,
+            policy=self.policy,
+            template=self.runtime.template,
+            redact=self.runtime.redact,
         )
 
     @property
     def template(self) -> Template | None:
-        """What puts a prompt into its words: what was given, or else what is stored."""
-        if self.runtime.template is not None or self.setup.stored_options is None:
+        """The template of the caller, or else the stored one; None if there is neither."""
+        if self.runtime.template is not None:
             return self.runtime.template
-        return self.setup.stored_options.template or None
+        return self._stored_options.template or None
 
     async def refresh_sections(self) -> tuple[str, ...]:
         """Read the sections of the system text again. If that fails, they stay, and a note is returned.
@@ -153,6 +156,20 @@ class RequestBuilder:
     def set_history(self, history: LastN | Literal["all"]) -> None:
         self.setup = self.setup.over({"history": history})
         self.options = msgspec.structs.replace(self.options, window=self.setup.history)
+
+    @contextmanager
+    def try_history(self, history: LastN | Literal["all"] | None) -> Iterator[None]:
+        """Use another window over history from here on, unless what is done with it fails."""
+        setup = self.setup
+        options = self.options
+        if history is not None:
+            self.set_history(history)
+        try:
+            yield
+        except BaseException:
+            self.setup = setup
+            self.options = options
+            raise
 
     def forgo_switch(self) -> None:
         """Ask the server no more to drop thinking. Cuts wait then while the model thinks in a tool loop."""
@@ -252,6 +269,7 @@ class RequestBuilder:
         """
         if self.relevance is None or self.relevance.freshness != "fresh" or self.budget is None:
             return envelope
+        # With next to no trigger a cut is due, whose order lowers outdated attachments and nothing else.
         fresh_envelope = build(
             log,
             head=self.head,

@@ -80,10 +80,7 @@ class Lifetime:
 
 
 class OpeningSession(AbstractAsyncContextManager["Session"]):
-    """What `Session.open` returns: the session comes with `async with`.
-
-    async with Session.open("chats.db", "support-42") as session: ...
-    """
+    """What `Session.open` returns. The session itself comes with `async with`."""
 
     def __init__(self, manager: AbstractAsyncContextManager[Session]) -> None:
         self._manager: Any = manager
@@ -106,7 +103,13 @@ class OpeningSession(AbstractAsyncContextManager["Session"]):
 
 
 class Session:
-    """One open conversation. Made by `open`."""
+    """One open conversation. Made by `open`.
+
+    A turn goes on with these: `ask` adds what the user says, `request` gives what to send, `record` adds the
+    answer, and `results` adds what tools returned. `add`, `pin`, `rewind`, `regenerate` and `fork` change the
+    conversation in other ways. `explain`, `report`, `dialogue` and `recall` say what is in it, and what was
+    sent.
+    """
 
     def __init__(self, stored: StoredConversation, builder: RequestBuilder, lifetime: Lifetime) -> None:
         self._stored = stored
@@ -286,38 +289,37 @@ class Session:
 
         Turn and ledger are stored as one group before this returns. If no request is possible
         (BudgetExceeded), nothing is stored. A turn that is repeated with the same `key` is stored once.
-        `history` is the window over history from this turn on, as for `set_history`.
+        `history` is the window over history from this turn on, as for `set_history`, unless the turn fails.
         `idle` is how many seconds passed since the last request: if the cache is cold by now, a cut is made
         early. With `condense`, a model is asked to put the attachments of this turn into fewer words if they
         are too much. They are stored in full, with the summary that is sent instead of them.
         """
         async with self._open_lock():
             self._builder.refuse_missing()
-            if history is not None:
-                self._builder.set_history(history)
-            self._writer.begin_turn()
-            with self._writer.watch.phase("gather"):
-                await self._writer.rebuild_mentioned()
-                self._stored.notes += await self._builder.refresh_sections()
-                turn = await gather_turn(
-                    prompt,
-                    attach=attach,
-                    hints=hints,
-                    template=template,
-                    builder=self._builder,
-                    log=self.log,
-                    envelope=self.envelope,
-                )
-            self._writer.note_left_out(turn.notes)
-            segments = self._builder.prepare_segments(turn.segments)
-            if not segments:
-                raise BadInput("nothing is left of it", place="prompt", hint="check what redact does")
-            if condense is not None:
-                with self._writer.watch.phase("condense"):
-                    segments = await self._condense_turn(segments, condense)
-            # What sources find may differ the next time. A repeated turn is known by what its caller gave.
-            repeatable = once(key, turn.from_caller)
-            return await self._writer.extend(segments, once=repeatable, idle=idle, opens_turn=True)
+            with self._builder.try_history(history):
+                self._writer.begin_turn()
+                with self._writer.watch.phase("gather"):
+                    await self._writer.rebuild_mentioned()
+                    self._stored.notes += await self._builder.refresh_sections()
+                    turn = await gather_turn(
+                        prompt,
+                        attach=attach,
+                        hints=hints,
+                        template=template,
+                        builder=self._builder,
+                        log=self.log,
+                        envelope=self.envelope,
+                    )
+                self._writer.note_left_out(turn.notes)
+                segments = self._builder.prepare_segments(turn.segments)
+                if not segments:
+                    raise BadInput("nothing is left of it", place="prompt", hint="check what redact does")
+                if condense is not None:
+                    with self._writer.watch.phase("condense"):
+                        segments = await self._condense_turn(segments, condense)
+                # What sources find may differ when a turn is repeated. What its caller gave does not.
+                repeatable = once(key, turn.from_caller)
+                return await self._writer.extend(segments, once=repeatable, idle=idle, opens_turn=True)
 
     async def record(self, answer: Answer, *, key: str = "") -> Recorded:
         """Add what the model answered: an object of its SDK, a dict, events of a stream, or text.
@@ -331,6 +333,7 @@ class Session:
             segments = self._builder.prepare_segments(absorbed.segments)
             usage = absorbed.usage
             state = self._stored.state
+            # Looked up before the append: a cut is known by the number of records that it was made for.
             cut = state.find_made_cut(self._stored.live.count)
             ledger = calibrate_ledger(state.ledger, usage, self._builder.counter)
             ledger = record_clearing(ledger, usage)
@@ -380,6 +383,7 @@ class Session:
             try:
                 return await self._writer.extend(prepared, once=repeatable, idle=idle, rebase=False)
             except BudgetExceeded:
+                # What a tool has done cannot be done again: its result is stored, though nothing can be sent.
                 state = self._stored.state.after_append()
                 await self._writer.append(prepared, state=state, once=repeatable, rebase=False)
                 raise
@@ -492,7 +496,7 @@ class Session:
             index = len(self.log)
             if at is not None:
                 index = locate_turn(self.log, at, self._builder.options.kinds)
-            elif task:
+            elif task:  # no API accepts calls without their results
                 index = index_before_open_calls(self.log)
             place = self._writer.place(index)
             where = Where(self.workspace, name or f"{self.conversation}@{place}")

@@ -53,7 +53,8 @@ def append_group(conversation: ConversationFolder, group: NewGroup, *, at: datet
     """
     _recover(conversation)
     _add_checksums(conversation)
-    bodies, once = group.records, group.once
+    bodies = group.records
+    once = group.once
     if once is not None:
         repeated = conversation.find_repeated(once)
         if repeated is not None:
@@ -64,6 +65,7 @@ def append_group(conversation: ConversationFolder, group: NewGroup, *, at: datet
         make_folder(conversation.folder)
     previous = conversation.head_file or _empty_head(conversation.where)
     head_file = replace_fields(previous, count=head.count, state=head.state)
+    # Whoever sets a state alone needs no group: the state is in the head.
     if bodies or once is not None:
         head_file = replace_fields(head_file, groups=previous.groups + 1)
         names = [record_file_name(seq, body, at) for seq, body in enumerate(bodies, previous.count)]
@@ -73,7 +75,6 @@ def append_group(conversation: ConversationFolder, group: NewGroup, *, at: datet
 
 
 def replace_records(conversation: ConversationFolder, replacement: Replacement) -> StoredHead:
-    """Replace the bodies of some records."""
     _recover(conversation)
     _add_checksums(conversation)
     if conversation.head_file is None:

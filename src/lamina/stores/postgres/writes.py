@@ -18,7 +18,7 @@ from lamina.stores.checked import NewGroup, Replacement
 from lamina.stores.checks import check_digest, check_head
 from lamina.stores.checksums import Checksums
 from lamina.stores.port import Once, StoredHead, Where, places_beside
-from lamina.stores.postgres.connections import ConnectionCall, PostgresConnection
+from lamina.stores.postgres.connections import ConnectionCall
 from lamina.stores.postgres.heads import (
     HAS_RECORDS,
     Values,
@@ -26,9 +26,8 @@ from lamina.stores.postgres.heads import (
     lock_head,
     make_head,
     names_of,
-    select_flag,
-    select_one,
 )
+from lamina.stores.postgres.statements import PostgresConnection, select_flag, select_row
 
 
 async def append_group(call: ConnectionCall, group: NewGroup) -> StoredHead:
@@ -36,7 +35,8 @@ async def append_group(call: ConnectionCall, group: NewGroup) -> StoredHead:
 
     A key that was used before is looked up first: a repetition succeeds whatever is expected.
     """
-    where, once = group.where, group.once
+    where = group.where
+    once = group.once
     names = names_of(where, once)
     checksums = Checksums(where)
     row = await lock_head(call.connection, where, names)
@@ -88,7 +88,7 @@ async def _find_repeated(
     connection: PostgresConnection, where: Where, head: StoredHead, once: Once, names: Values
 ) -> StoredHead | None:
     """The answer to an idempotency key that was used before; None for a new key."""
-    row = await select_one(connection, _FIND_KEY, names)
+    row = await select_row(connection, _FIND_KEY, names)
     if row is None:
         return None
     digest, count, checksum = row
@@ -107,7 +107,9 @@ _FIND_KEY = """
 
 async def replace_records(call: ConnectionCall, replacement: Replacement) -> StoredHead:
     """Replace bodies, and the state if there is a new one, in one transaction."""
-    where, bodies, state = replacement.where, replacement.bodies, replacement.state
+    where = replacement.where
+    bodies = replacement.bodies
+    state = replacement.state
     names = names_of(where)
     checksums = Checksums(where)
     row = await lock_head(call.connection, where, names)

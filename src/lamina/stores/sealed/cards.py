@@ -11,11 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-import anyio
 from msgspec.structs import replace
 
 from lamina.errors import Conflict, StoreError, Tampered, WrongKey
-from lamina.stores.paging import attempts
+from lamina.stores.paging import retry_overtaken
 from lamina.stores.port import Store, Where, Withdrawable
 from lamina.stores.sealed.cipher import NotSealedHere
 from lamina.stores.sealed.documents import (
@@ -53,11 +52,12 @@ class OpenCard:
         """Whether the conversation is being deleted: its data keys are gone, its records may not be."""
         return self.card.gone == DELETING
 
-    def same_as(self, other: OpenCard | None) -> bool:
-        """Whether this is the same card of the same conversation, without a change between."""
-        if other is None:
-            return False
-        return self.card.id == other.card.id and self.card.change == other.card.change
+
+def is_same_card(one: OpenCard | None, other: OpenCard | None) -> bool:
+    """Whether nothing has changed between two looks at the card of a conversation."""
+    if one is None or other is None:
+        return one is other
+    return (one.card.id, one.card.change) == (other.card.id, other.card.change)
 
 
 class NamedCard(NamedTuple):
@@ -88,10 +88,8 @@ class Cards:
         """A card with a new data key, or the one that another writer has just made."""
         key = await self._vault.primary()
         card = new_card(self._vault.place(where), key, self._vault.names.seal(where))
-        try:
+        with suppress(Conflict):  # another writer has just made it
             await self._write(where, card, None)
-        except Conflict:
-            await anyio.lowlevel.checkpoint()
         open_card = await self.read(where, fresh=True)
         if open_card is None:
             raise StoreError(
@@ -112,19 +110,18 @@ class Cards:
 
     async def change(self, where: Where, change: Callable[[OpenCard], Card | None]) -> OpenCard | None:
         """Change a card by compare-and-swap; None leaves it as it is. Without a card nothing happens."""
-        for _ in attempts(where.conversation):
+
+        async def change_once() -> OpenCard | None:
             open_card = await self.read(where, fresh=True)
             if open_card is None:
                 return None
             new = change(open_card)
             if new is None:
                 return open_card
-            try:
-                await self._write(where, new, open_card.card)
-            except Conflict:
-                continue
+            await self._write(where, new, open_card.card)
             return await self.read(where, fresh=True)
-        raise AssertionError  # the attempts end in an error
+
+        return await retry_overtaken(change_once, where.conversation)
 
     async def drop(self, where: Where, card: Card) -> None:
         """Delete the card of a conversation. Its data keys are gone with it.
@@ -148,7 +145,7 @@ class Cards:
 
     async def named_card(self, workspace: str, inner_name: str) -> NamedCard | None:
         """What the card under this name says without a data key; None if there is no card."""
-        page = await self._store.read(Where(self._vault.card_workspace(workspace), inner_name), last=0)
+        page = await self._store.read(Where(self._vault.names.card_workspace(workspace), inner_name), last=0)
         if page.head.is_empty:
             return None
         card = parse_document(page.head.state, Card, page.head.count)
@@ -162,7 +159,6 @@ class Cards:
         return NamedCard(name, is_deleting=card.gone == DELETING)
 
     async def _read_card(self, where: Where) -> OpenCard | None:
-        """Read the card of a conversation from the store; None if there is none."""
         page = await self._store.read(self._vault.names.card_place(where), last=0)
         if page.head.is_empty:
             return None
@@ -174,8 +170,7 @@ class Cards:
 
     async def _open(self, where: Where, card: Card) -> OpenCard:
         """Prove that a card was written for this place, and unwrap its data keys."""
-        key_ids = {card.key, *(data.key for data in card.data)}
-        if not key_ids <= self._vault.ring.keys():
+        if not card.key_ids <= self._vault.ring.keys():
             await self._vault.unlock(fresh=True)  # a key may have come to the ring since
         place = self._vault.place(where)
         if not is_card_authentic(card, place, self._vault.key(card.key, where.conversation)):

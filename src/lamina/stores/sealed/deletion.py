@@ -8,7 +8,7 @@ writer that the deletion has to be finished first.
 from __future__ import annotations
 
 from lamina.errors import Conflict, Damaged
-from lamina.stores.paging import attempts
+from lamina.stores.paging import retry_overtaken
 from lamina.stores.port import Store, Where
 from lamina.stores.sealed.cards import Cards, OpenCard, withdraw
 from lamina.stores.sealed.documents import mark_deleting
@@ -47,17 +47,16 @@ class Deletion:
         has changed since the look before it, so nobody deletes what was begun under the same name meanwhile.
         """
         inner = self._vault.inner(where)
-        for _ in attempts(where.conversation):
+
+        async def finish_once() -> None:
             state = await self._state_within(inner)
             open_card = await self._cards.read(where, fresh=True)
             if open_card is None or open_card.card.id != marked_card.card.id:
-                break
-            try:
-                await withdraw(self._store, inner, was=state)
-                await self._cards.drop(where, open_card.card)
-            except Conflict:
-                continue
-            break
+                return
+            await withdraw(self._store, inner, was=state)
+            await self._cards.drop(where, open_card.card)
+
+        await retry_overtaken(finish_once, where.conversation)
         self._reader.forget_end(where)
 
     async def _delete_orphans(self, where: Where) -> bool:

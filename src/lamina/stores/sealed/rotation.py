@@ -20,11 +20,11 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 from msgspec.structs import replace
 
-from lamina.errors import BadInput, Conflict, StoreError
+from lamina.errors import BadInput, StoreError
 from lamina.stores.checked import RecordSelection
-from lamina.stores.paging import attempts, check_page
+from lamina.stores.paging import check_page, retry_overtaken
 from lamina.stores.port import RESERVED, OwnName, Rekeyable, Where
-from lamina.stores.sealed.cards import OpenCard
+from lamina.stores.sealed.cards import OpenCard, is_same_card
 from lamina.stores.sealed.documents import SHREDDED, Card, Header, new_data_key, rewrap_card
 from lamina.stores.sealed.keys import Key
 from lamina.stores.sealed.pages import VerifiedPage
@@ -60,7 +60,7 @@ async def make_primary(sealed: Sealed, key: str) -> None:
     """From now on new data keys are wrapped by this key."""
 
     def change(header: Header) -> Header | None:
-        if header.line(key) is None:
+        if not header.has_key(key):
             raise BadInput(f"{key!r} is not a key of this store", place="key", hint="add it first: add_key()")
         if header.primary == key:
             return None
@@ -82,7 +82,7 @@ async def rewrap(sealed: Sealed) -> int:
     async for where in _every_card(sealed):
         before = await sealed.cards.read(where, fresh=True)
         after = await sealed.cards.change(where, change)
-        if before is not None and not before.same_as(after):
+        if before is not None and not is_same_card(before, after):
             count += 1
     return count
 
@@ -92,7 +92,11 @@ async def retire(sealed: Sealed, key: str) -> None:
     header = await sealed.vault.unlock(fresh=True)
     if header.primary == key:
         raise StoreError(f"key {key!r} is the primary key", hint="make another one primary first")
-    using = [where async for where in _every_card(sealed) if await _uses(sealed, where, key)]
+    using: list[Where] = []
+    async for where in _every_card(sealed):
+        open_card = await sealed.cards.read(where, fresh=True)
+        if open_card is not None and key in open_card.card.key_ids:
+            using.append(where)
     if using:
         problem = f"key {key!r} is in use by {len(using)} conversations"
         raise StoreError(problem, conversation=using[0].conversation, hint="rewrap() them first")
@@ -166,7 +170,7 @@ async def _every_card(sealed: Sealed) -> AsyncIterator[Where]:
         return
     yield INDEX
     for workspace in await sealed.workspaces():
-        for inner_name in await sealed.count_within(sealed.vault.card_workspace(workspace)):
+        for inner_name in await sealed.count_within(sealed.vault.names.card_workspace(workspace)):
             named_card = await sealed.cards.named_card(workspace, inner_name)
             if named_card is not None:
                 yield Where(workspace, named_card.name)
@@ -174,7 +178,7 @@ async def _every_card(sealed: Sealed) -> AsyncIterator[Where]:
 
 def _without_key(header: Header, key: str) -> Header | None:
     """The header without a key; None if it has no such key, so nothing needs to be written."""
-    if header.line(key) is None:
+    if not header.has_key(key):
         return None
     return replace(header, keys=tuple(line for line in header.keys if line.id != key))
 
@@ -209,15 +213,6 @@ def _without_data_keys(open_card: OpenCard) -> Card | None:
     return replace(open_card.card, gone=SHREDDED, data=())
 
 
-async def _uses(sealed: Sealed, where: Where, key: str) -> bool:
-    """Whether a conversation needs this key to be opened: for its card, or for one of its data keys."""
-    open_card = await sealed.cards.read(where, fresh=True)
-    if open_card is None:
-        return False
-    card = open_card.card
-    return card.key == key or any(data.key == key for data in card.data)
-
-
 async def _reseal_records(
     sealed: Sealed, where: Where, batch: int, progress: Callable[[Progress], None] | None
 ) -> int:
@@ -240,47 +235,44 @@ async def _reseal_batch(
     sealed: Sealed, store: Rekeyable, where: Where, place: int, batch: int
 ) -> tuple[int, VerifiedPage]:
     """Seal at most `batch` records from `place` on again; how many that changed, and the page."""
-    for _ in attempts(where.conversation):
+
+    async def reseal_once() -> tuple[int, VerifiedPage]:
         async with sealed.lock(where):
             page = await sealed.reader.read(where, RecordSelection(after=place, limit=batch))
             bodies = _resealed_bodies(page, bucket=sealed.bucket)
-            if not bodies:
-                return 0, page
-            inner = sealed.vault.inner(where)
-            try:
+            if bodies:
+                inner = sealed.vault.inner(where)
                 await store.replace(inner, bodies, expect=page.state.count, was=page.sealed_state)
-            except Conflict:
-                continue
             return len(bodies), page
-    raise AssertionError  # the attempts end in an error
+
+    return await retry_overtaken(reseal_once, where.conversation)
 
 
 async def _reseal_state(sealed: Sealed, where: Where) -> bool:
     """Seal the state under the newest key, if it is under an older one. False if there is no state."""
-    for _ in attempts(where.conversation):
+
+    async def reseal_once() -> bool:
         async with sealed.lock(where):
             page = await sealed.reader.read(where, NOTHING)
-            if page.open_card is None or not page.exists:
+            if page.card_in_use is None:
                 return False
-            newest = page.open_card.newest
-            if page.state.generation == newest.number:
-                return True
-            inner = sealed.vault.inner(where)
-            state = seal_state(newest, page.state, bucket=sealed.bucket)
-            try:
+            newest = page.card_in_use.newest
+            if page.state.generation != newest.number:
+                inner = sealed.vault.inner(where)
+                state = seal_state(newest, page.state, bucket=sealed.bucket)
                 await sealed.store.append(
                     inner, [], expect=page.state.count, was=page.sealed_state, state=state
                 )
-            except Conflict:
-                continue
-    raise AssertionError  # the attempts end in an error
+            return True
+
+    return await retry_overtaken(reseal_once, where.conversation)
 
 
 def _resealed_bodies(page: VerifiedPage, *, bucket: int) -> dict[int, bytes]:
     """Those records of a page that are not sealed under the newest key, sealed under it."""
-    if page.open_card is None or not page.exists:
+    if page.card_in_use is None:
         return {}
-    newest = page.open_card.newest
+    newest = page.card_in_use.newest
     bodies: dict[int, bytes] = {}
     for seq, record in zip(page.seqs, page.records, strict=True):
         if record.generation != newest.number:

@@ -86,6 +86,7 @@ class Sealed(CheckedStore):
         self.bucket = bucket
         self._noted_workspaces: set[str] = set()
         self._names: dict[tuple[str, str], str] = {}
+        # A lock lives as long as a writer holds it or waits for it.
         self._locks: WeakValueDictionary[Where, anyio.Lock] = WeakValueDictionary()
 
     async def _read_page(self, where: Where, selection: RecordSelection) -> RecordPage:
@@ -98,7 +99,7 @@ class Sealed(CheckedStore):
     async def _list_page(self, workspace: str, *, after: str, limit: int) -> Sequence[ListedConversation]:
         """As the port says. The counts are those of the store within; `read` verifies them."""
         await self.vault.unlock()
-        counts = await self.count_within(self.vault.inner_workspace(workspace))
+        counts = await self.count_within(self.vault.names.inner_workspace(workspace))
         conversations: list[ListedConversation] = []
         for inner_name, count in counts.items():
             name = await self._name_of(workspace, inner_name)
@@ -136,7 +137,7 @@ class Sealed(CheckedStore):
         check_workspace(workspace)
         await self.vault.unlock()
         names: list[str] = []
-        for inner_name in await self.count_within(self.vault.card_workspace(workspace)):
+        for inner_name in await self.count_within(self.vault.names.card_workspace(workspace)):
             named_card = await self.cards.named_card(workspace, inner_name)
             if named_card is not None and named_card.is_deleting:
                 names.append(named_card.name)
@@ -173,15 +174,18 @@ class Sealed(CheckedStore):
     async def workspaces(self) -> Sequence[str]:
         """Every workspace that ever had a conversation, lamina's own among them."""
         page = await self.reader.read(INDEX, EVERYTHING)
-        names = [record.body.decode() for record in page.records]
-        return [OwnName(name) if name.startswith(OWN_PREFIXES) else name for name in names]
+        workspaces: list[str] = []
+        for record in page.records:
+            name = record.body.decode()
+            if name.startswith(OWN_PREFIXES):
+                name = OwnName(name)
+            workspaces.append(name)
+        return workspaces
 
     async def count_within(self, workspace: str) -> dict[str, int]:
         """The names in a workspace of the store within, and how many records each has."""
         conversations = every_conversation(self.store, workspace)
         return {listed.conversation: listed.count async for listed in conversations}
-
-    # Reading.
 
     async def _name_of(self, workspace: str, inner_name: str) -> str:
         """The name of a conversation; "" if it was deleted meanwhile, or is being deleted."""
@@ -190,7 +194,8 @@ class Sealed(CheckedStore):
             return cached_name
         name = await self.cards.name_of(workspace, inner_name)
         if name is None:
-            inner = Where(self.vault.inner_workspace(workspace), inner_name)
+            # Its card may have been dropped since the list was made. Then its records are gone too.
+            inner = Where(self.vault.names.inner_workspace(workspace), inner_name)
             page = await self.store.read(inner, last=0)
             if page.head.is_empty:
                 return ""
@@ -203,14 +208,12 @@ class Sealed(CheckedStore):
 
     async def _check_none_missing(self, workspace: str, counts: dict[str, int]) -> None:
         """Look at cards without records: the reader raises if the records were there once."""
-        for inner_name in await self.count_within(self.vault.card_workspace(workspace)):
+        for inner_name in await self.count_within(self.vault.names.card_workspace(workspace)):
             if inner_name in counts:
                 continue
             name = await self.cards.name_of(workspace, inner_name)
             if name:
                 await self.reader.read(Where(workspace, name), NOTHING)
-
-    # Writing.
 
     async def _append_group(self, group: NewGroup) -> StoredHead:
         """Append a group. If the bytes of the store within have changed meanwhile, all is read again."""
@@ -241,15 +244,16 @@ class Sealed(CheckedStore):
         Whoever can write to the store within and has an old copy can put that record back: it has the same
         id. After `rekey` and `finish` no key opens that copy.
         """
-        where, bodies = replacement.where, replacement.bodies
+        where = replacement.where
+        bodies = replacement.bodies
         store = require_rekeyable(self.store)
         async with self.lock(where):
             for _ in attempts(where.conversation):
                 page = await self.reader.read(where, RecordSelection(at=tuple(sorted(bodies))))
-                if page.open_card is None or not page.exists:
+                if page.card_in_use is None:
                     replacement.raise_missing()
                 head = replacement.head_after(page.state.head)
-                newest = page.open_card.newest
+                newest = page.card_in_use.newest
                 sealed_bodies: dict[int, bytes] = {}
                 for seq, record in zip(page.seqs, page.records, strict=True):
                     sealed_bodies[seq], _ = seal_record(
@@ -280,6 +284,7 @@ class Sealed(CheckedStore):
             await self._deletion.finish(where, page.open_card)
             page = await self.reader.read(where, _LAST_RECORD)
         if page.open_card is None:
+            # The workspace first: a rotation of keys finds cards by their workspaces, and must not miss one.
             await self._note_workspace(where.workspace)
             await self.cards.make(where)
             page = await self.reader.read(where, _LAST_RECORD)
@@ -308,6 +313,7 @@ class Sealed(CheckedStore):
         if head.state != sealed_group.sealed_state:  # the key was used before, and nothing was written
             return await self._repeated_head(where, head)
         self.reader.remember_end(where, open_card, sealed_group.state)
+        # Not before the append: a card that says `begun` beside no records means that they were cut off.
         if not open_card.card.begun:
             await self.cards.change(where, _mark_begun)
         return new_head

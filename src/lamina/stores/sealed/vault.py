@@ -14,8 +14,8 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, StoreError, Tampered, WrongKey
-from lamina.stores.paging import attempts
-from lamina.stores.port import HEADER, OwnName, Store, Where, Within
+from lamina.stores.paging import retry_overtaken
+from lamina.stores.port import HEADER, Store, Where
 from lamina.stores.sealed.cipher import derive_key, mac
 from lamina.stores.sealed.documents import (
     Header,
@@ -49,7 +49,11 @@ class Vault:
         if names not in {HASHED, PLAIN}:
             raise BadInput(f"{names!r}", place="names", hint=f"give {HASHED!r} or {PLAIN!r}")
         self.store = store
-        self._credentials = list(keys)
+        self._first_credential = keys[0]
+        self._keys: list[Key] = []
+        self._passphrases: list[Passphrase] = []
+        for credential in keys:
+            self._add_to_ring(credential)
         self._create = create
         self._names_mode = names
         self._cost = cost
@@ -61,7 +65,11 @@ class Vault:
         self._derived_keys: dict[tuple[Passphrase, Derivation], Key] = {}
         self._lock = anyio.Lock()
 
-    # The header and the ring of keys.
+    def _add_to_ring(self, credential: Credential) -> None:
+        if isinstance(credential, Key):
+            self._keys.append(credential)
+        else:
+            self._passphrases.append(credential)
 
     async def unlock(self, *, fresh: bool = False) -> Header:
         """The header, verified by a key of the ring. A new store gets one, if `create` allows that."""
@@ -100,7 +108,7 @@ class Vault:
                 "if it was sealed, restore it from a backup"
             )
             raise WrongKey("this store is not sealed, or its header is gone", hint=hint)
-        key, how = await self._resolve_new(self._credentials[0])
+        key, how = await self._resolve_new(self._first_credential)
         header, root = new_header(key, names=self._names_mode, how=how)
         try:
             await self.store.append(HEADER, [b""], expect=0, state=sign_header(header, root))
@@ -137,15 +145,14 @@ class Vault:
 
     async def _list_candidates(self, line: KeyLine) -> list[Key]:
         """The keys to try on a line of the header: those of passphrases only if it is the line of one."""
-        how = line.derivation
-        if how is None:
-            return [credential for credential in self._credentials if isinstance(credential, Key)]
-        passphrases = [credential for credential in self._credentials if isinstance(credential, Passphrase)]
-        return [await self._derive(passphrase, how) for passphrase in passphrases]
+        if line.derivation is None:
+            return self._keys
+        return [await self._derive(passphrase, line.derivation) for passphrase in self._passphrases]
 
     async def change_header(self, change: Callable[[Header], Header | None]) -> Header:
         """Change the header by compare-and-swap; None leaves it as it is."""
-        for _ in attempts():
+
+        async def change_once() -> Header:
             header = await self.unlock(fresh=True)
             new = change(header)
             if new is None:
@@ -153,22 +160,20 @@ class Vault:
             new = replace(new, change=header.change + 1)
             state = sign_header(new, self._root)
             was = encode_document(header)
-            try:
-                await self.store.append(HEADER, [b""], expect=header.change, was=was, state=state)
-            except Conflict:
-                continue
+            await self.store.append(HEADER, [b""], expect=header.change, was=was, state=state)
             return await self.unlock(fresh=True)
-        raise AssertionError  # the attempts end in an error
+
+        return await retry_overtaken(change_once)
 
     async def add_credential(self, credential: Credential) -> tuple[str, Callable[[Header], Header | None]]:
         """The id of a key, and the change that adds it to the header. It joins the ring at once."""
         header = await self.unlock()
         key, how = await self._resolve_new(credential)
-        self._credentials.append(credential)
+        self._add_to_ring(credential)
         line = key_line(key, header.store, self._root, how)
 
         def add_line(now: Header) -> Header | None:
-            if now.line(key.id) is not None:
+            if now.has_key(key.id):
                 return None
             return replace(now, keys=(*now.keys, line))
 
@@ -188,11 +193,9 @@ class Vault:
         header = await self.unlock(fresh=True)
         return self.key(header.primary)
 
-    # Names. Every path that leads here has called `unlock`.
-
     @property
     def names(self) -> SealedNames:
-        """The names in the inner store, which only the root key can tell."""
+        """The names in the store within. They follow from the root secret, so `unlock` comes first."""
         if self._sealed_names is None:
             raise StoreError("the store is not unlocked")
         return self._sealed_names
@@ -206,12 +209,6 @@ class Vault:
     def inner(self, where: Where) -> Where:
         """Where the records of a conversation are stored."""
         return self.names.inner(where)
-
-    def inner_workspace(self, workspace: str) -> Within:
-        return self.names.inner_workspace(workspace)
-
-    def card_workspace(self, workspace: str) -> OwnName:
-        return self.names.card_workspace(workspace)
 
     def hash_once(self, where: Where, *fields: str | bytes) -> bytes:
         """A hash of an idempotency key, or of its digest, that says nothing without the key of the store."""

@@ -42,7 +42,7 @@ from lamina.stores.sqlite.chain import (
     insert_row,
     update_row,
 )
-from lamina.stores.sqlite.links import CONSTRAINT, SqliteConnection, SqliteFailure
+from lamina.stores.sqlite.connections import CONSTRAINT, SqliteConnection, SqliteFailure
 from lamina.stores.sqlite.older_tables import (
     has_checksums,
     list_older_conversations,
@@ -78,13 +78,15 @@ class StoredConversationState(msgspec.Struct, frozen=True):
 
 
 def append_group(connection: SqliteConnection, group: NewGroup) -> StoredHead:
-    where, once = group.where, group.once
+    where = group.where
+    once = group.once
     conversation = _load_conversation(connection, where)
     checksums = Checksums(where)
     previous = StoredHead()
     if conversation is not None:
         _check_all_counted(connection, where, conversation)
         previous = conversation.head
+        # A group that was added before is answered as it was then, whatever its writer expects now.
         if once is not None:
             repeated = _find_repeated(connection, where, conversation, once, checksums)
             if repeated is not None:
@@ -176,7 +178,7 @@ def read_page(connection: SqliteConnection, where: Where, selection: RecordSelec
 def list_conversations(
     connection: SqliteConnection, workspace: str, *, after: str, limit: int
 ) -> Sequence[ListedConversation]:
-    older = not has_checksums(connection)
+    older = not has_checksums(connection)  # before the key: it refuses a file that is not lamina's
     _check_key(connection, workspace)
     if older:
         return list_older_conversations(connection, workspace, after=after, limit=limit)

@@ -6,21 +6,17 @@ used through `SqliteConnection` and raise `SqliteFailure`. This module knows no 
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import sqlite3
 import time
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from lamina.errors import BadInput, Damaged, StoreError
-from lamina.stores.sqlite.process_lock import can_lock
+from lamina.stores.sqlite.drivers import Driver, import_apsw
 
-Driver = Literal["sqlite3", "apsw"]
 Values = Sequence[str | int | bytes | None]
 
 BUSY_MS = 30_000
@@ -37,14 +33,6 @@ FULL = 13
 TOOBIG = 18
 CONSTRAINT = 19
 NOTADB = 26
-
-_FIRST_FAULTY = (3, 7, 0)
-_LAST_FAULTY = (3, 51, 2)
-_warned: set[str] = set()
-
-
-class WalResetRisk(UserWarning):
-    """SQLite has a version that can damage a file which several connections write and checkpoint."""
 
 
 class SqliteFailure(Exception):
@@ -81,17 +69,22 @@ def connect(path: str, *, driver: Driver, writes: bool, frozen: bool = False) ->
     connection = _open_connection(path, driver, frozen=frozen)
     try:
         _set_up(connection, writes=writes, frozen=frozen)
-    except BaseException as error:
-        with suppress(SqliteFailure):
-            connection.close()
-        if isinstance(error, SqliteFailure):
-            raise _connect_error(path, error) from error
+    except SqliteFailure as error:
+        close_quietly(connection)
+        raise _connect_error(path, error) from error
+    except BaseException:
+        close_quietly(connection)
         raise
     return connection
 
 
+def close_quietly(connection: SqliteConnection) -> None:
+    """Close a connection that is not used any more, whatever is wrong with it."""
+    with suppress(SqliteFailure):
+        connection.close()
+
+
 def _open_connection(path: str, driver: Driver, *, frozen: bool) -> SqliteConnection:
-    """Open a file with one of the drivers."""
     if driver not in _CONNECTIONS:
         raise BadInput(f"{driver!r}", place="driver", hint=f"it is one of {', '.join(_CONNECTIONS)}")
     try:
@@ -162,66 +155,6 @@ def _turn_on_wal(connection: SqliteConnection) -> None:
             time.sleep(0.005)
         else:
             return
-
-
-def usual_driver() -> Driver:
-    """The driver with the newer SQLite: apsw if it is installed, unless only its SQLite has the fault."""
-    if importlib.util.find_spec("apsw") is None:
-        return "sqlite3"
-    if is_faulty("apsw") and not is_faulty("sqlite3"):
-        return "sqlite3"
-    return "apsw"
-
-
-def is_faulty(driver: Driver) -> bool:
-    """Whether the SQLite of a driver has the WAL-reset fault."""
-    version = tuple(map(int, _sqlite_version(driver).split(".")[:3]))
-    return _FIRST_FAULTY <= version <= _LAST_FAULTY
-
-
-def describe_fault(driver: Driver) -> str:
-    """What is wrong with this SQLite and what lamina does about it, in a sentence; empty if nothing is."""
-    if not is_faulty(driver):
-        return ""
-    first = ".".join(map(str, _FIRST_FAULTY))
-    last = ".".join(map(str, _LAST_FAULTY))
-    fault = (
-        f"SQLite {_sqlite_version(driver)} has the WAL-reset fault ({first} to {last}): it can damage a file "
-        "that several connections write at once"
-    )
-    if can_lock():
-        return f"{fault}. lamina lets one process write at a time, so its files are safe"
-    return f"{fault}. This system has no locks that lamina could use: let one process at a time use a file"
-
-
-def risk(driver: Driver) -> str:
-    """What this SQLite could do to a file, with what to do; empty if it can do nothing."""
-    if not is_faulty(driver) or can_lock():
-        return ""
-    return f"{describe_fault(driver)}, or {remedy(driver)}"
-
-
-def remedy(driver: Driver) -> str:
-    """How to get a newer SQLite."""
-    if driver == "apsw":
-        return "update apsw"
-    return "install apsw, which lamina then uses by itself"
-
-
-def warn_if_unsafe(driver: Driver) -> None:
-    """Warn, once in a process, if this SQLite has the fault and nothing keeps two processes apart."""
-    version = _sqlite_version(driver)
-    if version in _warned or not risk(driver):
-        return
-    _warned.add(version)
-    warnings.warn(risk(driver), WalResetRisk, stacklevel=2)
-
-
-def _sqlite_version(driver: Driver) -> str:
-    """The version of the SQLite that a driver brings along."""
-    if driver == "sqlite3":
-        return sqlite3.sqlite_version
-    return str(_import_apsw().sqlitelibversion())
 
 
 class _LibraryConnection(ABC):
@@ -296,7 +229,7 @@ class _Apsw(_LibraryConnection):
     """A connection of apsw."""
 
     def __init__(self, path: str, *, frozen: bool = False) -> None:
-        self._library = _import_apsw()
+        self._library = import_apsw()
         super().__init__(path, self._library.Error, frozen=frozen)
 
     def _open(self, path: str, *, frozen: bool) -> Any:
@@ -323,16 +256,6 @@ def _failure_of(error: Exception) -> SqliteFailure:
         return SqliteFailure(TOOBIG, str(error))
     code: int = getattr(error, "sqlite_errorcode", getattr(error, "result", 1))
     return SqliteFailure(code & 0xFF, str(error))
-
-
-def _import_apsw() -> Any:
-    """The package `apsw`, or BadInput that says how to install it."""
-    try:
-        return importlib.import_module("apsw")
-    except ImportError:
-        raise BadInput(
-            "apsw is not installed", place="driver", hint="pip install 'lamina-context[apsw]'"
-        ) from None
 
 
 _CONNECTIONS: dict[str, type[_Sqlite3 | _Apsw]] = {"sqlite3": _Sqlite3, "apsw": _Apsw}
