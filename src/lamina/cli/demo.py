@@ -22,7 +22,7 @@ from lamina.cli.bar import SIGNS, draw_bar
 from lamina.cli.colour import paint
 from lamina.cli.files import check_folder, write_file
 from lamina.cli.output import emit, progress, tell
-from lamina.cli.parser import add_json, whole_number
+from lamina.cli.parser import add_json, seed_number, whole_number
 from lamina.cli.recording import MODEL, make_recording, split_calls
 from lamina.cli.replay import page_writer
 from lamina.core.explanation import name_plainly
@@ -113,7 +113,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("--once", action="store_true", help="plain lines, on a terminal too")
-    add("--seed", metavar="N", type=whole_number, default=SEED, help=f"which session (default: {SEED})")
+    add("--seed", metavar="N", type=seed_number, default=SEED, help=f"which session (default: {SEED})")
     add("--turns", metavar="N", type=whole_number, default=TURNS, help=f"how long it is (default: {TURNS})")
     add(
         "--window",

@@ -7,6 +7,7 @@ rules of a cache it also says what that cache would do: markers, lifetimes, mini
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from lamina.caches import CacheRules, all_rules, load_rules, rules_for
 from lamina.caches.stream import Stream
 from lamina.cli.files import read_request
 from lamina.cli.output import emit, progress
-from lamina.cli.parser import add_dialect, add_json
+from lamina.cli.parser import add_dialect, add_json, float_or_nan
 from lamina.diagnose.differences import diff
 from lamina.diagnose.values import Difference
 from lamina.dialects import DIALECTS, recognise
@@ -78,11 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _seconds(text: str) -> float:
     """A number of seconds, 0 or more, from the command line."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1
-    if not 0 <= seconds < float("inf"):
+    seconds = float_or_nan(text)
+    if not 0 <= seconds < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, 0 or more")
     return seconds
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lamina.cli.output import tell
+from lamina.cli.output import emit, tell
 from lamina.cli.strict import parse_strictly
 from lamina.core.values import Ledger
 from lamina.errors import BadInput
@@ -130,6 +130,17 @@ def _decode(content: bytes, name: str) -> str:
 def _describe_type(value: Any) -> str:
     names = {list: "a list", str: "text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
+
+
+def print_with_json(text: str, value: Any, json_file: str | None) -> None:
+    """Print a text, and write its figures as JSON to a file. For `-`, print the JSON alone."""
+    if json_file == "-":
+        emit(value)
+        return
+    print(text)
+    if json_file:
+        write_file(json_file, json.dumps(value, allow_nan=False) + "\n")
+        tell(f"wrote {json_file}")
 
 
 def write_file(path: str, content: str) -> None:

@@ -17,7 +17,7 @@ from lamina.cli.demo import SEED
 from lamina.cli.demo_session import DemoConversation, make_demo
 from lamina.cli.files import check_folder, refuse_databases, write_file
 from lamina.cli.output import tell
-from lamina.cli.parser import whole_number
+from lamina.cli.parser import seed_number, whole_number
 from lamina.cli.stored import add_store, ask_store
 from lamina.cli.stored_sessions import LogSource, open_recorded
 from lamina.dialects.usage import count_noun
@@ -72,7 +72,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "--demo",
         metavar="SEED",
         nargs="?",
-        type=whole_number,
+        type=seed_number,
         const=SEED,
         help="the made-up session of `lamina demo`",
     )

@@ -8,7 +8,6 @@ ends when the wanted precision is reached, and prints the tables.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -16,8 +15,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.cli.files import check_folder, write_file
-from lamina.cli.output import ProgressLine, emit, tell
+from lamina.cli.files import check_folder, print_with_json
+from lamina.cli.output import ProgressLine, tell
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput, LaminaError
 from lamina.models.counters import counter_for
@@ -299,13 +298,8 @@ def _print_comparisons(
         "comparisons": msgspec.to_builtins(comparisons),
         "damaged": msgspec.to_builtins(damaged),
     }
-    if arguments.json == "-":
-        emit(facts)
-        return
-    tables = [comparison_text(comparison) for comparison in comparisons]
-    print("\n\n".join(chain(tables, [NOTES])))
+    paragraphs = [comparison_text(comparison) for comparison in comparisons]
+    paragraphs.append(NOTES)
     if damaged:
-        print(f"\n{len(damaged):,} damaged, and skipped")
-    if arguments.json:
-        write_file(arguments.json, json.dumps(facts, allow_nan=False) + "\n")
-        tell(f"wrote {arguments.json}")
+        paragraphs.append(f"{len(damaged):,} damaged, and skipped")
+    print_with_json("\n\n".join(paragraphs), facts, arguments.json)
