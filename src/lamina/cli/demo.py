@@ -221,10 +221,7 @@ def _count_by_sort(entries: Iterable[Entry]) -> str:
     words = []
     for kind, count in counts.most_common():
         singular, plural = NOUNS.get(kind, (kind, f"{kind}s"))
-        noun = plural
-        if count == 1:
-            noun = singular
-        words.append(f"{count} {noun}")
+        words.append(f"1 {singular}" if count == 1 else f"{count} {plural}")
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} and {words[-1]}"
@@ -232,9 +229,8 @@ def _count_by_sort(entries: Iterable[Entry]) -> str:
 
 def _recall_largest(fitted: Fitted) -> RecalledSegment | None:
     """The largest segment that is not sent in full; one that is sent as a stub, if there is any."""
-    lowered = [
-        entry for entry in fitted.envelope.entries if entry.form is not Form.FULL and not entry.segment.is_own
-    ]
+    entries = [entry for entry in fitted.envelope.entries if not entry.segment.is_own]
+    lowered = [entry for entry in entries if entry.form is not Form.FULL]
     if not lowered:
         return None
     largest = max(lowered, key=lambda entry: (entry.form is Form.STUB, len(text_of(entry.segment.parts))))

@@ -18,7 +18,10 @@ from typing import Any
 from lamina.cli.output import emit, tell
 from lamina.cli.strict import parse_strictly
 from lamina.core.values import Ledger
+from lamina.dialects import recognise
+from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
+from lamina.fitting.request import find_dialect
 
 
 def read_request(path: str) -> dict[str, Any]:
@@ -34,6 +37,13 @@ def read_request(path: str) -> dict[str, Any]:
         hint = "give one request: an object with messages"
         raise BadInput(f"it holds {_describe_type(value)}", place=name, hint=hint)
     return value
+
+
+def find_request_dialect(request: dict[str, Any], name: str | None) -> Dialect:
+    """The dialect of this name, or without a name the one that the request looks like."""
+    if name is None:
+        return recognise(request)
+    return find_dialect(name)
 
 
 def check_folder(path: str | None) -> None:

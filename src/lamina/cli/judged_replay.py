@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -136,20 +137,17 @@ def _choose_windows(windows: Sequence[int], judge: Judge) -> Sequence[int]:
 
 def _describe_work(answers: Sequence[Sequence[LossRow]], count_as: str, *, price: float) -> str:
     """What judging will take: answers, prompts, tokens, and dollars if a price is known."""
-    counter = counter_for(count_as)
-    sizes: dict[str, int] = {}
+    rows = list(chain.from_iterable(answers))
+    # The prompts of one answer share most of their messages, so each text is counted once.
+    count_tokens = cache(counter_for(count_as).count)
     tokens = 0
-    prompts = 0
-    for row in chain.from_iterable(answers):
-        for text in (*(message.text for message in row.messages), row.answer[: LONGEST_ANSWER * 4]):
-            if text not in sizes:
-                sizes[text] = counter.count(text)
-            tokens += sizes[text]
-        prompts += 1
-    sessions = len({row.session for row in chain.from_iterable(answers)})
+    for row in rows:
+        tokens += sum(count_tokens(message.text) for message in row.messages)
+        tokens += count_tokens(row.answer[: LONGEST_ANSWER * 4])
+    sessions = len({row.session for row in rows})
     work = (
         f"to judge: {count_noun(len(answers), 'answer')} of {count_noun(sessions, 'session')}, "
-        f"{count_noun(prompts, 'prompt')}, about {tokens:,} tokens"
+        f"{count_noun(len(rows), 'prompt')}, about {tokens:,} tokens"
     )
     if price:
         work += f", ${tokens * price / 1e6:,.2f} at ${price:g} a million"
@@ -281,10 +279,9 @@ def _compare(
     comparisons = []
     for window in windows:
         paired = PairedLosses(losses, window)
-        others = [name for name in paired.policies if name != OWN]
         pairs = []
         if OWN in paired.policies:
-            pairs = [(OWN, other) for other in others]
+            pairs = [(OWN, other) for other in paired.policies if other != OWN]
         comparisons.append(paired.compare(outcomes, pairs=pairs))
     return comparisons
 

@@ -142,11 +142,18 @@ def _describe_arguments(arguments: str) -> str:
     """
     try:
         decoded: Any = json.loads(arguments or "{}")
-        values = list(decoded.values()) if isinstance(decoded, dict) else [decoded]
-        texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
+        values = [decoded]
+        if isinstance(decoded, dict):
+            values = list(decoded.values())
+        return " ".join(map(_write_value, values))
     except (ValueError, RecursionError):
         return arguments
-    return " ".join(texts)
+
+
+def _write_value(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value)
 
 
 def _describe_result(event: ToolRunEvent) -> str:
