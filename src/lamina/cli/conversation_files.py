@@ -1,4 +1,4 @@
-"""Conversations into files and other stores, and back: what `export`, `import` and `copy` do."""
+"""Writes conversations to files and other stores, and reads them back: `export`, `import` and `copy`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that commands read and write: requests, and the ledger of a conversation.
+"""Reads and writes the files of commands: requests, figures, and the ledger of a conversation.
 
 Whatever is wrong with a file is a `BadInput` that names it. A ledger is replaced in one step, so that a
 reader never sees half of one.

@@ -1,4 +1,4 @@
-"""How commands read their arguments: one width for help, one line for what is wrong, shared options."""
+"""Parses arguments: help in one width, each error on one line, and the options that commands share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of `lamina replay`, and how their words are read."""
+"""Declares the options of `lamina replay`, and reads the names and numbers in them."""
 
 from __future__ import annotations
 

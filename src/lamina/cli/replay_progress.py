@@ -1,4 +1,4 @@
-"""How far a replay is: the time that is left, lines for a file where no terminal draws a bar, and Ctrl-C."""
+"""Shows how far a replay is: a bar on a terminal, a line now and then elsewhere. Ctrl-C ends it early."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from lamina.conversations.recorded_log import describe_kept
 from lamina.conversations.store import ConversationState, find_conversation, read_record, recorded_workspace
 from lamina.core.values import Cut
 from lamina.errors import Damaged
+from lamina.inspector.sent_conversations import count_request_tokens
 from lamina.stores.port import Store
 
 WIDTH = 80
@@ -126,10 +127,9 @@ def _describe_cut(cut: Cut) -> str:
 
 def _call_line(call: RecordedCall, record: ConversationRecord) -> str:
     """One request: when, its tokens as reported, else as counted, its cost, what became of it, its cut."""
-    tokens = call.request.tokens
+    tokens = count_request_tokens(call)
     cached = ""
     if call.answer is not None and call.answer.usage is not None:
-        tokens = call.answer.usage.input or tokens
         cached = f"{call.answer.usage.cached:,}"
     dollars = price_call(call)
     cost = ""

@@ -1,4 +1,4 @@
-"""Attachments by @: the files, folders, tags and links that a message names, and what Tab offers.
+"""Attaches the files, folders, tags and links that a message names with @, and offers them to Tab.
 
     @src/client.py   @"two words.txt"   @docs/   @#release   @https://example.org/changelog
 

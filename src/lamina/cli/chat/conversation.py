@@ -1,4 +1,4 @@
-"""One session while it is open: sending a message with its attachments, retrying, editing, leaving.
+"""One session while it is open: it sends messages with their attachments, retries, edits and leaves.
 
 Commands are functions of this. It reads no line and knows no command.
 """

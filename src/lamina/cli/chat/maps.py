@@ -1,4 +1,4 @@
-"""What `/context`, `/why` and `/cost` show, and the line after an answer: text, readable without colour."""
+"""Writes what `/context`, `/why` and `/cost` show, and the line after an answer. It needs no colour."""
 
 from __future__ import annotations
 

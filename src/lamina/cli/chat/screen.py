@@ -1,4 +1,4 @@
-"""What a chat shows: the answer as it streams, what tools did, remarks. The words of others are inert.
+"""Shows a chat: the answer as it streams, what tools did, and remarks. Others' words are inert.
 
 On a terminal remarks stand dimmed between the words; elsewhere only the answer goes to standard output.
 Nothing is decided here.
