@@ -1,4 +1,4 @@
-"""One session under another policy, window, model, cache or list of tools, as `lamina replay` has it."""
+"""Replays one session under another policy, window, model, cache or list of tools, for `alternatives`."""
 
 from __future__ import annotations
 

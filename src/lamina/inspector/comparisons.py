@@ -1,4 +1,4 @@
-"""Two requests side by side, and a session beside what other settings would have made of it.
+"""Compares two requests, and a session with what other settings would have made of it.
 
 Three sources say what a cache did: the amounts that the provider reported, the bytes of the two requests, and
 the rules of the cache. The reported amounts win wherever the others contradict them.
@@ -274,7 +274,7 @@ def show_what_if(inspector: Inspector, session_id: str, settings: BuildSettings)
     other = inspector.built(session_id, msgspec.structs.replace(settings, policy=LAMINA))
     recorded = inspector.built(session_id, BuildSettings(rules=other.rules.name))
     reported_dollars = recorded.session.summary.dollars
-    if other.skipped:
+    if other.skipped:  # what was reported is of all requests, and only some were built
         reported_dollars = None
         if not recorded.is_sent:
             numbers = [call.number for call in other.calls]

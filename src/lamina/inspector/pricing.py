@@ -1,4 +1,4 @@
-"""What the calls of a session cost: what a cache read and wrote of each, as reported or by its rules."""
+"""Prices the calls of a session: what a cache read and wrote of each, as reported or by its rules."""
 
 from __future__ import annotations
 
@@ -37,12 +37,10 @@ def price_calls(walk: SessionWalk) -> list[BuiltCall]:
 
 
 def price_call(walk: SessionWalk, call: BuiltCall, tally: Tally) -> BuiltCall:
-    """One call with its tally, or with the reported one where the session is shown as it was recorded.
-
-    Under other rules, or with other settings, nothing was reported, so the tally is simulated.
-    """
+    """One call with its tally, or with the reported one where the session is shown as it was recorded."""
     model = walk.session.conversation.trace.model
     usage = walk.usages[call.number]
+    # Under other rules or settings the provider reported nothing: its amounts are of what was sent then.
     shows_records = not walk.settings.changes_requests and not walk.settings.rules
     if usage is not None and shows_records:
         tally = Tally(

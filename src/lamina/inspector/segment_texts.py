@@ -1,4 +1,4 @@
-"""The text of a segment, as people read it: its parts one below the other, and its beginning on one line."""
+"""Writes a segment as people read it: its parts one below the other, or its beginning on one line."""
 
 from __future__ import annotations
 

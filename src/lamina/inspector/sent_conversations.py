@@ -88,3 +88,10 @@ class SentConversation:
             request = call.request
             usages[number] = to_recorded_usage(call.answer.usage, at=request.at or None, model=request.model)
         return usages
+
+
+def count_request_tokens(call: RecordedCall) -> int:
+    """The tokens of a request: as the provider reported them, else as lamina counted; 0 if nobody did."""
+    if call.answer is not None and call.answer.usage is not None:
+        return call.answer.usage.input or call.request.tokens
+    return call.request.tokens

@@ -32,7 +32,7 @@ from lamina.fitting.building import AS_LOGGED
 from lamina.fitting.policy import Policy, RecallMode
 from lamina.fitting.recalls import RECALL, TURN_FIELDS, read_turns
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
-from lamina.inspector.sent_conversations import SentConversation
+from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
 from lamina.models.counters.openai import o200k
 from lamina.replay.traces.recorded_conversations import decode_body, explain_missing_bodies
 
@@ -210,9 +210,7 @@ def _scale(envelope: Envelope, call: RecordedCall) -> Envelope:
     The provider reports the whole request and not its parts, so each part is its share of that. The shares
     come from one quick counter: those of some models take seconds for a request of 100,000 tokens.
     """
-    tokens = call.request.tokens
-    if call.answer is not None and call.answer.usage is not None:
-        tokens = call.answer.usage.input or tokens
+    tokens = count_request_tokens(call)
     counted = envelope.account.total
     if not tokens or not counted or tokens == counted:
         return envelope
@@ -220,12 +218,11 @@ def _scale(envelope: Envelope, call: RecordedCall) -> Envelope:
     entries = [
         msgspec.structs.replace(entry, tokens=round(entry.tokens * share)) for entry in envelope.entries
     ]
-    amounts = {
-        name: round(getattr(envelope.account, name) * share)
-        for name in ("tools", "answer", "parameters", "request")
-    }
+    amounts: dict[str, int] = {}
+    for name in ("tools", "answer", "parameters", "request"):
+        amounts[name] = round(getattr(envelope.account, name) * share)
     amounts["entries"] = sum(entry.tokens for entry in entries)
-    amounts["margin"] = tokens - sum(amounts.values())
+    amounts["margin"] = tokens - sum(amounts.values())  # what rounding left over
     account = msgspec.structs.replace(envelope.account, basis="estimated", **amounts)
     return msgspec.structs.replace(envelope, entries=tuple(entries), account=account)
 

@@ -1,4 +1,4 @@
-"""Under what a session is built: the settings, as an address has them, and what follows from them."""
+"""Reads the settings under which a session is built from an address, and derives its budget and rules."""
 
 from __future__ import annotations
 

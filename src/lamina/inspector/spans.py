@@ -1,4 +1,4 @@
-"""Which requests of a session are meant: all of them, or those from one to another."""
+"""A span of requests: all of a session, or those from one number to another."""
 
 from __future__ import annotations
 

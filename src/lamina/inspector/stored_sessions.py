@@ -14,7 +14,7 @@ from functools import cache, partial
 from typing import Protocol, TypeVar
 
 from lamina.conversations.costs import sum_calls_cost
-from lamina.conversations.record import ConversationRecord, RecordedCall
+from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import (
     ConversationState,
     conversation_place,
@@ -27,7 +27,7 @@ from lamina.inspector.first_words import find_first_words
 from lamina.inspector.last_used import LastUsed
 from lamina.inspector.losses import find_losses
 from lamina.inspector.recorded_sessions import RecordedSession, SessionSummary, StoredSession, make_id
-from lamina.inspector.sent_conversations import SentConversation
+from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
 from lamina.replay.model_calls import RecordedConversation, read_conversation
 from lamina.replay.traces.recorded_conversations import (
     SOURCE,
@@ -140,7 +140,9 @@ class StoredSessions:
 
 def make_line(conversation: SentConversation, load: Callable[[], RecordedSession]) -> StoredSession:
     """A recorded conversation as a line of the list, which reads the rest when somebody opens it."""
-    sizes = tuple((call.request.at or None, _read_size(call)) for call in conversation.calls)
+    sizes = tuple(
+        (call.request.at or None, count_request_tokens(call) or None) for call in conversation.calls
+    )
     return StoredSession(summary=summarise_sent(conversation), load=load, sizes=sizes)
 
 
@@ -175,7 +177,6 @@ def summarise_sent(conversation: SentConversation) -> SessionSummary:
     state = conversation.state
     calls = conversation.calls
     last_request = calls[-1].request
-    sizes = [size for size in map(_read_size, calls) if size is not None]
     moments = [call.request.at for call in calls if call.request.at]
     upstream = last_request.upstream or state.upstream or state.door or SOURCE
     return SessionSummary(
@@ -188,7 +189,7 @@ def summarise_sent(conversation: SentConversation) -> SessionSummary:
         dialect=conversation.dialect,
         calls=len(calls),
         messages=_count_messages(conversation),
-        tokens=max(sizes, default=None),
+        tokens=max(map(count_request_tokens, calls)) or None,
         dollars=sum_calls_cost(calls).amount,
         lost_caches=len(find_losses(conversation)),
         began=min(moments, default=None),
@@ -205,10 +206,3 @@ def _count_messages(conversation: SentConversation) -> int:
     if last_call is None:
         return 0
     return len(read_turns(read_came(conversation.record, last_call) or {}))
-
-
-def _read_size(call: RecordedCall) -> int | None:
-    """The tokens of a request: as reported, or else as lamina counted them; None if it did neither."""
-    if call.answer is not None and call.answer.usage is not None:
-        return call.answer.usage.input or None
-    return call.request.tokens or None
