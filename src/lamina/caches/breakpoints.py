@@ -100,11 +100,9 @@ class BreakpointCache:
         return tally_entries(path, marks, hit, self.rules, why=self._explain(stream, path, marks, hit))
 
     def _find_entry(self, path: PrefixPath, marks: dict[int, str], at: float) -> int | None:
-        """The last block with an entry that can be read, within the look-back of a marker.
-
-        From the last marker backwards, then from the one before it, as the provider searches.
-        """
+        """The last block with an entry that can be read, within the look-back of a marker."""
         positions = list(number_positions(path.blocks, runs=self.rules.runs))
+        # from the last marker backwards, then from the one before it, as the provider searches
         for mark in sorted(marks, reverse=True):
             for index in range(mark, -1, -1):
                 if positions[mark] - positions[index] >= self.rules.look_back:

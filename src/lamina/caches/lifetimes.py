@@ -124,6 +124,7 @@ def choose_lifetime(
         return ""
     held = round(1_000_000 * (1 - new_share))
     requests = [PausedRequest(tokens=1_000_000, held=held, pause=pause) for pause in pauses]
+    # a lifetime whose price is not published is never chosen: nobody could say what it costs
     costs = [cost for cost in price_lifetimes(requests, rules, model) if cost.is_published]
     if not costs:
         return ""

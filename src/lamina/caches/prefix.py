@@ -110,6 +110,7 @@ class LongestPrefixCache:
         self._last_path = path
         common = self.sent.count_prefix_tokens(path, at)
         read = round_down(common, path.tokens, self.rules, stream.model)
+        # a request may ask for a lifetime that its model does not have
         word = self.rules.word(stream.model, requested_lifetime(stream, self.rules))
         self.sent.add(path, at + self.rules.seconds(word))
         return Tally(

@@ -52,6 +52,7 @@ class TokenSequence(msgspec.Struct, frozen=True):
             return common_tokens
         own_block = self.path.blocks[common_blocks]
         other_block = other.path.blocks[common_blocks]
+        # the same text in another role is another prompt from its first token on
         if write_seam(own_block) != write_seam(other_block):
             return common_tokens
         equal_bytes = count_common_items(own_block.data, other_block.data)

@@ -144,12 +144,10 @@ def _find_items(space: Workspace, choice: FileChoice, notes: dict[str, None]) ->
 
 
 def _walk_for(space: Workspace, choice: FileChoice) -> Iterator[FolderItem]:
-    """The files of folders, patterns and tags. Items of a folder that cannot be read are included.
-
-    The whole workspace is walked only if a pattern or a tag asks for it.
-    """
+    """The files of folders, patterns and tags. Items of a folder that cannot be read are included."""
     for folder in choice.folders:
         yield from space.walk(folder)
+    # the whole workspace is walked only if a pattern or a tag asks for it
     needs_all = choice.globs or choice.tags
     items = list(space.walk()) if needs_all else []
     for glob in choice.globs:

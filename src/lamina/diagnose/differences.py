@@ -76,12 +76,10 @@ def _request_as_sent(value: Any) -> Any:
 
 
 def _find_cause(before: ComparedRequest, after: ComparedRequest, *, compare_keys: bool) -> Cause:
-    """What differs in what was sent.
-
-    What holds for the whole request comes before its blocks: another model has another cache.
-    """
+    """What differs in what was sent."""
     old = before.stream
     new = after.stream
+    # what holds for the whole request comes first: another model has another cache, whatever its blocks are
     for cause_name, old_value, new_value in (
         ("dialect changed", old.dialect, new.dialect),
         ("model changed", old.model, new.model),

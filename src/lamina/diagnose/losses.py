@@ -163,11 +163,9 @@ def _free_run(start: int, end: int, used: Container[int]) -> range:
 
 
 def _pair_changed_run(old: Blocks, new: Blocks, runs: BlockPair) -> Iterator[BlockPair]:
-    """Blocks that were changed in place, or one text that was split into other blocks.
-
-    At the end of both requests the next turn follows, so there the later request may have more blocks.
-    """
+    """Blocks that were changed in place, or one text that was split into other blocks."""
     at_end = (runs.old.stop, runs.new.stop) == (len(old), len(new))
+    # at the end of both requests the next turn follows, so the later one may have more blocks
     has_next_turn = at_end and len(runs.old) < len(runs.new)
     if len(runs.old) != len(runs.new) and not has_next_turn:
         old_text = _join_run(old, runs.old)

@@ -254,16 +254,14 @@ def _read_fields(fields: Mapping[str, Any], *, pin_users: bool, options: Options
 
 
 def _read_log(messages: Any, *, pin_users: bool) -> tuple[Segment, ...]:
-    """The log of the messages. `pin_users` pins what users said: that system never trims it.
-
-    A message that cannot be read makes the whole checkpoint unusable, since indices count messages.
-    """
+    """The log of the messages. `pin_users` pins what users said: that system never trims it."""
     if not isinstance(messages, list):
         raise _bad_checkpoint("messages are missing")
     try:
         result = read_messages(messages)
     except (ValueError, AttributeError) as error:
         raise _bad_checkpoint(str(error)) from None
+    # indices count messages, so one that is missing would move them all
     if result.skipped:
         raise _bad_checkpoint(f"message {result.skipped[0]} has no role and content that are known")
     if not pin_users:

@@ -134,11 +134,7 @@ _KINDS_OF_PARTS: Mapping[type, str] = {ToolCall: "tool_call", ToolResult: "tool_
 
 
 def _read_segment(role: Role, part: Any, *, joins: bool) -> Segment:
-    """A part as a segment. The fields that lamina does not read are stored in its meta.
-
-    A result whose content is not text is written as JSON in the log, and noted, so that it comes back as it
-    was.
-    """
+    """A part as a segment. The fields that lamina does not read are stored in its meta."""
     content, fields_read = _read_part(part)
     kind = _KINDS_OF_PARTS.get(type(content), _KINDS[role])
     meta: dict[str, Any] = {}
@@ -147,6 +143,7 @@ def _read_segment(role: Role, part: Any, *, joins: bool) -> Segment:
         meta[FIELDS] = own_fields
     is_result = isinstance(content, ToolResult)
     if is_result and not isinstance(part.get("content"), str):
+        # it is JSON text in the log, and has to come back as the value that it was
         meta["json"] = True
     return Segment(role=role, kind=kind, parts=(content,), joins=joins, meta=meta)
 

@@ -77,6 +77,7 @@ class _Payments:
                 if tools in reached.searches:
                     continue
                 reached.searches[tools] = tool
+                # sorted, so that the same sessions give the same advice in every process
                 for other in sorted(tools & self._gains.keys()):
                     if other not in reached.tools and self._paid.get((other, tools), 0) > 0:
                         reached.tools[other] = tools

@@ -154,15 +154,13 @@ class _Calls(Generic[Item, Result]):
         self._own_process = None
 
     def _replace_executor(self) -> None:
-        """Start a new pool in place of the broken one, and give it the calls that were lost.
-
-        A call that was lost before is not given to it: it may be the one that breaks every pool.
-        """
+        """Start a new pool in place of the broken one, and give it the calls that were lost."""
         if self._engine.start is None:
             raise _unusable_executor()
         self._executor.shutdown()  # after it, each lost call has its error
         self._executor = self._engine.start(self._engine.jobs)
         for call in self.waiting:
+            # a call that was lost before may be the one that breaks every pool: it gets a process of its own
             if _is_broken(call.future) and not call.is_lost:
                 call.future = self._executor.submit(self._function, call.item)
                 call.is_lost = True

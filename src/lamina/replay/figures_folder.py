@@ -125,6 +125,7 @@ class FiguresFolder:
         """Remove what a replay that was killed has left behind, and what was read from a store."""
         for table in TABLES:
             for path in (self._folder / table).glob("month=*/*"):
+                # a table that was not written to its end, or whose part never counted
                 if path.suffix != ".parquet" or _number_of(path) not in self._parts:
                     path.unlink()
         for path in _state_files(self._folder):

@@ -112,14 +112,11 @@ def split_calls(log: Sequence[Segment]) -> Iterator[tuple[Segment, ...]]:
 
 
 def _opening(project: InventedProject, turn: int, turns: int) -> list[Segment]:
-    """What the user puts in: a request, often with a file; now and then one that was there before.
-
-    The brief is attached three times, and revised before the last. So a session has the same attachment
-    unchanged, and changed.
-    """
+    """What the user puts in: a request, often with a file; now and then one that was there before."""
     brief = project.brief
     third = max(turns // 3, 1)
     attached = []
+    # attached three times and revised before the last, so a session has it again unchanged, and changed
     if turn == 2 * third:
         project.revise(brief)
     if turn in (0, third, 2 * third):

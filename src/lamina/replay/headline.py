@@ -328,16 +328,14 @@ def _estimate_own(policies: dict[str, float], report: Reported) -> float | None:
 
 
 def _explain_dearer(session: SessionCost, own: ReplayOutcome | None) -> str:
-    """Why lamina costs more in this session; "" if it does not.
-
-    If recalls alone make the difference, they are the reason.
-    """
+    """Why lamina costs more in this session; "" if it does not."""
     if own is None or session.own is None or session.before is None:
         return ""
     if session.own <= DEARER_BY * session.before:
         return ""
     if not own.cuts:
         return "the client compacted its history, and lamina had no need to cut"
+    # recalls alone make the difference
     if own.recall_dollars >= session.own - session.before:
         return f"for {count_noun(own.recalls, 'recall')} of what {count_noun(own.cuts, 'cut')} left out"
     return f"{count_noun(own.cuts, 'cut')}, after each of which the request is written to the cache anew"

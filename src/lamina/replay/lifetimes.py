@@ -98,6 +98,7 @@ def _read_session(trace: Trace) -> _Session | None:
         held = 0
         if last_at is not None:
             pause = max(usage.at - last_at, 0.0)
+            # a shorter request means that the client has cut its history: nothing of it is held
             if usage.total >= last_tokens:
                 held = last_tokens
         requests.append(PausedRequest(tokens=usage.total, held=held, pause=pause))
@@ -134,10 +135,7 @@ def _compare_words(model: str, rules: CacheRules, sessions: Sequence[_Session]) 
 def _price_chosen(
     sessions: Sequence[_Session], rules: CacheRules, model: str, *, warms: bool
 ) -> LifetimeCost:
-    """What sessions cost if each request is decided by the pauses before it: its lifetime, or if it is kept.
-
-    After the last request of a session nobody comes back, and what is then kept warm is kept for nothing.
-    """
+    """What sessions cost if the pauses before a request decide its lifetime, or whether it is kept warm."""
     own = rules.word(model)
     pauses: deque[float] = deque(maxlen=PAUSES)
     total = LifetimeCost(word=own, seconds=rules.seconds(own), cost=0.0, late=0)
@@ -158,6 +156,7 @@ def _price_chosen(
                 times = count_warmings(pauses, rules, model)
             else:
                 word = choose_lifetime(pauses, rules, model) or own
+        # after the last request nobody comes back: what is then kept warm is kept for nothing
         left_alone = times * session.requests[-1].tokens * rules.read_share(model)
         total = msgspec.structs.replace(total, cost=total.cost + left_alone, warmings=total.warmings + times)
     return total

@@ -183,15 +183,13 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _convert_to_chat(trace: Trace) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Messages and tools of a trace, in OpenAI chat.
-
-    The log is built without a budget, so nothing is left out.
-    """
+    """Messages and tools of a trace, in OpenAI chat."""
     source = DIALECTS[trace.dialect]
     target = DIALECTS[CHAT]
     items_name = ITEM_FIELDS.get(trace.dialect, "messages")
     parsed = source.wire.parse({"model": trace.model, **trace.head, items_name: trace.items})
     head = translate_head(parsed.head, source, target, model=trace.model).head
     options = choose_options(target, head, layout=Layout(context="logged"))
+    # built without a budget, so nothing is left out
     request = target.wire.render(build(parsed.log, head=head, options=options))
     return request["messages"], request.get("tools") or []

@@ -85,10 +85,8 @@ def evaluate_walk(
 
 
 def find_warm_tokens(trace: Trace) -> int:
-    """What the first call of a session read from the cache: another session had left its head there.
-
-    A recording that begins in the middle of a conversation says nothing of that.
-    """
+    """What the first call of a session read from the cache: another session had left its head there."""
+    # a recording that begins in the middle says nothing of what its first call found
     if trace.recorded_from or not trace.used:
         return 0
     return trace.used[min(trace.used)].read
@@ -112,6 +110,7 @@ def simulate_cache(
             now += PACE
         else:
             now = max(now, step.call.at)
+        # a call that the policy gave up sends nothing, but time goes on
         if step.sent is None:
             continue
         stream = setting.message_sizes.stream(step.sent.messages, setting.model)
@@ -193,14 +192,11 @@ def input_equivalents(tally: Tally, rules: CacheRules, read_share: float) -> flo
 
 
 def _broken_steps(steps: Sequence[WalkStep]) -> list[bool]:
-    """Whether each request fails to continue the one before it.
-
-    It does if fewer messages at its start are the same than the request before had. A call that the
-    policy gave up is not compared.
-    """
+    """Whether each request fails to begin with all messages of the one before it."""
     flags = []
     previous_count = 0
     for step in steps:
+        # a call that the policy gave up is not compared
         if step.sent is None:
             flags.append(False)
             continue

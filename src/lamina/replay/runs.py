@@ -198,14 +198,12 @@ def replay_trace(trace: Trace, options: ReplayOptions) -> TraceReplay:
 def _make_outcomes(
     conversation: RecordedConversation, message_sizes: MessageSizes, options: ReplayOptions
 ) -> Iterator[ReplayOutcome]:
-    """Every policy under every window and cache.
-
-    With `pressed`, a window that the session never fills is passed over.
-    """
+    """Every policy under every window and cache."""
     needs = NeededTerms(conversation, message_sizes)
     largest_request = message_sizes.count_tokens(conversation.messages[: conversation.calls[-1].end])
     for window in options.windows:
         sizes = _sizes_of_window(window, options.model or conversation.trace.model)
+        # a window that the session never fills shows no difference between policies
         if options.pressed and largest_request <= sizes.trigger:
             continue
         settings = [
@@ -277,13 +275,10 @@ def _find_called_tools(conversation: RecordedConversation) -> list[dict[str, Any
 def _setting(
     trace: Trace, rules_name: str, options: ReplayOptions, message_sizes: MessageSizes, sizes: _Sizes
 ) -> Setting:
-    """The rules of this name, with the model whose prices go with them.
-
-    With the session's own rules, its own model has the price. Rules of another provider go with a model
-    of that provider.
-    """
+    """The rules of this name, with the model whose prices go with them."""
     priced_model = options.model or trace.model
     rules = rules_for(priced_model, dialect=trace.dialect)
+    # rules of another provider go with a model of that provider, whose prices they multiply
     if rules_name not in (OWN_RULES, rules.name):
         rules = all_rules()[rules_name]
         priced_model = MODELS.get(rules_name, "")

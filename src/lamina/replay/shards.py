@@ -191,6 +191,7 @@ class _Shards:
 
     def _make_work(self, jobs: int) -> Iterator[_Work]:
         """What the workers have to do, with what is to be done again before the next file."""
+        # with few files some workers would end long before the others; but one reader cannot feed many
         has_many = len(self._files) >= FILES_PER_WORKER * jobs or jobs > FED_BY_ONE
         for number, (file, size) in enumerate(zip(self._files, self._sizes, strict=True)):
             yield from self._take_again()

@@ -168,14 +168,12 @@ def _count_calls(conversation: RecordedConversation) -> Tally[str]:
 def _find_first_uses(
     conversation: RecordedConversation, counter: Counter
 ) -> Iterator[tuple[int, int, frozenset[str]]]:
-    """The requests whose answers call tools for the first time: number, tokens, and these tools.
-
-    A recording may begin in the middle. What was called before it has to be there in its first request.
-    """
+    """The requests whose answers call tools for the first time: number, tokens, and these tools."""
     sizes = MessageSizes(counter, conversation.tools)
     used: set[str] = set()
     for number, call in enumerate(conversation.calls):
         called = set(_called_names(conversation.messages[call.end :]))
+        # a recording may begin in the middle: what was called before it has to be there in its first request
         if number == 0:
             for message in conversation.messages[: call.end]:
                 called.update(_called_names([message]))

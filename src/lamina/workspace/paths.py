@@ -161,10 +161,7 @@ def display_name(name: str) -> str:
 
 
 def _find_problem(path: str) -> str:
-    """Why a path is not allowed, "" if it is.
-
-    A backslash parts folders on one system and is a letter on another, so no path may have one.
-    """
+    """Why a path is not allowed, "" if it is."""
     outside = "it is not inside the workspace"
     if not isinstance(path, str):
         return "a path must be text"
@@ -172,6 +169,7 @@ def _find_problem(path: str) -> str:
         return "a path with control or invisible characters"
     if len(path.encode()) > LONGEST:
         return f"a path of more than {LONGEST:,} bytes"
+    # it parts folders on one system and is a letter on another
     if path.startswith(("/", "~")) or path[1:3] in {":/", ":\\"}:
         return outside
     if "\\" in path:

@@ -223,6 +223,7 @@ def _parse(xml: bytes, reader: _Body | _MainPartFinder) -> None:
     parser.StartDoctypeDeclHandler = refuse
     parser.buffer_text = True
     try:
+        # all at once: with several pieces the parser would read a long token again for each
         parser.Parse(xml, True)  # noqa: FBT003 - this is all of it
     except expat.ExpatError as error:
         raise BadInput(f"its XML is damaged: {error}") from None

@@ -319,11 +319,7 @@ class Workspace:
         return status.st_mode
 
     def _make_item(self, names: tuple[str, ...], folder: int) -> FolderItem:
-        """What is at a path, from its open folder. `why` says why it cannot be read.
-
-        The item is looked at without following links, relative to its open folder: nobody can swap the
-        folder.
-        """
+        """What is at a path, from its open folder. `why` says why it cannot be read."""
         path = join_path(names)
         name = names[-1]
         if not is_plain(name):
@@ -331,6 +327,7 @@ class Workspace:
         if is_excluded(names, self.exclude):
             return FolderItem(path, why="excluded")
         try:
+            # without following links, relative to its open folder: nobody can swap the folder
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError as error:
             return FolderItem(path, why=describe_error(error))
@@ -352,14 +349,12 @@ class Workspace:
         return items
 
     def _walk_folder(self, names: tuple[str, ...], left: list[int], depth: int) -> Iterator[FolderItem]:
-        """Everything below a folder, in order. `left` is how many items may still be looked at.
-
-        All folders share `left`, so a walk ends even if folders are added while it goes on.
-        """
+        """Everything below a folder, in order. `left` is how many items may still be looked at."""
         if not depth:
             yield FolderItem(join_path(names), folder=True, why="too deep")
             return
         items = self._list_folder(names, left[0])
+        # all folders share it, so a walk ends even if folders are added while it goes on
         left[0] = max(left[0] - len(items), 0)
         for item in items:
             if item.folder and not item.why:

@@ -246,11 +246,9 @@ class PostgresChunkTables:
     def _insert(
         self, source: str, new: Sequence[tuple[int, Chunk]], vectors: Sequence[bytes | None], first: int
     ) -> list[int]:
-        """Add chunks with the numbers from `first` on, and say how many words each has.
-
-        Rows are copied in bulk, one table after the other. All stems are made in one call before that.
-        """
+        """Add chunks with the numbers from `first` on, and say how many words each has."""
         words_of_chunks = [_list_words(chunk) for _, chunk in new]
+        # all stems in one call of the server, before rows are copied in bulk
         self._stems.learn(set(chain.from_iterable(words_of_chunks)))
         cursor = self._connection().cursor()
         with cursor.copy("COPY chunk FROM STDIN") as copy:
@@ -323,12 +321,10 @@ class PostgresChunkTables:
         return self._load_vectors().near(vector, most, among, also)
 
     def _load_vectors(self) -> Vectors:
-        """All vectors in this process, brought up to date if somebody has written since.
-
-        Only what is new is fetched: the stamp tells whether anything has changed.
-        """
+        """All vectors in this process, brought up to date if somebody has written since."""
         stamp = self._fetch("SELECT stamp FROM space WHERE number = %s", self._space)[0][0]
         vectors = Vectors() if self._vectors is None else self._vectors
+        # only what is new is fetched
         if stamp != self._stamp:
             stored = {number for (number,) in self._fetch("SELECT id FROM vec WHERE space = %s", self._space)}
             vectors.drop(vectors.numbers - stored)

@@ -303,10 +303,7 @@ def _check_no_store(link: sqlite3.Connection) -> None:
 
 
 def _create_or_check(link: sqlite3.Connection) -> None:
-    """Create the tables, or check that they are of a version that is read.
-
-    An index of an older version is emptied: it can be made again from its sources.
-    """
+    """Create the tables, or check that they are of a version that is read."""
     _check_no_store(link)
     version = link.execute("PRAGMA user_version").fetchone()[0]
     rows = link.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
@@ -315,6 +312,7 @@ def _create_or_check(link: sqlite3.Connection) -> None:
         return
     if names and not {"chunks", "words"} <= names:
         raise BadInput("it holds something else", place="index", hint="give a path of its own to an index")
+    # an older index is emptied: it can be made again from its sources
     link.executescript(
         f"BEGIN IMMEDIATE; {_EMPTY} {_TABLES} {postings.TABLES} PRAGMA user_version = {VERSION}; COMMIT;"
     )

@@ -139,6 +139,7 @@ class Vectors:
             differing_signs += np.bitwise_count(column ^ question_signs)
         rows_up_to = np.cumsum(np.bincount(differing_signs))
         is_near = differing_signs <= np.searchsorted(rows_up_to, most)
+        # those that share the fewest signs say where the range of scores begins
         is_far = differing_signs >= np.searchsorted(rows_up_to, len(differing_signs) - FARTHEST)
         promising = np.flatnonzero(is_near | is_far)
         return promising if rows is None else rows[promising]

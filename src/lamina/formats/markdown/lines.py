@@ -132,6 +132,8 @@ def _parse_message(sender: str, chunk: str, spelling: _PageSpelling) -> Message:
     for group in spelling.split(context, " | "):
         title, _, names = group.partition(": ")
         title = title.strip(WHITE_SPACE)
+        # an unknown title is a sort of its own, so that whoever reads the page can say that it was not
+        # brought back
         sort = _SORTS.get(title, title)
         if sort:
             all_names = map(spelling.read_name, spelling.split(names, ", "))

@@ -115,14 +115,12 @@ def draw_scatter(
 
 
 def _range_of_costs(points: Sequence[PlotPoint]) -> tuple[float, float]:
-    """From 0, or from near the least where all are close together, to above the most.
-
-    Costs of 90 to 100 would be one heap in a drawing that begins at 0.
-    """
+    """From 0, or from near the least where all are close together, to above the most."""
     costs = [point.across for point in points]
     costs += [point.reach[0] for point in points if point.reach]
     least = min(costs)
     most = max(costs)
+    # costs of 90 to 100 would be one heap in a drawing that begins at 0
     if least < most / 2:
         return 0, round_up(most)
     step = round_step((most - least) / 3 or most / 5)

@@ -82,10 +82,8 @@ def _files_at(path: Path) -> Iterator[Path]:
 
 
 def _matching_paths(path: Path) -> list[Path]:
-    """The path itself, or what matches it as a glob.
-
-    A path that exists is itself, even if its name has a `*`. `logs/*.jsonl` mostly is a pattern.
-    """
+    """The path itself, or what matches it as a glob."""
+    # a path that exists is itself, even if its name has a `*`
     if path.exists():
         return [path]
     if not _WILDCARDS & set(str(path)):

@@ -85,15 +85,13 @@ def log_to_trace(log: Sequence[Segment], place: str, *, model: str = "") -> Trac
 
 
 def _most_common_dialect(log: Sequence[Segment]) -> str:
-    """The dialect that most segments were parsed from, of those that can be replayed.
-
-    A chat may have gone from one provider to another. If none can be replayed, it is OpenAI chat.
-    """
+    """The dialect that most segments were parsed from, of those that can be replayed."""
     counts: Counter[str] = Counter()
     for segment in log:
         origin = read_origin(segment)
         if origin is not None:
             counts[origin.dialect] += 1
+    # a chat may have gone from one provider to another
     for name, _ in counts.most_common():
         if name in FIELDS:
             return name

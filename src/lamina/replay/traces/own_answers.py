@@ -58,13 +58,11 @@ class SeenAnswers:
 
 
 def digest_answers(trace: Trace) -> dict[int, bytes]:
-    """The digest of each answer that has an id, by its place.
-
-    The usage is part of it, since some servers give every answer the same id.
-    """
+    """The digest of each answer that has an id, by its place."""
     digests: dict[int, bytes] = {}
     for place, call_id in trace.call_ids.items():
         name = call_id
+        # some servers give every answer the same id, so the usage is part of it
         usage = trace.used.get(place)
         if usage is not None:
             name += f" {usage.uncached} {usage.read} {usage.written} {usage.written_long} {usage.output}"
@@ -124,12 +122,10 @@ def _is_inside(usage: RecordedUsage, period: Period) -> bool:
 
 
 def _describe(trace: Trace, left_out: frozenset[int]) -> Trace:
-    """The trace with what a reader tells it by, and with the usage of its own answers only.
-
-    A session that began with answers which do not count began when its first own answer came.
-    """
+    """The trace with what a reader tells it by, and with the usage of its own answers only."""
     used = {place: usage for place, usage in trace.used.items() if place not in left_out}
     began = trace.began
+    # a session whose first answers do not count began when its first own answer came
     if began is None or left_out:
         moments = [usage.at for usage in used.values() if usage.at is not None]
         began = min(moments, default=began)
