@@ -1,4 +1,4 @@
-"""A cache with entries where markers stand: Anthropic's, and Bedrock's for Claude.
+"""Simulates a cache with entries where markers stand: Anthropic's, and Bedrock's for Claude.
 
 Each marked position that reaches the minimum gets one entry. A request reads the longest entry that it finds
 from one of its markers, walking back a limited number of positions. Nothing here reads a clock: the caller
@@ -153,13 +153,11 @@ def tally_entries(
 
 
 def find_marks(stream: Stream, path: PrefixPath, rules: CacheRules) -> dict[int, str]:
-    """The blocks of a path with a marker, and its lifetime. A marker for the whole request is included.
-
-    An automatic marker stands at the last block that can carry one, if that has none of its own.
-    """
+    """The blocks of a path with a marker, and its lifetime. A marker for the whole request is included."""
     marks = {index: block.marker for index, block in enumerate(path.blocks) if block.marker}
     if not stream.automatic or not rules.automatic:
         return marks
+    # an automatic marker stands at the last block that can carry one, if that has none of its own
     for index in range(len(path.blocks) - 1, -1, -1):
         if path.blocks[index].markable:
             marks.setdefault(index, stream.automatic)

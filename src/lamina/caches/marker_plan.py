@@ -1,4 +1,4 @@
-"""Where cache markers go. This is the last step before a request is sent, after everything else is decided.
+"""Plans where cache markers go: the last step before a request is sent, after everything else is decided.
 
 On a cache with entries at markers (`breakpoints`) a marker does three things: it leaves an entry, it keeps an
 entry alive, and the cache is searched backwards from it, a limited number of positions. So we mark, the most

@@ -1,4 +1,4 @@
-"""A cache that reads the longest prefix in common with anything it saw: most providers, and unknown ones.
+"""Simulates a cache that reads the longest prefix in common with anything it saw: most providers have one.
 
 `SentBlocks` is the tree of everything that was sent. `LongestPrefixCache` rounds a common prefix down,
 ignores short ones and forgets what is too old. In the first block that differs, the common bytes count for

@@ -1,4 +1,4 @@
-"""Which algorithm simulates which rules.
+"""Names the simulator of each algorithm.
 
 A simulated cache is a state machine. The caller sends it requests in order, with their times, and it says of
 each what a real cache would have read, written and computed. It reads no clock and asks no server.

@@ -1,4 +1,4 @@
-"""The cache of llama.cpp's server: the last sequence of each slot, and sequences saved besides the slots.
+"""Simulates the cache of llama.cpp's server: the last sequence of each slot, and sequences saved besides.
 
 A request goes to the slot that shares most with it, or else to the one used longest ago. A slot that would
 lose more than half of its tokens is saved first, and a saved sequence that fits better takes its place.

@@ -1,4 +1,4 @@
-"""A cache of whole units: DeepSeek's since V4.
+"""Simulates a cache of whole units: DeepSeek's since V4.
 
 A request ends two units: one where its input ends, one where its answer ends. Turns before them were units of
 the requests that they ended. One more unit ends where two requests were seen to differ. A request reads the

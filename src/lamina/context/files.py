@@ -147,9 +147,10 @@ def _walk_for(space: Workspace, choice: FileChoice) -> Iterator[FolderItem]:
     """The files of folders, patterns and tags. Items of a folder that cannot be read are included."""
     for folder in choice.folders:
         yield from space.walk(folder)
+    items: list[FolderItem] = []
     # the whole workspace is walked only if a pattern or a tag asks for it
-    needs_all = choice.globs or choice.tags
-    items = list(space.walk()) if needs_all else []
+    if choice.globs or choice.tags:
+        items += space.walk()
     for glob in choice.globs:
         yield from _match_items(items, glob)
     for item in items:

@@ -1,4 +1,4 @@
-"""How much attachments have to do with the prompt, and what follows from it: what is lowered first.
+"""Judges how much attachments have to do with the prompt, so that a cut lowers the unrelated ones first.
 
     Session.open(..., policy=Policy(order=Relevance()))
     Options(order=Relevance(freshness="fresh", judge=by_index(index)))
@@ -149,6 +149,7 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
                 continue
             attached[index] = entry.segment
             if entry.layer is not Layer.TURN and entry.content in content_of_turn:
+                # attached once more with this prompt, so it matters whatever its words are
                 attached_again.append(index)
         judged = self._judge_attached(prompt, attached, kinds)
         for index in attached_again:

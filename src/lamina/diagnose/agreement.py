@@ -1,4 +1,4 @@
-"""Whether a provider's own reason for a cache miss and lamina's cause agree, and if not, why not.
+"""Compares a provider's own reason for a cache miss with lamina's cause, and explains where they must differ.
 
 Providers name the part of a request that differs, in a few words. lamina names a cause and a place. So both
 are read as a part: the model, the tools, the system text, the messages, a setting, the routing key. Where a

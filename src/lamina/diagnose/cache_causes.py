@@ -1,4 +1,4 @@
-"""What the rules of a cache add to a comparison: settings, thinking, lifetimes, the minimum, and markers.
+"""Finds what the rules of a cache make of a difference: settings, thinking, lifetimes, the minimum, markers.
 
 Each cause has a block where it begins to cost, and the report names the earliest. The simulator of these
 rules says what the cache held of the earlier request and what the later one reads. So a figure here is the

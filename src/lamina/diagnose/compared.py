@@ -86,15 +86,13 @@ def weigh_request(
     counter: Counter | None,
     earlier: ComparedRequest | None = None,
 ) -> ComparedRequest:
-    """Prepare one of two requests. The later one uses the rate of the earlier, and its dialect if it can.
-
-    Of an envelope, the earlier request has only what lasts: the time of day, say, leaves with its turn.
-    """
+    """Prepare one of two requests. The later one uses the rate of the earlier, and its dialect if it can."""
     rate = earlier.rate if earlier else 0
     if isinstance(value, Stream):
         return _count_stream(value, counter, rate)
     envelope = value if isinstance(value, Envelope) else getattr(value, "envelope", None)
     if isinstance(envelope, Envelope):
+        # the earlier one has only what lasts: the time of day, say, leaves with its turn
         compared_entries = envelope.lasting if earlier is None else envelope.sent
         return _read_envelope(envelope, compared_entries)
     if not isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Why did my cache miss: where and why the later of two requests stops being a continuation of the earlier.
+"""Answers "why did my cache miss?": where and why the later of two requests stops continuing the earlier.
 
     difference = diff(before, after)                                       # what the bytes say
     difference = diff(before, after, rules=rules_for(model), gap=400)      # what the provider's cache does
@@ -185,6 +185,7 @@ def _describe(
         byte = count_common_items(old_block.data, new_block.data)
     if tokens is not None and before.total:
         amounts = amounts.scaled(before.total, tokens)
+    # nothing differs in a request that goes on, and `entry` names its first new block
     old_place = ""
     if old_block and cause.cause != "none":
         old_place = old_block.place

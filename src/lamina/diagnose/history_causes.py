@@ -1,4 +1,4 @@
-"""What happened to the messages, from the first block that differs.
+"""Explains the first difference among the messages of two requests.
 
 A block that stands further on in the other request was moved, or something before it was removed or inserted.
 A block that is nowhere else was changed in place, or replaced by a summary.
@@ -155,6 +155,7 @@ def _explain_other_block(change: BlockChange) -> Cause:
 
     Old A, B, C, D and new S, D: three blocks are one now, so S is a summary.
     """
+    # another message begins where this one went on, so its end is gone
     if change.now.opens and not change.was.opens:
         return change.explain("removed", "the end of a message")
     replaced = _count_replaced_blocks(change)

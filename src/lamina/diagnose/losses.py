@@ -1,4 +1,4 @@
-"""What was lost: tokens that a cache held, that are sent again, and that are paid anew.
+"""Counts and prices what a cache lost: tokens that it held, that are sent again, and that are paid anew.
 
     before   S  a  b  c  d          the cache holds what stands before the last marker: S a b c
     after    S  a  x  c  d  e       it reads S a

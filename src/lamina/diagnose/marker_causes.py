@@ -1,4 +1,4 @@
-"""What happened to the markers of a request, and so to the entries that they ended in the cache.
+"""Explains what happened to cache markers, and so to the entries that they ended.
 
 `find_marker_causes` is for a cache that has entries only where a marker stands (Anthropic's).
 `find_boundary_causes` is for one that also has them where turns end (OpenAI's).

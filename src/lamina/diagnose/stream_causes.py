@@ -1,4 +1,4 @@
-"""Why two streams differ, from their blocks alone: no cache, no rules, no prices.
+"""Explains why two streams differ, from their blocks alone: no cache, no rules, no prices.
 
 `find_stream_cause` finds the first block that differs. `tool_causes` explains it if it is a tool definition,
 `history_causes` if it is a message. System text before all messages is explained here.

@@ -1,4 +1,4 @@
-"""What happened to the tool definitions: added, removed, reordered, or written differently."""
+"""Explains a difference among tool definitions: added, removed, reordered, or written differently."""
 
 from __future__ import annotations
 

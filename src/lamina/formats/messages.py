@@ -1,4 +1,4 @@
-"""Plain messages of other systems as segments, and back: a role, and text or parts.
+"""Reads plain messages of other systems as segments, and writes them back: a role, and text or parts.
 
     {"role": "user", "content": "Hi"}      {"sender": "ai", "message": "Hello"}      {"type": "human", ...}
 

@@ -1,4 +1,4 @@
-"""Context blocks of another system's prompts as segments, for its importers.
+"""Reads the context blocks of another system's prompts as segments, for its importers.
 
     parsed = read_context(text)      parsed.segments      parsed.unparsed
 

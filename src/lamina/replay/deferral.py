@@ -1,4 +1,4 @@
-"""Which tools to defer, when one search may find several of them: the set that saves most.
+"""Chooses which tools to defer, when one search may find several of them: the set that saves most.
 
 Deferring a tool saves what its definition would have taken. Each search that it makes necessary costs. Tools
 that an answer calls for the first time together are found by one search, so the tools cannot be judged one by
@@ -43,14 +43,12 @@ class _Payments:
                 self._searches_of[tool].append(tools)
 
     def pay_more(self) -> bool:
-        """Pay for a search with the shortest chain of tools that can; returns whether there was one.
-
-        In a chain, a tool takes over what another has paid, and that one pays for another search.
-        """
+        """Pay for a search with the shortest chain of tools that can; returns whether there was one."""
         came_from = self._reach()
         unpaid = next((tools for tools in came_from.searches if self._unpaid[tools] > 0), None)
         if unpaid is None:
             return False
+        # in a chain, a tool takes over what another has paid, and that one pays for another search
         chain = came_from.chain_to(unpaid)
         amount = min(self._gains[chain[0][0]], self._unpaid[unpaid])
         for (_, tools), (next_tool, _) in pairwise(chain):

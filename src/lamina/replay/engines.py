@@ -1,4 +1,4 @@
-"""Where a replay runs: processes of this machine, a Dask or a Ray cluster, or any executor of your own.
+"""Runs a replay on processes of this machine, on a Dask or Ray cluster, or on an executor of your own.
 
 An engine is a `concurrent.futures.Executor` and what is known of it. `run_in_order` gives it one call for
 each item and returns the results in the order of the items, so that results do not depend on the engine.

@@ -1,4 +1,4 @@
-"""A folder of Parquet tables that a replay writes while it runs, and goes on with the next time.
+"""Keeps a folder of Parquet tables that a replay writes while it runs, and goes on with the next time.
 
     figures/outcomes/month=2026-11/000003.parquet    the rows of part 3 whose sessions began in November
     figures/state/000003.json                        which files part 3 is of, and their answers

@@ -1,4 +1,4 @@
-"""A small invented project for made-up sessions: its files, and the sentences that people say about it.
+"""Invents a small project for made-up sessions: its files, and the sentences that people say about it.
 
 Everything is drawn from one random generator, so the same seed gives the same project on every machine.
 """

@@ -1,4 +1,4 @@
-"""Sessions of a coding agent, made up from a seed, for benchmarks, demonstrations and tests.
+"""Makes up sessions of a coding agent from a seed, for benchmarks, demonstrations and tests.
 
 A small invented project is read, searched, edited and tested; files come up again, changed and
 unchanged; most results are short and a few are long. The same arguments give the same session on every

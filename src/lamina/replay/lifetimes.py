@@ -1,4 +1,4 @@
-"""What recorded sessions would have cost with each lifetime of a cache, and if prefixes had been kept warm.
+"""Prices recorded sessions under each lifetime of a cache, and as if their prefixes had been kept warm.
 
 Only sizes and times of the records are used: how many tokens each request had, and how long the client paused
 before it. A request holds what the one before it had, unless it is shorter than that: then the client has cut
@@ -151,7 +151,10 @@ def _price_chosen(
                 late=total.late + cost.late,
                 warmings=total.warmings + cost.warmings,
             )
-            pauses.append(FOR_EVER if request.pause is None else request.pause)
+            pause = FOR_EVER
+            if request.pause is not None:
+                pause = request.pause
+            pauses.append(pause)
             if warms:
                 times = count_warmings(pauses, rules, model)
             else:

@@ -1,4 +1,4 @@
-"""Messages as a cache, a counter and a provider see them.
+"""Measures messages as a cache, a counter and a provider see them.
 
 Each message is measured once, however often it is sent.
 

@@ -1,4 +1,4 @@
-"""A trace as its model calls: what stood before each answer, what the answer said, and when.
+"""Reads a trace as its model calls: what stood before each answer, what the answer said, and when.
 
 All policies speak OpenAI chat, so a trace in another format is converted first, once and as a whole.
 Nothing is lowered or repaired here beyond what the conversion needs.
@@ -19,6 +19,7 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from lamina.dialects.translate import choose_options, translate_head
 from lamina.replay.traces.growing_requests import find_answer_starts, is_answer
+from lamina.replay.traces.own_answers import is_own_answer
 from lamina.replay.values import RecordedUsage, Trace
 
 CHAT = "openai_chat"
@@ -89,7 +90,7 @@ def read_conversation(trace: Trace) -> RecordedConversation:
     else:
         calls = []
         for end, place in zip(ends, places, strict=True):
-            if trace.is_own_answer(place):
+            if is_own_answer(trace, place):
                 calls.append(_read_call(messages, end, trace.used.get(place)))
     last_usage = trace.used.get(len(trace.items))
     if last_usage is not None and not is_answer(trace.items[-1]):

@@ -1,4 +1,4 @@
-"""What makes a result needed again, learned from recorded sessions, and whether it helps in others.
+"""Learns from recorded sessions which results are needed again, and checks in others whether that helps.
 
 At places of a session that are spread evenly, each result that stands there is a case: its age, its size,
 what its call did, what came after it, and how many names the next answers take from it that stand nowhere
@@ -231,8 +231,10 @@ def halve_cases(cases: Sequence[NeedCase]) -> tuple[list[NeedCase], list[NeedCas
     teaching: list[NeedCase] = []
     checking: list[NeedCase] = []
     for case in cases:
-        half = teaching if case.session in teaching_sessions else checking
-        half.append(case)
+        if case.session in teaching_sessions:
+            teaching.append(case)
+        else:
+            checking.append(case)
     return teaching, checking
 
 

@@ -1,4 +1,4 @@
-"""The steps of a walk under one cache's rules: tokens read and written, what that costs, and what it bought.
+"""Prices the steps of a walk under one cache's rules: tokens read and written, their cost, what it bought.
 
 Every policy's requests get the same cache markers, planned for the request at hand, so that none is charged
 for markers that its library does not set. A call without a recorded time follows the last by `PACE` seconds.
@@ -30,11 +30,7 @@ PACE = 20.0
 def evaluate_walk(
     trace: Trace, policy: ReplayPolicy, setting: Setting, steps: Sequence[WalkStep], *, points: bool = False
 ) -> ReplayOutcome:
-    """What a walk took and what it showed, under the rules of its setting.
-
-    If the policy can recall, all that was needed is within reach: what the request did not show is
-    recalled, and that is priced.
-    """
+    """What a walk took and what it showed, under the rules of its setting."""
     rules = setting.rules
     read_share = rules.read_share(setting.model)
     tallies = simulate_cache(steps, setting, rules, warm_tokens=find_warm_tokens(trace))
@@ -49,6 +45,7 @@ def evaluate_walk(
     recalls = 0
     recall_cost = 0.0
     recallable = [step.visible for step in sent_steps]
+    # all that was needed is then within reach: what the request did not show is recalled, and that is priced
     if policy.recalls:
         recalls, recall_cost = price_recalls(steps, rules, read_share)
         recallable = [step.needed for step in sent_steps]
@@ -217,6 +214,7 @@ def price_recalls(steps: Sequence[WalkStep], rules: CacheRules, read_share: floa
     for step, broken in zip(steps, _broken_steps(steps), strict=True):
         if step.sent is None:
             continue
+        # what was recalled stood in every later request up to here
         if broken:
             recalled_tokens = {}
         cost_of_recalled = read_share * sum(recalled_tokens.values())

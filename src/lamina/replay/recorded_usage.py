@@ -1,4 +1,4 @@
-"""What the records themselves say: the tokens and the money that a trace took, and where its cache was lost.
+"""Adds up what the records themselves say: tokens and money that a trace took, and where its cache was lost.
 
 Nothing is simulated and no token is counted: only what the provider reported of each call is read. The
 reason for a loss is the first that holds of those that a record can show. Why a client changed what it sent

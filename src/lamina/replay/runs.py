@@ -1,4 +1,4 @@
-"""Every trace under every policy, window and cache: a pure function of one trace, and where it runs.
+"""Replays every trace under every policy, window and cache.
 
 `replay_trace` takes one trace and returns its outcomes. It reads no file and keeps nothing, so that the same
 function can be handed to any engine that maps over records. `replay` maps it over an engine (`engines.py`),
@@ -154,9 +154,10 @@ def make_account(
         if trace_replay.reported is not None:
             reported.append(trace_replay.reported)
         skipped = trace_replay.damaged
-        if skipped is not None:
-            lines = foreign if skipped.foreign else damaged
-            lines.append(skipped)
+        if skipped is not None and skipped.foreign:
+            foreign.append(skipped)
+        elif skipped is not None:
+            damaged.append(skipped)
         if progress is not None:
             progress(trace_replay)
     return ReplayAccount(

@@ -1,4 +1,4 @@
-"""What to do about the cost of recorded sessions, and what it would have saved."""
+"""Advises what to do about the cost of recorded sessions, and says what it would have saved."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.dialects.usage import count_noun
-from lamina.replay.account_sums import group_by
+from lamina.replay.account_sums import add_known, group_by
 from lamina.replay.headline import compare_sessions, find_advice
 from lamina.replay.session_places import (
     Place,
     SessionFigures,
-    add_known,
     find_losses,
     find_reads,
     find_results,

@@ -1,4 +1,4 @@
-"""What sessions spent their context on, and where that is: large results, repeated reads, lost caches.
+"""Lists what sessions spent their context on, with its place: large results, repeated reads, lost caches.
 
 What a piece of context cost is estimated at the average price that its session paid for a token of input,
 cached or not.
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from lamina.replay.account_sums import group_by
+from lamina.replay.account_sums import add_known, group_by
 from lamina.replay.values import Reported, SessionFindings
 
 
@@ -152,11 +152,3 @@ def price_tokens(session: SessionFigures, tokens: int) -> float | None:
     if reported.input_dollars is None or not reported.sent:
         return None
     return min(tokens / reported.sent, 1.0) * reported.input_dollars
-
-
-def add_known(amounts: Iterable[float | None]) -> float | None:
-    """The sum of the amounts that are known; None if none is."""
-    prices = [amount for amount in amounts if amount is not None]
-    if not prices:
-        return None
-    return sum(prices)

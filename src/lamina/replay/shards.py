@@ -1,4 +1,4 @@
-"""Files that are read and replayed by many workers at once, with the same figures as one reader would give.
+"""Reads and replays files by many workers at once, with the same figures as one reader would give.
 
 A worker gets a file, reads it and replays all of its sessions. It does not know of other files, so it takes
 every answer for the session's own. One place then counts the answers, in the order of the files, and finds
@@ -245,6 +245,7 @@ class _Shards:
         for session in done.sessions:
             if session.replay is not None:
                 self._lost.look_at(session.replay)
+            # a session that is replayed again was counted the first time, and its answers too
             if done.work.again:
                 open_file.missing -= 1
                 session = session._replace(answers=open_file.sessions[session.order].answers)  # noqa: PLW2901

@@ -1,4 +1,4 @@
-"""One conversation under one policy: each call in order, what was sent, and what of it could be seen.
+"""Walks through one conversation under one policy: what was sent at each call, and what could be seen.
 
 The policy runs first and the caches after it: what a policy sends does not depend on the cache's prices,
 unless it asks for the rules. Every check here is made apart from what the policy reports of itself.

@@ -1,4 +1,4 @@
-"""Paths inside a workspace, as text: which paths are allowed at all, and which names are never read.
+"""Checks paths inside a workspace as text: which are allowed at all, and which names are never read.
 
 A path is written with `/`, from the root, without `..`. Nothing is looked up on disk here. Names are compared
 with patterns in a folded spelling. Some file systems ignore case, Unicode variants and invisible characters,

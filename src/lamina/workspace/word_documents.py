@@ -1,4 +1,4 @@
-"""The text of a Word document (.docx), in one pass over its XML.
+"""Reads the text of a Word document (.docx), in one pass over its XML.
 
 Time and memory grow with the size of the unpacked file, and with nothing that the file says about itself: no
 grid span, no relationship and no entity makes the reader do more. Paragraphs and tables come in order; a row

@@ -1,4 +1,4 @@
-"""The one door to files: everything below one folder, and nothing else.
+"""Opens the one door to files: everything below one folder, and nothing else.
 
 A path is opened name by name from an open folder (`openat`), and symbolic links are never followed. So
 nothing that happens between a check and an open can lead outside. After a file was opened it is checked
@@ -288,7 +288,9 @@ class Workspace:
 
     def _check_regular(self, status: os.stat_result, path: str) -> None:
         """Raise BadInput for anything but a file that may be read."""
-        why = "a folder" if stat.S_ISDIR(status.st_mode) else self._why_not(status)
+        why = self._why_not(status)
+        if stat.S_ISDIR(status.st_mode):
+            why = "a folder"
         if why:
             raise BadInput(f"it is {why}, not a plain file", place=display_name(path))
 

@@ -176,6 +176,7 @@ class PostgresChunkTables:
     ) -> list[tuple[int, float]]:
         """The best chunks with any of the words, weighed as BM25 does. The server counts and sorts."""
         total, mean = self._fetch(queries.TOTALS, self._space)[0]
+        # a word that most chunks have would weigh less than nothing
         weights = [max(math.log((total - count + 0.5) / (count + 0.5)), 1e-6) for count in words.values()]
         values = {
             "queries": self._stem_queries(words),

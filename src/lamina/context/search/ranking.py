@@ -1,4 +1,4 @@
-"""Which chunks answer a question: scores of words and of vectors, fused, then spread over a conversation.
+"""Ranks the chunks for a question: scores of words and vectors, fused, then spread over a conversation.
 
     words, vectors ──each to 0..1──▶ fused ──▶ neighbouring turns ──▶ speaker and date ──▶ best first
 

@@ -1,4 +1,4 @@
-"""The tables of an index in one SQLite database: chunks as they are, their vectors, and their words for FTS5.
+"""Keeps an index in one SQLite database: chunks as they are, their vectors, and their words for FTS5.
 
 Everything is synchronous, for one thread at a time. The index can be made again from its sources, so a file
 of another version is emptied, not migrated (but see `WITHOUT_PLACE_SUMS`). Many rows are read as one JSON

@@ -1,4 +1,4 @@
-"""Vectors of the chunks, compared with the vector of a question.
+"""Compares the vectors of the chunks with the vector of a question.
 
 Up to 20,000 vectors are all compared. Of more, the signs of their numbers are compared first: the 2,000 that
 share most signs with the question are then compared in full, so one of the nearest is seldom missed.

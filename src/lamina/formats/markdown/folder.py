@@ -1,4 +1,4 @@
-"""A folder of chat pages: one file for each chat, identified by when it began, written wholly or not at all.
+"""Saves chat pages in a folder: one file for each chat, found by when it began, written wholly or not at all.
 
 Saving a chat again updates its page, which keeps its topic and file name. The page of another chat is never
 overwritten, whatever its name. A chat without an `epoch` is identified by the time and the text of its first

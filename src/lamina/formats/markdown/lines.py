@@ -1,4 +1,4 @@
-r"""The readable lines of a chat page: messages, what they refer to, and when they were sent.
+r"""Writes and reads the readable lines of a chat page: messages, what they refer to, and when they were sent.
 
     **user**: Summarise this
     [Context: Notes: docs/spec.md | URLs: https://example.org]

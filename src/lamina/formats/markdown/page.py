@@ -1,4 +1,4 @@
-"""A chat as one Markdown page: the messages, readable, and the whole log in a comment.
+"""Writes and reads a chat as one Markdown page: the messages, readable, and the whole log in a comment.
 
     ---
     epoch: 1729873880000
@@ -123,6 +123,7 @@ def list_messages(log: Iterable[Segment]) -> list[Message]:
             message = _message_of(segment, "user", [*pending, *mentions(segment)])
             pending = []
         else:
+            # the model answers next, so they belong to the question before
             _attach_to_question(messages, pending)
             message = _message_of(segment, "ai", [])
         if segment.joins and messages and messages[-1].sender == message.sender:

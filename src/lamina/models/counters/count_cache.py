@@ -1,4 +1,4 @@
-"""Counts that are remembered by content, for counters that are slow: a bounded cache of one process.
+"""Remembers counts by content, for counters that are slow: a bounded cache of one process.
 
 A text is identified by its SHA-256, so the cache keeps no text alive. Forgetting costs time and never
 changes a count. Two threads may count the same text twice; they cannot damage the cache.

@@ -1,4 +1,4 @@
-"""Losses of several policies beside each other: paired by answer, with intervals resampled by session.
+"""Compares the losses of several policies: paired by answer, with intervals resampled by session.
 
     paired = PairedLosses(losses, window=12_000)
     comparison = paired.compare(outcomes, pairs=[("lamina", "sliding")])

@@ -1,4 +1,4 @@
-"""Answers that were judged, kept in a file, so that a run that was ended can go on.
+"""Keeps judged answers in a file, so that a run that was ended can go on.
 
 Each line has one answer with its losses, and a digest of what was judged: the rows, and the judge. A line
 whose digest no answer has any more is of another run or of older sessions, and is not used. A line that was

@@ -1,4 +1,4 @@
-"""One answer after one policy's request, as text, and files of many of them.
+"""Writes one answer after one policy's request as text, and files of many of them.
 
 A row has what a judge needs and nothing else: the messages as a chat model reads them, the answer that was
 recorded, and which parts of the answer stood in the conversation before. Rows of one conversation share most

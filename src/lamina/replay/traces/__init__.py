@@ -1,4 +1,4 @@
-"""Traces in: recorded conversations out of files and folders, in whatever shape they were kept.
+"""Reads recorded conversations out of files and folders, in whatever shape they were kept.
 
     for trace in read_traces(["~/.claude/projects", "logs/*.jsonl.zst"]):
         ...                                # a Trace, or an UnreadableLine with its place and the reason

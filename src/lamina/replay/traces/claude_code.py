@@ -1,4 +1,4 @@
-"""Sessions as Claude Code keeps them: a line for each block of an answer, each result and each event.
+"""Reads sessions of Claude Code: a line for each block of an answer, each result and each event.
 
     {type: "user" | "assistant" | "system" | ..., uuid, parentUuid, sessionId, message: {...}, timestamp}
 

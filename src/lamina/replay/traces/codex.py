@@ -1,4 +1,4 @@
-"""Rollouts as Codex keeps them: what was sent and answered, item by item, with events between.
+"""Reads rollouts of Codex: what was sent and answered, item by item, with events between.
 
     {timestamp, type: "session_meta" | "response_item" | "event_msg" | "turn_context" | "compacted", payload}
 
@@ -136,15 +136,13 @@ class _Rollout:
             self.counted_total = total
 
     def _compact(self, payload: dict[str, Any]) -> None:
-        """What stands in place of the history: new items, or a summary as a message of the user.
-
-        The summary counts only where the line has no new history.
-        """
+        """What stands in place of the history: new items, or a summary as a message of the user."""
         self.compacted.append(len(self.items))
         self.answer = None
         history = list_field(payload, "replacement_history")
         replacement = [item for item in history if text_field(item, "type", "role")]
         summary = text_field(payload, "message")
+        # the summary counts only where the line has no new history
         if not replacement and summary:
             content = [{"type": "input_text", "text": summary}]
             replacement = [{"type": "message", "role": "user", "content": content}]

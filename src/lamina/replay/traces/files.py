@@ -1,4 +1,4 @@
-"""Which files are meant: paths, folders and globs, in an order that is the same on every machine.
+"""Finds the files that are meant by paths, folders and globs, in the same order on every machine.
 
 Nothing is opened here. In a folder, only files whose names end as records do count. A file that is named
 alone counts whatever it is called, since its content decides what it is.

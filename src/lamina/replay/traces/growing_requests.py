@@ -1,4 +1,4 @@
-"""Requests of one conversation become one trace: each sends again what the one before sent, and more.
+"""Joins requests of one conversation to a trace: each sends again what the one before sent, and more.
 
 A request that has the items of an earlier one at its beginning continues it. One that has many of them, and
 among them the last, or a long beginning, continues it after its client shortened or rewrote the history. Any

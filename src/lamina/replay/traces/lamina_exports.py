@@ -1,4 +1,4 @@
-"""What lamina itself exported: a record of `codec` on each line, or a chat as a Markdown page.
+"""Reads what lamina itself exported: a record of `codec` on each line, or a chat as a Markdown page.
 
 A log is no request, so it is rendered once, with nothing lowered, in the dialect that most of it was parsed
 from; in Chat Completions where it was parsed from none. Usage is not part of an export.

@@ -1,4 +1,4 @@
-"""Lines of a file, and the JSON in them, each with its place; what cannot be read is reported, never raised.
+"""Splits a file into lines and the JSON in them, each with its place; damage is reported, never raised.
 
 A record is a line, or an element of a list, or a whole file where one value is spread over many lines. No
 line is held that is longer than `LONGEST`. Nothing here knows what a record means.

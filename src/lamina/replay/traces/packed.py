@@ -1,4 +1,4 @@
-"""The bytes of a file, unpacked where it is packed, a piece at a time.
+"""Reads the bytes of a file a piece at a time, unpacked if it is packed.
 
 What a file is packed with is decided by its first bytes, not by its name. Memory is bounded by a piece and by
 the window of zstd, whatever the file unpacks to. Nothing here knows of lines.

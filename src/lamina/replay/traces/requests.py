@@ -1,4 +1,4 @@
-"""One record as applications and proxies write them: a session, or one request with or without its answer.
+"""Reads one record of an application or proxy: a session, or one request with or without its answer.
 
     {messages, tools?, model?, ...}    {request, response}    {custom_id, body}    {input, output, usage}
 
@@ -261,16 +261,14 @@ def _read_trace(row: TraceRow, request: dict[str, Any]) -> Trace:
 
 
 def _read_items(value: Any, name: str) -> list[dict[str, Any]]:
-    """The items as a list. An input that is text is a message of the user.
-
-    Only items that a reader of any dialect could not bear are refused.
-    """
+    """The items as a list. An input that is text is a message of the user."""
     if isinstance(value, str) and name == "input" and value:
         return [{"type": "message", "role": "user", "content": value}]
     if not isinstance(value, list):
         raise BadInput(f"{name} is {describe_type(value)}")
     if not value:
         raise BadInput(f"{name} is an empty list")
+    # only what a reader of any dialect could not bear is refused
     for at, item in enumerate(value):
         place = f"{name}[{at}]"
         if not isinstance(item, dict):

@@ -1,4 +1,4 @@
-"""A twin run: which calls are sent twice, what that may cost, what was found, and the report.
+"""Decides which calls a twin run sends twice and what that may cost, and reports what it found.
 
 A call is chosen by a digest of its name, not by chance, so that every process of a gateway chooses the same
 ones and a run can be repeated. What a second call is going to cost is set aside before it is sent; calls in
