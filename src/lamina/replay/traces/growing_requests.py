@@ -83,9 +83,9 @@ class GrowingConversations:
         continued = [each for each in candidates if each.is_continued_by(fingerprints)]
         if continued:
             return max(continued, key=lambda each: len(each.sent))
-        rewritten = [each for each in candidates if each.is_rewritten_by(fingerprints)]
-        if rewritten:
-            return rewritten[0]
+        for each in candidates:
+            if each.is_rewritten_by(fingerprints):
+                return each
         return None
 
 

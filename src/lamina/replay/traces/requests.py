@@ -17,6 +17,7 @@ from lamina.dialects.json_values import mapping_or_empty
 from lamina.errors import BadInput
 from lamina.replay.traces.answers import read_answer
 from lamina.replay.traces.json_fields import (
+    as_list,
     count_field,
     json_field,
     list_field,
@@ -287,7 +288,6 @@ def _check_head(head: dict[str, Any]) -> None:
     """
     for name in ("tools", "functions"):
         tools = head.get(name, [])
-        try:
-            msgspec.convert(tools, list[dict[str, Any]])
-        except msgspec.ValidationError:
-            raise BadInput(f"{name} is {describe_type(tools)}, not a list of objects") from None
+        types = {type(tool) for tool in as_list(tools)}
+        if not isinstance(tools, list) or not types <= {dict}:
+            raise BadInput(f"{name} is {describe_type(tools)}, not a list of objects")
