@@ -126,17 +126,16 @@ def answer_text(message: dict[str, Any]) -> str:
 
 
 def read_tool_calls(message: dict[str, Any]) -> list[ToolCall]:
-    """The calls of an answer. A name, or arguments, that are no text are empty."""
+    """The calls of an answer. A record that nobody checked may have anything here: that is empty."""
     calls = []
     for tool_call in list_or_empty(message.get("tool_calls")):
         fields = mapping_or_empty(tool_call)
         function = mapping_or_empty(fields.get("function"))
-        call = ToolCall(
-            id=str(fields.get("id")),
-            name=text_or_empty(function.get("name")),
-            arguments=text_or_empty(function.get("arguments")),
-        )
-        calls.append(call)
+        arguments = function.get("arguments") or ""
+        if not isinstance(arguments, str):  # Ollama's API has them as an object, and so have some logs
+            arguments = json.dumps(arguments)
+        name = text_or_empty(function.get("name"))
+        calls.append(ToolCall(id=str(fields.get("id")), name=name, arguments=arguments))
     return calls
 
 
