@@ -259,8 +259,8 @@ def _read_log(messages: Any, *, pin_users: bool) -> tuple[Segment, ...]:
         raise _bad_checkpoint("messages are missing")
     try:
         result = read_messages(messages)
-    except (ValueError, AttributeError) as error:
-        raise _bad_checkpoint(str(error)) from None
+    except BadInput as error:
+        raise _bad_checkpoint(f"{error.place}: {error.problem}") from None
     # indices count messages, so one that is missing would move them all
     if result.skipped:
         raise _bad_checkpoint(f"message {result.skipped[0]} has no role and content that are known")
