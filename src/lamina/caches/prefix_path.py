@@ -184,7 +184,6 @@ def _level_of(block: StreamBlock, reached: int) -> int:
 
 
 def _level_after(blocks: Sequence[StreamBlock]) -> int:
-    """The level that a stream has reached after these blocks."""
     reached = 0
     for block in blocks:
         reached = _level_of(block, reached)

@@ -202,7 +202,6 @@ def tags_in(text: str) -> frozenset[str]:
 
 
 def _limit_notes(notes: tuple[str, ...]) -> tuple[str, ...]:
-    """The first notes, and how many more there were."""
     if len(notes) <= NOTES:
         return notes
     return (*notes[:NOTES], f"{len(notes) - NOTES:,} more were left out")

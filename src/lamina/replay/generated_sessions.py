@@ -247,7 +247,6 @@ class _Agent:
 
 
 def _log_line(rng: Random, number: int) -> str:
-    """A line as a service logs it."""
     noun, field = rng.choice(NOUNS), rng.choice(FIELDS)
     level = rng.choices(["INFO", "WARN", "ERROR"], weights=[20, 3, 1])[0]
     what = f"{noun}={rng.getrandbits(32):08x} {field}={rng.randint(0, 9_999)}"

@@ -171,7 +171,6 @@ def _place_markers(stream: Stream, rules: CacheRules, last_block: int | None, li
 
 
 def _mark_last(stream: Stream, lifetime: str) -> Stream:
-    """The stream with one marker, at its end."""
     if not stream.blocks:
         return stream
     last = msgspec.structs.replace(stream.blocks[-1], marker=lifetime)

@@ -167,7 +167,6 @@ def _tally(usage: RecordedUsage) -> Tally:
 
 
 def _price(tally: Tally, call: _ReportedCall, *, output: int = 0) -> float | None:
-    """The price of a tally at the moment of a call."""
     return price_tally(tally, call.model, output=output, dialect=call.dialect, at=call.usage.at)
 
 

@@ -268,7 +268,6 @@ def _outcomes_of_policy(
 
 
 def _find_called_tools(conversation: RecordedConversation) -> list[dict[str, Any]]:
-    """The tools that an answer of the conversation called."""
     called = conversation.find_called_names()
     return [tool for tool in conversation.tools if name_of_tool(tool) in called]
 

@@ -294,7 +294,6 @@ class _Shards:
 
 
 def _run_work(work: _Work, options: ReplayOptions, period: Period) -> _Done:
-    """The part of one worker."""
     if work.record is not None:
         sessions = _replay_records([(work.order, work.record)], work, options, period)
         return _Done(work._replace(record=None), list(sessions))  # the record need not travel back

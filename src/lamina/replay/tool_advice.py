@@ -180,7 +180,6 @@ def _make_row(
     *,
     load: bool,
 ) -> ToolRow:
-    """The figures of one tool over all sessions."""
     having = [session for session in sessions if name in session.tokens]
     texts = Tally(session.texts[name] for session in having)
     search_price = sum(price for tools, price in searches.items() if name in tools)

@@ -343,7 +343,6 @@ def _list_words(chunk: Chunk) -> list[str]:
 
 
 def _read_row(values: Sequence[Any]) -> ChunkRow:
-    """A chunk from the columns of its row."""
     number, source, nth, *rest = values
     return make_row(number, source, nth, rest)
 
@@ -374,5 +373,4 @@ def _vector_text(vector: bytes) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    """The message of an error on one line."""
     return " ".join(str(error).split()) or type(error).__name__

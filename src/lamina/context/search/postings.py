@@ -101,7 +101,6 @@ class Postings:
         return [(row >> _BITS, score) for row, score in _choose_best(scores, most)]
 
     def _count_in_rows(self, stems: Iterable[str]) -> Counter[int]:
-        """How often each row has one of these stems."""
         times: Counter[int] = Counter()
         for stem in stems:
             rows = self._link.execute(_ROWS_WITH_STEM, (stem,)).fetchone()[0]

@@ -222,7 +222,6 @@ def _can_join(run: Sequence[Hit], hit: Hit) -> bool:
 
 
 def _best_score(run: Sequence[Hit]) -> float:
-    """The score of the best hit in a run."""
     return max(hit.score for hit in run)
 
 

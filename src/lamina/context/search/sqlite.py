@@ -201,7 +201,6 @@ class SqliteChunkTables:
         return _decode_numbers(self._fetch_value(_NUMBERS_IN, _encode_list(sources)))
 
     def _fetch_value(self, query: str, *values: str | int) -> str:
-        """The one value that a query gives."""
         value: str = self._link.execute(query, values).fetchone()[0]
         return value
 

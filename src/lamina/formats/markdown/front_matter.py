@@ -76,7 +76,6 @@ def _read_fields(text: str) -> dict[str, str | list[str]]:
 
 
 def _quote(value: str) -> str:
-    """A value in quotes, as YAML reads it."""
     return json.dumps(value, ensure_ascii=False)
 
 

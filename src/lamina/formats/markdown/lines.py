@@ -176,7 +176,6 @@ def _escape_name(name: str) -> str:
 
 
 def _unescape_name(name: str) -> str:
-    """The name that `_escape_name` wrote."""
     return re.sub(r"\\(.)", lambda match: _LETTERS.get(match[1], match[1]), name, flags=re.DOTALL)
 
 

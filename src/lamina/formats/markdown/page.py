@@ -161,7 +161,6 @@ def _join_messages(first: Message, second: Message) -> Message:
 
 
 def _pairs(references: Iterable[Mention]) -> tuple[tuple[str, str], ...]:
-    """Mentions as pairs of sort and name."""
     return tuple((mention.sort, mention.name) for mention in references)
 
 

@@ -25,7 +25,6 @@ class CachedCounter:
         self._lock = Lock()
 
     def __call__(self, text: str) -> int:
-        """The count of a text, from the cache if it is there."""
         if not text:
             return 0
         key = sha256(text.encode("utf-8", "surrogatepass")).digest()

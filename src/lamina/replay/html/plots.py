@@ -220,7 +220,6 @@ def _band(below: Sequence[float], above: Sequence[float], across: PlotScale, up:
 
 
 def _limit_line(height: float, across: PlotScale) -> Markup:
-    """A line across the plot at the limit, with its name."""
     return join(
         [
             tag("line", x1=across.start, x2=across.end, y1=height, y2=height, class_="limit"),

@@ -318,5 +318,4 @@ def _join_texts(blocks: list[dict[str, Any]]) -> str:
 
 
 def _are_results(blocks: list[dict[str, Any]]) -> bool:
-    """Whether there are blocks, and all of them are results of calls."""
     return {block["type"] for block in blocks} == {"tool_result"}

@@ -178,7 +178,6 @@ def _is_conversation(value: list[Any]) -> bool:
 
 
 def _make_row(value: Any, place: str, raw: bytes) -> TraceRow | UnreadableLine:
-    """A JSON value as a row, if it is an object."""
     if isinstance(value, dict):
         return TraceRow(place, value, raw)
     return UnreadableLine(place=place, reason=f"it holds {describe_type(value)}, not an object")

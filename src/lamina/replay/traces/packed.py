@@ -109,7 +109,6 @@ def _import_if_there(name: str) -> Any:
 
 
 def _unpack_by_library(library: Any, file: io.BufferedReader[Any]) -> Iterator[bytes]:
-    """By `compression.zstd`."""
     options = {library.DecompressionParameter.window_log_max: WINDOW}
     try:
         with library.ZstdFile(file, options=options) as unpacked:

@@ -207,7 +207,6 @@ def _split_record(record: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 
 
 def _first_of(record: dict[str, Any], names: tuple[str, ...]) -> Any:
-    """The first of these fields that is not empty."""
     for name in names:
         if record.get(name):
             return record[name]

@@ -38,7 +38,6 @@ class TwinSettings(msgspec.Struct, frozen=True, kw_only=True):
     salt: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what has no meaning."""
         # all calls may be sent twice, but no test can be sure, or ask for agreement in every pair
         for name, is_share in (
             ("share", 0 < self.share <= 1),
