@@ -57,19 +57,10 @@ def open_engine(name: str, *, jobs: int, cluster: str = "") -> Iterator[Engine]:
 
     With the address of a cluster, `jobs` is what the cluster has.
     """
-    if name == "dask":
-        opened = _open_dask(jobs, cluster)
-    elif name == "ray":
-        opened = _open_ray(jobs, cluster)
-    elif name == "local":
-        if cluster:
-            raise BadInput(
-                repr(cluster), place="cluster", hint="name an engine that has clusters: dask or ray"
-            )
-        opened = _open_processes(jobs)
-    else:
+    openers = {"local": _open_processes, "dask": _open_dask, "ray": _open_ray}
+    if name not in openers:
         raise BadInput(repr(name), place="engine", hint=f"it is one of {', '.join(ENGINES)}")
-    with opened as engine:
+    with openers[name](jobs, cluster) as engine:
         yield engine
 
 
@@ -201,7 +192,9 @@ def _unusable_executor() -> BadInput:
 
 
 @contextlib.contextmanager
-def _open_processes(jobs: int) -> Iterator[Engine]:
+def _open_processes(jobs: int, cluster: str) -> Iterator[Engine]:
+    if cluster:
+        raise BadInput(repr(cluster), place="cluster", hint="name an engine that has clusters: dask or ray")
     with _start_processes(jobs) as executor:
         yield Engine(executor, jobs, start=_start_processes)
 
