@@ -135,10 +135,14 @@ class SlotCache:
         """
         if not sequence.length:
             return
-        if any(saved.count_common(sequence) == sequence.length for saved in self.saved):
-            return
-        self.saved = [saved for saved in self.saved if saved.count_common(sequence) < saved.length]
-        self.saved.append(sequence)
+        others = []
+        for saved in self.saved:
+            common = saved.count_common(sequence)
+            if common == sequence.length:
+                return
+            if common < saved.length:
+                others.append(saved)
+        self.saved = [*others, sequence]
 
     def _load(self, slot: TokenSequence, prompt: TokenSequence) -> TokenSequence:
         """Take out the saved sequence that serves the prompt better than the slot does; else the slot.

@@ -33,12 +33,12 @@ class _Payments:
     """
 
     def __init__(self, gains: Mapping[str, int], searches: Mapping[frozenset[str], int]) -> None:
+        # a tool without a gain is loaded, so it pays for no search
         self._gains = {tool: gain for tool, gain in gains.items() if gain > 0}
-        self._searches = {tools: cost for tools, cost in searches.items() if cost > 0}
-        self._unpaid = dict(self._searches)
+        self._unpaid = {tools: cost for tools, cost in searches.items() if cost > 0}
         self._paid: dict[tuple[str, frozenset[str]], int] = {}
         self._searches_of: dict[str, list[frozenset[str]]] = {tool: [] for tool in self._gains}
-        for tools in self._searches:
+        for tools in self._unpaid:
             for tool in tools & self._gains.keys():
                 self._searches_of[tool].append(tools)
 

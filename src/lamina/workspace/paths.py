@@ -169,9 +169,9 @@ def _find_problem(path: str) -> str:
         return "a path with control or invisible characters"
     if len(path.encode()) > LONGEST:
         return f"a path of more than {LONGEST:,} bytes"
-    # it parts folders on one system and is a letter on another
     if path.startswith(("/", "~")) or path[1:3] in {":/", ":\\"}:
         return outside
+    # it parts folders on one system and is a letter on another
     if "\\" in path:
         return "a path with a backslash"
     climbs = any(map(_climbs, path.split("/")))
