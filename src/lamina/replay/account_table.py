@@ -287,7 +287,7 @@ def _model_lines(account: ReplayAccount) -> list[str]:
 
 
 def _group_lines(account: ReplayAccount, by: str) -> list[str]:
-    """What the records say by user, say, and what lamina would have saved. Only the dearest are listed."""
+    """A table of what was recorded and what lamina would have saved, by user for one. The dearest are listed."""
     groups = group_sessions(account, by)
     listed_groups = groups[:MOST_GROUPS]
     if by in ("day", "month"):

@@ -23,12 +23,12 @@ from lamina.replay.traces.own_answers import is_own_answer
 from lamina.replay.values import LargeResult, RepeatedRead, SessionFindings, UnusedTool
 
 LARGE = 2_000
-"""Tokens from which on a result is told as a large one."""
+"""A result with so many tokens counts as large."""
 
 MOST_RESULTS = 10
 MOST_READS = 20
 MOST_TOOLS = 40
-"""How many of each are told of one session: the largest."""
+"""How many of each are listed for one session: the largest."""
 
 LONGEST_NAME = 200
 """Characters of a path, or of the arguments of a call."""

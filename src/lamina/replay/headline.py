@@ -240,7 +240,7 @@ def _advise(loss: LossSum) -> LossReason:
 def find_advice(why: str) -> str:
     """What to do about a reason for a lost cache; "" if nothing is known.
 
-    Reasons name models and spans of time, so they are told by their beginnings.
+    Reasons name models and spans of time, so only their beginnings are compared.
     """
     for start, advice in ADVICE:
         if why.startswith(start):

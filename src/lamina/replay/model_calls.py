@@ -74,8 +74,8 @@ class RecordedConversation(msgspec.Struct, frozen=True, kw_only=True):
 def read_conversation(trace: Trace) -> RecordedConversation:
     """The model calls of a trace, without answers that another trace has or that came before the recording.
 
-    If the conversion joined answers, usage cannot be told apart, and no call has any. A last request whose
-    usage was reported is a call, even if its answer was not recorded.
+    If the conversion joined answers, nobody knows which usage is whose, and no call has any. A last request
+    whose usage was reported is a call, even if its answer was not recorded.
     """
     if trace.dialect == CHAT:
         messages = trace.items

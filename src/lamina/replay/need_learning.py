@@ -110,7 +110,7 @@ class NeedCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LearnedNeed(msgspec.Struct, frozen=True, kw_only=True):
-    """What was learned, and what the other half of the sessions says of it.
+    """The learned table, and how it did in the other half of the sessions.
 
     `table` is None if nothing could be learned, or if it did not help there; `why` says so.
     """
@@ -139,7 +139,7 @@ class LearnedNeed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gather_cases(trace: Trace, *, count_as: str = "") -> list[NeedCase]:
-    """The cases of one session. One whose results cannot be told apart gives none."""
+    """The cases of one session. If its results cannot be matched with its messages, there are none."""
     conversation = read_conversation(trace)
     model = count_as or trace.model
     counter = counter_for(model) if model else o200k()
@@ -239,7 +239,7 @@ def halve_cases(cases: Sequence[NeedCase]) -> tuple[list[NeedCase], list[NeedCas
 
 
 class _Cell:
-    """What was expected, by age and size alone, and what was observed, of one sort of results."""
+    """How many results of one sort were needed: expected by age and size alone, and observed."""
 
     def __init__(self) -> None:
         self.expected = 0.0

@@ -172,7 +172,7 @@ def make_account(
 def replay_trace(trace: Trace, options: ReplayOptions) -> TraceReplay:
     """One trace under every policy, window and cache of the options.
 
-    A trace that cannot be read as a conversation is told as damaged, and the replay goes on.
+    A trace that cannot be read as a conversation is reported as damaged, and the replay goes on.
     """
     try:
         conversation = read_conversation(trace)
@@ -350,12 +350,12 @@ class LostSessions:
 
 
 def replay_record(record: Trace | UnreadableLine, options: ReplayOptions) -> TraceReplay:
-    """One result of a reader: a trace is replayed, and what cannot be read is told as it is."""
+    """Replay what a reader returned. A line that cannot be read passes as damage."""
     if isinstance(record, UnreadableLine):
         return TraceReplay(damaged=record)
     return replay_trace(record, options)
 
 
 def give_up(record: Trace | UnreadableLine) -> TraceReplay:
-    """What is told of a session that kills every worker."""
+    """Report a session that kills every worker as damaged."""
     return TraceReplay(damaged=UnreadableLine(place=record.place, reason=_WORKERS_DIED))

@@ -99,7 +99,7 @@ class LongerLifetime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _weigh_lifetime(sessions: Sequence[SessionFigures]) -> LongerLifetime:
-    """What pauses within the longer lifetime cost, and what writing for it would have cost more."""
+    """Add up what pauses within the longer lifetime cost, and what writing for it would have cost more."""
     won = 0.0
     paid = 0.0
     tokens = 0

@@ -33,7 +33,7 @@ class SessionFigures(msgspec.Struct, frozen=True, kw_only=True):
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where something is: the session, its title, and the number of the request from 0, None if unknown.
 
-    A session without a page is told by the file and line at which it begins.
+    A session without a page is named by the file and line at which it begins.
     """
 
     session: str

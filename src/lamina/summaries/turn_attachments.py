@@ -162,7 +162,7 @@ def _list_attachments(
 
 
 def _share_of_room(envelope: Envelope, attachments: Sequence[Entry], terms: Terms) -> int | None:
-    """What the attachments may take: a part of what is left, without them, before a cut is due."""
+    """How many tokens the attachments may take: a share of the room that everything else leaves."""
     if terms.budget is None:
         return None
     trigger = derive_limits(terms.budget, terms.head, envelope.entries, terms.options.rates).trigger

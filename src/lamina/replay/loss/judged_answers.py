@@ -52,7 +52,7 @@ class KeptAnswers:
 
 @contextmanager
 def keep_answers(path: str) -> Iterator[KeptAnswers]:
-    """What the file of this name has, and what is added to it; an empty name is no file."""
+    """The answers in the file of this name, to which more can be added; without a name they are only held."""
     if not path:
         yield KeptAnswers({}, None)
         return

@@ -18,7 +18,7 @@ from lamina.replay.traces.json_fields import as_list, text_field
 from lamina.replay.values import Trace, UnreadableLine
 
 DIGEST_SIZE = 16
-"""Bytes by which an answer is told from all others."""
+"""Bytes of the digest of an answer."""
 
 LONGEST_TITLE = 60
 """Characters of the first words of a session."""

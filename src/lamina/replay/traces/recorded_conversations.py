@@ -48,7 +48,7 @@ async def list_recorded(store: Store, *, workspace: str) -> list[str]:
 
 
 async def read_recorded(store: Store, *, workspace: str, name: str) -> Trace | UnreadableLine:
-    """One recorded conversation of a workspace. One that cannot be read is told with its reason."""
+    """One recorded conversation of a workspace. One that cannot be read comes back with the reason."""
     try:
         stored = await find_conversation(store, workspace, name)
         if stored is None:
