@@ -54,6 +54,15 @@ def test_arguments_that_are_not_json_are_said_as_they_are() -> None:
     assert answer_text({"role": "assistant", "content": None, "tool_calls": [call]}) == '\n{"path": "a.p'
 
 
+def test_arguments_may_be_an_object_instead_of_its_text() -> None:
+    message: Json = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"function": {"arguments": {"a": "x"}}}],
+    }
+    assert answer_text(message).split() == ["x"]
+
+
 def test_text_is_a_string_or_the_texts_of_parts() -> None:
     parts = [
         {"type": "text", "text": "one"},

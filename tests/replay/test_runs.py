@@ -66,6 +66,32 @@ def test_a_trace_that_cannot_be_read_is_damaged_at_its_place() -> None:
     assert [each.trace for each in account.outcomes] == ["t2"]
 
 
+@pytest.mark.parametrize(
+    "tool_calls",
+    [
+        [{"id": "c1", "type": "function", "function": {"name": "read", "arguments": {"path": "a.py"}}}],
+        [{"id": "c1", "function": "read"}],
+        [{"id": "c1", "function": {"name": 7, "arguments": None}}],
+        ["read"],
+        [None],
+        {"id": "c1"},
+        "read",
+        7,
+    ],
+)
+def test_odd_calls_of_a_record_do_not_end_the_replay_of_others(tool_calls: object) -> None:
+    messages = [
+        user("Read a.py"),
+        {"role": "assistant", "content": None, "tool_calls": tool_calls},
+        {"role": "tool", "tool_call_id": "c1", "content": "def main(): pass"},
+        says("It has main."),
+    ]
+    odd = trace(*messages, name="odd")
+    account = replay([odd, TRACES[0]], policies=["none"], windows=[600], count_as="gpt-5.4")
+    assert TRACES[0].id in {outcome.trace for outcome in account.outcomes}
+    assert len(account.outcomes) + len(account.damaged) == 2
+
+
 def test_damaged_lines_are_counted_and_the_rest_is_replayed(tmp_path: Path) -> None:
     rows = [
         {"messages": session(3)},

@@ -1,4 +1,4 @@
-"""What each provider's prefix cache does: dated rules, a simulator for each algorithm, and the price.
+"""Simulates and prices each provider's prefix cache: dated rules, and one simulator for each algorithm.
 
     rules = rules_for("claude-opus-5-5")
     cache = simulator(rules)

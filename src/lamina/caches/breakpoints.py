@@ -1,4 +1,4 @@
-"""A cache with entries where markers stand: Anthropic's, and Bedrock's for Claude.
+"""Simulates a cache with entries where markers stand: Anthropic's, and Bedrock's for Claude.
 
 Each marked position that reaches the minimum gets one entry. A request reads the longest entry that it finds
 from one of its markers, walking back a limited number of positions. Nothing here reads a clock: the caller
@@ -100,11 +100,9 @@ class BreakpointCache:
         return tally_entries(path, marks, hit, self.rules, why=self._explain(stream, path, marks, hit))
 
     def _find_entry(self, path: PrefixPath, marks: dict[int, str], at: float) -> int | None:
-        """The last block with an entry that can be read, within the look-back of a marker.
-
-        From the last marker backwards, then from the one before it, as the provider searches.
-        """
+        """The last block with an entry that can be read, within the look-back of a marker."""
         positions = list(number_positions(path.blocks, runs=self.rules.runs))
+        # from the last marker backwards, then from the one before it, as the provider searches
         for mark in sorted(marks, reverse=True):
             for index in range(mark, -1, -1):
                 if positions[mark] - positions[index] >= self.rules.look_back:
@@ -155,13 +153,11 @@ def tally_entries(
 
 
 def find_marks(stream: Stream, path: PrefixPath, rules: CacheRules) -> dict[int, str]:
-    """The blocks of a path with a marker, and its lifetime. A marker for the whole request is included.
-
-    An automatic marker stands at the last block that can carry one, if that has none of its own.
-    """
+    """The blocks of a path with a marker, and its lifetime. A marker for the whole request is included."""
     marks = {index: block.marker for index, block in enumerate(path.blocks) if block.marker}
     if not stream.automatic or not rules.automatic:
         return marks
+    # an automatic marker stands at the last block that can carry one, if that has none of its own
     for index in range(len(path.blocks) - 1, -1, -1):
         if path.blocks[index].markable:
             marks.setdefault(index, stream.automatic)

@@ -1,4 +1,4 @@
-"""Whether a cache that is made under a name pays: Gemini's explicit one, beside its implicit one.
+"""Says whether an explicit cache of Gemini pays, beside its implicit one.
 
 An explicit cache is made once at the input price, stored at a price by the hour, and read at the price of a
 read. Without it, the implicit cache of the same API reads a part of the requests by itself, and promises

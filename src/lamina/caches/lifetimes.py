@@ -1,4 +1,4 @@
-"""How long a cache should keep a prefix, and when it pays to read one again only to keep it: from pauses.
+"""Chooses the lifetime of a prefix, and says when it pays to read one only to keep it alive, from pauses.
 
 A longer lifetime costs more to write and is lost less often. Which one is cheaper depends on nothing but how
 long the client pauses between two requests, and on how much of a request is new. So both are taken as they
@@ -124,6 +124,7 @@ def choose_lifetime(
         return ""
     held = round(1_000_000 * (1 - new_share))
     requests = [PausedRequest(tokens=1_000_000, held=held, pause=pause) for pause in pauses]
+    # a lifetime whose price is not published is never chosen: nobody could say what it costs
     costs = [cost for cost in price_lifetimes(requests, rules, model) if cost.is_published]
     if not costs:
         return ""

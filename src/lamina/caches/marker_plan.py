@@ -1,4 +1,4 @@
-"""Where cache markers go. This is the last step before a request is sent, after everything else is decided.
+"""Plans where cache markers go: the last step before a request is sent, after everything else is decided.
 
 On a cache with entries at markers (`breakpoints`) a marker does three things: it leaves an entry, it keeps an
 entry alive, and the cache is searched backwards from it, a limited number of positions. So we mark, the most
@@ -143,14 +143,12 @@ would still be below the minimum."""
 
 
 def _choose_blocks(stream: Stream, rules: CacheRules, past: EarlierRequests, *, least: int) -> dict[int, str]:
-    """The blocks to mark, and why. Those that are surely too short to be cached come last.
-
-    A block that cannot carry a marker passes it to the nearest one before it that can.
-    """
+    """The blocks to mark, and why. Those that are surely too short to be cached come last."""
     sums = list(accumulate(block.tokens for block in stream.blocks))
     long_enough: list[MarkerPlace] = []
     too_short: list[MarkerPlace] = []
     for place in _rank_places(stream, rules, past):
+        # a block that cannot carry a marker passes it to the nearest one before it that can
         index = _find_markable(stream.blocks, place.block)
         if index is None:
             continue
@@ -245,15 +243,13 @@ def _end_of_last_request(stream: Stream, rules: CacheRules, past: EarlierRequest
 
 
 def _end_of_words_before_thinking(blocks: Sequence[StreamBlock]) -> int | None:
-    """The end of what the user said before the last time, if the model has thought since; else None.
-
-    Some models drop their earlier thinking when the user speaks. Then the cache does not find the last
-    request again, but it does find the end of what the user said before it.
-    """
+    """The end of what the user said before the last time, if the model has thought since; else None."""
     last_messages = list(islice(user_messages_backwards(blocks), 2))
     if len(last_messages) < 2:
         return None
     last, before = last_messages
+    # such a model drops its thinking when the user speaks: the cache does not find the last request again,
+    # but it does find the end of what the user said before it
     sorts_since = {block.sort for block in blocks[before.stop :]}
     if last.stop == len(blocks) and "thinking" in sorts_since:
         return before.stop - 1

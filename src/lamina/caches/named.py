@@ -1,4 +1,4 @@
-"""A cache that is created under a name and read by it: Gemini's explicit one.
+"""Simulates caches that are created under a name and read by it: Gemini's explicit ones.
 
 A request that names a live cache reads all of it, and pays for the rest. A request that names none reads
 nothing. Storing a cache has a price by the hour. Nothing here reads a clock: the caller passes the time.

@@ -1,4 +1,4 @@
-"""A cache of pages of tokens under chained hashes: vLLM's blocks, and SGLang's tree page by page.
+"""Simulates a cache of pages of tokens under chained hashes: vLLM's blocks, and SGLang's tree page by page.
 
 Only full pages are stored. The last token of a prompt is always computed. Generated tokens, all but the last,
 fill pages too. If the memory is limited, the pages that were used longest ago go first, ends before

@@ -1,4 +1,4 @@
-"""A cache that reads the longest prefix in common with anything it saw: most providers, and unknown ones.
+"""Simulates a cache that reads the longest prefix in common with anything it saw: most providers have one.
 
 `SentBlocks` is the tree of everything that was sent. `LongestPrefixCache` rounds a common prefix down,
 ignores short ones and forgets what is too old. In the first block that differs, the common bytes count for
@@ -110,6 +110,7 @@ class LongestPrefixCache:
         self._last_path = path
         common = self.sent.count_prefix_tokens(path, at)
         read = round_down(common, path.tokens, self.rules, stream.model)
+        # a request may ask for a lifetime that its model does not have
         word = self.rules.word(stream.model, requested_lifetime(stream, self.rules))
         self.sent.add(path, at + self.rules.seconds(word))
         return Tally(

@@ -1,4 +1,4 @@
-"""What a request costs, part by part: a tally times prices.
+"""Prices a request part by part: a tally times prices.
 
 Prices are the model's own (`lamina.models.facts`). If a model has no price for reading or writing, it is the
 rules' share of the input price. This module counts no tokens and asks no server.

@@ -1,7 +1,7 @@
-"""Which algorithm simulates which rules.
+"""Names the simulator of each algorithm.
 
-A simulated cache is a state machine. The caller sends it requests in order, with their times, and it says of
-each what a real cache would have read, written and computed. It reads no clock and asks no server.
+A simulated cache is a state machine. The caller sends it requests in order, with their times. For each it
+returns what a real cache would have read, written and computed. It reads no clock and asks no server.
 """
 
 from __future__ import annotations

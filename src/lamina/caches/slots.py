@@ -1,4 +1,4 @@
-"""The cache of llama.cpp's server: the last sequence of each slot, and sequences saved besides the slots.
+"""Simulates the cache of llama.cpp's server: the last sequence of each slot, and sequences saved besides.
 
 A request goes to the slot that shares most with it, or else to the one used longest ago. A slot that would
 lose more than half of its tokens is saved first, and a saved sequence that fits better takes its place.
@@ -52,6 +52,7 @@ class TokenSequence(msgspec.Struct, frozen=True):
             return common_tokens
         own_block = self.path.blocks[common_blocks]
         other_block = other.path.blocks[common_blocks]
+        # the same text in another role is another prompt from its first token on
         if write_seam(own_block) != write_seam(other_block):
             return common_tokens
         equal_bytes = count_common_items(own_block.data, other_block.data)
@@ -134,10 +135,14 @@ class SlotCache:
         """
         if not sequence.length:
             return
-        if any(saved.count_common(sequence) == sequence.length for saved in self.saved):
-            return
-        self.saved = [saved for saved in self.saved if saved.count_common(sequence) < saved.length]
-        self.saved.append(sequence)
+        others = []
+        for saved in self.saved:
+            common = saved.count_common(sequence)
+            if common == sequence.length:
+                return
+            if common < saved.length:
+                others.append(saved)
+        self.saved = [*others, sequence]
 
     def _load(self, slot: TokenSequence, prompt: TokenSequence) -> TokenSequence:
         """Take out the saved sequence that serves the prompt better than the slot does; else the slot.

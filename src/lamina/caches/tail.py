@@ -1,4 +1,4 @@
-"""A cache with entries where a turn ends and where markers stand: OpenAI's since GPT-5.6.
+"""Simulates a cache with entries where a turn ends and where markers stand: OpenAI's since GPT-5.6.
 
 A request may read any boundary that it has in common with an earlier one, among its latest boundaries. There
 is no longest common prefix between boundaries. Nothing here reads a clock: the caller passes the time.
@@ -91,10 +91,7 @@ def find_boundaries(stream: Stream, path: PrefixPath, rules: CacheRules) -> dict
 def choose_writes(
     stream: Stream, path: PrefixPath, rules: CacheRules, boundaries: dict[int, str]
 ) -> dict[int, str]:
-    """The boundaries where a request leaves an entry: the end of the last turn, and the latest markers.
-
-    The end of the last turn takes one of the places that the cache has for markers.
-    """
+    """The boundaries where a request leaves an entry: the end of the last turn, and the latest markers."""
     marked = [index for index, marker in boundaries.items() if marker]
     turn_ends = [index for index in boundaries if _may_end_turn(path.blocks[index])]
     if not turn_ends or EXPLICIT in stream.automatic:
@@ -102,6 +99,7 @@ def choose_writes(
     else:
         last_turn_end = turn_ends[-1]
         other_marks = [index for index in marked if index != last_turn_end]
+        # the end of the last turn takes one of the places that the cache has for markers
         too_many = max(len(other_marks) - rules.markers + 1, 0)
         chosen = [*other_marks[too_many:], last_turn_end]
     default_lifetime = requested_lifetime(stream, rules)

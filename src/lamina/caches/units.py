@@ -1,4 +1,4 @@
-"""A cache of whole units: DeepSeek's since V4.
+"""Simulates a cache of whole units: DeepSeek's since V4.
 
 A request ends two units: one where its input ends, one where its answer ends. Turns before them were units of
 the requests that they ended. One more unit ends where two requests were seen to differ. A request reads the
@@ -52,13 +52,11 @@ class UnitCache:
         return Tally(read=read, uncached=path.tokens - read, hit=path.count_whole_blocks(read), why=why)
 
     def _longest_unit(self, path: PrefixPath, at: float) -> int:
-        """The tokens of the longest unit that is a prefix of a path.
-
-        A unit may end inside a block: then the block has to begin with the same bytes.
-        """
+        """The tokens of the longest unit that is a prefix of a path."""
         longest = 0
         parent = path.root
         for index, (block, link) in enumerate(zip(path.blocks, path.links, strict=True)):
+            # a unit may end inside a block: then the block has to begin with the same bytes
             for beginning, until in self.inner_ends.get(parent, {}).items():
                 if until >= at and sign_block(block).startswith(beginning):
                     shared = count_shared_tokens(block, len(beginning) - len(write_seam(block)))

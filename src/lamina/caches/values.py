@@ -1,4 +1,4 @@
-"""What a cache does, as data: the rules of one provider or server, and what one request took under them.
+"""Describes a cache as data: the rules of one provider or server, and what one request took under them.
 
 `CacheRules` are read from a dated TOML file, or constructed in code. They name an algorithm and carry its
 numbers. The algorithms are in the other modules of this package. This module knows no request and no price

@@ -1,4 +1,4 @@
-"""Whether a path fits a pattern such as `docs/**/*.md`."""
+"""Tells whether a path fits a pattern such as `docs/**/*.md`."""
 
 from __future__ import annotations
 

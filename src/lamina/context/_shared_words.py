@@ -1,4 +1,4 @@
-"""How well texts match a prompt by the words that they share, much as BM25 has it: rare words count most.
+"""Scores how well texts match a prompt by the words that they share, much as BM25: rare words count most.
 
 The result is the same on every machine: only sums, products, quotients and square roots are used, and sums
 are `fsum`, since `sum` rounds fractions in another way before Python 3.12. It uses no index; words are split

@@ -144,14 +144,13 @@ def _find_items(space: Workspace, choice: FileChoice, notes: dict[str, None]) ->
 
 
 def _walk_for(space: Workspace, choice: FileChoice) -> Iterator[FolderItem]:
-    """The files of folders, patterns and tags. Items of a folder that cannot be read are included.
-
-    The whole workspace is walked only if a pattern or a tag asks for it.
-    """
+    """The files of folders, patterns and tags. Items of a folder that cannot be read are included."""
     for folder in choice.folders:
         yield from space.walk(folder)
-    needs_all = choice.globs or choice.tags
-    items = list(space.walk()) if needs_all else []
+    items: list[FolderItem] = []
+    # the whole workspace is walked only if a pattern or a tag asks for it
+    if choice.globs or choice.tags:
+        items += space.walk()
     for glob in choice.globs:
         yield from _match_items(items, glob)
     for item in items:
@@ -203,7 +202,6 @@ def tags_in(text: str) -> frozenset[str]:
 
 
 def _limit_notes(notes: tuple[str, ...]) -> tuple[str, ...]:
-    """The first notes, and how many more there were."""
     if len(notes) <= NOTES:
         return notes
     return (*notes[:NOTES], f"{len(notes) - NOTES:,} more were left out")

@@ -142,7 +142,6 @@ class Memory:
 
 
 def _write_fact(fact: Fact) -> Segment:
-    """The segment that is stored for a fact."""
     stored = {"name": fact.name, "by": fact.by, "source": fact.source}
     return make_memory_segment(fact.text, key=f"fact:{fact.name}", at=fact.at, meta={"fact": stored})
 

@@ -144,16 +144,14 @@ def _kind_of(file: ProjectFile) -> str:
 
 
 def _shorten_to_fit(file: ProjectFile, left: int, limits: ProjectFileLimits) -> tuple[str, str]:
-    """The content that there is room for, and a note about the rest.
-
-    A file is left out rather than shortened to a few lines, unless it is critical.
-    """
+    """The content that there is room for, and a note about the rest."""
     if not file.name or is_blank(file.content):
         return "", f"{file.name or 'a file without a name'}: left out, nothing in it"
     size = len(file.content)
     room = min(limits.each, left)
     if size <= room:
         return file.content, ""
+    # a file is left out rather than shortened to a few lines, unless it is critical
     least = min(size, limits.each, limits.least)
     if file.rank is Rank.CRITICAL:
         least = 1

@@ -1,4 +1,4 @@
-"""How much attachments have to do with the prompt, and what follows from it: what is lowered first.
+"""Judges how much attachments have to do with the prompt, so that a cut lowers the unrelated ones first.
 
     Session.open(..., policy=Policy(order=Relevance()))
     Options(order=Relevance(freshness="fresh", judge=by_index(index)))
@@ -149,6 +149,7 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
                 continue
             attached[index] = entry.segment
             if entry.layer is not Layer.TURN and entry.content in content_of_turn:
+                # attached once more with this prompt, so it matters whatever its words are
                 attached_again.append(index)
         judged = self._judge_attached(prompt, attached, kinds)
         for index in attached_again:
@@ -206,12 +207,10 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
     async def _ask_judge(
         self, prompt: Segment, attached: Sequence[Segment]
     ) -> tuple[dict[str, float], tuple[str, ...]]:
-        """The scores of the judge, and notes. If it fails, the words of the prompt decide.
-
-        A judge is somebody's function. It may fail or take too long, and neither may stop a request.
-        """
+        """The scores of the judge, and notes. If it fails, the words of the prompt decide."""
         if self.judge is None or not attached:
             return {}, ()
+        # a judge is somebody's function: it may fail or hang, and neither may stop a request
         with anyio.move_on_after(SECONDS):
             scores: dict[str, float] = {}
             try:
@@ -239,11 +238,8 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
         return judged
 
     def _match(self, prompt: Segment, attached: Sequence[Segment]) -> Sequence[WordMatch]:
-        """How well attachments match: by the scores that are stored with the prompt, else by its words.
-
-        The scores are those of a judge, which was asked once, when the prompt came. So a build never asks it
-        again.
-        """
+        """How well attachments match: by the scores that are stored with the prompt, else by its words."""
+        # a judge was asked once, when the prompt came, so a build never asks it again
         scores = prompt.meta.get(SCORES_KEY)
         if not isinstance(scores, dict) or not scores:
             return self.score(_prompt_text(prompt), attached)
@@ -351,13 +347,11 @@ def _identities(segments: Sequence[Segment]) -> list[tuple[object, ...]]:
 
 
 def _find_last_prompt(entries: Sequence[Entry]) -> Segment | None:
-    """The last prompt of the user that has words.
-
-    A prompt may consist of a picture alone. Then an earlier one says what the user is after.
-    """
+    """The last prompt of the user that has words."""
     for entry in reversed(entries):
         if entry.layer is not Layer.PROMPT or entry.role is not Role.USER:
             continue
+        # a prompt may be a picture alone; then an earlier one says what the user is after
         if _prompt_text(entry.segment):
             return entry.segment
     return None

@@ -269,19 +269,16 @@ def _write(space: Workspace, path: str, content: str) -> str:
 
 
 def _mv(space: Workspace, path: str, to: str) -> str:
-    """Move a file or a folder."""
     space.move(path, to)
     return f"moved to {join_path(split_path(to))}"
 
 
 def _rm(space: Workspace, path: str) -> str:
-    """Remove a file, or a folder that is empty."""
     space.remove(path)
     return "removed"
 
 
 def _touch(space: Workspace, path: str) -> str:
-    """Create an empty file, unless there is one."""
     is_new = space.touch(path)
     return "made" if is_new else "it was there already"
 

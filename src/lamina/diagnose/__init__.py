@@ -1,4 +1,4 @@
-"""Why a prefix cache missed. Start in `differences`; `agreement` compares it with a provider's own word."""
+"""Explains why a prefix cache missed. Start in `differences`; `agreement` compares that with providers."""
 
 from lamina.diagnose.agreement import Agreement, AgreementRate, check_report, compare_causes
 from lamina.diagnose.differences import diff

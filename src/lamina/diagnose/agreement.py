@@ -1,4 +1,4 @@
-"""Whether a provider's own reason for a cache miss and lamina's cause agree, and if not, why not.
+"""Compares a provider's own reason for a cache miss with lamina's cause, and explains where they must differ.
 
 Providers name the part of a request that differs, in a few words. lamina names a cause and a place. So both
 are read as a part: the model, the tools, the system text, the messages, a setting, the routing key. Where a
@@ -38,10 +38,9 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-_SETTING_PARTS = MappingProxyType({cause: name for name, cause in SETTING_CAUSES.items()})
-
-_WHOLE_REQUEST_PARTS = MappingProxyType(
+_PARTS_OF_CAUSES = MappingProxyType(
     {
+        **{cause: name for name, cause in SETTING_CAUSES.items()},
         "none": "nothing",
         "model changed": "model",
         "dialect changed": "model",
@@ -69,6 +68,7 @@ _WHOLE_REQUEST_PARTS = MappingProxyType(
 
 _NAMED_PARTS: MappingProxyType[str, frozenset[str]] = MappingProxyType(
     {
+        HIT: frozenset(("nothing",)),
         # the speed is a part of it, says the page of Anthropic
         "model_changed": frozenset(("model", "speed")),
         "system_changed": frozenset(("system",)),
@@ -104,10 +104,7 @@ def part_of(difference: Difference) -> str:
     That is "model", "tools", "system", "messages", "key", a name of `stream.SETTINGS`, "lifetime", "markers",
     or "nothing".
     """
-    setting = _SETTING_PARTS.get(difference.cause)
-    if setting is not None:
-        return setting
-    part = _WHOLE_REQUEST_PARTS.get(difference.cause)
+    part = _PARTS_OF_CAUSES.get(difference.cause)
     if part is not None:
         return part
     place = difference.place
@@ -147,38 +144,25 @@ def check_report(
 def compare_causes(report: CacheReport, difference: Difference) -> Agreement:
     """Compare what a provider reported for a request with lamina's own comparison of the same two."""
     own = part_of(difference)
-    verdict: Verdict = "differs"
-    why = _describe_dispute(report.cause, own, difference.place)
-    if report.cause in UNDECIDED:
-        verdict, why = _judge_undecided(report.cause, own)
-    elif report.cause == HIT:
-        verdict, why = _judge_hit(own, why)
-    elif own in _NAMED_PARTS.get(report.cause, frozenset()):
-        verdict, why = "agrees", ""
+    verdict, why = _judge_parts(report.cause, own, difference.place)
     return Agreement(verdict=verdict, provider=report.cause, own=own, why=why)
 
 
-def _describe_dispute(provider: str, own: str, place: str) -> str:
+def _judge_parts(provider: str, own: str, place: str) -> tuple[Verdict, str]:
+    """What the provider's word says about lamina's part of the request, and why."""
+    if provider in UNDECIDED:
+        if provider == "unavailable" and own in SETTING_CAUSES:
+            return "explained", "the provider has no word for a changed setting, and says that it cannot tell"
+        return "undecided", "the provider did not compare the two requests"
+    if own in _NAMED_PARTS.get(provider, frozenset()):
+        return "agrees", ""
+    # a provider that found nothing looks at less than what decides whether a cache is read
+    if provider == HIT and own in _NOT_COMPARED:
+        return "explained", _NOT_COMPARED[own]
     sentence = f"the provider says {provider}, lamina finds the first difference in: {own}"
     if place:
         sentence += f", at {place}"
-    return sentence
-
-
-def _judge_undecided(provider: str, own: str) -> tuple[Verdict, str]:
-    """A provider that did not compare. One says so of every changed setting, for which it has no word."""
-    if provider == "unavailable" and own in SETTING_CAUSES:
-        return "explained", "the provider has no word for a changed setting, and says that it cannot tell"
-    return "undecided", "the provider did not compare the two requests"
-
-
-def _judge_hit(own: str, dispute: str) -> tuple[Verdict, str]:
-    """A provider that found nothing. It looks at less than what decides whether a cache is read."""
-    if own == "nothing":
-        return "agrees", ""
-    if own in _NOT_COMPARED:
-        return "explained", _NOT_COMPARED[own]
-    return "differs", dispute
+    return "differs", sentence
 
 
 class AgreementRate(msgspec.Struct, kw_only=True):

@@ -1,4 +1,4 @@
-"""What the rules of a cache add to a comparison: settings, thinking, lifetimes, the minimum, and markers.
+"""Finds what the rules of a cache make of a difference: settings, thinking, lifetimes, the minimum, markers.
 
 Each cause has a block where it begins to cost, and the report names the earliest. The simulator of these
 rules says what the cache held of the earlier request and what the later one reads. So a figure here is the
@@ -98,14 +98,12 @@ def _means_nothing_cached(cause: Cause) -> bool:
 def _find_causes(
     old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules, gap: float
 ) -> Iterator[Cause]:
-    """Everything that costs under these rules, in no order.
-
-    A cache finds what it has by markers, by the ends of turns, or by the longest equal beginning. Each of
-    these ways has causes of its own.
-    """
+    """Everything that costs under these rules, in no order."""
     yield from _find_setting_causes(old.stream, new.stream, rules)
     yield from _find_dropped_thinking(old, new, stream_cause, rules)
     yield from _find_expiry(old, rules, gap)
+    # a cache finds what it has by markers, by the ends of turns, or by the longest equal beginning; each way
+    # has causes of its own
     if rules.match == "breakpoints":
         yield from find_marker_causes(old, new, stream_cause, rules)
     elif rules.match == "tail":
@@ -159,13 +157,11 @@ def _first_block_of_level(stream: Stream, level: str) -> int:
 def _find_dropped_thinking(
     old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules
 ) -> Iterator[Cause]:
-    """Thinking that the model saw in the earlier request and no longer sees in the later one.
-
-    Only thinking before the first change is looked at: what follows the change is lost in any case.
-    """
+    """Thinking that the model saw in the earlier request and no longer sees in the later one."""
     if not rules.drops_thinking(new.stream.model):
         return
     for number in old.numbers:
+        # what follows the first change is lost in any case
         if number >= stream_cause.block:
             return
         block = old.stream.blocks[number]

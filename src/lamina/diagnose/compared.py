@@ -86,15 +86,13 @@ def weigh_request(
     counter: Counter | None,
     earlier: ComparedRequest | None = None,
 ) -> ComparedRequest:
-    """Prepare one of two requests. The later one uses the rate of the earlier, and its dialect if it can.
-
-    Of an envelope, the earlier request has only what lasts: the time of day, say, leaves with its turn.
-    """
+    """Prepare one of two requests. The later one uses the rate of the earlier, and its dialect if it can."""
     rate = earlier.rate if earlier else 0
     if isinstance(value, Stream):
         return _count_stream(value, counter, rate)
     envelope = value if isinstance(value, Envelope) else getattr(value, "envelope", None)
     if isinstance(envelope, Envelope):
+        # the earlier one has only what lasts: the time of day, say, leaves with its turn
         compared_entries = envelope.lasting if earlier is None else envelope.sent
         return _read_envelope(envelope, compared_entries)
     if not isinstance(value, Mapping):
@@ -106,10 +104,7 @@ def weigh_request(
 def _choose_dialect(
     request: Mapping[str, Any], dialect: str | Dialect | None, earlier: ComparedRequest | None
 ) -> Dialect:
-    """The dialect that the caller names, else that of the earlier request, else by recognition.
-
-    The later of two requests is of the same dialect as the earlier, if it can be one of that dialect.
-    """
+    """The dialect that the caller names, else that of the earlier request, else by recognition."""
     if isinstance(dialect, Dialect):
         return dialect
     if dialect is not None:
@@ -117,6 +112,7 @@ def _choose_dialect(
             hint = f"use one of {', '.join(DIALECTS)}"
             raise BadInput(f"unknown dialect {dialect!r}", place="dialect", hint=hint)
         return DIALECTS[dialect]
+    # some requests look like those of two APIs, and both of a comparison are of one
     if earlier is not None:
         earlier_dialect = DIALECTS.get(earlier.stream.dialect)
         if earlier_dialect is not None and earlier_dialect.recognises(request):
@@ -149,15 +145,13 @@ def _count_framing(stream: Stream, framing: Framing) -> int:
 
 
 def _count_block(block: StreamBlock, counter: Counter) -> int:
-    """The tokens of a block with the framing around it.
-
-    Images, and documents without text, have a fixed count.
-    """
+    """The tokens of a block with the framing around it."""
     framing = counter.framing
     if block.sort == "tool":
         return framing.tool + counter.count(block.data.decode())
     message = framing.message if block.opens else 0
     fixed_counts = {"image": framing.image, "document": framing.document}
+    # a document may be text, which is counted as such
     has_text = b'"text"' in block.data[:64]
     if block.sort in fixed_counts and not has_text:
         return message + fixed_counts[block.sort]
@@ -211,15 +205,13 @@ def _estimate_by_bytes(stream: Stream, framing: Framing, rate: int) -> list[int]
 
 
 def _read_envelope(envelope: Envelope, entries: Sequence[Entry]) -> ComparedRequest:
-    """A block for each tool and each of these entries, which are the first that are sent.
-
-    An envelope has counted its entries, so nothing is counted here.
-    """
+    """A block for each tool and each of these entries, which are the first that are sent."""
     tools = enumerate(envelope.head.tools)
     blocks = [_tool_block(tool, index) for index, tool in tools if not is_deferred(tool)]
     blocks += map(_entry_block, entries)
     model = find_model(envelope.head.parameters)
     stream = Stream(dialect="", model=model, blocks=tuple(blocks))
+    # an envelope has counted its entries already
     counts = [block.tokens for block in blocks]
     left_out = sum(entry.tokens for entry in envelope.sent[len(entries) :])
     return ComparedRequest(stream, counts, envelope.account.head, envelope.tokens - left_out, envelope)

@@ -1,4 +1,4 @@
-"""Why did my cache miss: where and why the later of two requests stops being a continuation of the earlier.
+"""Answers "why did my cache miss?": where and why the later of two requests stops continuing the earlier.
 
     difference = diff(before, after)                                       # what the bytes say
     difference = diff(before, after, rules=rules_for(model), gap=400)      # what the provider's cache does
@@ -76,12 +76,10 @@ def _request_as_sent(value: Any) -> Any:
 
 
 def _find_cause(before: ComparedRequest, after: ComparedRequest, *, compare_keys: bool) -> Cause:
-    """What differs in what was sent.
-
-    What holds for the whole request comes before its blocks: another model has another cache.
-    """
+    """What differs in what was sent."""
     old = before.stream
     new = after.stream
+    # what holds for the whole request comes first: another model has another cache, whatever its blocks are
     for cause_name, old_value, new_value in (
         ("dialect changed", old.dialect, new.dialect),
         ("model changed", old.model, new.model),
@@ -187,6 +185,7 @@ def _describe(
         byte = count_common_items(old_block.data, new_block.data)
     if tokens is not None and before.total:
         amounts = amounts.scaled(before.total, tokens)
+    # nothing differs in a request that goes on, and `entry` names its first new block
     old_place = ""
     if old_block and cause.cause != "none":
         old_place = old_block.place

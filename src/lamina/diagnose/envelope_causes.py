@@ -1,4 +1,4 @@
-"""What lamina itself did between two envelopes: cuts, lowered entries, the library, changed attachments.
+"""Finds what lamina itself changed between two envelopes: cuts, lowered entries, the library, attachments.
 
 An envelope records why an entry is sent as it is, so nothing has to be guessed from text. If lamina did
 nothing, `find_own_cause` returns "" and the blocks have to show what happened.
@@ -37,9 +37,8 @@ def find_own_cause(before: Envelope, after: Envelope, index: int) -> str:
     """
     if index >= min(len(before.lasting), len(after.sent)):
         return ""
-    cut_reason = after.cut.reason if after.cut else ""
-    if cut_reason in CAUSES_OF_CUTS:
-        return CAUSES_OF_CUTS[cut_reason]
+    if after.cut and after.cut.reason in CAUSES_OF_CUTS:
+        return CAUSES_OF_CUTS[after.cut.reason]
     old = before.lasting[index]
     new = after.sent[index]
     same_entries = [entry for entry in after.entries if entry.ref == old.ref]

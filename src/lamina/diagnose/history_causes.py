@@ -1,4 +1,4 @@
-"""What happened to the messages, from the first block that differs.
+"""Explains the first difference among the messages of two requests.
 
 A block that stands further on in the other request was moved, or something before it was removed or inserted.
 A block that is nowhere else was changed in place, or replaced by a summary.
@@ -118,14 +118,11 @@ def _mostly_agree(row: Blocks, other_row: Blocks) -> bool:
 
 
 def _explain_gap(change: BlockChange, end: int) -> Cause:
-    """The cause if the old blocks up to `end` are gone.
-
-    Several messages that are gone from the beginning are a window that slid. One block in the middle was
-    removed.
-    """
+    """The cause if the old blocks up to `end` are gone."""
     gone = change.old[change.at : end]
     if {block.sort for block in gone} == {"thinking"}:
         return change.explain("thinking dropped", count_blocks(len(gone)))
+    # several messages that are gone from the beginning are a window that slid; one in the middle was removed
     messages_gone = sum(block.opens for block in gone)
     messages_before = 0
     for block in change.old[: change.at]:
@@ -158,6 +155,7 @@ def _explain_other_block(change: BlockChange) -> Cause:
 
     Old A, B, C, D and new S, D: three blocks are one now, so S is a summary.
     """
+    # another message begins where this one went on, so its end is gone
     if change.now.opens and not change.was.opens:
         return change.explain("removed", "the end of a message")
     replaced = _count_replaced_blocks(change)
@@ -171,11 +169,9 @@ def _explain_other_block(change: BlockChange) -> Cause:
 
 
 def _count_replaced_blocks(change: BlockChange) -> int:
-    """How many old blocks the first new one replaces, if what follows it followed them; else 0.
-
-    The second new block is tried too, since a summary may come with a block of its own.
-    """
+    """How many old blocks the first new one replaces, if what follows it followed them; else 0."""
     old, new, at = change
+    # the second new block is tried too: a summary may come with a block of its own
     for place in range(at + 1, min(at + 3, len(new))):
         block = new[place]
         if place < len(old) and old[place].data == block.data:
@@ -197,16 +193,14 @@ _ATTACHMENT_SIGNS = (b"_context", b"<file", b"<document", b"<attachment", b"```"
 
 
 def _explain_changed_block(change: BlockChange) -> Cause:
-    """The cause if a block says something else than before.
-
-    A changed image is not quoted: its bytes tell a reader nothing.
-    """
+    """The cause if a block says something else than before."""
     was = change.was
     now = change.now
     if was.sort != now.sort:
         if was.sort == "thinking":
             return change.explain("thinking dropped")
         return change.explain("edited", f"a {was.sort} is now a {now.sort}")
+    # an image is not quoted: its bytes tell a reader nothing
     if was.sort == "image":
         return change.explain("image changed")
     cause = _CAUSE_OF_SORT.get(was.sort)
@@ -217,15 +211,13 @@ def _explain_changed_block(change: BlockChange) -> Cause:
 
 
 def _explain_changed_text(change: BlockChange) -> Cause:
-    """The cause if a text changed: it is volatile, an attachment, or edited.
-
-    An attachment is told by its tag, or by the fence around it, which stands before what changed.
-    """
+    """The cause if a text changed: it is volatile, an attachment, or edited."""
     was = change.was
     now = change.now
     volatile_text = describe_volatile(was.data, now.data)
     if volatile_text:
         return change.explain("volatile text", volatile_text)
+    # the tag of an attachment, or the fence around it, stands before what changed
     common = was.data[: min(count_common_items(was.data, now.data), 200)]
     if was.role == "user" and any(sign in common for sign in _ATTACHMENT_SIGNS):
         return change.explain("attachment changed", change.quote)

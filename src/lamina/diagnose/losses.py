@@ -1,4 +1,4 @@
-"""What was lost: tokens that a cache held, that are sent again, and that are paid anew.
+"""Counts and prices what a cache lost: tokens that it held, that are sent again, and that are paid anew.
 
     before   S  a  b  c  d          the cache holds what stands before the last marker: S a b c
     after    S  a  x  c  d  e       it reads S a
@@ -163,11 +163,9 @@ def _free_run(start: int, end: int, used: Container[int]) -> range:
 
 
 def _pair_changed_run(old: Blocks, new: Blocks, runs: BlockPair) -> Iterator[BlockPair]:
-    """Blocks that were changed in place, or one text that was split into other blocks.
-
-    At the end of both requests the next turn follows, so there the later request may have more blocks.
-    """
+    """Blocks that were changed in place, or one text that was split into other blocks."""
     at_end = (runs.old.stop, runs.new.stop) == (len(old), len(new))
+    # at the end of both requests the next turn follows, so the later one may have more blocks
     has_next_turn = at_end and len(runs.old) < len(runs.new)
     if len(runs.old) != len(runs.new) and not has_next_turn:
         old_text = _join_run(old, runs.old)

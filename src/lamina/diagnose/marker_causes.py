@@ -1,4 +1,4 @@
-"""What happened to the markers of a request, and so to the entries that they ended in the cache.
+"""Explains what happened to cache markers, and so to the entries that they ended.
 
 `find_marker_causes` is for a cache that has entries only where a marker stands (Anthropic's).
 `find_boundary_causes` is for one that also has them where turns end (OpenAI's).
@@ -68,14 +68,12 @@ def _below_minimum(old: CachedRequest, last: int, rules: CacheRules) -> Cause:
 def _find_unreached_entry(
     old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules
 ) -> Iterator[Cause]:
-    """An entry that exists, and whose blocks are sent again, but that no marker finds any more.
-
-    An entry at block 10, with the only marker at block 8, is not found: a cache is searched backwards.
-    """
+    """An entry that exists, and whose blocks are sent again, but that no marker finds any more."""
     entry = _last_unchanged_entry(old, new, stream_cause, rules)
     if entry is None:
         return
     marks = find_entry_marks(new.stream, new.path, rules)
+    # a cache is searched backwards, so a marker before the entry does not find it
     marks_behind = [mark for mark in marks if mark >= entry.new_index]
     if not marks_behind:
         yield _missing_marker(old, new, entry.number)
@@ -96,12 +94,10 @@ class UnchangedEntry(NamedTuple):
 def _last_unchanged_entry(
     old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules
 ) -> UnchangedEntry | None:
-    """The last entry that stands unchanged in the later request.
-
-    Entries after the first change cannot be read, whatever the markers are.
-    """
+    """The last entry that stands unchanged in the later request."""
     for index in sorted(find_entries(old, rules), reverse=True):
         number = old.number_of(index)
+        # entries after the first change cannot be read, whatever the markers are
         if number >= stream_cause.block:
             continue
         new_index = new.index_of(number)

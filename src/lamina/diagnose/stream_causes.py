@@ -1,4 +1,4 @@
-"""Why two streams differ, from their blocks alone: no cache, no rules, no prices.
+"""Explains why two streams differ, from their blocks alone: no cache, no rules, no prices.
 
 `find_stream_cause` finds the first block that differs. `tool_causes` explains it if it is a tool definition,
 `history_causes` if it is a message. System text before all messages is explained here.
@@ -16,13 +16,10 @@ from lamina.diagnose.values import Cause
 
 
 def find_stream_cause(before: Stream, after: Stream) -> Cause:
-    """The first difference between two streams, and its cause; "none" if `after` continues `before`.
-
-    Tools stand before the system text, and that before all messages, so the first difference is the one that
-    a cache meets first.
-    """
+    """The first difference between two streams, and its cause; "none" if `after` continues `before`."""
     old = before.blocks
     new = after.blocks
+    # tools stand before the system text, and that before all messages, so this is where a cache stops reading
     at = count_common_items(_list_sent(old), _list_sent(new))
     sorts = {block.sort for block in (*old[at : at + 1], *new[at : at + 1])}
     # asked before the ends: a request without messages that gets one more tool does not continue the other

@@ -1,4 +1,4 @@
-"""How two texts differ: a time that changed, another spelling, other ids, or lowered by lamina.
+"""Tells how two texts differ: by a time, by their spelling, by ids, or because lamina lowered one of them.
 
 Everything works on the canonical bytes of one block and a few characters around the first difference. So long
 or hostile text costs no more than one pass.

@@ -1,4 +1,4 @@
-"""What happened to the tool definitions: added, removed, reordered, or written differently."""
+"""Explains a difference among tool definitions: added, removed, reordered, or written differently."""
 
 from __future__ import annotations
 
@@ -53,15 +53,13 @@ def _name_of_tool_at(blocks: Blocks, at: int) -> str:
 
 
 def _explain_changed_tools(removed: Blocks, added: Blocks, at: int) -> Cause:
-    """The cause if definitions were removed and others added.
-
-    If all of them have the same names, they may be the same tools that are written differently.
-    """
+    """The cause if definitions were removed and others added."""
     added_by_name = {tool.name: tool for tool in added}
     pairs = [(tool, added_by_name[tool.name]) for tool in removed if tool.name in added_by_name]
     if not pairs:
         detail = f"{_list_names(removed)} became {_list_names(added)}"
         return Cause("tools changed", at, detail, removed[0].name)
+    # with the same names they may be the same tools that are written differently
     if len(pairs) == len(removed) == len(added):
         cause = _explain_rewritten_tools(pairs, at)
         if cause is not None:

@@ -1,4 +1,4 @@
-"""What a comparison of two requests returns: the difference, the closed set of causes, and advice.
+"""Defines what a comparison of two requests returns: the difference, the closed set of causes, and advice.
 
 A cause is a fixed word for programs. Each has a sentence and advice for people.
 """

@@ -1,4 +1,4 @@
-"""Checkpoints of the trimming RFC's agent, in and out: messages, and metadata with its trim index.
+"""Reads and writes checkpoints of the trimming RFC's agent: messages, and metadata with its trim index.
 
     checkpoint = read(payload)                 a log, metadata, and the ledger that trims the same messages
     payload = write(log, metadata=with_index(metadata, build(log, ..., options=MIRROR)))
@@ -163,15 +163,13 @@ def with_index(metadata: Mapping[str, Any] | None, envelope: Envelope) -> dict[s
 
 
 def trim_index(envelope: Envelope) -> int:
-    """The number of the last message that a request sends trimmed, counted from 1; 0 if there is none.
-
-    A request that lowers anything else than replies and results has no such index.
-    """
+    """The number of the last message that a request sends trimmed, counted from 1; 0 if there is none."""
     index = 0
     for number, message in enumerate(group_entries(envelope.sent), 1):
         for entry in message:
             if entry.form is Form.FULL and entry.segment.kind != "digest":
                 continue
+            # a request that lowers anything else has no such index
             if entry.form is not Form.STUB or not _is_reply_or_result(entry):
                 problem = f"{entry.ref} is sent {entry.form}"
                 hint = "build with options=MIRROR and a window that its replies and results can meet"
@@ -197,6 +195,7 @@ def trimmed_ledger(
             if not _is_reply_or_result(entry):
                 continue
             stub = lower_entry(entry, Form.STUB, "old", wording=options.wording)
+            # a short reply is sent in full: its stub would not be smaller
             if _count_entry(stub, counter) < _count_entry(entry, counter):
                 lines[entry.ref] = make_line(stub, wording=options.wording, cut=1)
     if not lines:
@@ -240,6 +239,7 @@ def _read_fields(fields: Mapping[str, Any], *, pin_users: bool, options: Options
     ledger: Ledger | None = Ledger()
     index = (metadata or {}).get(INDEX)
     if index is not None:
+        # Python takes True for 1
         is_number = isinstance(index, int) and not isinstance(index, bool)
         ledger = trimmed_ledger(log, index, options=options) if is_number else None
     if ledger is None:
@@ -254,16 +254,14 @@ def _read_fields(fields: Mapping[str, Any], *, pin_users: bool, options: Options
 
 
 def _read_log(messages: Any, *, pin_users: bool) -> tuple[Segment, ...]:
-    """The log of the messages. `pin_users` pins what users said: that system never trims it.
-
-    A message that cannot be read makes the whole checkpoint unusable, since indices count messages.
-    """
+    """The log of the messages. `pin_users` pins what users said: that system never trims it."""
     if not isinstance(messages, list):
         raise _bad_checkpoint("messages are missing")
     try:
         result = read_messages(messages)
-    except (ValueError, AttributeError) as error:
-        raise _bad_checkpoint(str(error)) from None
+    except BadInput as error:
+        raise _bad_checkpoint(f"{error.place}: {error.problem}") from None
+    # indices count messages, so one that is missing would move them all
     if result.skipped:
         raise _bad_checkpoint(f"message {result.skipped[0]} has no role and content that are known")
     if not pin_users:

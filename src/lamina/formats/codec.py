@@ -1,4 +1,4 @@
-"""One versioned JSON form of segments, for stores, exports and golden files.
+"""Encodes segments in one versioned JSON form, for stores, exports and golden files.
 
     record = encode(segment)          segments = decode([record, ...])
 

@@ -110,16 +110,14 @@ async def import_folder(
 
 
 def _read_files(folder: Path, key: str, last: int | None) -> ElaraMessages:
-    """Read the files of a folder from the newest to the oldest, until there are `last` messages.
-
-    With `last=20` a folder of ten thousand files is not read as a whole.
-    """
+    """Read the files of a folder from the newest to the oldest, until there are `last` messages."""
     if last is not None and last <= 0:
         return ElaraMessages()
     decrypt = _make_decrypt(key)
     segments: list[Segment] = []
     names: list[str] = []
     unreadable: list[Unreadable] = []
+    # from the newest on: with `last=20` a folder of ten thousand files is not read as a whole
     for name in sorted(_list_names(folder), key=_name_order, reverse=True):
         try:
             segment = _parse_message(_read_file(folder / name), decrypt, name)
@@ -157,11 +155,9 @@ def _name_order(name: str) -> tuple[str, int, str]:
 
 
 def _check_key(unreadable: Sequence[Unreadable]) -> None:
-    """Raise if files could not be read because of the key.
-
-    A folder of which some files open has the right key, so this is asked only if none does.
-    """
+    """Raise if files could not be read because of the key."""
     locked = [file for file in unreadable if file.why in {_WRONG_KEY, _NO_KEY}]
+    # a folder of which some files open has the right key, so this is asked only if none does
     if locked:
         raise WrongKey(
             f"{len(locked)} encrypted files, and none opens: {locked[-1].why}",
@@ -216,10 +212,7 @@ def _parse_message(content: bytes, decrypt: Decrypt | None, name: str) -> Segmen
 
 
 def _open_envelope(envelope: Mapping[str, Any], decrypt: Decrypt | None) -> bytes:
-    """The content of an encrypted file.
-
-    The tag stands apart from the text in the file, and AES-GCM wants it behind.
-    """
+    """The content of an encrypted file."""
     nonce = _decode_base64(envelope.get("iv"))
     tag = _decode_base64(envelope.get("tag"))
     ciphertext = _decode_base64(envelope.get("ciphertext", envelope.get("content")))
@@ -227,6 +220,7 @@ def _open_envelope(envelope: Mapping[str, Any], decrypt: Decrypt | None) -> byte
         raise _UnreadableFile(_BAD_ENVELOPE)
     if decrypt is None:
         raise _UnreadableFile(_NO_KEY)
+    # the tag stands apart in the file, and AES-GCM wants it behind the text
     return decrypt(nonce, ciphertext + tag)
 
 

@@ -1,4 +1,4 @@
-"""Plain messages of other systems as segments, and back: a role, and text or parts.
+"""Reads plain messages of other systems as segments, and writes them back: a role, and text or parts.
 
     {"role": "user", "content": "Hi"}      {"sender": "ai", "message": "Hello"}      {"type": "human", ...}
 
@@ -19,6 +19,7 @@ import msgspec
 from lamina.core.values import Image, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.json_values import list_or_empty, mapping_or_empty
+from lamina.errors import BadInput
 
 __all__ = ["ReadMessages", "read_messages", "write_messages"]
 
@@ -58,7 +59,7 @@ def read_messages(messages: Iterable[Any], *, roles: Iterable[Role] = tuple(Role
         role = _read_role(fields)
         content = next((fields[field] for field in _CONTENT_FIELDS if field in fields), None)
         if role in accepted_roles and isinstance(content, str | list):
-            log += _read_segments(role, content, fields)
+            log += _read_segments(role, content, fields, f"messages[{position}].content")
         else:
             skipped.append(position)
     return ReadMessages(log=tuple(log), skipped=tuple(skipped))
@@ -108,7 +109,9 @@ def _read_role(message: Mapping[str, Any]) -> Role | None:
     return None
 
 
-def _read_segments(role: Role, content: str | list[Any], message: Mapping[str, Any]) -> list[Segment]:
+def _read_segments(
+    role: Role, content: str | list[Any], message: Mapping[str, Any], place: str
+) -> list[Segment]:
     """A message as segments, one for each part. Empty content is one empty text.
 
     The first segment stores the fields of the message that lamina does not read.
@@ -116,7 +119,7 @@ def _read_segments(role: Role, content: str | list[Any], message: Mapping[str, A
     parts = content
     if isinstance(content, str) or not content:
         parts = [{"type": "text", "text": content or ""}]
-    segments = [_read_segment(role, part, joins=index > 0) for index, part in enumerate(parts)]
+    segments = [_read_segment(role, part, index, place) for index, part in enumerate(parts)]
     first = segments[0]
     own_fields = dict(message)
     for name in ("role", "content"):
@@ -133,13 +136,9 @@ def _read_segments(role: Role, content: str | list[Any], message: Mapping[str, A
 _KINDS_OF_PARTS: Mapping[type, str] = {ToolCall: "tool_call", ToolResult: "tool_result"}
 
 
-def _read_segment(role: Role, part: Any, *, joins: bool) -> Segment:
-    """A part as a segment. The fields that lamina does not read are stored in its meta.
-
-    A result whose content is not text is written as JSON in the log, and noted, so that it comes back as it
-    was.
-    """
-    content, fields_read = _read_part(part)
+def _read_segment(role: Role, part: Any, index: int, place: str) -> Segment:
+    """A part as a segment. The fields that lamina does not read are stored in its meta."""
+    content, fields_read = _read_part(part, f"{place}[{index}]")
     kind = _KINDS_OF_PARTS.get(type(content), _KINDS[role])
     meta: dict[str, Any] = {}
     own_fields = {name: value for name, value in part.items() if name not in fields_read}
@@ -147,11 +146,12 @@ def _read_segment(role: Role, part: Any, *, joins: bool) -> Segment:
         meta[FIELDS] = own_fields
     is_result = isinstance(content, ToolResult)
     if is_result and not isinstance(part.get("content"), str):
+        # it is JSON text in the log, and has to come back as the value that it was
         meta["json"] = True
-    return Segment(role=role, kind=kind, parts=(content,), joins=joins, meta=meta)
+    return Segment(role=role, kind=kind, parts=(content,), joins=index > 0, meta=meta)
 
 
-def _read_part(part: Any) -> tuple[Part, tuple[str, ...]]:
+def _read_part(part: Any, place: str) -> tuple[Part, tuple[str, ...]]:
     """A part, and the names of the fields that it was read from.
 
     `{"type": "tool_call", "id": "c1", "name": "read", "arguments": {"path": "a.py"}}` is a call with the
@@ -175,7 +175,9 @@ def _read_part(part: Any) -> tuple[Part, tuple[str, ...]]:
                 text = _dump_json(text)
             result = ToolResult(id=call_id, content=(Text(text),))
             return result, ("type", "tool_call_id", "content")
-    raise ValueError(f"a part that is not a text, image, tool_call or tool_result: {part!r:.80}")
+    hint = "give each part of the content its type, and the fields of that type"
+    problem = f"a part that is not a text, image, tool_call or tool_result: {part!r:.80}"
+    raise BadInput(problem, place=place, hint=hint)
 
 
 def _read_image(url: str, detail: str) -> Image:

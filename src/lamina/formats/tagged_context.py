@@ -1,4 +1,4 @@
-"""Context blocks of another system's prompts as segments, for its importers.
+"""Reads the context blocks of another system's prompts as segments, for its importers.
 
     parsed = read_context(text)      parsed.segments      parsed.unparsed
 
@@ -144,11 +144,9 @@ def _find_failures(
     tags: Mapping[str, Tag],
     line_counter: _LineCounter,
 ) -> list[TagFailure]:
-    """The failures in one piece of text outside of all blocks; `unclosed` are the openings in it.
-
-    Elements after an opening that never closes belong to its block, so they are not failures of their own.
-    """
+    """The failures in one piece of text outside of all blocks; `unclosed` are the openings in it."""
     reasons = [(opening.at, opening.tag, UNCLOSED) for opening in unclosed]
+    # elements after an opening that never closes belong to its block, and are no failures of their own
     text_before = piece
     if unclosed:
         text_before = piece[: unclosed[0].at - place]

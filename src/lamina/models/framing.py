@@ -1,4 +1,4 @@
-"""What providers add around the text of a request, per family of models: dated data and one lookup.
+"""Says what providers add around the text of a request, per family of models: dated data and one lookup.
 
 Source of `request`, `message`, `tools` and `tool`: npm ai-tokenizer 1.0.6 (MIT), constants measured
 against the providers' APIs, read 2026-11-15. If models of a family differ, the largest constant is taken, and

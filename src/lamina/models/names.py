@@ -1,4 +1,4 @@
-"""How models are named: one model under the many names that vendors, hosts, gateways and SDKs write for it.
+"""Reads how models are named: one model under the many names that vendors, hosts, gateways and SDKs write.
 
     us.anthropic.claude-opus-4-5-20251101-v1:0     a region, a vendor, a date, a version of the host
     openrouter/anthropic/claude-4.5-opus:thinking  a path, another order of words, a variant

@@ -1,4 +1,4 @@
-"""What a model's tokens cost: prices, tiers for longer requests, and quiet hours."""
+"""Holds what a model's tokens cost: prices, tiers for longer requests, and quiet hours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The context windows that a server lists with its models: the answer to `GET /v1/models`.
+"""Reads the context windows that a server lists with its models: the answer to `GET /v1/models`.
 
 Nobody's table knows the window of a model that somebody serves at home: it is what the server was started
 with. vLLM and SGLang list it as `max_model_len`, llama.cpp as `n_ctx` (in `meta` or beside it), LM Studio as

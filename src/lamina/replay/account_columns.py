@@ -1,4 +1,4 @@
-"""The columns of an account: what each figure means, how it is written, and rows in aligned columns.
+"""Writes the figures of an account: what each column means, how its figures look, and rows in columns.
 
 The terminal, the page and the JSON file show the same figures under the same names.
 """

@@ -1,4 +1,4 @@
-"""An account added up: what was paid, what each policy would have cost, and where caches were lost.
+"""Adds up an account: what was paid, what each policy would have cost, and where caches were lost.
 
 The terminal's tables, the page and the JSON file all show these sums. Nothing here replays or reads a file.
 """
@@ -212,10 +212,15 @@ def select_known(rows: Iterable[Any], name: str) -> list[float]:
 
 def sum_known(rows: Iterable[Any], name: str) -> float | None:
     """The sum of what is known of this field; None if nothing is."""
-    amounts = select_known(rows, name)
-    if not amounts:
+    return add_known(getattr(row, name) for row in rows)
+
+
+def add_known(amounts: Iterable[float | None]) -> float | None:
+    """The sum of the amounts that are known; None if none is."""
+    known_amounts = [amount for amount in amounts if amount is not None]
+    if not known_amounts:
         return None
-    return sum(amounts)
+    return sum(known_amounts)
 
 
 def group_by_setting(totals: Iterable[Total]) -> dict[ReplaySetting, list[Total]]:
@@ -243,6 +248,7 @@ def find_frontier(totals: Sequence[Total]) -> list[Total]:
 
     A policy that costs 10 and shows 80 % is on it, and one that costs 12 and shows 80 % is not.
     """
+    # a refused request costs nothing, so its policy would look cheap
     candidates = [total for total in totals if not total.refused and total.recall is not None]
     candidates.sort(key=lambda total: (total.equivalents, -(total.recall or 0)))
     best_recall = -1.0

@@ -1,4 +1,4 @@
-"""An account as text for a terminal, and as JSON: first the answer, then a table of policies, then the rest.
+"""Writes an account as text and as JSON: first the answer, then a table of policies, then the rest.
 
 `headline` and `account_sums` compute the figures, `account_columns` writes them.
 """
@@ -74,7 +74,7 @@ def account_json(account: ReplayAccount, *, by: Sequence[str] = ()) -> dict[str,
         "as_of": account.as_of,
         "headline": msgspec.to_builtins(summarise(account)),
         "totals": [_row_as_json(POLICY_COLUMNS, total) for total in sum_outcomes(account.outcomes)],
-        "recorded": recorded[0] if recorded else None,
+        "recorded": next(iter(recorded), None),
         "paid": [_row_as_json(PAID_COLUMNS, total) for total in sum_paid(account.reported)],
         "losses": [loss._asdict() for loss in sum_losses(list_losses(account.reported))],
         "sessions": msgspec.to_builtins(compare_sessions(account)),
@@ -303,7 +303,7 @@ def _model_lines(account: ReplayAccount) -> list[str]:
 
 
 def _group_lines(account: ReplayAccount, by: str) -> list[str]:
-    """What the records say by user, say, and what lamina would have saved. Only the dearest are listed."""
+    """A table by user, for one: what was recorded, and what lamina would have saved. The dearest are listed."""
     groups = group_sessions(account, by)
     listed_groups = groups[:MOST_GROUPS]
     if by in ("day", "month"):

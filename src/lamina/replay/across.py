@@ -1,4 +1,4 @@
-"""Many sessions on one page: what they cost, by day, client, project, model and user, and what to do.
+"""Puts many sessions on one page: what they cost, by day, client, project, model and user, and what to do.
 
 Figures are those of the records, unless they are named as estimates. `session_places` finds what the context
 was spent on, and `session_advice` what to do. Nothing here reads a file: the inspector, a folder of figures
@@ -111,8 +111,9 @@ def summarise_across(
 
 def _list_groups(account: ReplayAccount, by: str) -> list[dict[str, Any]]:
     groups = group_sessions(account, by)
-    # days stand in their order, all other groups with the dearest first
-    listed = groups[-MOST_IN_GROUP:] if by == "day" else groups[:MOST_IN_GROUP]
+    listed = groups[:MOST_IN_GROUP]
+    if by == "day":  # days stand in their order, all other groups with the dearest first
+        listed = groups[-MOST_IN_GROUP:]
     return [_describe_group(group) for group in listed]
 
 

@@ -1,4 +1,4 @@
-"""Which tools to defer, when one search may find several of them: the set that saves most.
+"""Chooses which tools to defer, when one search may find several of them: the set that saves most.
 
 Deferring a tool saves what its definition would have taken. Each search that it makes necessary costs. Tools
 that an answer calls for the first time together are found by one search, so the tools cannot be judged one by
@@ -33,24 +33,22 @@ class _Payments:
     """
 
     def __init__(self, gains: Mapping[str, int], searches: Mapping[frozenset[str], int]) -> None:
+        # a tool without a gain is loaded, so it pays for no search
         self._gains = {tool: gain for tool, gain in gains.items() if gain > 0}
-        self._searches = {tools: cost for tools, cost in searches.items() if cost > 0}
-        self._unpaid = dict(self._searches)
+        self._unpaid = {tools: cost for tools, cost in searches.items() if cost > 0}
         self._paid: dict[tuple[str, frozenset[str]], int] = {}
         self._searches_of: dict[str, list[frozenset[str]]] = {tool: [] for tool in self._gains}
-        for tools in self._searches:
+        for tools in self._unpaid:
             for tool in tools & self._gains.keys():
                 self._searches_of[tool].append(tools)
 
     def pay_more(self) -> bool:
-        """Pay for a search with the shortest chain of tools that can; returns whether there was one.
-
-        In a chain, a tool takes over what another has paid, and that one pays for another search.
-        """
+        """Pay for a search with the shortest chain of tools that can; returns whether there was one."""
         came_from = self._reach()
         unpaid = next((tools for tools in came_from.searches if self._unpaid[tools] > 0), None)
         if unpaid is None:
             return False
+        # in a chain, a tool takes over what another has paid, and that one pays for another search
         chain = came_from.chain_to(unpaid)
         amount = min(self._gains[chain[0][0]], self._unpaid[unpaid])
         for (_, tools), (next_tool, _) in pairwise(chain):
@@ -77,6 +75,7 @@ class _Payments:
                 if tools in reached.searches:
                     continue
                 reached.searches[tools] = tool
+                # sorted, so that the same sessions give the same advice in every process
                 for other in sorted(tools & self._gains.keys()):
                     if other not in reached.tools and self._paid.get((other, tools), 0) > 0:
                         reached.tools[other] = tools

@@ -1,4 +1,4 @@
-"""Where a replay runs: processes of this machine, a Dask or a Ray cluster, or any executor of your own.
+"""Runs a replay on processes of this machine, on a Dask or Ray cluster, or on an executor of your own.
 
 An engine is a `concurrent.futures.Executor` and what is known of it. `run_in_order` gives it one call for
 each item and returns the results in the order of the items, so that results do not depend on the engine.
@@ -57,19 +57,10 @@ def open_engine(name: str, *, jobs: int, cluster: str = "") -> Iterator[Engine]:
 
     With the address of a cluster, `jobs` is what the cluster has.
     """
-    if name == "dask":
-        opened = _open_dask(jobs, cluster)
-    elif name == "ray":
-        opened = _open_ray(jobs, cluster)
-    elif name == "local":
-        if cluster:
-            raise BadInput(
-                repr(cluster), place="cluster", hint="name an engine that has clusters: dask or ray"
-            )
-        opened = _open_processes(jobs)
-    else:
+    openers = {"local": _open_processes, "dask": _open_dask, "ray": _open_ray}
+    if name not in openers:
         raise BadInput(repr(name), place="engine", hint=f"it is one of {', '.join(ENGINES)}")
-    with opened as engine:
+    with openers[name](jobs, cluster) as engine:
         yield engine
 
 
@@ -154,15 +145,13 @@ class _Calls(Generic[Item, Result]):
         self._own_process = None
 
     def _replace_executor(self) -> None:
-        """Start a new pool in place of the broken one, and give it the calls that were lost.
-
-        A call that was lost before is not given to it: it may be the one that breaks every pool.
-        """
+        """Start a new pool in place of the broken one, and give it the calls that were lost."""
         if self._engine.start is None:
             raise _unusable_executor()
         self._executor.shutdown()  # after it, each lost call has its error
         self._executor = self._engine.start(self._engine.jobs)
         for call in self.waiting:
+            # a call that was lost before may be the one that breaks every pool: it gets a process of its own
             if _is_broken(call.future) and not call.is_lost:
                 call.future = self._executor.submit(self._function, call.item)
                 call.is_lost = True
@@ -203,7 +192,9 @@ def _unusable_executor() -> BadInput:
 
 
 @contextlib.contextmanager
-def _open_processes(jobs: int) -> Iterator[Engine]:
+def _open_processes(jobs: int, cluster: str) -> Iterator[Engine]:
+    if cluster:
+        raise BadInput(repr(cluster), place="cluster", hint="name an engine that has clusters: dask or ray")
     with _start_processes(jobs) as executor:
         yield Engine(executor, jobs, start=_start_processes)
 

@@ -1,4 +1,4 @@
-"""A folder of Parquet tables that a replay writes while it runs, and goes on with the next time.
+"""Keeps a folder of Parquet tables that a replay writes while it runs, and goes on with the next time.
 
     figures/outcomes/month=2026-11/000003.parquet    the rows of part 3 whose sessions began in November
     figures/state/000003.json                        which files part 3 is of, and their answers
@@ -125,6 +125,7 @@ class FiguresFolder:
         """Remove what a replay that was killed has left behind, and what was read from a store."""
         for table in TABLES:
             for path in (self._folder / table).glob("month=*/*"):
+                # a table that was not written to its end, or whose part never counted
                 if path.suffix != ".parquet" or _number_of(path) not in self._parts:
                     path.unlink()
         for path in _state_files(self._folder):

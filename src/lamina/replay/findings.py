@@ -1,4 +1,4 @@
-"""What a session spent its context on: the largest results, what was read again and again, unused tools.
+"""Finds what a session spent its context on: large results, files that were read again, unused tools.
 
 Tokens are those of the messages as they were recorded. A result is sent again with every later call, until
 the client compacts its history: `carried` counts the tokens of all these times together. Under lamina a
@@ -19,15 +19,16 @@ from lamina.core.values import ToolCall
 from lamina.replay.account_sums import group_by
 from lamina.replay.model_calls import RecordedConversation, name_of_tool, read_tool_calls
 from lamina.replay.traces.growing_requests import find_answer_starts
+from lamina.replay.traces.own_answers import is_own_answer
 from lamina.replay.values import LargeResult, RepeatedRead, SessionFindings, UnusedTool
 
 LARGE = 2_000
-"""Tokens from which on a result is told as a large one."""
+"""A result with so many tokens counts as large."""
 
 MOST_RESULTS = 10
 MOST_READS = 20
 MOST_TOOLS = 40
-"""How many of each are told of one session: the largest."""
+"""How many of each are listed for one session: the largest."""
 
 LONGEST_NAME = 200
 """Characters of a path, or of the arguments of a call."""
@@ -120,14 +121,17 @@ def _read_results(
         if first_call == len(ends):
             return  # nothing was sent after it
         last_call = epochs[bisect_right(epochs, first_call)]
-        times_sent = 1 if under_lamina else last_call - first_call
+        times_sent = last_call - first_call
+        if under_lamina:
+            times_sent = 1
         tool_call = calls_by_id.get(str(message.get("tool_call_id")), _UNKNOWN)
         subject = read_subject(tool_call) or _NO_SUBJECT
-        # what a search is about is a pattern, so its arguments tell more
-        resource = subject.resource if subject.verb in ("read", "write", "list") else ""
+        resource = tool_call.arguments
+        if subject.verb in ("read", "write", "list"):  # the others are about a pattern, or the call itself
+            resource = subject.resource or resource
         yield _Result(
             tool=tool_call.name,
-            resource=(resource or tool_call.arguments)[:LONGEST_NAME],
+            resource=resource[:LONGEST_NAME],
             is_read=subject.verb in _READING,
             is_known=earlier_reads.add(subject),
             tokens=count_message(message),
@@ -161,6 +165,7 @@ def _contains(other: Subject, subject: Subject) -> bool:
     if (other.start, other.end) == (subject.start, subject.end):
         return True
     first_line = other.start or 1
+    # a start that counts from the end does not say which lines these are
     if first_line < 0 or (subject.start or 1) < first_line:
         return False
     if other.end is None:
@@ -179,7 +184,7 @@ def _ends_of_epochs(conversation: RecordedConversation) -> list[int]:
     """
     trace = conversation.trace
     count = len(conversation.calls)
-    places = [place for place in find_answer_starts(trace.items) if trace.is_own_answer(place)]
+    places = [place for place in find_answer_starts(trace.items) if is_own_answer(trace, place)]
     if abs(len(places) - count) > 1:  # the conversion joined or parted answers: nobody knows which is which
         return [count]
     ends = {bisect_left(places, place) for place in trace.compacted}

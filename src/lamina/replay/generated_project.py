@@ -1,4 +1,4 @@
-"""A small invented project for made-up sessions: its files, and the sentences that people say about it.
+"""Invents a small project for made-up sessions: its files, and the sentences that people say about it.
 
 Everything is drawn from one random generator, so the same seed gives the same project on every machine.
 """
@@ -75,7 +75,6 @@ def write_sentences(project: InventedProject, templates: Sequence[str], count: i
 
 
 def _choose_templates(rng: Random, templates: Sequence[str], count: int) -> list[str]:
-    """So many templates, each chosen by chance."""
     return [rng.choice(templates) for _ in range(count)]
 
 
@@ -129,7 +128,6 @@ def write_tests(rng: Random, noun: str, count: int) -> str:
 
 
 def _document(rng: Random, title: str, sections: int) -> str:
-    """A Markdown page of so many sections."""
     lines = [f"# {title.title()}", ""]
     for _ in range(sections):
         lines += [f"## On the {rng.choice(FIELDS)} of a {rng.choice(NOUNS)}", ""]

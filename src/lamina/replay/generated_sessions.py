@@ -1,4 +1,4 @@
-"""Sessions of a coding agent, made up from a seed, for benchmarks, demonstrations and tests.
+"""Makes up sessions of a coding agent from a seed, for benchmarks, demonstrations and tests.
 
 A small invented project is read, searched, edited and tested; files come up again, changed and
 unchanged; most results are short and a few are long. The same arguments give the same session on every
@@ -112,14 +112,11 @@ def split_calls(log: Sequence[Segment]) -> Iterator[tuple[Segment, ...]]:
 
 
 def _opening(project: InventedProject, turn: int, turns: int) -> list[Segment]:
-    """What the user puts in: a request, often with a file; now and then one that was there before.
-
-    The brief is attached three times, and revised before the last. So a session has the same attachment
-    unchanged, and changed.
-    """
+    """What the user puts in: a request, often with a file; now and then one that was there before."""
     brief = project.brief
     third = max(turns // 3, 1)
     attached = []
+    # attached three times and revised before the last, so a session has it again unchanged, and changed
     if turn == 2 * third:
         project.revise(brief)
     if turn in (0, third, 2 * third):
@@ -250,7 +247,6 @@ class _Agent:
 
 
 def _log_line(rng: Random, number: int) -> str:
-    """A line as a service logs it."""
     noun, field = rng.choice(NOUNS), rng.choice(FIELDS)
     level = rng.choices(["INFO", "WARN", "ERROR"], weights=[20, 3, 1])[0]
     what = f"{noun}={rng.getrandbits(32):08x} {field}={rng.randint(0, 9_999)}"

@@ -1,4 +1,4 @@
-"""What sessions cost, by user, project, client, model, month or day: as the records say, and under lamina."""
+"""Adds up what sessions cost by user, project, client, model, month or day, as recorded and under lamina."""
 
 from __future__ import annotations
 

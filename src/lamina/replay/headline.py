@@ -1,4 +1,4 @@
-"""The answer in a few figures: what sessions cost, what they would have cost, and what was lost to misses.
+"""Answers in a few figures: what sessions cost, what they would have cost, and what cache misses lost.
 
 `compare_sessions` puts what was recorded of each session beside what it would have cost under each policy.
 `summarise` adds that up for the first setting of an account, which is the one that a reader asked for. The
@@ -15,6 +15,7 @@ import msgspec
 from lamina.dialects.usage import count_noun
 from lamina.replay.account_sums import (
     LossSum,
+    add_known,
     group_by,
     list_losses,
     select_known,
@@ -225,18 +226,11 @@ def _sum_refused(sessions: Sequence[SessionCost]) -> SimulatedPair | None:
     return SimulatedPair(
         sessions=len(refused),
         recorded=sum_known(refused, "recorded"),
-        untouched=_sum_policy(refused, UNTOUCHED),
+        untouched=add_known(session.policies.get(UNTOUCHED) for session in refused),
         untouched_refused=sum(session.refused.get(UNTOUCHED, 0) for session in refused),
-        own=_sum_policy(refused, OWN_POLICY),
+        own=add_known(session.policies.get(OWN_POLICY) for session in refused),
         own_refused=sum(session.refused.get(OWN_POLICY, 0) for session in refused),
     )
-
-
-def _sum_policy(sessions: Sequence[SessionCost], policy: str) -> float | None:
-    amounts = [session.policies[policy] for session in sessions if policy in session.policies]
-    if not amounts:
-        return None
-    return sum(amounts)
 
 
 def _advise(loss: LossSum) -> LossReason:
@@ -246,7 +240,7 @@ def _advise(loss: LossSum) -> LossReason:
 def find_advice(why: str) -> str:
     """What to do about a reason for a lost cache; "" if nothing is known.
 
-    Reasons name models and spans of time, so they are told by their beginnings.
+    Reasons name models and spans of time, so only their beginnings are compared.
     """
     for start, advice in ADVICE:
         if why.startswith(start):
@@ -310,6 +304,7 @@ def _compare(trace: str, report: Reported | None, outcomes: Sequence[ReplayOutco
         under_lamina=report.under_lamina,
         compactions=report.compactions,
     )
+    # a refused call costs nothing, and a record under lamina is the cost under lamina already
     if not session.has_refused and not session.under_lamina:
         session = msgspec.structs.replace(session, own=_estimate_own(policies, report))
     return msgspec.structs.replace(session, dearer=_explain_dearer(session, own))
@@ -328,16 +323,14 @@ def _estimate_own(policies: dict[str, float], report: Reported) -> float | None:
 
 
 def _explain_dearer(session: SessionCost, own: ReplayOutcome | None) -> str:
-    """Why lamina costs more in this session; "" if it does not.
-
-    If recalls alone make the difference, they are the reason.
-    """
+    """Why lamina costs more in this session; "" if it does not."""
     if own is None or session.own is None or session.before is None:
         return ""
     if session.own <= DEARER_BY * session.before:
         return ""
     if not own.cuts:
         return "the client compacted its history, and lamina had no need to cut"
+    # recalls alone make the difference
     if own.recall_dollars >= session.own - session.before:
         return f"for {count_noun(own.recalls, 'recall')} of what {count_noun(own.cuts, 'cut')} left out"
     return f"{count_noun(own.cuts, 'cut')}, after each of which the request is written to the cache anew"

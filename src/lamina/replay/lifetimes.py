@@ -1,4 +1,4 @@
-"""What recorded sessions would have cost with each lifetime of a cache, and if prefixes had been kept warm.
+"""Prices recorded sessions under each lifetime of a cache, and as if their prefixes had been kept warm.
 
 Only sizes and times of the records are used: how many tokens each request had, and how long the client paused
 before it. A request holds what the one before it had, unless it is shorter than that: then the client has cut
@@ -98,6 +98,7 @@ def _read_session(trace: Trace) -> _Session | None:
         held = 0
         if last_at is not None:
             pause = max(usage.at - last_at, 0.0)
+            # a shorter request means that the client has cut its history: nothing of it is held
             if usage.total >= last_tokens:
                 held = last_tokens
         requests.append(PausedRequest(tokens=usage.total, held=held, pause=pause))
@@ -134,10 +135,7 @@ def _compare_words(model: str, rules: CacheRules, sessions: Sequence[_Session]) 
 def _price_chosen(
     sessions: Sequence[_Session], rules: CacheRules, model: str, *, warms: bool
 ) -> LifetimeCost:
-    """What sessions cost if each request is decided by the pauses before it: its lifetime, or if it is kept.
-
-    After the last request of a session nobody comes back, and what is then kept warm is kept for nothing.
-    """
+    """What sessions cost if the pauses before a request decide its lifetime, or whether it is kept warm."""
     own = rules.word(model)
     pauses: deque[float] = deque(maxlen=PAUSES)
     total = LifetimeCost(word=own, seconds=rules.seconds(own), cost=0.0, late=0)
@@ -153,11 +151,15 @@ def _price_chosen(
                 late=total.late + cost.late,
                 warmings=total.warmings + cost.warmings,
             )
-            pauses.append(FOR_EVER if request.pause is None else request.pause)
+            pause = FOR_EVER
+            if request.pause is not None:
+                pause = request.pause
+            pauses.append(pause)
             if warms:
                 times = count_warmings(pauses, rules, model)
             else:
                 word = choose_lifetime(pauses, rules, model) or own
+        # after the last request nobody comes back: what is then kept warm is kept for nothing
         left_alone = times * session.requests[-1].tokens * rules.read_share(model)
         total = msgspec.structs.replace(total, cost=total.cost + left_alone, warmings=total.warmings + times)
     return total

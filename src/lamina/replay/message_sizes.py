@@ -1,4 +1,4 @@
-"""Messages as a cache, a counter and a provider see them.
+"""Measures messages as a cache, a counter and a provider see them.
 
 Each message is measured once, however often it is sent.
 
@@ -17,7 +17,7 @@ from lamina.caches.stream import Stream, StreamBlock
 from lamina.core.hashing import canonical_json
 from lamina.core.tokens import Counter
 from lamina.dialects import DIALECTS
-from lamina.replay.model_calls import CHAT, message_text
+from lamina.replay.model_calls import CHAT, message_text, read_tool_calls
 
 Message = dict[str, Any]
 
@@ -109,10 +109,7 @@ class MessageSizes:
         The tokens are shared out among the blocks that a cache would see.
         """
         words = message_text(message)
-        calls = []
-        for tool_call in message.get("tool_calls") or ():
-            function = tool_call.get("function") or {}
-            calls.append(f"{function.get('name')} {function.get('arguments')}")
+        calls = [f"{call.name} {call.arguments}" for call in read_tool_calls(message)]
         tokens = FRAMING + self._count(words) + sum(self._count(call) for call in calls)
         blocks = DIALECTS[CHAT].cache.stream({"messages": [message]}).blocks
         return MessageSize(

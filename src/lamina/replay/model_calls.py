@@ -1,4 +1,4 @@
-"""A trace as its model calls: what stood before each answer, what the answer said, and when.
+"""Reads a trace as its model calls: what stood before each answer, what the answer said, and when.
 
 All policies speak OpenAI chat, so a trace in another format is converted first, once and as a whole.
 Nothing is lowered or repaired here beyond what the conversion needs.
@@ -19,6 +19,7 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from lamina.dialects.translate import choose_options, translate_head
 from lamina.replay.traces.growing_requests import find_answer_starts, is_answer
+from lamina.replay.traces.own_answers import is_own_answer
 from lamina.replay.values import RecordedUsage, Trace
 
 CHAT = "openai_chat"
@@ -73,8 +74,8 @@ class RecordedConversation(msgspec.Struct, frozen=True, kw_only=True):
 def read_conversation(trace: Trace) -> RecordedConversation:
     """The model calls of a trace, without answers that another trace has or that came before the recording.
 
-    If the conversion joined answers, usage cannot be told apart, and no call has any. A last request whose
-    usage was reported is a call, even if its answer was not recorded.
+    If the conversion joined answers, nobody knows which usage is whose, and no call has any. A last request
+    whose usage was reported is a call, even if its answer was not recorded.
     """
     if trace.dialect == CHAT:
         messages = trace.items
@@ -89,7 +90,7 @@ def read_conversation(trace: Trace) -> RecordedConversation:
     else:
         calls = []
         for end, place in zip(ends, places, strict=True):
-            if trace.is_own_answer(place):
+            if is_own_answer(trace, place):
                 calls.append(_read_call(messages, end, trace.used.get(place)))
     last_usage = trace.used.get(len(trace.items))
     if last_usage is not None and not is_answer(trace.items[-1]):
@@ -125,17 +126,16 @@ def answer_text(message: dict[str, Any]) -> str:
 
 
 def read_tool_calls(message: dict[str, Any]) -> list[ToolCall]:
-    """The calls of an answer. A name, or arguments, that are no text are empty."""
+    """The calls of an answer. A record that nobody checked may have anything here: that is empty."""
     calls = []
     for tool_call in list_or_empty(message.get("tool_calls")):
         fields = mapping_or_empty(tool_call)
         function = mapping_or_empty(fields.get("function"))
-        call = ToolCall(
-            id=str(fields.get("id")),
-            name=text_or_empty(function.get("name")),
-            arguments=text_or_empty(function.get("arguments")),
-        )
-        calls.append(call)
+        arguments = function.get("arguments") or ""
+        if not isinstance(arguments, str):  # Ollama's API has them as an object, and so have some logs
+            arguments = json.dumps(arguments)
+        name = text_or_empty(function.get("name"))
+        calls.append(ToolCall(id=str(fields.get("id")), name=name, arguments=arguments))
     return calls
 
 
@@ -183,15 +183,13 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _convert_to_chat(trace: Trace) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Messages and tools of a trace, in OpenAI chat.
-
-    The log is built without a budget, so nothing is left out.
-    """
+    """Messages and tools of a trace, in OpenAI chat."""
     source = DIALECTS[trace.dialect]
     target = DIALECTS[CHAT]
     items_name = ITEM_FIELDS.get(trace.dialect, "messages")
     parsed = source.wire.parse({"model": trace.model, **trace.head, items_name: trace.items})
     head = translate_head(parsed.head, source, target, model=trace.model).head
     options = choose_options(target, head, layout=Layout(context="logged"))
+    # built without a budget, so nothing is left out
     request = target.wire.render(build(parsed.log, head=head, options=options))
     return request["messages"], request.get("tools") or []

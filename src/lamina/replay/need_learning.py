@@ -1,4 +1,4 @@
-"""What makes a result needed again, learned from recorded sessions, and whether it helps in others.
+"""Learns from recorded sessions which results are needed again, and checks in others whether that helps.
 
 At places of a session that are spread evenly, each result that stands there is a case: its age, its size,
 what its call did, what came after it, and how many names the next answers take from it that stand nowhere
@@ -110,7 +110,7 @@ class NeedCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LearnedNeed(msgspec.Struct, frozen=True, kw_only=True):
-    """What was learned, and what the other half of the sessions says of it.
+    """The learned table, and how it did in the other half of the sessions.
 
     `table` is None if nothing could be learned, or if it did not help there; `why` says so.
     """
@@ -139,7 +139,7 @@ class LearnedNeed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gather_cases(trace: Trace, *, count_as: str = "") -> list[NeedCase]:
-    """The cases of one session. One whose results cannot be told apart gives none."""
+    """The cases of one session. If its results cannot be matched with its messages, there are none."""
     conversation = read_conversation(trace)
     model = count_as or trace.model
     counter = counter_for(model) if model else o200k()
@@ -231,13 +231,15 @@ def halve_cases(cases: Sequence[NeedCase]) -> tuple[list[NeedCase], list[NeedCas
     teaching: list[NeedCase] = []
     checking: list[NeedCase] = []
     for case in cases:
-        half = teaching if case.session in teaching_sessions else checking
-        half.append(case)
+        if case.session in teaching_sessions:
+            teaching.append(case)
+        else:
+            checking.append(case)
     return teaching, checking
 
 
 class _Cell:
-    """What was expected, by age and size alone, and what was observed, of one sort of results."""
+    """How many results of one sort were needed: expected by age and size alone, and observed."""
 
     def __init__(self) -> None:
         self.expected = 0.0

@@ -1,4 +1,4 @@
-"""What an answer took from earlier context, and whether it could still be seen.
+"""Finds what an answer took from earlier context, and whether it could still be seen.
 
 Terms are what a model cannot make up: paths, identifiers, numbers and short quoted strings. A term of an
 answer that stood anywhere in the conversation before it was needed. It was visible if the request that was

@@ -1,4 +1,4 @@
-"""The steps of a walk under one cache's rules: tokens read and written, what that costs, and what it bought.
+"""Prices the steps of a walk under one cache's rules: tokens read and written, their cost, what it bought.
 
 Every policy's requests get the same cache markers, planned for the request at hand, so that none is charged
 for markers that its library does not set. A call without a recorded time follows the last by `PACE` seconds.
@@ -30,11 +30,7 @@ PACE = 20.0
 def evaluate_walk(
     trace: Trace, policy: ReplayPolicy, setting: Setting, steps: Sequence[WalkStep], *, points: bool = False
 ) -> ReplayOutcome:
-    """What a walk took and what it showed, under the rules of its setting.
-
-    If the policy can recall, all that was needed is within reach: what the request did not show is
-    recalled, and that is priced.
-    """
+    """What a walk took and what it showed, under the rules of its setting."""
     rules = setting.rules
     read_share = rules.read_share(setting.model)
     tallies = simulate_cache(steps, setting, rules, warm_tokens=find_warm_tokens(trace))
@@ -49,6 +45,7 @@ def evaluate_walk(
     recalls = 0
     recall_cost = 0.0
     recallable = [step.visible for step in sent_steps]
+    # all that was needed is then within reach: what the request did not show is recalled, and that is priced
     if policy.recalls:
         recalls, recall_cost = price_recalls(steps, rules, read_share)
         recallable = [step.needed for step in sent_steps]
@@ -85,10 +82,8 @@ def evaluate_walk(
 
 
 def find_warm_tokens(trace: Trace) -> int:
-    """What the first call of a session read from the cache: another session had left its head there.
-
-    A recording that begins in the middle of a conversation says nothing of that.
-    """
+    """What the first call of a session read from the cache: another session had left its head there."""
+    # a recording that begins in the middle says nothing of what its first call found
     if trace.recorded_from or not trace.used:
         return 0
     return trace.used[min(trace.used)].read
@@ -112,6 +107,7 @@ def simulate_cache(
             now += PACE
         else:
             now = max(now, step.call.at)
+        # a call that the policy gave up sends nothing, but time goes on
         if step.sent is None:
             continue
         stream = setting.message_sizes.stream(step.sent.messages, setting.model)
@@ -175,7 +171,6 @@ def _place_markers(stream: Stream, rules: CacheRules, last_block: int | None, li
 
 
 def _mark_last(stream: Stream, lifetime: str) -> Stream:
-    """The stream with one marker, at its end."""
     if not stream.blocks:
         return stream
     last = msgspec.structs.replace(stream.blocks[-1], marker=lifetime)
@@ -193,14 +188,11 @@ def input_equivalents(tally: Tally, rules: CacheRules, read_share: float) -> flo
 
 
 def _broken_steps(steps: Sequence[WalkStep]) -> list[bool]:
-    """Whether each request fails to continue the one before it.
-
-    It does if fewer messages at its start are the same than the request before had. A call that the
-    policy gave up is not compared.
-    """
+    """Whether each request fails to begin with all messages of the one before it."""
     flags = []
     previous_count = 0
     for step in steps:
+        # a call that the policy gave up is not compared
         if step.sent is None:
             flags.append(False)
             continue
@@ -221,6 +213,7 @@ def price_recalls(steps: Sequence[WalkStep], rules: CacheRules, read_share: floa
     for step, broken in zip(steps, _broken_steps(steps), strict=True):
         if step.sent is None:
             continue
+        # what was recalled stood in every later request up to here
         if broken:
             recalled_tokens = {}
         cost_of_recalled = read_share * sum(recalled_tokens.values())

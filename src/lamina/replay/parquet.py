@@ -1,4 +1,4 @@
-"""Rows of Parquet tables: what a replay found of each session, for DuckDB, polars, pandas or Spark.
+"""Turns what a replay found into rows of Parquet tables, for DuckDB, polars, pandas or Spark, and back.
 
     outcomes        a session under one policy, window and cache
     reported        what the records say of a session

@@ -1,4 +1,4 @@
-"""How deep cuts may go so that they hide little of what answers need: a promise, and whether it came true.
+"""Promises how deep cuts may go so that they hide little of what answers need, and checks whether it held.
 
 Sessions of one source are parted into two halves by the digest of their ids. On one half each depth is
 calibrated: of the shares of needed names that it hid, session by session, the bound is the one that a new

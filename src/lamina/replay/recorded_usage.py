@@ -1,4 +1,4 @@
-"""What the records themselves say: the tokens and the money that a trace took, and where its cache was lost.
+"""Adds up what the records themselves say: tokens and money that a trace took, and where its cache was lost.
 
 Nothing is simulated and no token is counted: only what the provider reported of each call is read. The
 reason for a loss is the first that holds of those that a record can show. Why a client changed what it sent
@@ -117,16 +117,14 @@ def _order_of_report(report: tuple[int, RecordedUsage]) -> tuple[int, float]:
 
 
 def _sum_dollars(trace: Trace, calls: Sequence[_ReportedCall], *, with_output: bool = True) -> float | None:
-    """At the prices of the time; None where no call was reported, or the price of one of them is not known.
-
-    A sum without some of its calls would look like a cheap session.
-    """
+    """The cost at the prices of the time; None if no call was reported, or if one has no price."""
     if not calls or trace.unreported:
         return None
     total = 0.0
     for call in calls:
         output = call.usage.output if with_output else 0
         dollars = _price(_tally(call.usage), call, output=output)
+        # a sum without some of its calls would look like a cheap session
         if dollars is None:
             return None
         total += dollars
@@ -169,7 +167,6 @@ def _tally(usage: RecordedUsage) -> Tally:
 
 
 def _price(tally: Tally, call: _ReportedCall, *, output: int = 0) -> float | None:
-    """The price of a tally at the moment of a call."""
     return price_tally(tally, call.model, output=output, dialect=call.dialect, at=call.usage.at)
 
 
@@ -180,6 +177,7 @@ def _find_losses(trace: Trace, calls: Sequence[_ReportedCall]) -> Iterator[LostC
     """
     for last, call in pairwise(calls):
         shared = min(last.usage.total, call.usage.total)
+        # what is below the minimum was never cached, so it cannot be lost
         smallest_cached = max(call.rules.least(call.model), 1)
         if shared >= smallest_cached and call.usage.read < LOST_SHARE * shared:
             tokens = shared - call.usage.read
@@ -213,14 +211,12 @@ def _price_of_loss(call: _ReportedCall, tokens: int) -> float | None:
 def _explain_loss(  # noqa: PLR0911 - one return for each reason
     trace: Trace, calls: Sequence[_ReportedCall], last: _ReportedCall, call: _ReportedCall
 ) -> str:
-    """The first reason that holds. What a client can change comes before what was merely read.
-
-    A call after a pause of 7 minutes that also sends less is explained by the pause.
-    """
+    """The first reason that holds. What a client can change comes before what was merely read."""
     if last.model != call.model:
         return f"the model changed from {last.model} to {call.model}"
     if any(last.place < compaction <= call.place for compaction in trace.compacted):
         return "the client compacted its history"
+    # before what was sent: a pause explains a call that also sends less
     idle = _idle_before(last, call) or 0.0
     lifetime = _longest_lifetime(calls, call)
     if idle > lifetime:

@@ -1,4 +1,4 @@
-"""Every trace under every policy, window and cache: a pure function of one trace, and where it runs.
+"""Replays every trace under every policy, window and cache.
 
 `replay_trace` takes one trace and returns its outcomes. It reads no file and keeps nothing, so that the same
 function can be handed to any engine that maps over records. `replay` maps it over an engine (`engines.py`),
@@ -154,9 +154,10 @@ def make_account(
         if trace_replay.reported is not None:
             reported.append(trace_replay.reported)
         skipped = trace_replay.damaged
-        if skipped is not None:
-            lines = foreign if skipped.foreign else damaged
-            lines.append(skipped)
+        if skipped is not None and skipped.foreign:
+            foreign.append(skipped)
+        elif skipped is not None:
+            damaged.append(skipped)
         if progress is not None:
             progress(trace_replay)
     return ReplayAccount(
@@ -171,7 +172,7 @@ def make_account(
 def replay_trace(trace: Trace, options: ReplayOptions) -> TraceReplay:
     """One trace under every policy, window and cache of the options.
 
-    A trace that cannot be read as a conversation is told as damaged, and the replay goes on.
+    A trace that cannot be read as a conversation is reported as damaged, and the replay goes on.
     """
     try:
         conversation = read_conversation(trace)
@@ -198,14 +199,12 @@ def replay_trace(trace: Trace, options: ReplayOptions) -> TraceReplay:
 def _make_outcomes(
     conversation: RecordedConversation, message_sizes: MessageSizes, options: ReplayOptions
 ) -> Iterator[ReplayOutcome]:
-    """Every policy under every window and cache.
-
-    With `pressed`, a window that the session never fills is passed over.
-    """
+    """Every policy under every window and cache."""
     needs = NeededTerms(conversation, message_sizes)
     largest_request = message_sizes.count_tokens(conversation.messages[: conversation.calls[-1].end])
     for window in options.windows:
         sizes = _sizes_of_window(window, options.model or conversation.trace.model)
+        # a window that the session never fills shows no difference between policies
         if options.pressed and largest_request <= sizes.trigger:
             continue
         settings = [
@@ -269,7 +268,6 @@ def _outcomes_of_policy(
 
 
 def _find_called_tools(conversation: RecordedConversation) -> list[dict[str, Any]]:
-    """The tools that an answer of the conversation called."""
     called = conversation.find_called_names()
     return [tool for tool in conversation.tools if name_of_tool(tool) in called]
 
@@ -277,13 +275,10 @@ def _find_called_tools(conversation: RecordedConversation) -> list[dict[str, Any
 def _setting(
     trace: Trace, rules_name: str, options: ReplayOptions, message_sizes: MessageSizes, sizes: _Sizes
 ) -> Setting:
-    """The rules of this name, with the model whose prices go with them.
-
-    With the session's own rules, its own model has the price. Rules of another provider go with a model
-    of that provider.
-    """
+    """The rules of this name, with the model whose prices go with them."""
     priced_model = options.model or trace.model
     rules = rules_for(priced_model, dialect=trace.dialect)
+    # rules of another provider go with a model of that provider, whose prices they multiply
     if rules_name not in (OWN_RULES, rules.name):
         rules = all_rules()[rules_name]
         priced_model = MODELS.get(rules_name, "")
@@ -355,12 +350,12 @@ class LostSessions:
 
 
 def replay_record(record: Trace | UnreadableLine, options: ReplayOptions) -> TraceReplay:
-    """One result of a reader: a trace is replayed, and what cannot be read is told as it is."""
+    """Replay what a reader returned. A line that cannot be read passes as damage."""
     if isinstance(record, UnreadableLine):
         return TraceReplay(damaged=record)
     return replay_trace(record, options)
 
 
 def give_up(record: Trace | UnreadableLine) -> TraceReplay:
-    """What is told of a session that kills every worker."""
+    """Report a session that kills every worker as damaged."""
     return TraceReplay(damaged=UnreadableLine(place=record.place, reason=_WORKERS_DIED))

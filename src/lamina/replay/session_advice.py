@@ -1,4 +1,4 @@
-"""What to do about the cost of recorded sessions, and what it would have saved."""
+"""Advises what to do about the cost of recorded sessions, and says what it would have saved."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.dialects.usage import count_noun
-from lamina.replay.account_sums import group_by
+from lamina.replay.account_sums import add_known, group_by
 from lamina.replay.headline import compare_sessions, find_advice
 from lamina.replay.session_places import (
     Place,
     SessionFigures,
-    add_known,
     find_losses,
     find_reads,
     find_results,
@@ -64,10 +63,7 @@ def find_session_advice(sessions: Sequence[SessionFigures], account: ReplayAccou
 
 
 def _advise_on_losses(sessions: Sequence[SessionFigures]) -> list[Advice]:
-    """One advice for each reason for which caches were lost: what these calls paid beyond reading.
-
-    Pauses are one reason, whichever lifetime they were longer than.
-    """
+    """One advice for each reason for which caches were lost: what these calls paid beyond reading."""
     advice = []
     placed = group_by(find_losses(sessions), lambda lost: find_advice(lost.why))
     for what, losses in placed.items():
@@ -75,6 +71,7 @@ def _advise_on_losses(sessions: Sequence[SessionFigures]) -> list[Advice]:
             continue
         first = losses[0]
         why = f"{count_noun(len(losses), 'call')} lost the cache, such as: {first.why}"
+        # pauses are one reason, whichever lifetime they were longer than
         if first.why.startswith(_IDLE):
             what = "Go on before the cache has expired, or begin a new session after a long pause."  # noqa: PLW2901
             why += _describe_lifetime(sessions)
@@ -102,10 +99,7 @@ class LongerLifetime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _weigh_lifetime(sessions: Sequence[SessionFigures]) -> LongerLifetime:
-    """What pauses within the longer lifetime cost, and what writing for it would have cost more.
-
-    It is bought for everything, so that sessions without a pause pay for it too.
-    """
+    """Add up what pauses within the longer lifetime cost, and what writing for it would have cost more."""
     won = 0.0
     paid = 0.0
     tokens = 0
@@ -114,6 +108,7 @@ def _weigh_lifetime(sessions: Sequence[SessionFigures]) -> LongerLifetime:
         reported = session.reported
         if reported.longer_lifetime is None or reported.longer_dollars is None:
             continue
+        # it would be bought for everything, so sessions without a pause pay for it too
         paid += reported.longer_dollars
         for lost in reported.lost:
             if lost.dollars is None or not lost.why.startswith(_IDLE):

@@ -1,4 +1,4 @@
-"""What sessions spent their context on, and where that is: large results, repeated reads, lost caches.
+"""Lists what sessions spent their context on, with its place: large results, repeated reads, lost caches.
 
 What a piece of context cost is estimated at the average price that its session paid for a token of input,
 cached or not.
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from lamina.replay.account_sums import group_by
+from lamina.replay.account_sums import add_known, group_by
 from lamina.replay.values import Reported, SessionFindings
 
 
@@ -33,7 +33,7 @@ class SessionFigures(msgspec.Struct, frozen=True, kw_only=True):
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where something is: the session, its title, and the number of the request from 0, None if unknown.
 
-    A session without a page is told by the file and line at which it begins.
+    A session without a page is named by the file and line at which it begins.
     """
 
     session: str
@@ -152,11 +152,3 @@ def price_tokens(session: SessionFigures, tokens: int) -> float | None:
     if reported.input_dollars is None or not reported.sent:
         return None
     return min(tokens / reported.sent, 1.0) * reported.input_dollars
-
-
-def add_known(amounts: Iterable[float | None]) -> float | None:
-    """The sum of the amounts that are known; None if none is."""
-    prices = [amount for amount in amounts if amount is not None]
-    if not prices:
-        return None
-    return sum(prices)

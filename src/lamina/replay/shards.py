@@ -1,4 +1,4 @@
-"""Files that are read and replayed by many workers at once, with the same figures as one reader would give.
+"""Reads and replays files by many workers at once, with the same figures as one reader would give.
 
 A worker gets a file, reads it and replays all of its sessions. It does not know of other files, so it takes
 every answer for the session's own. One place then counts the answers, in the order of the files, and finds
@@ -191,6 +191,7 @@ class _Shards:
 
     def _make_work(self, jobs: int) -> Iterator[_Work]:
         """What the workers have to do, with what is to be done again before the next file."""
+        # with few files some workers would end long before the others; but one reader cannot feed many
         has_many = len(self._files) >= FILES_PER_WORKER * jobs or jobs > FED_BY_ONE
         for number, (file, size) in enumerate(zip(self._files, self._sizes, strict=True)):
             yield from self._take_again()
@@ -244,6 +245,7 @@ class _Shards:
         for session in done.sessions:
             if session.replay is not None:
                 self._lost.look_at(session.replay)
+            # a session that is replayed again was counted the first time, and its answers too
             if done.work.again:
                 open_file.missing -= 1
                 session = session._replace(answers=open_file.sessions[session.order].answers)  # noqa: PLW2901
@@ -292,7 +294,6 @@ class _Shards:
 
 
 def _run_work(work: _Work, options: ReplayOptions, period: Period) -> _Done:
-    """The part of one worker."""
     if work.record is not None:
         sessions = _replay_records([(work.order, work.record)], work, options, period)
         return _Done(work._replace(record=None), list(sessions))  # the record need not travel back

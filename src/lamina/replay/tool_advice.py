@@ -1,4 +1,4 @@
-"""Which tools to load, which to defer, and in which order, from recorded sessions.
+"""Advises which tools to load, which to defer, and in which order, from recorded sessions.
 
 A loaded tool stands in the prompt from the first request on: its definition is written to the cache once and
 read with every later request. A deferred one takes nothing until an answer calls it. Then the model searches
@@ -113,8 +113,11 @@ def advise_sessions(sessions: Sequence[ToolSession]) -> ToolAdvice:
     # What most sessions begin with in the same words stands first: a cache keeps it from one to the next.
     rows.sort(key=lambda row: (not row.load, -row.steady, row.definitions, -row.calls, row.name))
     order = [row.name for row in rows if row.load]
-    called = {name for session in sessions for name in session.used_names}
-    already_deferred = {name for session in sessions for name in session.already_deferred}
+    called = frozenset[str]().union(*(session.used_names for session in sessions))
+    already_deferred = frozenset[str]().union(*(session.already_deferred for session in sessions))
+    first_tokens_advised = 0
+    for session in sessions:
+        first_tokens_advised += sum(session.tokens.get(name, 0) for name in order)
     loaded_price, _ = price_deferral(sessions, ())
     deferred_price, search_count = price_deferral(sessions, deferred)
     return ToolAdvice(
@@ -127,7 +130,7 @@ def advise_sessions(sessions: Sequence[ToolSession]) -> ToolAdvice:
         deferred_price=deferred_price,
         searches=search_count,
         first_tokens=sum(sum(session.tokens.values()) for session in sessions),
-        first_tokens_advised=sum(_sum_tokens(session, order) for session in sessions),
+        first_tokens_advised=first_tokens_advised,
         shared_as_recorded=_count_shared(sessions, [list(session.tokens) for session in sessions]),
         shared_as_advised=_count_shared(sessions, [order for _ in sessions]),
     )
@@ -177,7 +180,6 @@ def _make_row(
     *,
     load: bool,
 ) -> ToolRow:
-    """The figures of one tool over all sessions."""
     having = [session for session in sessions if name in session.tokens]
     texts = Tally(session.texts[name] for session in having)
     search_price = sum(price for tools, price in searches.items() if name in tools)
@@ -192,10 +194,6 @@ def _make_row(
         load=load,
         saves=round(gains[name] - search_price),
     )
-
-
-def _sum_tokens(session: ToolSession, names: Iterable[str]) -> int:
-    return sum(session.tokens.get(name, 0) for name in names)
 
 
 def _count_shared(sessions: Sequence[ToolSession], orders: Sequence[Sequence[str]]) -> int:

@@ -1,4 +1,4 @@
-"""What recorded sessions say about their tools: definitions, calls, and where each tool is first used."""
+"""Reads what recorded sessions say about their tools: definitions, calls, and the first use of each tool."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from lamina.errors import BadInput, LaminaError
 from lamina.models.counters import counter_for
 from lamina.models.counters.openai import o200k
 from lamina.models.facts import model_or_none
-from lamina.models.prices import Prices
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import RecordedConversation, read_conversation, read_tool_calls
 from lamina.replay.values import Trace, UnreadableLine
@@ -168,14 +167,12 @@ def _count_calls(conversation: RecordedConversation) -> Tally[str]:
 def _find_first_uses(
     conversation: RecordedConversation, counter: Counter
 ) -> Iterator[tuple[int, int, frozenset[str]]]:
-    """The requests whose answers call tools for the first time: number, tokens, and these tools.
-
-    A recording may begin in the middle. What was called before it has to be there in its first request.
-    """
+    """The requests whose answers call tools for the first time: number, tokens, and these tools."""
     sizes = MessageSizes(counter, conversation.tools)
     used: set[str] = set()
     for number, call in enumerate(conversation.calls):
         called = set(_called_names(conversation.messages[call.end :]))
+        # a recording may begin in the middle: what was called before it has to be there in its first request
         if number == 0:
             for message in conversation.messages[: call.end]:
                 called.update(_called_names([message]))
@@ -190,7 +187,6 @@ def _find_first_uses(
 def _output_share(model: str) -> float:
     """What a token of output costs, in tokens of input."""
     facts = model_or_none(model)
-    prices = facts.prices if facts else Prices()
-    if not prices.input or not prices.output:
+    if facts is None or not facts.prices.input or not facts.prices.output:
         return OUTPUT_SHARE
-    return prices.output / prices.input
+    return facts.prices.output / facts.prices.input

@@ -73,10 +73,6 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     user: str = ""
     client: str = ""
 
-    def is_own_answer(self, place: int) -> bool:
-        """Whether the answer that begins with this item is a call of this trace."""
-        return place >= self.recorded_from and place not in self.copied
-
 
 class UnreadableLine(msgspec.Struct, frozen=True, kw_only=True):
     """A line or file that was skipped. It is damaged, or `foreign`: it is in order, but holds no session."""

@@ -1,4 +1,4 @@
-"""One conversation under one policy: each call in order, what was sent, and what of it could be seen.
+"""Walks through one conversation under one policy: what was sent at each call, and what could be seen.
 
 The policy runs first and the caches after it: what a policy sends does not depend on the cache's prices,
 unless it asks for the rules. Every check here is made apart from what the policy reports of itself.
@@ -109,15 +109,13 @@ def _send_call(conversation: RecordedConversation, call: ModelCall, run: PolicyR
 def _check_sent(
     messages: list[Message], message_sizes: MessageSizes, previous: _CheckedRequest
 ) -> tuple[_CheckedRequest, int]:
-    """The sizes of a request and whether it is refused, and how many messages lead it as they led the last.
-
-    Of a request that goes on from one that was in order, only the rules of what is new are asked. The results
-    of a call are judged with the call, so the last call in common counts as new.
-    """
+    """The checked request, and how many messages it has in common with the beginning of the last one."""
     same = count_common_items(previous.messages, messages)
     sizes = previous.sizes[:same]
     for message in messages[same:]:
         sizes.append(message_sizes.measure(message))
+    # of a request that goes on from one in order only what is new is checked; the results of a call are
+    # judged with it, so the last call in common counts as new
     first_unchecked = 0
     if same and not previous.is_refused:
         first_unchecked = find_group_start(messages, same - 1)
@@ -132,12 +130,10 @@ def _complete_step(
     message_sizes: MessageSizes,
     needs: NeededTerms,
 ) -> WalkStep:
-    """The step with what its request takes and hides.
-
-    A term that the request does not show is hidden: the last message that had it would have to come back.
-    """
+    """The step with what its request takes and hides."""
     text = "\n".join(size.words for size in request.sizes)
     hidden_terms = [term for term in terms if term not in text]
+    # the last message that had a hidden term would have to come back
     positions_to_recall = sorted({needs.latest(term, step.call.end) for term in hidden_terms})
     return msgspec.structs.replace(
         step,

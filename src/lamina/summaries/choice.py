@@ -112,12 +112,10 @@ def _has_open_calls(log: Sequence[Segment]) -> bool:
 def _find_last_folded_step(
     log: Sequence[Segment], envelope: Envelope, budget: Budget, terms: Terms, ledger: Ledger
 ) -> tuple[int, str]:
-    """The last step that a cut would fold, or the reason why it would fold none.
-
-    The plan of a cut is made and not carried out: it says which steps the cut would fold.
-    """
+    """The last step that a cut would fold, or the reason why it would fold none."""
     if envelope.tokens <= derive_limits(budget, terms.head, envelope.entries).trigger:
         return 0, "no cut is due"
+    # a plan that is not carried out: it says which steps the cut would fold
     plan = plan_cut(
         log, budget=budget, head=terms.head, ledger=ledger, counter=terms.counter, options=terms.options
     )
@@ -131,15 +129,13 @@ def _find_last_folded_step(
 
 
 def _list_free(entries: Sequence[Entry], logged: set[Ref], terms: Terms) -> set[int]:
-    """The indices of entries that a summary may cover. `logged` are the refs of the log.
-
-    What a cut would spare, a summary spares too: the prompt, pinned segments, and the last steps.
-    """
+    """The indices of entries that a summary may cover. `logged` are the refs of the log."""
     sparing = NOTHING_SPARED
     if terms.budget is not None:
         # A summary can be asked for long before the window is full.
         room = min(terms.budget.window, sum(entry.tokens for entry in entries))
         sparing = spare_steps(terms.budget, room)
+    # what a cut would spare, a summary spares too
     blocked = find_untouchable(entries) | find_spared(entries, sparing)
     free: set[int] = set()
     for index, entry in enumerate(entries):
@@ -180,15 +176,13 @@ def _take_steps(envelope: Envelope, free: set[int], *, goal: int | None, last_st
 
 
 def _drop_shared_names(entries: Sequence[Entry], taken: set[int]) -> set[int]:
-    """Drop entries that share their name with one that stays, since a name covers all that have it.
-
-    Dropping one may split a call from its result, so both are dropped, and that may affect more names. It is
-    repeated until nothing changes.
-    """
+    """Drop entries that share their name with one that stays, since a name covers all that have it."""
     names = {index: name_of(entry) for index, entry in enumerate(entries) if entry.form is not Form.OMITTED}
     while True:
         staying_names = {names[index] for index in names.keys() - taken}
         unshared = {index for index in taken if names[index] not in staying_names}
+        # dropping one may split a call from its result; dropping both may leave more names shared, so it is
+        # repeated until nothing changes
         remaining = _drop_split_pairs(entries, unshared)
         if remaining == taken:
             return taken

@@ -1,4 +1,4 @@
-"""Summaries for a session: when a cut would fold, and when the user asks for one.
+"""Records summaries for a session: when a cut would fold, and when the user asks for one (`/compact`).
 
 This module knows only the few things of a session that `SummarizedSession` lists. It records one segment, and
 the session builds the next request with it.

@@ -129,6 +129,7 @@ def _find_lost_facts(text: str, words: set[str], required: RequiredFacts) -> Ite
             yield f"it does not name {quote_text(name)}"
     for noun, lines in (("decision", required.decided), ("error", required.failed)):
         for line in lines:
+            # most words are enough, in any order: a summary is a paraphrase
             if not _has_line(words, line):
                 yield f"it has lost the {noun} {quote_text(line)}"
 

@@ -1,4 +1,4 @@
-"""Priorities that a model suggests. They are judged and written into the segments before these are stored.
+"""Asks a model for priorities. They are judged and written into the segments before these are stored.
 
 A priority says what is lowered first: the higher, the earlier. It is recorded with its segment, so a replay
 asks no model. Segments with a priority or a pin from the caller are left out of the question.
@@ -64,6 +64,7 @@ async def suggest_priorities(
     A single attachment needs no priority. If the model gives no usable answer, all stay as they were.
     """
     open_indices = [index for index, segment in enumerate(segments) if _is_undecided(segment, terms)][:MOST]
+    # a priority says what goes first, so one attachment alone needs none
     if len(open_indices) < 2:
         return Prioritised(segments=tuple(segments))
     attachments = [segments[index] for index in open_indices]

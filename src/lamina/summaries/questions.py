@@ -119,6 +119,7 @@ class QuestionRun:
             counter=self.terms.counter,
             options=self.terms.options,
         )
+        # options may filter the instruction out, or put something else after it
         if not envelope.lasting or envelope.lasting[-1].segment is not message:
             return None
         return envelope

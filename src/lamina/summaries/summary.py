@@ -1,4 +1,4 @@
-"""A summary, from choosing what it covers to the segment that is recorded. Read this first.
+"""Makes a summary, from choosing what it covers to the segment that is recorded. Read this first.
 
     choose ──▶ ask ──▶ judge ──▶ compose ──▶ try it out ──▶ the segment
                  ▲        │ refused: asked again, with what was wrong, a bounded number of times

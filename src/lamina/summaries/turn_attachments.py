@@ -162,7 +162,7 @@ def _list_attachments(
 
 
 def _share_of_room(envelope: Envelope, attachments: Sequence[Entry], terms: Terms) -> int | None:
-    """What the attachments may take: a part of what is left, without them, before a cut is due."""
+    """How many tokens the attachments may take: a share of the room that everything else leaves."""
     if terms.budget is None:
         return None
     trigger = derive_limits(terms.budget, terms.head, envelope.entries, terms.options.rates).trigger
@@ -196,10 +196,7 @@ def _split_turn(turn: Sequence[Segment], kinds: Kinds) -> tuple[list[Segment], l
 
 
 def _find_summarised_names(envelope: Envelope, chosen: CoveredEntries) -> list[str]:
-    """The names of what was chosen, if summaries that are sent already cover all of its content.
-
-    If a file is attached again that an earlier summary covers, that summary is enough.
-    """
+    """The names of what was chosen, if summaries that are sent already cover all of its content."""
     reasons: set[str] = set()
     for entry in envelope.sent:
         if entry.segment.covers:
@@ -211,6 +208,7 @@ def _find_summarised_names(envelope: Envelope, chosen: CoveredEntries) -> list[s
     names: list[str] = []
     for entry in chosen.entries:
         if entry.content not in covered_contents:
+            # all of it has to stand in a summary above, or none of it is left out
             return []
         names.append(to_one_line(entry.segment.key or entry.segment.kind, 200))
     return names

@@ -1,4 +1,4 @@
-"""Which IP addresses belong to the public internet.
+"""Tells which IP addresses belong to the public internet.
 
 The lists are IANA's registries of special-purpose addresses, as of 2025. They are written out here, because
 Python's own `is_global` has changed from one release to the next. An IPv4 address inside of an IPv6 address

@@ -1,4 +1,4 @@
-"""Bytes of a file as text: UTF-8 as it is, Word documents, and PDF if `pypdf` is installed.
+"""Reads the bytes of a file as text: UTF-8 as it is, Word documents, and PDF if `pypdf` is installed.
 
 A file without text raises BadInput, which says why and which package would help. Nothing is opened here:
 bytes come in, text goes out. Each reader has a limit on its work that no file can lift.

@@ -103,14 +103,12 @@ def fetch(url: str, limits: FetchLimits = DEFAULT) -> Answer:
 
 
 def _request_page(url: str, limits: FetchLimits, deadline: float) -> Answer | str:
-    """The page, or the address it moved to.
-
-    Name, connection and answer share one deadline: a server that sends a byte a minute does not hold us.
-    """
+    """The page, or the address it moved to."""
     target = _parse_url(url, limits)
     default_port = 443 if target.scheme == "https" else 80
     port = target.port or default_port
     try:
+        # name, connection and answer share one deadline: a server that sends a byte a minute does not hold us
         address = _choose_address(target.hostname or "", port, limits, url, deadline)
         with _TimedConnection(address, port, _seconds_left(deadline)) as timed:
             answer = _read_answer(timed.open(target, port), target, limits, url)
@@ -126,11 +124,10 @@ def _request_page(url: str, limits: FetchLimits, deadline: float) -> Answer | st
 
 
 def _parse_url(url: str, limits: FetchLimits) -> SplitResult:
-    """The parts of an address. Refuses addresses that two programs could read differently.
-
-    What one program takes for the host may be a user name to another, and so lead to a private address.
-    """
+    """The parts of an address. Refuses addresses that two programs could read differently."""
     hint = "give an address as in 'https://example.org/page'"
+    # two programs may read such an address differently: what one takes for the host is a user name to the
+    # other, and so it could lead to a private address
     if any(char <= " " or char in '\\"<>`{}|^\x7f' for char in url):
         raise BadInput("an address with characters that do not belong there", place=url[:200], hint=hint)
     try:
@@ -214,10 +211,7 @@ class _TimedConnection:
 def _read_answer(
     connection: http.client.HTTPConnection, target: SplitResult, limits: FetchLimits, url: str
 ) -> Answer | str:
-    """Send the request, and return the page or the address that it moved to.
-
-    A packed answer could be a few bytes that become gigabytes, so it is refused.
-    """
+    """Send the request, and return the page or the address that it moved to."""
     path = target.path or "/"
     if target.query:
         path += f"?{target.query}"
@@ -237,6 +231,7 @@ def _read_answer(
         if answer.status != 200:
             raise BadInput(f"the answer is {answer.status}", place=url, hint="check the address")
         encoding = answer.getheader("Content-Encoding", "identity").strip(WHITE_SPACE)
+        # a few packed bytes can become gigabytes
         if lower_ascii(encoding) not in {"identity", ""}:
             raise BadInput("a packed answer, which was not asked for", place=url)
         body = _read_body(answer, limits.largest, url)

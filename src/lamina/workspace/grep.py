@@ -129,12 +129,10 @@ def _seconds_left(deadline: float) -> float:
 def _find_lines(
     lines: list[str], pattern: str, *, ignore_case: bool, most: int, deadline: float
 ) -> list[int]:
-    """The numbers of the lines that match, from 1.
-
-    The pattern runs in a program of its own, which can be ended: some patterns take years.
-    """
+    """The numbers of the lines that match, from 1."""
     data = "\n".join(lines).encode("utf-8", "replace")
     try:
+        # in a program of its own, which can be ended: some patterns take years
         run = subprocess.run(  # noqa: S603 - the pattern is one argument of a fixed program
             _command(pattern, ignore_case=ignore_case, most=most),
             input=data,

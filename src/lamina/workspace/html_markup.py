@@ -1,4 +1,4 @@
-"""HTML as a sequence of texts and tags, in one pass: time grows with the size of the page, whatever is in it.
+"""Splits HTML into texts and tags in one pass: time grows with the size of the page, whatever is in it.
 
 If the end of a tag is missing, the standard library's parser looks for it again and again: 60 KB of `<a `
 take it a minute. Here a text that was not found is not looked for again. Broken markup is read about as

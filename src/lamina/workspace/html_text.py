@@ -1,4 +1,4 @@
-"""HTML as text: what a reader would see, with headings and lists, without scripts, styles and hidden parts.
+"""Reads HTML as a reader would see it: headings and lists, without scripts, styles and hidden parts.
 
 Nothing is run or fetched. However broken a page is, its text comes out in order.
 """

@@ -1,4 +1,4 @@
-"""Files relative to an open folder: opened, read and written without following a link.
+"""Opens, reads and writes files relative to an open folder, without following a link.
 
 These are the system calls under `workspace`. Each takes the descriptor of a folder and one name in it, so
 nobody can swap a folder of the path in between. What goes wrong is said in words of our own.

@@ -1,4 +1,4 @@
-"""Paths inside a workspace, as text: which paths are allowed at all, and which names are never read.
+"""Checks paths inside a workspace as text: which are allowed at all, and which names are never read.
 
 A path is written with `/`, from the root, without `..`. Nothing is looked up on disk here. Names are compared
 with patterns in a folded spelling. Some file systems ignore case, Unicode variants and invisible characters,
@@ -161,10 +161,7 @@ def display_name(name: str) -> str:
 
 
 def _find_problem(path: str) -> str:
-    """Why a path is not allowed, "" if it is.
-
-    A backslash parts folders on one system and is a letter on another, so no path may have one.
-    """
+    """Why a path is not allowed, "" if it is."""
     outside = "it is not inside the workspace"
     if not isinstance(path, str):
         return "a path must be text"
@@ -174,6 +171,7 @@ def _find_problem(path: str) -> str:
         return f"a path of more than {LONGEST:,} bytes"
     if path.startswith(("/", "~")) or path[1:3] in {":/", ":\\"}:
         return outside
+    # it parts folders on one system and is a letter on another
     if "\\" in path:
         return "a path with a backslash"
     climbs = any(map(_climbs, path.split("/")))

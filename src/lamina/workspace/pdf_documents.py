@@ -1,4 +1,4 @@
-"""The text of a PDF, by `pypdf`, in a process of its own: a PDF can make its reader work without limit.
+"""Reads the text of a PDF by `pypdf`, in a process of its own: a PDF can make its reader work without limit.
 
 Nothing is opened here: bytes come in, text goes out.
 """

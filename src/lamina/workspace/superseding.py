@@ -1,4 +1,4 @@
-"""Which earlier results a call of the workspace tools makes redundant, as an order for a cut.
+"""Finds which earlier results a call of the workspace tools makes redundant, as an order for a cut.
 
     Options(order=superseding(TABLE))
 

@@ -1,4 +1,4 @@
-"""The text of a Word document (.docx), in one pass over its XML.
+"""Reads the text of a Word document (.docx), in one pass over its XML.
 
 Time and memory grow with the size of the unpacked file, and with nothing that the file says about itself: no
 grid span, no relationship and no entity makes the reader do more. Paragraphs and tables come in order; a row
@@ -223,6 +223,7 @@ def _parse(xml: bytes, reader: _Body | _MainPartFinder) -> None:
     parser.StartDoctypeDeclHandler = refuse
     parser.buffer_text = True
     try:
+        # all at once: with several pieces the parser would read a long token again for each
         parser.Parse(xml, True)  # noqa: FBT003 - this is all of it
     except expat.ExpatError as error:
         raise BadInput(f"its XML is damaged: {error}") from None

@@ -1,4 +1,4 @@
-"""The one door to files: everything below one folder, and nothing else.
+"""Opens the one door to files: everything below one folder, and nothing else.
 
 A path is opened name by name from an open folder (`openat`), and symbolic links are never followed. So
 nothing that happens between a check and an open can lead outside. After a file was opened it is checked
@@ -288,7 +288,9 @@ class Workspace:
 
     def _check_regular(self, status: os.stat_result, path: str) -> None:
         """Raise BadInput for anything but a file that may be read."""
-        why = "a folder" if stat.S_ISDIR(status.st_mode) else self._why_not(status)
+        why = self._why_not(status)
+        if stat.S_ISDIR(status.st_mode):
+            why = "a folder"
         if why:
             raise BadInput(f"it is {why}, not a plain file", place=display_name(path))
 
@@ -319,11 +321,7 @@ class Workspace:
         return status.st_mode
 
     def _make_item(self, names: tuple[str, ...], folder: int) -> FolderItem:
-        """What is at a path, from its open folder. `why` says why it cannot be read.
-
-        The item is looked at without following links, relative to its open folder: nobody can swap the
-        folder.
-        """
+        """What is at a path, from its open folder. `why` says why it cannot be read."""
         path = join_path(names)
         name = names[-1]
         if not is_plain(name):
@@ -331,6 +329,7 @@ class Workspace:
         if is_excluded(names, self.exclude):
             return FolderItem(path, why="excluded")
         try:
+            # without following links, relative to its open folder: nobody can swap the folder
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError as error:
             return FolderItem(path, why=describe_error(error))
@@ -352,14 +351,12 @@ class Workspace:
         return items
 
     def _walk_folder(self, names: tuple[str, ...], left: list[int], depth: int) -> Iterator[FolderItem]:
-        """Everything below a folder, in order. `left` is how many items may still be looked at.
-
-        All folders share `left`, so a walk ends even if folders are added while it goes on.
-        """
+        """Everything below a folder, in order. `left` is how many items may still be looked at."""
         if not depth:
             yield FolderItem(join_path(names), folder=True, why="too deep")
             return
         items = self._list_folder(names, left[0])
+        # all folders share it, so a walk ends even if folders are added while it goes on
         left[0] = max(left[0] - len(items), 0)
         for item in items:
             if item.folder and not item.why:

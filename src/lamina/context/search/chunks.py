@@ -1,4 +1,4 @@
-"""What is searched: pieces of files by their structure, turns of a conversation, single facts.
+"""Cuts what is searched into chunks: pieces of files by their structure, turns of a conversation, facts.
 
     chunks_of("docs/spec.md", text)     Markdown by headings, code by definitions, anything else by paragraphs
     turns_of(log)                       one chunk for each thing that somebody said
@@ -20,7 +20,7 @@ import msgspec
 from lamina.context.search import grammar
 from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii
 from lamina.core.text.code import find_signatures
-from lamina.core.values import Entry, Role, Segment, Text, ToolResult
+from lamina.core.values import Entry, Part, Role, Segment, Text, ToolResult
 
 Sort = Literal["text", "code", "turn"]
 
@@ -127,7 +127,9 @@ def fact(text: str, *, key: str = "", at: str = "") -> Chunk:
 def texts_of(segment: Segment | Entry) -> Iterator[str]:
     """The texts of a segment, and of results of tools in it."""
     for part in segment.parts:
-        pieces = part.content if isinstance(part, ToolResult) else (part,)
+        pieces: Sequence[Part] = (part,)
+        if isinstance(part, ToolResult):
+            pieces = part.content
         for piece in pieces:
             if isinstance(piece, Text):
                 yield piece.text

@@ -83,10 +83,7 @@ def server_embedder(
 
 
 def _request_vectors(url: str, model: str, key: str, texts: list[str], send: Post) -> list[list[float]]:
-    """Ask a server for the vectors of some texts, in their order.
-
-    Servers may answer in any order, and most of them number their vectors.
-    """
+    """Ask a server for the vectors of some texts, in their order."""
     headers = {"content-type": "application/json"}
     if key:
         headers["authorization"] = f"Bearer {key}"
@@ -100,6 +97,7 @@ def _request_vectors(url: str, model: str, key: str, texts: list[str], send: Pos
     for position, item in enumerate(items):
         if item.index < 0:  # the server does not number its vectors: they are in order
             item.index = position
+    # servers may answer in any order, and most of them number their vectors
     items.sort(key=lambda item: item.index)
     return [item.embedding for item in items]
 

@@ -191,7 +191,6 @@ async def _embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[
 
 
 def _make_hit(row: ChunkRow, scored: ranking.Scored) -> Hit:
-    """A chunk with the score that ranking gave it."""
     return Hit(
         id=row.id,
         source=row.source,

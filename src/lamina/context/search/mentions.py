@@ -1,4 +1,4 @@
-"""Speakers and dates that a question mentions: "What did Ana say in May 2023?".
+"""Finds the speakers and dates that a question mentions: "What did Ana say in May 2023?".
 
 Days are ISO text, and so are months (`2023-05`) and years. A mention fits every time that begins with it. A
 month or a day without a year fits every year. Words such as "yesterday" and "last spring" are not guessed.
@@ -91,13 +91,11 @@ def falls_on(at: str, mentioned: str) -> bool:
 
 
 def find_speakers(text: str, speakers: Collection[str]) -> frozenset[str]:
-    """The speakers whose name a text mentions, by any word of it. "I" and "my" mention the user.
-
-    Roles such as "assistant" are ordinary words, and mention nobody.
-    """
+    """The speakers whose name a text mentions, by any word of it. "I" and "my" mention the user."""
     words = set(_WORD.findall(fold_case(text)))
     people: set[str] = set()
     for speaker in speakers:
+        # roles such as "assistant" are ordinary words, and mention nobody
         if speaker in ROLES:
             continue
         names = split_words(fold_case(speaker))

@@ -176,6 +176,7 @@ class PostgresChunkTables:
     ) -> list[tuple[int, float]]:
         """The best chunks with any of the words, weighed as BM25 does. The server counts and sorts."""
         total, mean = self._fetch(queries.TOTALS, self._space)[0]
+        # a word that most chunks have would weigh less than nothing
         weights = [max(math.log((total - count + 0.5) / (count + 0.5)), 1e-6) for count in words.values()]
         values = {
             "queries": self._stem_queries(words),
@@ -246,11 +247,9 @@ class PostgresChunkTables:
     def _insert(
         self, source: str, new: Sequence[tuple[int, Chunk]], vectors: Sequence[bytes | None], first: int
     ) -> list[int]:
-        """Add chunks with the numbers from `first` on, and say how many words each has.
-
-        Rows are copied in bulk, one table after the other. All stems are made in one call before that.
-        """
+        """Add chunks with the numbers from `first` on, and say how many words each has."""
         words_of_chunks = [_list_words(chunk) for _, chunk in new]
+        # all stems in one call of the server, before rows are copied in bulk
         self._stems.learn(set(chain.from_iterable(words_of_chunks)))
         cursor = self._connection().cursor()
         with cursor.copy("COPY chunk FROM STDIN") as copy:
@@ -323,12 +322,10 @@ class PostgresChunkTables:
         return self._load_vectors().near(vector, most, among, also)
 
     def _load_vectors(self) -> Vectors:
-        """All vectors in this process, brought up to date if somebody has written since.
-
-        Only what is new is fetched: the stamp tells whether anything has changed.
-        """
+        """All vectors in this process, brought up to date if somebody has written since."""
         stamp = self._fetch("SELECT stamp FROM space WHERE number = %s", self._space)[0][0]
         vectors = Vectors() if self._vectors is None else self._vectors
+        # only what is new is fetched
         if stamp != self._stamp:
             stored = {number for (number,) in self._fetch("SELECT id FROM vec WHERE space = %s", self._space)}
             vectors.drop(vectors.numbers - stored)
@@ -346,7 +343,6 @@ def _list_words(chunk: Chunk) -> list[str]:
 
 
 def _read_row(values: Sequence[Any]) -> ChunkRow:
-    """A chunk from the columns of its row."""
     number, source, nth, *rest = values
     return make_row(number, source, nth, rest)
 
@@ -377,5 +373,4 @@ def _vector_text(vector: bytes) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    """The message of an error on one line."""
     return " ".join(str(error).split()) or type(error).__name__

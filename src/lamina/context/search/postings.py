@@ -1,4 +1,4 @@
-"""The words of the chunks in one FTS5 table, scored by BM25 from its lists of rows.
+"""Keeps the words of the chunks in one FTS5 table, and scores them by BM25 from its lists of rows.
 
 FTS5's own `rank` looks up the length of every row that it scores, one by one. Here the low bits of a row's
 number hold the length of its chunk, in steps of 4 %. So we read nothing but the list of a word's rows, and it
@@ -92,6 +92,7 @@ class Postings:
         self._stems.learn(words)
         scores: dict[int, float] = {}
         for word, amount in words.items():
+            # a word that most chunks have would weigh less than nothing
             weight = (K1 + 1) * max(math.log((chunks - amount + 0.5) / (amount + 0.5)), 1e-6)
             for row, times in self._count_in_rows(self._stems[word]).items():
                 scores[row] = scores.get(row, 0.0) + weight * times / (times + norms[row & _LOW])
@@ -100,7 +101,6 @@ class Postings:
         return [(row >> _BITS, score) for row, score in _choose_best(scores, most)]
 
     def _count_in_rows(self, stems: Iterable[str]) -> Counter[int]:
-        """How often each row has one of these stems."""
         times: Counter[int] = Counter()
         for stem in stems:
             rows = self._link.execute(_ROWS_WITH_STEM, (stem,)).fetchone()[0]

@@ -1,4 +1,4 @@
-"""Which chunks answer a question: scores of words and of vectors, fused, then spread over a conversation.
+"""Ranks the chunks for a question: scores of words and vectors, fused, then spread over a conversation.
 
     words, vectors ──each to 0..1──▶ fused ──▶ neighbouring turns ──▶ speaker and date ──▶ best first
 
@@ -75,13 +75,11 @@ def score_words(
 
 
 def _choose_rarest(tables: ChunkTables, query_terms: Sequence[str]) -> dict[str, int]:
-    """The rarest words, as long as all their matches together are few enough; at least one.
-
-    A word that half of all chunks have says little, and costs the most to look up.
-    """
+    """The rarest words, as long as all their matches together are few enough; at least one."""
     counts = tables.counts(query_terms, POSTINGS + 1)
     chosen: dict[str, int] = {}
     total = 0
+    # a word that half of all chunks have says little, and costs the most to look up
     for word, amount in sorted(counts.items(), key=lambda pair: pair[1]):
         total += amount
         if chosen and total > POSTINGS:
@@ -127,12 +125,10 @@ def _fuse_scores(
     words: Mapping[int, float],
     vectors: Mapping[int, float] | None,
 ) -> dict[int, float]:
-    """One score for each candidate. Without vectors it is the score by words.
-
-    Words count more where the query names code: an identifier is found by its letters, not by its meaning.
-    """
+    """One score for each candidate. Without vectors it is the score by words."""
     if vectors is None:
         return {number: words[number] for number in candidates}
+    # an identifier is found by its letters, not by its meaning
     names_code = is_code(query)
     fused: dict[int, float] = {}
     for number, candidate in candidates.items():
@@ -145,15 +141,13 @@ def _fuse_scores(
 def _lend_to_neighbours(
     tables: ChunkTables, fused: Mapping[int, float], candidates: dict[int, Candidate]
 ) -> dict[int, float]:
-    """What each turn gets from its neighbours. The neighbours are added to the candidates.
-
-    An answer often shares no word with its question, but stands next to it.
-    """
+    """What each turn gets from its neighbours. The neighbours are added to the candidates."""
     turns = [number for number, candidate in candidates.items() if candidate.sort == "turn"]
     lenders = heapq.nsmallest(LENDERS, turns, key=lambda number: (-fused[number], number))
     if not lenders:
         return {}
     lent: dict[int, float] = {}
+    # an answer often shares no word with its question, but stands next to it
     for neighbour in tables.neighbours(lenders, len(LENT)):
         number = neighbour.one.id
         candidates.setdefault(number, neighbour.one)
@@ -165,15 +159,13 @@ def _lend_to_neighbours(
 def _add_bonuses(
     query: str, people: Collection[str], candidates: Mapping[int, Candidate]
 ) -> dict[int, float]:
-    """What is added for the speaker and the date that the query names. Two names do not count.
-
-    A name or a date in a question is rarely a word of the answer.
-    """
+    """What is added for the speaker and the date that the query names. Two names do not count."""
     days = mentions.find_dates(query)
     if len(people) != 1:
         people = ()
     if not people and not days:
         return {}
+    # a name or a date in a question is rarely a word of the answer, so words do not find it
     bonuses: dict[int, float] = {}
     for number, candidate in candidates.items():
         bonus = 0.0

@@ -183,6 +183,7 @@ def excerpts(
             chosen.append(hit)
             chosen_texts.add(text)
             room -= tokens
+    # a model reads best what stands last, next to the question
     return tuple(_make_excerpt(run) for run in reversed(_join_neighbours(chosen)))
 
 
@@ -193,10 +194,7 @@ def _count_frame(hit: Hit, count: Count) -> int:
 
 
 def _join_neighbours(hits: Sequence[Hit]) -> list[list[Hit]]:
-    """The runs of hits, best first. Neighbouring turns are one run, in their order.
-
-    Each member of a run maps to the same list, so a run may grow at both its ends.
-    """
+    """The runs of hits, best first. Neighbouring turns are one run, in their order."""
     runs: dict[tuple[str, int], list[Hit]] = {}
     for hit in hits:
         before = runs.get((hit.source, hit.nth - 1), [])
@@ -206,6 +204,7 @@ def _join_neighbours(hits: Sequence[Hit]) -> list[list[Hit]]:
             run = [*before, *run]
         if _can_join(after, hit):
             run = [*run, *after]
+        # all members map to the same list, so a run may grow at both its ends
         for member in run:
             runs[member.source, member.nth] = run
     unique = {id(run): run for run in runs.values()}
@@ -223,7 +222,6 @@ def _can_join(run: Sequence[Hit], hit: Hit) -> bool:
 
 
 def _best_score(run: Sequence[Hit]) -> float:
-    """The score of the best hit in a run."""
     return max(hit.score for hit in run)
 
 

@@ -1,4 +1,4 @@
-"""The tables of an index in one SQLite database: chunks as they are, their vectors, and their words for FTS5.
+"""Keeps an index in one SQLite database: chunks as they are, their vectors, and their words for FTS5.
 
 Everything is synchronous, for one thread at a time. The index can be made again from its sources, so a file
 of another version is emptied, not migrated (but see `WITHOUT_PLACE_SUMS`). Many rows are read as one JSON
@@ -201,7 +201,6 @@ class SqliteChunkTables:
         return _decode_numbers(self._fetch_value(_NUMBERS_IN, _encode_list(sources)))
 
     def _fetch_value(self, query: str, *values: str | int) -> str:
-        """The one value that a query gives."""
         value: str = self._link.execute(query, values).fetchone()[0]
         return value
 
@@ -303,10 +302,7 @@ def _check_no_store(link: sqlite3.Connection) -> None:
 
 
 def _create_or_check(link: sqlite3.Connection) -> None:
-    """Create the tables, or check that they are of a version that is read.
-
-    An index of an older version is emptied: it can be made again from its sources.
-    """
+    """Create the tables, or check that they are of a version that is read."""
     _check_no_store(link)
     version = link.execute("PRAGMA user_version").fetchone()[0]
     rows = link.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
@@ -315,6 +311,7 @@ def _create_or_check(link: sqlite3.Connection) -> None:
         return
     if names and not {"chunks", "words"} <= names:
         raise BadInput("it holds something else", place="index", hint="give a path of its own to an index")
+    # an older index is emptied: it can be made again from its sources
     link.executescript(
         f"BEGIN IMMEDIATE; {_EMPTY} {_TABLES} {postings.TABLES} PRAGMA user_version = {VERSION}; COMMIT;"
     )

@@ -1,4 +1,4 @@
-"""Vectors of the chunks, compared with the vector of a question.
+"""Compares the vectors of the chunks with the vector of a question.
 
 Up to 20,000 vectors are all compared. Of more, the signs of their numbers are compared first: the 2,000 that
 share most signs with the question are then compared in full, so one of the nearest is seldom missed.
@@ -139,6 +139,7 @@ class Vectors:
             differing_signs += np.bitwise_count(column ^ question_signs)
         rows_up_to = np.cumsum(np.bincount(differing_signs))
         is_near = differing_signs <= np.searchsorted(rows_up_to, most)
+        # those that share the fewest signs say where the range of scores begins
         is_far = differing_signs >= np.searchsorted(rows_up_to, len(differing_signs) - FARTHEST)
         promising = np.flatnonzero(is_near | is_far)
         return promising if rows is None else rows[promising]

@@ -1,4 +1,4 @@
-"""The words of a text, as the index stores them and as a query looks for them.
+"""Splits a text into words, as the index stores them and as a query looks for them.
 
 Identifiers are split (`getUserName`, `get_user_name`: get, user, name) and are also stored whole, so that
 either spelling finds the other. The database stems the words. This module knows no index and no chunks.

@@ -1,4 +1,4 @@
-"""A folder of chat pages: one file for each chat, identified by when it began, written wholly or not at all.
+"""Saves chat pages in a folder: one file for each chat, found by when it began, written wholly or not at all.
 
 Saving a chat again updates its page, which keeps its topic and file name. The page of another chat is never
 overwritten, whatever its name. A chat without an `epoch` is identified by the time and the text of its first
@@ -105,13 +105,12 @@ def _temporary_page(folder: Path, data: bytes) -> Iterator[Path]:
 
 
 def _place_page(page: Path, names: Iterator[str]) -> Path:
-    """Give a page the first name that is free and that the disk accepts.
-
-    A link fails if the name is taken, also by another process at the same moment. A rename would not.
-    """
+    """Give a page the first name that is free and that the disk accepts."""
     for name in names:
         place = page.with_name(name)
         try:
+            # a link fails if the name is taken, also by another process at the same moment; a rename would
+            # not
             os.link(page, place)
         except FileExistsError:
             continue
@@ -149,14 +148,12 @@ def _first_question(chat: MarkdownChat) -> str:
 
 
 def _find_page(folder: Path, epoch: int, *, first_text: str = "") -> Path | None:
-    """The page of a chat that began then, and with `first_text` if that is not empty.
-
-    Only the beginning of each file is read, as far as front matter goes.
-    """
+    """The page of a chat that began then, and with `first_text` if that is not empty."""
     if not folder.is_dir():
         return None
     for path in sorted(folder.glob("*.md")):
         with path.open("rb") as file:
+            # as far as front matter goes: pages may be large, and there may be many
             head = file.read(_FRONT_MATTER_BYTES)
         fields, _ = split_front_matter(head.decode("utf-8", "replace").replace("\r\n", "\n"))
         if fields.get("epoch") != str(epoch):

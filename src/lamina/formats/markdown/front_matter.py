@@ -76,15 +76,11 @@ def _read_fields(text: str) -> dict[str, str | list[str]]:
 
 
 def _quote(value: str) -> str:
-    """A value in quotes, as YAML reads it."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def _unquote(value: str) -> str:
-    """A value without its quotes, which are those of YAML: `'it''s'`, `"it's"`, or none.
-
-    Quotes that do not close as they should are taken off all the same: people edit these pages.
-    """
+    """A value without its quotes, which are those of YAML: `'it''s'`, `"it's"`, or none."""
     value = value.strip(WHITE_SPACE)
     single_quoted = _SINGLE_QUOTED.fullmatch(value)
     if single_quoted:
@@ -94,6 +90,7 @@ def _unquote(value: str) -> str:
     try:
         text = json.loads(value, strict=False)
     except ValueError:
+        # people edit these pages, so quotes that do not close are taken off all the same
         return value.strip('"')
     if not isinstance(text, str):
         return value

@@ -1,4 +1,4 @@
-r"""The readable lines of a chat page: messages, what they refer to, and when they were sent.
+r"""Writes and reads the readable lines of a chat page: messages, what they refer to, and when they were sent.
 
     **user**: Summarise this
     [Context: Notes: docs/spec.md | URLs: https://example.org]
@@ -132,6 +132,8 @@ def _parse_message(sender: str, chunk: str, spelling: _PageSpelling) -> Message:
     for group in spelling.split(context, " | "):
         title, _, names = group.partition(": ")
         title = title.strip(WHITE_SPACE)
+        # an unknown title is a sort of its own, so that whoever reads the page can say that it was not
+        # brought back
         sort = _SORTS.get(title, title)
         if sort:
             all_names = map(spelling.read_name, spelling.split(names, ", "))
@@ -174,7 +176,6 @@ def _escape_name(name: str) -> str:
 
 
 def _unescape_name(name: str) -> str:
-    """The name that `_escape_name` wrote."""
     return re.sub(r"\\(.)", lambda match: _LETTERS.get(match[1], match[1]), name, flags=re.DOTALL)
 
 

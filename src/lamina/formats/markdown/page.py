@@ -1,4 +1,4 @@
-"""A chat as one Markdown page: the messages, readable, and the whole log in a comment.
+"""Writes and reads a chat as one Markdown page: the messages, readable, and the whole log in a comment.
 
     ---
     epoch: 1729873880000
@@ -123,6 +123,7 @@ def list_messages(log: Iterable[Segment]) -> list[Message]:
             message = _message_of(segment, "user", [*pending, *mentions(segment)])
             pending = []
         else:
+            # the model answers next, so they belong to the question before
             _attach_to_question(messages, pending)
             message = _message_of(segment, "ai", [])
         if segment.joins and messages and messages[-1].sender == message.sender:
@@ -160,7 +161,6 @@ def _join_messages(first: Message, second: Message) -> Message:
 
 
 def _pairs(references: Iterable[Mention]) -> tuple[tuple[str, str], ...]:
-    """Mentions as pairs of sort and name."""
     return tuple((mention.sort, mention.name) for mention in references)
 
 
@@ -181,10 +181,7 @@ def _mention_of(segment: Segment) -> Mention | None:
 def _read_edited_page(
     chat: MarkdownChat, messages: Iterable[Message], log: Iterable[Segment]
 ) -> MarkdownChat:
-    """The chat of a page that was edited by hand: its messages, with the attachments of the stored log.
-
-    Tools and system text are lost, since the page does not show them. A note says how many.
-    """
+    """The chat of a page that was edited by hand: its messages, with the attachments of the stored log."""
     attachments: dict[Mention, Segment] = {}
     left_out = 0
     for segment in log:
@@ -192,6 +189,7 @@ def _read_edited_page(
         if mention is not None:
             attachments[mention] = segment
         elif segment.kind not in ("user", "assistant"):
+            # tools and system text: the page does not show them, so they are lost
             left_out += 1
     new_log = tuple(_log_of_messages(messages, attachments))
     return msgspec.structs.replace(chat, log=new_log, notes=(_EDITED.format(left_out),))
@@ -287,10 +285,8 @@ def _check_version(version: str | list[str]) -> None:
 
 
 def _chat_of_fields(fields: Mapping[str, str | list[str]]) -> MarkdownChat:
-    """A chat without its log, from the fields at the top of a page.
-
-    People edit these fields, so a list may be where a text belongs, and one tag may stand without a list.
-    """
+    """A chat without its log, from the fields at the top of a page."""
+    # people edit these fields: a list may be where a text belongs, and one tag may stand without a list
     words = {name: value for name, value in fields.items() if isinstance(value, str)}
     tags = fields.get("tags", [])
     if isinstance(tags, str):

@@ -1,4 +1,4 @@
-"""Where a long run of combining marks can be cut, so that composing characters stays linear.
+"""Finds where a long run of combining marks can be cut, so that composing characters stays linear.
 
 CPython sorts the marks behind one letter by insertion: twice the marks take four times the time. Real
 text has a handful of them; Unicode calls 30 the limit of what is safe for streams. The tables are those of

@@ -1,4 +1,4 @@
-"""Counts that are remembered by content, for counters that are slow: a bounded cache of one process.
+"""Remembers counts by content, for counters that are slow: a bounded cache of one process.
 
 A text is identified by its SHA-256, so the cache keeps no text alive. Forgetting costs time and never
 changes a count. Two threads may count the same text twice; they cannot damage the cache.
@@ -25,7 +25,6 @@ class CachedCounter:
         self._lock = Lock()
 
     def __call__(self, text: str) -> int:
-        """The count of a text, from the cache if it is there."""
         if not text:
             return 0
         key = sha256(text.encode("utf-8", "surrogatepass")).digest()

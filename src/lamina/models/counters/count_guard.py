@@ -1,4 +1,4 @@
-"""Counting that always answers: surrogates are replaced, a panic of native code becomes the estimate.
+"""Lets counting always answer: surrogates are replaced, a panic of native code becomes the estimate.
 
 Native tokenizers panic on some texts, with an exception that `except Exception` does not catch; one such
 text must not cost a user the whole request. A text that could not be counted is estimated, and a warning

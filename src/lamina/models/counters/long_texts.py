@@ -1,4 +1,4 @@
-"""A long text in pieces, so that counting it takes little memory.
+"""Splits a long text into pieces, so that counting it takes little memory.
 
 A tokenizer returns a list of ids, which takes eight times the text, and merges a run without blanks in memory
 of seventy times the run. So a long text is counted piece by piece. A piece ends behind a letter or digit that

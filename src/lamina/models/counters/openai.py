@@ -1,4 +1,4 @@
-"""Exact counts for OpenAI's models, offline: o200k and cl100k, with the vocabularies that splintr carries.
+"""Counts exactly for OpenAI's models, offline: o200k and cl100k, with the vocabularies that splintr carries.
 
 What providers put around the text (`framing`) is measured, not exact. A vocabulary is loaded once per
 process, when its counter is first needed.

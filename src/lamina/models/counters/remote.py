@@ -1,4 +1,4 @@
-"""Counting by asking: the providers' counting endpoints and local servers, each text asked for once.
+"""Counts by asking: the providers' counting endpoints and local servers, each text asked for once.
 
     endpoint = remote.anthropic(client, model="claude-opus-5")
     policy = Policy(counter=endpoint.counter)         # text by text: one call for each new text

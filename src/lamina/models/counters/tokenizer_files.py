@@ -1,4 +1,4 @@
-"""A counter from a tokenizer's own file: Hugging Face's `tokenizer.json`, read by splintr or tokenizers.
+"""Counts with a tokenizer's own file: Hugging Face's `tokenizer.json`, read by splintr or tokenizers.
 
 Special tokens of the file are never matched in text, nor are tokens that it puts around a text counted.
 The counter says `exact` only if the file's reference implementation, the package `tokenizers`, is installed.

@@ -71,7 +71,6 @@ def _load_encoder(name: str) -> Encode:
 
 
 def _count_with(name: str) -> TextCount:
-    """How text is counted with a vocabulary."""
     if name.startswith("gemma"):
         return partial(_count_with_tags, name)
     if name == "qwen3":

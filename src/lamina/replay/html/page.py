@@ -166,15 +166,12 @@ def _policy_sections(account: ReplayAccount) -> list[PolicySection]:
 
 
 def _draw_frontier(setting: ReplaySetting, rows: Sequence[Total], styles: dict[str, str]) -> str:
-    """Cost against recall; "" where nothing was needed.
-
-    A policy that can recall what it left out has a second place: where it would be with all recalls made and
-    paid.
-    """
+    """Cost against recall; "" where nothing was needed."""
     points = []
     for total in rows:
         if total.recall is None:
             continue
+        # a policy that can recall has a second place: where it would be with all recalls made and paid
         reach = None
         if total.within_reach is not None and total.recallable > total.visible:
             reach = (total.equivalents + total.recall_equivalents, total.within_reach)
@@ -223,10 +220,7 @@ def _courses(account: ReplayAccount) -> list[SessionCourse]:
 
 
 def _course(trace: str, title: str, outcomes: Sequence[ReplayOutcome]) -> SessionCourse:
-    """One session: a line for each policy, and the layers of one that tells them, if there is one.
-
-    Layers are drawn for lamina if it is among the policies.
-    """
+    """One session: a line for each policy, and the layers of one that tells them, if there is one."""
     styles = policy_styles([outcome.policy for outcome in outcomes])
     spent = []
     for outcome in outcomes:
@@ -238,6 +232,7 @@ def _course(trace: str, title: str, outcomes: Sequence[ReplayOutcome]) -> Sessio
             name="spent", caption=caption, drawing=draw_lines(f"{caption}: {trace}", spent), series=spent
         )
     ]
+    # layers are drawn for lamina if it is among the policies
     by_own_first = sorted(outcomes, key=lambda outcome: outcome.policy != OWN_POLICY)
     for outcome in by_own_first:
         if any(point.layers for point in outcome.points):

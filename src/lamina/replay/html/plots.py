@@ -115,14 +115,12 @@ def draw_scatter(
 
 
 def _range_of_costs(points: Sequence[PlotPoint]) -> tuple[float, float]:
-    """From 0, or from near the least where all are close together, to above the most.
-
-    Costs of 90 to 100 would be one heap in a drawing that begins at 0.
-    """
+    """From 0, or from near the least where all are close together, to above the most."""
     costs = [point.across for point in points]
     costs += [point.reach[0] for point in points if point.reach]
     least = min(costs)
     most = max(costs)
+    # costs of 90 to 100 would be one heap in a drawing that begins at 0
     if least < most / 2:
         return 0, round_up(most)
     step = round_step((most - least) / 3 or most / 5)
@@ -222,7 +220,6 @@ def _band(below: Sequence[float], above: Sequence[float], across: PlotScale, up:
 
 
 def _limit_line(height: float, across: PlotScale) -> Markup:
-    """A line across the plot at the limit, with its name."""
     return join(
         [
             tag("line", x1=across.start, x2=across.end, y1=height, y2=height, class_="limit"),

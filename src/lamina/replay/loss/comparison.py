@@ -1,4 +1,4 @@
-"""Losses of several policies beside each other: paired by answer, with intervals resampled by session.
+"""Compares the losses of several policies: paired by answer, with intervals resampled by session.
 
     paired = PairedLosses(losses, window=12_000)
     comparison = paired.compare(outcomes, pairs=[("lamina", "sliding")])
@@ -218,8 +218,10 @@ def _fits(by_policy: dict[str, AnswerLoss], room: int) -> bool:
 
     The full context has no window, so it does not count.
     """
+    if not room:
+        return True
     prompts = [loss.prompt for name, loss in by_policy.items() if name != FULL]
-    return not room or max(prompts, default=0) <= room
+    return max(prompts) <= room
 
 
 def _mean_loss(answers: Sequence[dict[str, AnswerLoss]], policy: str, *, needed: bool) -> float:

@@ -1,4 +1,4 @@
-"""Answers that were judged, kept in a file, so that a run that was ended can go on.
+"""Keeps judged answers in a file, so that a run that was ended can go on.
 
 Each line has one answer with its losses, and a digest of what was judged: the rows, and the judge. A line
 whose digest no answer has any more is of another run or of older sessions, and is not used. A line that was
@@ -52,7 +52,7 @@ class KeptAnswers:
 
 @contextmanager
 def keep_answers(path: str) -> Iterator[KeptAnswers]:
-    """What the file of this name has, and what is added to it; an empty name is no file."""
+    """The answers in the file of this name, to which more can be added; without a name they are only held."""
     if not path:
         yield KeptAnswers({}, None)
         return

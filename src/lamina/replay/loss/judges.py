@@ -1,4 +1,4 @@
-"""Judges by what is at hand: a model's file or folder, or the address of a server.
+"""Finds a judge by what is at hand: a model's file or folder, or the address of a server.
 
 find_judge("qwen2.5-coder-0.5b.gguf")       torch if it is installed, else llama.cpp on the processor
 find_judge("llama:qwen2.5-coder-0.5b.gguf") llama.cpp, whatever else is installed

@@ -1,4 +1,4 @@
-"""A judge at work on many rows: in which order it reads them, and which answers it leaves out."""
+"""Lets a judge read many rows: in which order, and which answers it leaves out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How precise a comparison is so far, and how many answers a wanted precision would take.
+"""Says how precise a comparison is so far, and how many answers a wanted precision would take.
 
 The margin is half of the widest interval of a table: of each policy beside lamina, or of each beside the full
 context if lamina is not compared. It shrinks with the root of the number of answers, so twice the precision

@@ -1,4 +1,4 @@
-"""One answer after one policy's request, as text, and files of many of them.
+"""Writes one answer after one policy's request as text, and files of many of them.
 
 A row has what a judge needs and nothing else: the messages as a chat model reads them, the answer that was
 recorded, and which parts of the answer stood in the conversation before. Rows of one conversation share most
@@ -15,7 +15,7 @@ from typing import IO, Any
 import msgspec
 
 from lamina.errors import BadInput
-from lamina.replay.model_calls import message_text
+from lamina.replay.model_calls import message_text, read_tool_calls
 
 Span = tuple[int, int]
 """Where a part of a text begins and ends, in characters."""
@@ -69,10 +69,9 @@ def to_chat_text(message: dict[str, Any]) -> ChatText:
     if role in ("tool", "function"):
         text = f"<tool_response>\n{text}\n</tool_response>"
     lines = [text] if text else []
-    for tool_call in message.get("tool_calls") or ():
-        function = tool_call.get("function") or {}
-        call = f'{{"name": "{function.get("name")}", "arguments": {function.get("arguments") or "{}"}}}'
-        lines.append(f"<tool_call>\n{call}\n</tool_call>")
+    for call in read_tool_calls(message):
+        body = f'{{"name": "{call.name}", "arguments": {call.arguments or "{}"}}}'
+        lines.append(f"<tool_call>\n{body}\n</tool_call>")
     return ChatText(ROLES.get(role, "user"), "\n".join(lines))
 
 

@@ -1,4 +1,4 @@
-"""Which answers are judged, and what each policy would have sent before them.
+"""Chooses which answers are judged, and makes what each policy would have sent before them.
 
 A policy runs over the whole conversation, call by call, so that its cuts come where they would have come. Of
 the calls only a few are judged: those whose full history still fits the model that judges, spread over the
@@ -111,6 +111,7 @@ def _choose_calls(
             candidates.append(number)
     if len(candidates) <= sampling.answers:
         return candidates
+    # one from the middle of each of so many equal parts
     step = len(candidates) / sampling.answers
     return [candidates[int((place + 0.5) * step)] for place in range(sampling.answers)]
 

@@ -1,4 +1,4 @@
-"""A judge behind an address: a server with `prompt_logprobs`, as vLLM has it, or llama.cpp's own server.
+"""Judges with a server: one with `prompt_logprobs`, as vLLM has it, or llama.cpp's own.
 
 A server with `prompt_logprobs` says in one request how likely each token of a prompt was. llama.cpp's server
 does not, so it is sent the answer token by token: each request forces the next token and asks how likely it

@@ -66,7 +66,7 @@ class TorchJudge:
         return make_loss(row, prompt=len(prompt), losses=losses, offsets=offsets, with_end=with_end)
 
     def _losses(self, prompt: list[int], answer: list[int]) -> list[float]:
-        """The loss of each token of the answer. The logits before a token are those that foretell it."""
+        """The loss of each token of the answer. The logits at a token predict the next one."""
         torch = self._torch
         tokens = torch.tensor([prompt + answer], device=self._device)
         with torch.inference_mode():

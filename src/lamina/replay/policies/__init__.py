@@ -1,4 +1,4 @@
-"""Every policy by name: plain ones, lamina, and those of other packages.
+"""Finds a policy by its name: a plain one, lamina, or one of another package.
 
 A name may carry a target, the share of the room that a cut leaves: `sliding@0.3`, `lamina@0.6`. That of
 lamina may carry what its cuts prefer instead: `lamina@memory`, `lamina@balanced`, `lamina@cost`.

@@ -1,4 +1,4 @@
-"""lamina itself, and parts of it as policies of their own: the source RFC's order, digests alone."""
+"""Runs lamina as a policy, and parts of it beside it: the source RFC's order, digests alone."""
 
 from __future__ import annotations
 
@@ -160,10 +160,9 @@ def count_lost(fitted: Fitted) -> tuple[int, int]:
         else:
             name = handle(entry.content)
             segment = segments_by_name.get(name)
-        recalled_parts = segment.parts if segment else ()
         # what is omitted without a trace has no words in which a name could stand
         name_is_missing = bool(entry.parts) and name not in sent_text
-        if name_is_missing or recalled_parts != entry.segment.parts:
+        if name_is_missing or segment is None or segment.parts != entry.segment.parts:
             lost += 1
     return lowered, lost
 

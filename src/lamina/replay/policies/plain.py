@@ -113,10 +113,7 @@ def _end_of_old_results(messages: list[Message]) -> int:
 
 
 def _first_that_fits(messages: list[Message], setting: Setting, first: int, most: int) -> int:
-    """Where to begin, at `first` or later, so that what is sent takes at most `most` tokens.
-
-    Whole groups are dropped, so that no call loses its results. The last group always stays.
-    """
+    """Where to begin, at `first` or later, so that what is sent takes at most `most` tokens."""
     message_sizes = setting.message_sizes
     pinned = pinned_positions(messages)
     last = len(messages) - 1
@@ -124,6 +121,7 @@ def _first_that_fits(messages: list[Message], setting: Setting, first: int, most
     for group in group_messages(messages):
         if group[0] < first:
             continue
+        # whole groups go, so that no call loses its results; the last one always stays
         if total <= most or group[-1] >= last:
             return group[0]
         for at in group:

@@ -1,4 +1,4 @@
-"""Traces in: recorded conversations out of files and folders, in whatever shape they were kept.
+"""Reads recorded conversations out of files and folders, in whatever shape they were kept.
 
     for trace in read_traces(["~/.claude/projects", "logs/*.jsonl.zst"]):
         ...                                # a Trace, or an UnreadableLine with its place and the reason
@@ -82,10 +82,8 @@ def _tell_nobody(_behind: int) -> None:
 
 
 def _read_files(paths: list[TraceFile], progress: Progress | None) -> Iterator[Trace | UnreadableLine]:
-    """The traces of all files, with progress after each.
-
-    Progress counts bytes, so that one large file is not one large step.
-    """
+    """The traces of all files, with progress after each."""
+    # progress counts bytes, so that one large file is not one large step
     sizes = [file_size(path) for path in paths]
     total = sum(sizes)
     done = 0
@@ -103,15 +101,13 @@ def _tell_progress(progress: Progress | None, done: int, size: int, total: int, 
 
 
 def _bound_damage(results: Iterator[Trace | UnreadableLine], path: str) -> Iterator[Trace | UnreadableLine]:
-    """All traces, and the first few damaged records; of the others only how many there are.
-
-    A file in which every record is in order, but none is of a conversation, is one foreign file: the index
-    that a client keeps of its sessions, say.
-    """
+    """All traces, and the first few damaged records; of the others only how many there are."""
     unknown_records: list[UnreadableLine] = []
     is_foreign = True
     damaged = 0
     for result in results:
+        # a file of which every record is in order and none is a conversation is one foreign file: the index
+        # that a client keeps of its sessions, say
         if is_foreign and isinstance(result, UnreadableLine) and result.reason == _NO_RECORD:
             unknown_records.append(result)
             continue

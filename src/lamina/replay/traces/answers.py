@@ -1,4 +1,4 @@
-"""The answer of a recorded response: its items as they are sent back, and its usage.
+"""Reads the answer of a recorded response: its items as they are sent back, and its usage.
 
 A response may be whole, or the events of a stream, as a list or as the text of the stream.
 """

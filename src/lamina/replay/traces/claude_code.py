@@ -1,4 +1,4 @@
-"""Sessions as Claude Code keeps them: a line for each block of an answer, each result and each event.
+"""Reads sessions of Claude Code: a line for each block of an answer, each result and each event.
 
     {type: "user" | "assistant" | "system" | ..., uuid, parentUuid, sessionId, message: {...}, timestamp}
 
@@ -175,13 +175,12 @@ class _Chain:
                 self._add_reminder(_rendered_text(line))
 
     def _add_answer(self, message: dict[str, Any], line: dict[str, Any]) -> None:
-        """A piece of an answer; results may stand between the pieces of one.
-
-        A line has one block. A text and two calls of one answer are three lines with one message id.
-        """
+        """A piece of an answer; results may stand between the pieces of one."""
         blocks = _content_blocks(message.get("content"))
         if not blocks:
             return
+        # a text and two calls of one answer are three lines with one message id; results may stand between
+        # them
         place = len(self.items)
         message_id = text_field(message, "id")
         if message_id:
@@ -194,29 +193,25 @@ class _Chain:
         self._add_usage(place, message.get("usage"), parse_moment(line.get("timestamp")))
 
     def _add_usage(self, place: int, usage: Any, at: float | None) -> None:
-        """Each piece repeats the usage of its answer; the one with the most output is the last.
-
-        While an answer is written its output grows, so a later line knows better.
-        """
+        """Each piece repeats the usage of its answer; the one with the most output is the last."""
         earlier = self.used.get(place)
         if earlier is not None:
             at = earlier.at
         parsed = parse_usage(usage, at=at, model=self.model)
         if parsed is None:
             return
+        # the output grows while an answer is written, so a later line knows better
         if earlier is None or parsed.output >= earlier.output:
             self.used[place] = parsed
 
     def _add_user_message(self, content: Any) -> None:
-        """A message of the user; the results of one answer stand in one message.
-
-        Two results of one answer come as two lines, and were sent as one message.
-        """
+        """A message of the user; the results of one answer stand in one message."""
         blocks = _content_blocks(content)
         if not blocks:
             return
         if isinstance(content, str):
             self.items.append({"role": "user", "content": content})
+        # two results of one answer come as two lines, and were sent as one message
         elif _are_results(blocks) and self._ends_with_results():
             self.items[-1]["content"] += blocks
         else:
@@ -236,12 +231,10 @@ class _Chain:
         self.items.append({"role": "system", "content": _content_blocks(text)})
 
     def complete_prompt(self, sent_blocks: list[dict[str, Any]]) -> None:
-        """Put a prompt as it was sent in place of the last one, if it is that one with more around it.
-
-        Only what follows the last answer is looked at: a prompt before it was sent already.
-        """
+        """Put a prompt as it was sent in place of the last one, if it is that one with more around it."""
         sent_text = _join_texts(sent_blocks)
         for item in reversed(self.items):
+            # a prompt before the last answer was sent already
             if item["role"] == "assistant":
                 return
             if item["role"] == "user":
@@ -325,5 +318,4 @@ def _join_texts(blocks: list[dict[str, Any]]) -> str:
 
 
 def _are_results(blocks: list[dict[str, Any]]) -> bool:
-    """Whether there are blocks, and all of them are results of calls."""
     return {block["type"] for block in blocks} == {"tool_result"}

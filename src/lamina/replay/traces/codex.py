@@ -1,4 +1,4 @@
-"""Rollouts as Codex keeps them: what was sent and answered, item by item, with events between.
+"""Reads rollouts of Codex: what was sent and answered, item by item, with events between.
 
     {timestamp, type: "session_meta" | "response_item" | "event_msg" | "turn_context" | "compacted", payload}
 
@@ -107,13 +107,11 @@ class _Rollout:
             self.instructions = text_field(payload, "instructions") or base
 
     def _add_item(self, item: dict[str, Any]) -> None:
-        """Add an item. The first one of an answer is where its usage will belong.
-
-        Reasoning, a message and a call in a row are one answer. It is named by the first id in it.
-        """
+        """Add an item. The first one of an answer is where its usage will belong."""
         if not text_field(item, "type", "role") or text_field(item, "type") in _UNSENT:
             return
         if is_answer(item):
+            # reasoning, a message and a call in a row are one answer, named by the first id in it
             goes_on = any(map(is_answer, self.items[-1:]))
             if self.answer is None or not goes_on:
                 self.answer = len(self.items)
@@ -125,11 +123,9 @@ class _Rollout:
         self.items.append(sent_item)
 
     def _add_usage(self, info: dict[str, Any], at: float | None) -> None:
-        """The usage of the answer before it. The same total once more is only news about limits.
-
-        Some events repeat the usage of the answer before, to say how much of a limit is left.
-        """
+        """The usage of the answer before it. The same total once more is only news about limits."""
         total = info.get("total_token_usage")
+        # some events repeat the usage of the answer before, to say how much of a limit is left
         is_counted = total is not None and total == self.counted_total
         if self.answer is None or is_counted:
             return
@@ -140,15 +136,13 @@ class _Rollout:
             self.counted_total = total
 
     def _compact(self, payload: dict[str, Any]) -> None:
-        """What stands in place of the history: new items, or a summary as a message of the user.
-
-        The summary counts only where the line has no new history.
-        """
+        """What stands in place of the history: new items, or a summary as a message of the user."""
         self.compacted.append(len(self.items))
         self.answer = None
         history = list_field(payload, "replacement_history")
         replacement = [item for item in history if text_field(item, "type", "role")]
         summary = text_field(payload, "message")
+        # the summary counts only where the line has no new history
         if not replacement and summary:
             content = [{"type": "input_text", "text": summary}]
             replacement = [{"type": "message", "role": "user", "content": content}]

@@ -1,4 +1,4 @@
-"""Which files are meant: paths, folders and globs, in an order that is the same on every machine.
+"""Finds the files that are meant by paths, folders and globs, in the same order on every machine.
 
 Nothing is opened here. In a folder, only files whose names end as records do count. A file that is named
 alone counts whatever it is called, since its content decides what it is.
@@ -82,10 +82,8 @@ def _files_at(path: Path) -> Iterator[Path]:
 
 
 def _matching_paths(path: Path) -> list[Path]:
-    """The path itself, or what matches it as a glob.
-
-    A path that exists is itself, even if its name has a `*`. `logs/*.jsonl` mostly is a pattern.
-    """
+    """The path itself, or what matches it as a glob."""
+    # a path that exists is itself, even if its name has a `*`
     if path.exists():
         return [path]
     if not _WILDCARDS & set(str(path)):

@@ -1,4 +1,4 @@
-"""Requests of one conversation become one trace: each sends again what the one before sent, and more.
+"""Joins requests of one conversation to a trace: each sends again what the one before sent, and more.
 
 A request that has the items of an earlier one at its beginning continues it. One that has many of them, and
 among them the last, or a long beginning, continues it after its client shortened or rewrote the history. Any
@@ -61,13 +61,11 @@ class GrowingConversations:
         self.open.clear()
 
     def _fingerprint_items(self, items: list[dict[str, Any]]) -> list[bytes]:
-        """The fingerprint of each item. Items that a conversation sent last are not hashed again.
-
-        Nearly all items of a request were sent before, and to compare them is much faster than to hash them.
-        """
+        """The fingerprint of each item. Items that a conversation sent last are not hashed again."""
         same = 0
         fingerprints: list[bytes] = []
         for conversation in self.open:
+            # nearly all items were sent before, and to compare them is much faster than to hash them
             common = count_common_items(conversation.last.items, items)
             if common > same:
                 same = common
@@ -75,12 +73,9 @@ class GrowingConversations:
         return fingerprints + [fingerprint(item) for item in items[same:]]
 
     def _find_continued(self, call: LoggedCall, fingerprints: list[bytes]) -> _GrowingConversation | None:
-        """The conversation that a call belongs to, the latest first; None if it begins one.
-
-        A request that names the response before it belongs there, whatever its items are. Of several that it
-        could continue, it is the longest.
-        """
+        """The conversation that a call belongs to, the latest first; None if it begins one."""
         candidates = [each for each in self.open if each.first.dialect == call.trace.dialect]
+        # a request that names the response before it belongs there, whatever its items are
         if call.previous:
             latest_by_response = {each.response: each for each in candidates}
             return latest_by_response.get(call.previous)
@@ -88,9 +83,9 @@ class GrowingConversations:
         continued = [each for each in candidates if each.is_continued_by(fingerprints)]
         if continued:
             return max(continued, key=lambda each: len(each.sent))
-        rewritten = [each for each in candidates if each.is_rewritten_by(fingerprints)]
-        if rewritten:
-            return rewritten[0]
+        for each in candidates:
+            if each.is_rewritten_by(fingerprints):
+                return each
         return None
 
 
@@ -179,6 +174,7 @@ class _GrowingConversation:
         self.response = call.response
         self.last = call.trace
         self.size = call.size
+        # usage belongs to the answer that follows, so its place is the end of the items so far
         at = len(self.items)
         if call.response:
             self.call_ids[at] = f"{call.response} {at} {sent[-1].hex()}"

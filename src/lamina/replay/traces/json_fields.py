@@ -1,4 +1,4 @@
-"""JSON that nobody checked, read field by field: a field of the wrong type counts as missing."""
+"""Reads JSON that nobody checked, field by field: a field of the wrong type counts as missing."""
 
 from __future__ import annotations
 
@@ -128,6 +128,7 @@ def parse_usage(usage: Any, *, at: float | None = None, model: str = "") -> Reco
     written = max(written, written_long + count_field(lifetimes, "ephemeral_5m_input_tokens"))
     uncached = count_field(usage, "input_tokens", "prompt_tokens")
     counts_cached_as_input = not _FIELDS_OF_OPENAI.isdisjoint(mapping_or_empty(usage))
+    # OpenAI counts what was cached into the input, Anthropic beside it
     if details or counts_cached_as_input:
         whole_input = uncached
         uncached = max(whole_input - read - written, 0)

@@ -1,4 +1,4 @@
-"""What lamina itself exported: a record of `codec` on each line, or a chat as a Markdown page.
+"""Reads what lamina itself exported: a record of `codec` on each line, or a chat as a Markdown page.
 
 A log is no request, so it is rendered once, with nothing lowered, in the dialect that most of it was parsed
 from; in Chat Completions where it was parsed from none. Usage is not part of an export.
@@ -85,15 +85,13 @@ def log_to_trace(log: Sequence[Segment], place: str, *, model: str = "") -> Trac
 
 
 def _most_common_dialect(log: Sequence[Segment]) -> str:
-    """The dialect that most segments were parsed from, of those that can be replayed.
-
-    A chat may have gone from one provider to another. If none can be replayed, it is OpenAI chat.
-    """
+    """The dialect that most segments were parsed from, of those that can be replayed."""
     counts: Counter[str] = Counter()
     for segment in log:
         origin = read_origin(segment)
         if origin is not None:
             counts[origin.dialect] += 1
+    # a chat may have gone from one provider to another
     for name, _ in counts.most_common():
         if name in FIELDS:
             return name

@@ -1,4 +1,4 @@
-"""Lines of a file, and the JSON in them, each with its place; what cannot be read is reported, never raised.
+"""Splits a file into lines and the JSON in them, each with its place; damage is reported, never raised.
 
 A record is a line, or an element of a list, or a whole file where one value is spread over many lines. No
 line is held that is longer than `LONGEST`. Nothing here knows what a record means.
@@ -178,7 +178,6 @@ def _is_conversation(value: list[Any]) -> bool:
 
 
 def _make_row(value: Any, place: str, raw: bytes) -> TraceRow | UnreadableLine:
-    """A JSON value as a row, if it is an object."""
     if isinstance(value, dict):
         return TraceRow(place, value, raw)
     return UnreadableLine(place=place, reason=f"it holds {describe_type(value)}, not an object")

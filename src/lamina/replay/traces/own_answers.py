@@ -1,4 +1,4 @@
-"""Which answers of a trace count: no copies from other traces, and none outside of a period.
+"""Decides which answers of a trace count: no copies from other traces, and none outside of a period.
 
 A resumed session begins with a copy of the one before it, and its copied answers were paid for once. Answers
 are told by the ids that their provider gave them. `SeenAnswers` remembers a digest of each, so that several
@@ -15,10 +15,10 @@ import msgspec
 
 from lamina.replay.traces.growing_requests import find_answer_starts
 from lamina.replay.traces.json_fields import as_list, text_field
-from lamina.replay.values import RecordedUsage, Trace, UnreadableLine
+from lamina.replay.values import Trace, UnreadableLine
 
 DIGEST_SIZE = 16
-"""Bytes by which an answer is told from all others."""
+"""Bytes of the digest of an answer."""
 
 LONGEST_TITLE = 60
 """Characters of the first words of a session."""
@@ -57,14 +57,17 @@ class SeenAnswers:
         return copied
 
 
-def digest_answers(trace: Trace) -> dict[int, bytes]:
-    """The digest of each answer that has an id, by its place.
+def is_own_answer(trace: Trace, place: int) -> bool:
+    """Whether the answer that begins with this item is a call of this trace."""
+    return place >= trace.recorded_from and place not in trace.copied
 
-    The usage is part of it, since some servers give every answer the same id.
-    """
+
+def digest_answers(trace: Trace) -> dict[int, bytes]:
+    """The digest of each answer that has an id, by its place."""
     digests: dict[int, bytes] = {}
     for place, call_id in trace.call_ids.items():
         name = call_id
+        # some servers give every answer the same id, so the usage is part of it
         usage = trace.used.get(place)
         if usage is not None:
             name += f" {usage.uncached} {usage.read} {usage.written} {usage.written_long} {usage.output}"
@@ -89,6 +92,7 @@ def select_own(
         inside = {place for place, at in moments.items() if period.contains(at)}
         if inside <= copied:
             return None
+        # the history stays whole, since requests of the period sent it
         trace = _leave_out_others(trace, inside, period)
         copied |= moments.keys() - inside
     return _describe(trace, copied)
@@ -111,7 +115,10 @@ def _leave_out_others(trace: Trace, inside: set[int], period: Period) -> Trace:
     """The trace without compactions and repeated requests that are outside of the period."""
     first = min(inside)
     last = max(inside)
-    repeated = [(place, usage) for place, usage in trace.repeated if _is_inside(usage, period)]
+    repeated = []
+    for place, usage in trace.repeated:
+        if usage.at is not None and period.contains(usage.at):
+            repeated.append((place, usage))
     return msgspec.structs.replace(
         trace,
         repeated=tuple(repeated),
@@ -119,17 +126,11 @@ def _leave_out_others(trace: Trace, inside: set[int], period: Period) -> Trace:
     )
 
 
-def _is_inside(usage: RecordedUsage, period: Period) -> bool:
-    return usage.at is not None and period.contains(usage.at)
-
-
 def _describe(trace: Trace, left_out: frozenset[int]) -> Trace:
-    """The trace with what a reader tells it by, and with the usage of its own answers only.
-
-    A session that began with answers which do not count began when its first own answer came.
-    """
+    """The trace with what a reader tells it by, and with the usage of its own answers only."""
     used = {place: usage for place, usage in trace.used.items() if place not in left_out}
     began = trace.began
+    # a session whose first answers do not count began when its first own answer came
     if began is None or left_out:
         moments = [usage.at for usage in used.values() if usage.at is not None]
         began = min(moments, default=began)

@@ -1,4 +1,4 @@
-"""The bytes of a file, unpacked where it is packed, a piece at a time.
+"""Reads the bytes of a file a piece at a time, unpacked if it is packed.
 
 What a file is packed with is decided by its first bytes, not by its name. Memory is bounded by a piece and by
 the window of zstd, whatever the file unpacks to. Nothing here knows of lines.
@@ -84,10 +84,7 @@ def _is_zstd(start: bytes) -> bool:
 
 
 def _unpack_zstd(raw: io.RawIOBase, file: io.BufferedReader[Any]) -> Iterator[bytes]:
-    """By the first that is there: the standard library's (3.14), the package, the command.
-
-    The command is the last resort: it needs a file on the disk, and reports damage in words only.
-    """
+    """By the first that is there: the standard library's (3.14), the package, the command."""
     library = _import_if_there("compression.zstd")
     if library is not None:
         yield from _unpack_by_library(library, file)
@@ -96,6 +93,7 @@ def _unpack_zstd(raw: io.RawIOBase, file: io.BufferedReader[Any]) -> Iterator[by
     if package is not None:
         yield from _unpack_by_package(package, file)
         return
+    # the last resort: the command needs a file on the disk, and reports damage in words only
     command = shutil.which("zstd")
     if command is None or not isinstance(raw, io.FileIO):  # the command reads from the disk only
         raise BadInput("it is packed with zstd, which nothing here unpacks: install lamina-context[zstd]")
@@ -111,7 +109,6 @@ def _import_if_there(name: str) -> Any:
 
 
 def _unpack_by_library(library: Any, file: io.BufferedReader[Any]) -> Iterator[bytes]:
-    """By `compression.zstd`."""
     options = {library.DecompressionParameter.window_log_max: WINDOW}
     try:
         with library.ZstdFile(file, options=options) as unpacked:

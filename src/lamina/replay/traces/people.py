@@ -1,4 +1,4 @@
-"""Whose session a trace is, as far as a record or the path of its file says so.
+"""Finds whose session a trace is, as far as a record or the path of its file says so.
 
 Providers have a field for the end user of a request. Claude Code writes JSON into it. Folders of collected
 logs are often named in the manner of Hive: `logs/user=ada/project=parser/2026-11-01.jsonl`.

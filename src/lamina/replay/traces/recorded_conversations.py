@@ -1,4 +1,4 @@
-"""Conversations that lamina recorded in a store, as traces like those of any other log.
+"""Reads conversations that lamina recorded in a store, as traces like those of any other log.
 
 The items of such a trace are the client's own history: what the client wrote in its last request, and the
 answer to it. What was reported is of the requests that lamina sent, so it may be of fewer tokens than the
@@ -48,7 +48,7 @@ async def list_recorded(store: Store, *, workspace: str) -> list[str]:
 
 
 async def read_recorded(store: Store, *, workspace: str, name: str) -> Trace | UnreadableLine:
-    """One recorded conversation of a workspace. One that cannot be read is told with its reason."""
+    """One recorded conversation of a workspace. One that cannot be read comes back with the reason."""
     try:
         stored = await find_conversation(store, workspace, name)
         if stored is None:
@@ -155,6 +155,7 @@ def add_reported(trace: Trace, record: ConversationRecord) -> Trace:
     """
     places = list(find_answer_starts(trace.items))
     usages = [call.answer.usage for call in record.calls if call.answer is not None]
+    # the log was forked, or answers were deleted: nobody can tell which is which
     if len(places) != len(usages):
         return trace
     used: dict[int, RecordedUsage] = {}

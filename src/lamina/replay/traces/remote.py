@@ -1,4 +1,4 @@
-"""Files behind a URL, such as `s3://bucket/logs/*.jsonl.zst`, read through fsspec.
+"""Reads files behind a URL, such as `s3://bucket/logs/*.jsonl.zst`, through fsspec.
 
 `fsspec` names the package of each protocol: s3fs for `s3://`, gcsfs for `gs://`, adlfs for `abfs://`. A
 remote file has the few methods of a `Path` that reading needs. Nothing is copied to the disk.

@@ -1,4 +1,4 @@
-"""One record as applications and proxies write them: a session, or one request with or without its answer.
+"""Reads one record of an application or proxy: a session, or one request with or without its answer.
 
     {messages, tools?, model?, ...}    {request, response}    {custom_id, body}    {input, output, usage}
 
@@ -17,6 +17,7 @@ from lamina.dialects.json_values import mapping_or_empty
 from lamina.errors import BadInput
 from lamina.replay.traces.answers import read_answer
 from lamina.replay.traces.json_fields import (
+    as_list,
     count_field,
     json_field,
     list_field,
@@ -206,7 +207,6 @@ def _split_record(record: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 
 
 def _first_of(record: dict[str, Any], names: tuple[str, ...]) -> Any:
-    """The first of these fields that is not empty."""
     for name in names:
         if record.get(name):
             return record[name]
@@ -261,16 +261,14 @@ def _read_trace(row: TraceRow, request: dict[str, Any]) -> Trace:
 
 
 def _read_items(value: Any, name: str) -> list[dict[str, Any]]:
-    """The items as a list. An input that is text is a message of the user.
-
-    Only items that a reader of any dialect could not bear are refused.
-    """
+    """The items as a list. An input that is text is a message of the user."""
     if isinstance(value, str) and name == "input" and value:
         return [{"type": "message", "role": "user", "content": value}]
     if not isinstance(value, list):
         raise BadInput(f"{name} is {describe_type(value)}")
     if not value:
         raise BadInput(f"{name} is an empty list")
+    # only what a reader of any dialect could not bear is refused
     for at, item in enumerate(value):
         place = f"{name}[{at}]"
         if not isinstance(item, dict):
@@ -289,7 +287,6 @@ def _check_head(head: dict[str, Any]) -> None:
     """
     for name in ("tools", "functions"):
         tools = head.get(name, [])
-        try:
-            msgspec.convert(tools, list[dict[str, Any]])
-        except msgspec.ValidationError:
-            raise BadInput(f"{name} is {describe_type(tools)}, not a list of objects") from None
+        types = {type(tool) for tool in as_list(tools)}
+        if not isinstance(tools, list) or not types <= {dict}:
+            raise BadInput(f"{name} is {describe_type(tools)}, not a list of objects")

@@ -1,4 +1,4 @@
-"""What an answer chose, and whether two answers chose the same.
+"""Reads what an answer chose, and says whether two answers chose the same.
 
 A choice is the calls of an answer, in any order: names, and arguments as canonical JSON. Texts are not
 compared, because two good answers are never the same letters. Calls of lamina's own recall tool are no
@@ -90,10 +90,12 @@ def compare_choices(one: ChosenCalls, other: ChosenCalls) -> Verdict:
     """How two choices compare. The order of parallel calls does not matter."""
     if one.only_recalled or other.only_recalled:
         return Verdict.UNFINISHED
-    if one.calls == other.calls:
-        return Verdict.SAME if one.calls else Verdict.BOTH_TEXT
+    if not one.calls and not other.calls:
+        return Verdict.BOTH_TEXT
     if not one.calls or not other.calls:
         return Verdict.ONE_WITHOUT_CALL
+    if one.calls == other.calls:
+        return Verdict.SAME
     if one.names == other.names:
         return Verdict.OTHER_ARGUMENTS
     return Verdict.OTHER_TOOL

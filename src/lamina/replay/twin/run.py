@@ -1,4 +1,4 @@
-"""A twin run: which calls are sent twice, what that may cost, what was found, and the report.
+"""Decides which calls a twin run sends twice and what that may cost, and reports what it found.
 
 A call is chosen by a digest of its name, not by chance, so that every process of a gateway chooses the same
 ones and a run can be repeated. What a second call is going to cost is set aside before it is sent; calls in
@@ -38,7 +38,6 @@ class TwinSettings(msgspec.Struct, frozen=True, kw_only=True):
     salt: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what has no meaning."""
         # all calls may be sent twice, but no test can be sure, or ask for agreement in every pair
         for name, is_share in (
             ("share", 0 < self.share <= 1),

@@ -1,4 +1,4 @@
-"""A test of a share that may be looked at after every call, and an interval that may too.
+"""Tests a share so that one may look after every call, and bounds it by an interval that holds each time.
 
 A test for a fixed number of calls that is looked at again and again finds a difference sooner or later,
 whether there is one or not. Here each side is tested with a martingale (Ville's inequality): under the
