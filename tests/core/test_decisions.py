@@ -40,19 +40,19 @@ def wish(number: int, action: str, what: str) -> list[Segment]:
 
 
 def test_a_cut_does_not_aim_below_what_pins_hold() -> None:
-    log = [system("Be careful. " * 130), user("Review the files."), *read(0, "pinned words " * 70)]
+    log = [system("Be careful. " * 500), user("Review the files."), *read(0, "pinned words " * 250)]
     log += wish(0, "pin", "result-0")
     budget, ledger = Budget(window=4_000, reserve=0), Ledger()
     cuts = []
-    for number in range(1, 24):
-        log += read(number, f"line {number} of the file\n" * 60)
+    for number in range(1, 30):
+        log += read(number, f"line {number} of the file\n" * 30)
         envelope = build(
             log, budget=budget, ledger=ledger, counter=CHARS4, options=Options(context_tool=TOOL)
         )
         ledger = envelope.ledger
         if envelope.cut:
             cuts.append(envelope.cut)
-    assert cuts
+    assert len(cuts) == 3
     assert not any(cut.floor for cut in cuts)
 
 
