@@ -9,7 +9,8 @@ from lamina.core.envelope import Envelope
 from lamina.core.options import Options
 from lamina.core.text.clipping import clip, clip_lines, shorten, truncate, truncate_bytes
 from lamina.core.text.row_outlines import looks_tabular, outline_csv
-from lamina.core.text.user_words import AROUND_MESSAGE, SpokenMessage, SpokenMessages, quote_messages
+from lamina.core.text.spoken_messages import SpokenMessage
+from lamina.core.text.user_words import AROUND_MESSAGE, SpokenMessages, quote_messages
 from lamina.core.tokens import CHARS4, Counter, Framing
 from lamina.core.values import Form, Segment
 from lamina.core.wording import text_of

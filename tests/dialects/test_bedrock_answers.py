@@ -156,7 +156,7 @@ def test_lamina_reads_the_frames_that_botocore_reads(size: int) -> None:
     reader = FrameReader()
     names: list[str] = []
     for start in range(0, len(wire), size):
-        names += [name for name, _ in reader.feed(wire[start : start + size])]
+        names += [each.event_type for each in reader.feed(wire[start : start + size])]
     assert names == [name for event in EVENTS for name in event]
     assert read_events(wire) == EVENTS == list(decode([wire]))
 

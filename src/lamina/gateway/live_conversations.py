@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from time import monotonic
 from typing import Any, NamedTuple
 
-from lamina.conversations.record import RecordWriter
+from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links
 from lamina.conversations.store import ConversationState
 from lamina.dialects.memos import CheckMemo, ParseMemo
