@@ -234,9 +234,13 @@ def test_a_model_recalls_in_a_format_that_it_cannot_leave_and_lamina_answers() -
 
     answer = answer_question(row, question, ask)
     assert (answer.right, answer.recalled) == (True, "fold-1 password")
-    assert len(chats) == 2
-    assert serve_recall('{"recall": "none", "find": ""}', offers) == ("", "[no recall]")
-    assert serve_recall("no JSON", offers) == ("", "[no recall]")
+    choosing, answering = chats
+    assert choosing[1] == answering[1] == {"role": "user", "content": "Hello."}
+    assert [message["role"] for message in answering] == ["system", "user", "user"]  # the choice is not in it
+    assert "JSON" in choosing[0]["content"]
+    assert "JSON" not in answering[0]["content"]
+    assert serve_recall('{"recall": "none", "find": ""}', offers) == ("", "")
+    assert serve_recall("no JSON", offers) == ("", "")
 
 
 def test_an_answer_is_right_by_whole_words() -> None:
