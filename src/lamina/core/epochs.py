@@ -53,7 +53,6 @@ def find_change(draft: Draft, context: BuildContext) -> str:
 
 
 def _find_message_change(draft: Draft, last: SentMark, context: BuildContext) -> str:
-    """What changed messages that were sent."""
     if context.widened:
         window = context.options.window
         return WHOLE_HISTORY if window is None else window.reason

@@ -169,7 +169,6 @@ def _rate(view: OrderView, move: Move, token_value: str, *, tokens: int | None =
 
 
 def _age_of(view: OrderView, entry: Entry) -> int:
-    """How many steps ago an entry was."""
     return view.entries[-1].step - entry.step
 
 

@@ -178,7 +178,6 @@ def _is_undone(previous: LedgerLine, entry: Entry, *, is_current: bool, is_newes
 
 
 def _omit_by_line(entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine]) -> list[Entry]:
-    """The entries without those that their lines leave out."""
     reasons = {ref: line.why for ref, line in lines.items() if line.form is Form.OMITTED}
     return omit_by_ref(entries, reasons)
 
