@@ -148,6 +148,7 @@ def find_end_of(entries: Sequence[Entry], sent: int, *, start: int = 0, before: 
     if sent == 0:
         return 0
     if sent <= before:
+        # The end lies among the entries that the caller has counted already.
         start = 0
         before = 0
     left = sent - before

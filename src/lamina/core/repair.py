@@ -235,6 +235,8 @@ class _Scan:
         if not segment.joins:
             return True
         before = self.memory.side
+        # What was put aside came last in the log, so a segment that joins goes on with that. A result does
+        # not: it goes to its call.
         if self.deferred and self.after_deferred and not begins_with(segment.parts, ToolResult):
             before = find_side(self.deferred[-1].role)
         return before != find_side(segment.role)
