@@ -95,6 +95,7 @@ def omit_changed_thinking(
     unbound: list[int] = []
     for at, entry in enumerate(entries):
         if is_thinking(entry):
+            # Once a block is invalid, so is every later one: each is bound to all that comes before it.
             if entry.ref in ledger.bound:
                 has_changed |= ledger.bound[entry.ref] != previous
             else:

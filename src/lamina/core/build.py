@@ -165,7 +165,6 @@ def _make_context(
 
 
 def _find_limits(budget: Budget, draft: Draft, context: BuildContext) -> CutLimits:
-    """The budget in tokens, for this request."""
     fixed = context.scale.total(cut_target.count_fixed(draft.entries) + _count_held(draft))
     return cut_target.derive_limits(budget, context.head, draft.entries, context.options.rates, fixed=fixed)
 

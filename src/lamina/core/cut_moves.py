@@ -199,6 +199,7 @@ class _Lowering:
             undone = self.taken.pop()
             slack -= undone.freed
             self.freed -= undone.freed
+            # To undo only what freed nothing would change nothing: the next attempt would land here again.
             has_undone |= undone.freed > 0
             for at, entry, line in undone.before:
                 self.entries[at] = entry

@@ -110,6 +110,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
         name = tuple(entry.ref for entry in run)
         run_text = self.runs.get(name)
         if run_text is None:
+            # Calls of the context tool say nothing about the work. A run of nothing else is still titled.
             own = self.draft.wishes.own
             quoted_entries = [entry for entry in run if entry.ref not in own] or run
             run_text = read_run(quoted_entries, self.reader)

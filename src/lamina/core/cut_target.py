@@ -337,6 +337,7 @@ def choose_target(
     fixed = min(fixed, trigger)
     least = fixed + (room - fixed) * LEAST_HISTORY // 100
     rewrite = max(rates.write - rates.read, 0)
+    # From the highest down: the first target that pays for its last token leaves the most.
     for share in range(pricing.highest, pricing.lowest, -GRID):
         target = room * share // 100
         history = target - fixed

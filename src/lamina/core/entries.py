@@ -1,8 +1,6 @@
-"""Entries of a request: leaving out, adding lamina's own, finding what is sent; their turns and steps.
+"""Entries of a request: leaving some out, adding lamina's own, and asking what one is.
 
-A turn begins when the user's side puts something in after the model spoke. A step is one message of the
-assistant with its results, or what the user said before it. The second half of this file says to which turn,
-step and layer an entry belongs, and what leaves when a turn is over.
+`turns` says to which turn, step and layer an entry belongs.
 """
 
 from __future__ import annotations
@@ -45,9 +43,10 @@ def omit_by_ref(entries: Iterable[Entry], reasons: Mapping[Ref, str]) -> list[En
     result: list[Entry] = []
     for entry in entries:
         why = reasons.get(entry.ref)
-        if why is not None:
-            entry = omit(entry, why)  # noqa: PLW2901
-        result.append(entry)
+        if why is None:
+            result.append(entry)
+        else:
+            result.append(omit(entry, why))
     return result
 
 

@@ -53,7 +53,6 @@ def find_change(draft: Draft, context: BuildContext) -> str:
 
 
 def _find_message_change(draft: Draft, last: SentMark, context: BuildContext) -> str:
-    """What changed messages that were sent."""
     if context.widened:
         window = context.options.window
         return WHOLE_HISTORY if window is None else window.reason
@@ -149,6 +148,7 @@ def find_end_of(entries: Sequence[Entry], sent: int, *, start: int = 0, before: 
     if sent == 0:
         return 0
     if sent <= before:
+        # The end lies among the entries that the caller has counted already.
         start = 0
         before = 0
     left = sent - before

@@ -216,6 +216,7 @@ def join_folds(rows: Sequence[ManifestRow]) -> list[ManifestRow]:
         if not row.fold:
             joined.append(row)
             continue
+        # The first row keeps the place until all rows of its fold are known.
         if row.fold not in places:
             places[row.fold] = len(joined)
             joined.append(row)

@@ -165,6 +165,7 @@ def find_neighbours(entries: Sequence[Entry], folds: Sequence[Fold]) -> list[lis
 
     System text and lamina's own lines do not part two digests.
     """
+    # The words of a digest stand under the key of its fold. Its notes and closing line are lamina's own, too.
     owners = map_covered(folds)
     owners |= {Ref(fold.key): fold for fold in folds}
     groups: list[list[Fold]] = [[]]

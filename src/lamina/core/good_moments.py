@@ -95,7 +95,6 @@ def closes_task(call: ToolCall, earlier: Sequence[Entry]) -> bool:
 
 
 def _count_done(arguments: Mapping[str, Any]) -> int:
-    """How many tasks of a list are done."""
     for name in _LISTS:
         tasks = arguments.get(name)
         if isinstance(tasks, list):

@@ -54,7 +54,7 @@ def is_same_json(value: Any, other: Any) -> bool:
     if value_type is dict:
         has_same_order = list(value) == list(other)
         return has_same_order and all(map(is_same_json, value.values(), other.values()))
-    if value_type is list or value_type is tuple:
+    if value_type in (list, tuple):
         return all(map(is_same_json, value, other))
     if isinstance(value, msgspec.Struct):
         return all(map(is_same_json, msgspec.structs.astuple(value), msgspec.structs.astuple(other)))
@@ -126,7 +126,6 @@ def list_prefix_tools(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _without_markers(tool: dict[str, Any]) -> dict[str, Any]:
-    """One definition without the fields that mark a cache boundary."""
     return {name: value for name, value in tool.items() if name not in MARKERS}
 
 

@@ -21,7 +21,7 @@ from lamina.errors import BadInput
 DIGEST = 800
 """Characters of the digest of what is outside."""
 
-_NO_END = 2**31
+_NO_END = 2**31  # more messages than any conversation has
 
 _BEYOND = "history beyond the last "
 _REASON = re.compile(_BEYOND + r"([\d,]+) messages", re.ASCII)

@@ -70,6 +70,7 @@ def ladder(view: OrderView) -> Iterator[Batch]:
         *_stub_media(view, free),
         *_fold_old_steps(view),
     ]
+    # The sort is stable: of equally ripe moves, the one that is listed first above comes first.
     rated_batches.sort(key=lambda rated: -rated.ripeness)
     for rated in rated_batches:
         yield rated.batch
@@ -169,7 +170,6 @@ def _rate(view: OrderView, move: Move, token_value: str, *, tokens: int | None =
 
 
 def _age_of(view: OrderView, entry: Entry) -> int:
-    """How many steps ago an entry was."""
     return view.entries[-1].step - entry.step
 
 

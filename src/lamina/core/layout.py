@@ -17,7 +17,6 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     keys: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
-        """Whether the filter chooses anything."""
         return bool(self.kinds or self.layers or self.keys)
 
     def matches(self, entry: Entry) -> str:

@@ -157,6 +157,7 @@ def _find_valid_lines(entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine])
         previous = lines.get(entry.ref)
         if previous is None:
             continue
+        # An old reminder was left out for a later one. If the client took that away, the old one is sent.
         is_newest_text = newest_system_text.get(entry.content, at) <= at
         if _is_undone(previous, entry, is_current=at in current, is_newest_text=is_newest_text):
             valid.pop(entry.ref, None)
@@ -178,7 +179,6 @@ def _is_undone(previous: LedgerLine, entry: Entry, *, is_current: bool, is_newes
 
 
 def _omit_by_line(entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine]) -> list[Entry]:
-    """The entries without those that their lines leave out."""
     reasons = {ref: line.why for ref, line in lines.items() if line.form is Form.OMITTED}
     return omit_by_ref(entries, reasons)
 

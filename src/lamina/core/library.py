@@ -202,7 +202,6 @@ def _make_list_of_names(entries: Sequence[Entry]) -> Entry:
 
 
 def _make_title() -> Entry:
-    """The line that introduces the library."""
     parts = (Text(LIBRARY_TITLE),)
     segment = Segment(role=Role.USER, kind="user", parts=parts, key="library", origin=OWN_ORIGIN)
     return make_own_entry(segment, "introduces the library", layer=Layer.LIBRARY)

@@ -35,12 +35,10 @@ def is_called_by_program(block: Any) -> bool:
     `{"caller": {"type": "code_execution_20260120", …}}` says so in Anthropic's API, and `{"type": "program",
     …}` in OpenAI's. The type of a model's own call is "direct".
     """
-    if not isinstance(block, Mapping):
-        return False
-    caller = block.get("caller")
-    if not isinstance(caller, Mapping):
-        return False
-    return caller.get("type") not in (None, "direct")
+    match block:
+        case {"caller": {"type": caller_type}}:
+            return caller_type not in (None, "direct")
+    return False
 
 
 def is_read_by_program(block: Any) -> bool:
@@ -129,13 +127,11 @@ class OpaqueBlock:
 
         `{"type": "image", "source": {"type": "url", …}}` is one.
         """
-        source = block.get("source")
-        if not isinstance(source, Mapping) or source.get("type") not in ("file", "url"):
-            return
-        if block.get("type") == "image":
-            self.pictures += 1
-        elif block.get("type") == "document":
-            self.documents += 1
+        match block:
+            case {"type": "image", "source": {"type": "file" | "url"}}:
+                self.pictures += 1
+            case {"type": "document", "source": {"type": "file" | "url"}}:
+                self.documents += 1
 
     def _add_file(self, data: str, media_type: str) -> None:
         """Add a file. Pictures are only counted: what they cost is not in their base64."""

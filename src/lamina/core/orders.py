@@ -188,6 +188,7 @@ def _find_broken_steps(entries: Sequence[Entry], foldable: set[int]) -> set[int]
         if position in foldable or not _is_sent_in_step(entry):
             continue
         first, last = folded_spans.get(entry.step, (position, position))
+        # A digest stands for a run without gaps, so what stays among the rest would split the step.
         stands_between = first < position < last
         if stands_between or position in paired:
             broken.add(entry.step)

@@ -127,17 +127,12 @@ def _summary_instructions(value: Any) -> Iterator[str]:
 
     The rest tells the server what to do to old turns.
     """
-    edits = value
-    if isinstance(value, dict):
-        edits = value.get("edits")
-    if not isinstance(edits, list):
-        return
-    for edit in edits:
-        if not isinstance(edit, dict):
-            continue
-        instructions = edit.get("instructions")
-        if isinstance(instructions, str):
-            yield instructions
+    match value:
+        case {"edits": [*edits]} | [*edits]:
+            for edit in edits:
+                match edit:
+                    case {"instructions": str(instructions)}:
+                        yield instructions
 
 
 def _has_words(name: str, value: Any) -> bool:

@@ -70,17 +70,17 @@ AS_IS = Repairs()
 class ScanMemory(msgspec.Struct):
     """What a scan must remember of the log before it.
 
-    `names` are those of the segments so far, and `ids` counts how often each call id has occurred. `side`
-    says whose message is being written.
+    `names` are those of the segments so far, and `ids` those of the calls. `side` says whose message is being
+    written.
     """
 
     names: SegmentNames = msgspec.field(default_factory=SegmentNames)
-    ids: dict[str, int] = {}
+    ids: set[str] = set()
     side: str = ""
 
     def copy(self) -> ScanMemory:
         """A memory of its own for another scan, which changes nothing in this one."""
-        return ScanMemory(names=self.names.copy(), ids=dict(self.ids), side=self.side)
+        return ScanMemory(names=self.names.copy(), ids=set(self.ids), side=self.side)
 
 
 def repair(
@@ -235,6 +235,8 @@ class _Scan:
         if not segment.joins:
             return True
         before = self.memory.side
+        # What was put aside came last in the log, so a segment that joins goes on with that. A result does
+        # not: it goes to its call.
         if self.deferred and self.after_deferred and not begins_with(segment.parts, ToolResult):
             before = find_side(self.deferred[-1].role)
         return before != find_side(segment.role)
@@ -352,7 +354,7 @@ class _Scan:
             is_taken = call.id in self.memory.ids
         elif self.repairs.unique_ids == "message":
             is_taken = self.calls.has_id(call.id)
-        self.memory.ids[call.id] = self.memory.ids.get(call.id, 0) + 1
+        self.memory.ids.add(call.id)
         if not is_bad and not is_taken:
             return call.id
         safe = _NOT_IN_IDS.sub("_", call.id)[:40] or "call"
@@ -435,7 +437,6 @@ def _repair_parts(entry: Entry, parts: tuple[Part, ...]) -> Entry:
 
 
 def _make_answer(call_entry: Entry) -> Entry:
-    """An entry that answers a call which has no result."""
     call = call_entry.parts[0]
     if not isinstance(call, ToolCall):
         raise TypeError(call)

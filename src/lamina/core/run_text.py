@@ -264,6 +264,7 @@ def _find_results(segments: Sequence[ReadSegment]) -> list[tuple[ToolResult | No
         answers: list[ToolResult | None] = []
         for part in each.segment.parts:
             if isinstance(part, ToolCall):
+                # A call without a result finds itself here, which is no result.
                 answer = parts[result_at.get(at, at)]
                 answers.append(answer if isinstance(answer, ToolResult) else None)
             at += 1

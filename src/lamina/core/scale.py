@@ -252,7 +252,8 @@ def _set_openings(entries: list[Entry], last_sent: Entry | None) -> list[Entry]:
     for at, entry in enumerate(entries):
         entry_side = find_side(entry.role)
         if entry.form is Form.OMITTED:
-            joined = entry.segment.joins and entry_side == logged_side  # as when it was drafted
+            # As when it was drafted: what is left out neither opens nor joins a message by what is sent now.
+            joined = entry.segment.joins and entry_side == logged_side
             opens = entry.opens and not joined
             if opens != entry.opens:
                 entries[at] = msgspec.structs.replace(entry, opens=opens)

@@ -91,6 +91,7 @@ def _apply_cover(
     cover_at = entries.index(cover)
     covered = _find_covered(entries[:cover_at], cover, kinds, name)
     for call_at, result_at in pair_calls(entries):
+        # No provider takes a call without its result.
         if call_at not in covered or result_at not in covered:
             covered -= {call_at, result_at}
     if not covered:

@@ -134,6 +134,7 @@ def _keep_newest(run: list[Entry], names: list[str], *, replace_equal: bool = Fa
     newest = dict(zip(names, run, strict=True))
     changed: set[str] = set()
     result: list[Entry] = []
+    # From the end: once some content of a name was replaced, all that came before it stays replaced.
     for entry, name in zip(reversed(run), reversed(names), strict=True):
         newer = newest[name]
         is_newest = newer.ref == entry.ref

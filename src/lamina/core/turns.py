@@ -1,6 +1,7 @@
-"""Turns and steps: where each entry stands, and what leaves when its turn is over.
+"""Turns and steps: where each entry stands, what leaves when its turn is over, and what is current.
 
-A turn begins with a message of the user; a step is one answer of the model with its calls and their results.
+A turn begins when the user's side puts something in after the model spoke. A step is one message of the
+assistant with its calls and their results, or what the user said before it.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ def _advance(position: TurnPosition, entry: Entry, kinds: Kinds) -> TurnPosition
     if is_from_user(entry, kinds):
         if position.opening:
             return position
+        # Words beside a result go on with the message of the results: they are no new question.
         if not continues_message(entry):
             return TurnPosition(turn=position.turn + 1, step=position.step + 1, opening=True)
     if segment.role is Role.ASSISTANT:
@@ -102,8 +104,9 @@ def age_entries(entries: Iterable[Entry], turn: int) -> list[Entry]:
     result: list[Entry] = []
     for entry in entries:
         if entry.turn < turn and entry.layer in (Layer.TURN, Layer.PROMPT, Layer.STEPS):
-            entry = msgspec.structs.replace(entry, layer=Layer.HISTORY)  # noqa: PLW2901
-        result.append(entry)
+            result.append(msgspec.structs.replace(entry, layer=Layer.HISTORY))
+        else:
+            result.append(entry)
     return result
 
 
@@ -220,14 +223,9 @@ def _find_leaving_in_turn(
         leaving.append(rest.pop())
     if answer_step is None or not rest:
         return ()
-    if _is_users_question(entries[rest[-1]], kinds):
-        return leaving
-    return ()
-
-
-def _is_users_question(entry: Entry, kinds: Kinds) -> bool:
-    """Whether the user's side said this itself: neither an attachment nor a section of the system text."""
-    return is_from_user(entry, kinds) and is_question(entry, kinds)
+    before_leaving = entries[rest[-1]]
+    came_with_question = is_from_user(before_leaving, kinds) and is_question(before_leaving, kinds)
+    return leaving if came_with_question else ()
 
 
 def _opens_no_turn(entry: Entry, kinds: Kinds) -> bool:

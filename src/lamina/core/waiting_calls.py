@@ -87,7 +87,6 @@ class WaitingCalls:
         return places[0]
 
     def _take_first(self, places: deque[int] | None) -> int | None:
-        """Take the first of these calls that waits."""
         place = self._find_first(places)
         if place is None:
             return None

@@ -110,10 +110,13 @@ def _find_lost(case: Case) -> list[Entry]:
             continue
         is_users = entry.segment.role is Role.USER
         may_be_quoted = is_users and not is_attachment(entry, case.kinds)
-        is_folded = entry.ref in fold_of
-        is_shortened = entry.form is Form.COMPACT and position > first_answer and is_long_message(entry)
-        if not may_be_quoted or not (is_folded or is_shortened):
-            lost.append(entry)
+        if may_be_quoted and entry.ref in fold_of:
+            continue
+        # What came before the first answer is the task: it is never shortened in its own place.
+        may_be_shortened = may_be_quoted and position > first_answer
+        if may_be_shortened and entry.form is Form.COMPACT and is_long_message(entry):
+            continue
+        lost.append(entry)
     return lost
 
 
@@ -157,9 +160,10 @@ def _find_repeated_library(library: Iterable[Entry], attachments: Iterable[Entry
     """
     in_library = {identify_attachment(entry) for entry in library if entry.form >= Form.COMPACT}
     for entry in attachments:
-        if entry.layer is not Layer.TURN or entry.form < Form.COMPACT or may_repeat(entry):
+        if entry.layer is not Layer.TURN or may_repeat(entry):
             continue
-        if identify_attachment(entry) in in_library:
+        has_words = entry.form >= Form.COMPACT
+        if has_words and identify_attachment(entry) in in_library:
             yield f"{entry.ref} stands in the turn and in the library"
 
 

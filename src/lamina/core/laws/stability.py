@@ -167,9 +167,8 @@ def _check_folds(case: Case) -> Iterator[str]:
     position_of = index_by_ref(entries)
     must_stand = _find_protected(entries)
     for fold in case.envelope.ledger.folds:
-        covered = [position_of.get(ref) for ref in fold.covers]
-        positions = [at for at in covered if at is not None]
-        if len(positions) < len(covered):
+        positions = [position_of[ref] for ref in fold.covers if ref in position_of]
+        if len(positions) < len(fold.covers):
             yield f"{fold.key} covers what is not in the log"
         if positions != sorted(positions):
             yield f"{fold.key} covers what stands in another order"
@@ -219,7 +218,6 @@ def _check_cut_shrinks(cut: Cut | None) -> Iterator[str]:
 
 
 def _find_full_parts(entry: Entry, case: Case) -> Sequence[Part]:
-    """The parts of an entry as they would be sent in full."""
     wording = case.options.wording
     if entry.layer is Layer.LIBRARY:
         length = len(text_of(entry.source.parts))

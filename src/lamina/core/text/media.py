@@ -82,7 +82,6 @@ def _is_text(plain_type: str) -> bool:
 
 
 def _divide_up(dividend: int, divisor: int) -> int:
-    """The quotient, rounded up."""
     return -(-dividend // divisor)
 
 

@@ -62,6 +62,7 @@ def print_talk(
         printed = _print_quoted(header, talk, quoted)
         if printed.size <= limit or room <= 0:
             break
+        # Titles and the line of what is left out come on top of the words, and are known only now.
         room -= max(printed.size - limit, SMALLEST_LINE)
     if printed.size > limit:
         return nothing

@@ -93,7 +93,7 @@ class SpokenMessages:
     @property
     def first(self) -> int:
         """The index of the first message of the user, which is the task; -1 if there is none."""
-        return self.users[0] if self.users else -1
+        return next(iter(self.users), -1)
 
 
 class QuotedMessage(NamedTuple):
@@ -264,6 +264,7 @@ def _choose_passages(
     choice.take(passages.wishes, room // WISHES_PART)
     choice.take(passages.sentences, choice.room // SENTENCES_PART)
     choice.take(passages.whole, room)
+    # What whole messages leave is for the sentences that had no place in their own part.
     choice.take(passages.sentences, room)
     if talk.first not in choice.taken and passages.first:
         choice.squeeze(passages.first[0])
@@ -336,6 +337,7 @@ class _Choice:
             if not taken:
                 cost += AROUND_MESSAGE
             if one.start == WHOLE:
+                # Its sentences are paid for already, and go.
                 cost -= min(self.costs.get(one.message, 0), cost)
             if cost > min(self.room, most):
                 continue
