@@ -117,7 +117,7 @@ class HeadTable(msgspec.Struct, frozen=True, kw_only=True):
 
     def write(self, plain: PlainHead) -> OwnHead:
         """Say a plain head in the words of this API. `left` names what it, or its model, cannot express."""
-        values: dict[PlainField, Any] = {**self.defaults, **_list_said(plain)}
+        values: dict[PlainField, Any] = {**self.defaults, **_list_plain_values(plain)}
         refused = [name for name in self.refuses(plain) if name in values]
         for name in refused:
             del values[name]
@@ -158,16 +158,16 @@ class HeadTable(msgspec.Struct, frozen=True, kw_only=True):
         return [path for path in paths if path not in known_paths]
 
 
-def _list_said(plain: PlainHead) -> dict[PlainField, Any]:
+def _list_plain_values(plain: PlainHead) -> dict[PlainField, Any]:
     """What a plain head says, by name. A choice without tools says nothing."""
-    said: dict[PlainField, Any] = {}
+    values: dict[PlainField, Any] = {}
     for name in get_args(PlainField):
         value = getattr(plain, name)
         if value not in (None, "", ()):
-            said[name] = value
+            values[name] = value
     if not plain.tools:
-        said.pop("choice", None)
-    return said
+        values.pop("choice", None)
+    return values
 
 
 def _find_value(parameters: Mapping[str, Any], path: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -258,6 +258,14 @@ def drop_nulls(holder: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in holder.items() if value is not None}
 
 
+def drop_fields(holder: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
+    """A new object without these fields.
+
+    `{"a": 1, "b": 2}` without `b` and `c` becomes `{"a": 1}`.
+    """
+    return {name: value for name, value in holder.items() if name not in names}
+
+
 def drop_empty(holder: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that are neither null nor an empty text, list or object. Zero and False stay.
 
@@ -292,7 +300,7 @@ def read_texts(value: Any) -> tuple[str, ...]:
 def number_or_none(value: Any) -> Any:
     """The value if it is a number, else None. A bool is not a number here.
 
-    `1.5` is a number, and `True` and `"1"` are none.
+    `1.5` is a number. `True` and `"1"` are not.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.envelope import Envelope
 from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Entry, Form, Raw, Role, Segment, Thinking, ToolResult
+from lamina.dialects.json_values import drop_fields
 
 ORIGIN = "wire"
 """The key in a segment's `meta` under which its origin stands."""
@@ -129,9 +129,6 @@ def load_origin(fields: Mapping[str, Any], message: Any) -> WireOrigin | None:
     dialect = fields.get("dialect")
     if not isinstance(dialect, str):
         return None
-    notes = dict(fields)
-    for name in _STORED_FIELDS:
-        notes.pop(name, None)
     return WireOrigin(
         dialect=dialect,
         message=fields.get("message", message),
@@ -139,7 +136,7 @@ def load_origin(fields: Mapping[str, Any], message: Any) -> WireOrigin | None:
         is_first="message" in fields,
         count=fields.get("count", 0),
         is_mended=fields.get("count") == 0,
-        notes=notes,
+        notes=drop_fields(fields, _STORED_FIELDS),
     )
 
 
@@ -203,13 +200,8 @@ def write_failed_text(result: ToolResult, text: str) -> str:
     return f"Error: {text}"
 
 
-def group_sent_entries(envelope: Envelope) -> list[list[Entry]]:
-    """The sent entries by message."""
-    return group_entries(envelope.sent)
-
-
 def group_entries(sent: Iterable[Entry]) -> list[list[Entry]]:
-    """Entries by message.
+    """The entries that are sent, by message.
 
     An entry that opens a message begins a group, and those that join it follow.
     """

@@ -1,6 +1,6 @@
 """Changes requests so that whatever did not change stays the same object.
 
-A client that compares objects sees what was changed, and nothing else is copied.
+A client that compares objects then sees exactly what lamina changed, and nothing else is copied.
 """
 
 from __future__ import annotations

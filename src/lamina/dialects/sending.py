@@ -199,9 +199,9 @@ def find_lost_question(caller_request: Request, request: Request) -> Violation |
         turns = list_or_empty(request.get(field))
         if not caller_turns or not turns:
             continue
-        asked = read_field(caller_turns[-1], "role") in ("user", None)
+        ended_with_user = read_field(caller_turns[-1], "role") in ("user", None)
         ends_with_model = read_field(turns[-1], "role") in ("assistant", "model")
-        if not asked or not ends_with_model:
+        if not ended_with_user or not ends_with_model:
             return None
         place = f"{field}[{len(caller_turns) - 1}]"
         message = "it says nothing, and without it the request would end with what the model said"

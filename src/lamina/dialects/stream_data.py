@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from lamina.caches.stream import encode_block
-from lamina.dialects.json_values import drop_nulls, mapping_or_empty, text_or_empty
+from lamina.dialects.json_values import drop_fields, drop_nulls, mapping_or_empty, text_or_empty
 from lamina.dialects.port import Request
 from lamina.errors import BadInput
 
@@ -30,8 +30,7 @@ def find_other_fields(request: Request, fields: Container[str]) -> dict[str, Any
     The model may read a field that lamina does not know. So whoever compares two requests should see that
     they differ.
     """
-    others = {name: value for name, value in request.items() if name not in fields}
-    return drop_nulls(others) or None
+    return drop_nulls(drop_fields(request, fields)) or None
 
 
 def read_marker(holder: Mapping[str, Any], field: str, default_lifetime: str) -> str:

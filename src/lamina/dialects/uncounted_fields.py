@@ -1,10 +1,10 @@
 """Finds fields that take no tokens, but whose change makes another message.
 
 Rendering sends every field as it came. If a client changes one of them in a message that was sent before,
-other bytes leave, and a cut must be recorded. Fields with words are counted (`extra_fields`) and part of the
-prefix hash by that. This module finds the rest: numbers, switches, settings such as `phase` or `citations`,
-and fields that a typed part has no place for. A segment keeps the digest of its rest, and its link in the
-prefix hash has that digest.
+other bytes leave, and a cut must be recorded. `extra_fields` counts fields with words, so they are part of
+the prefix hash. This module finds the rest: numbers, switches, settings such as `phase` or `citations`, and
+fields that a typed part has no place for. A segment keeps the digest of its rest, and the prefix hash of the
+segment includes that digest.
 
 `IGNORED` names the fields that may change without a cut, with the reason. A null means the same as no field.
 """
@@ -18,7 +18,7 @@ from lamina.core.hashing import digest
 from lamina.core.text.characters import is_blank, split_words
 from lamina.core.values import Digest
 from lamina.dialects.extra_fields import ABOUT_ANSWER, is_counted
-from lamina.dialects.json_values import Json, list_or_empty, to_dict_or_empty
+from lamina.dialects.json_values import Json, drop_fields, list_or_empty, to_dict_or_empty
 
 Rests = Mapping[str, Any]
 """What is left of a message, and of the objects inside it, by a name for the place."""
@@ -123,12 +123,8 @@ def find_blank_blocks(content: Any) -> Json:
         fields = to_dict_or_empty(block)
         text = fields.get("text")
         if isinstance(text, str) and is_blank(text):
-            blank_blocks[f"content[{position}]"] = _drop_ignored_fields(fields)
+            blank_blocks[f"content[{position}]"] = drop_fields(fields, IGNORED)
     return blank_blocks
-
-
-def _drop_ignored_fields(fields: Json) -> Json:
-    return {name: value for name, value in fields.items() if name not in IGNORED}
 
 
 def digest_rests(rests: Rests) -> Digest:

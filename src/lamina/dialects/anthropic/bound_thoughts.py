@@ -1,13 +1,12 @@
-"""Finds thoughts that no longer come after what they came after when they were first sent (rule A10).
+"""Finds thinking whose past has changed since it was first sent (rule A10).
 
 The API binds a block of thinking to everything before it. The ledger has the hash of that for each thought,
-and here the request is hashed again to compare. `check` asks this only if the ledger has bound thinking.
+and this module hashes the request again to compare. `check` calls it only if the ledger has bound thinking.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from lamina.core.bound_thinking import is_thinking
 from lamina.core.build import build
@@ -33,17 +32,10 @@ def find_unbound_thoughts(request: Request, ledger: Ledger) -> list[int]:
     unbound = _compare_prefixes(parsed.log, parsed.head, ledger)
     first_message = next(iter(request["messages"]), None)
     if unbound and first_message == OPENING_MESSAGE:
-        rest = _drop_message(parsed.log, first_message)
+        # The object tells: an equal message further on is another one.
+        rest = [entry for entry in parsed.log if read_origin_in(entry, NAME).message is not first_message]
         unbound &= _compare_prefixes(rest, parsed.head, ledger)
     return sorted(unbound)
-
-
-def _drop_message(log: Iterable[Segment], message: Any) -> list[Segment]:
-    """The log without the segments that came from this message.
-
-    They are told by the object itself: an equal message is another one.
-    """
-    return [segment for segment in log if read_origin_in(segment, NAME).message is not message]
 
 
 def _compare_prefixes(log: Sequence[Segment], head: RequestHead, ledger: Ledger) -> set[int]:

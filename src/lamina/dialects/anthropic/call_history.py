@@ -103,7 +103,6 @@ class CallHistory:
 
 
 def _read_call_block(call_segment: Segment) -> Json:
-    """The block that a call came as."""
     [block] = read_origin_in(call_segment, NAME).block or [{}]
     return to_dict_or_empty(block)
 

@@ -1,84 +1,49 @@
 """Parses a request of the Messages API into a log and a head.
 
-Each block becomes a segment that notes where it came from, so that `render` can give back the same objects.
-Results are logged before the rest of their message, which is where this API wants them. Messages that the API
-reads as one (calls spread over several assistant messages in a row, results over several user messages) are
-one message in the log too. For a model that refuses system messages, later ones are marked to be written anew
-in the user's voice, and `lasting` names them for the ledger.
-
-How a message is parsed depends only on itself, on what came before it, and on the model. So a memo may be
-reused for all messages up to the first one that changed.
-
-How a message is read depends on the messages before it. This module knows whether a message goes on;
-`call_history` knows which call a result answers. What a block says by itself is read in `parts`, and pieces
-become segments in `segments`.
-
     parse ──▶ MessageScan.parse ──▶ pieces of a message ──▶ build_segments
+
+Each block becomes a segment that notes where it came from, so that `render` can give back the same objects.
+`message_scan` reads the messages. `lasting` names system messages for the ledger that a model refuses, and
+that are said in the user's voice.
+
+How a message is parsed depends on itself, on the messages before it, and on the model, but on nothing that
+follows. So a memo holds for all messages up to the first one that changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import chain, groupby
+from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from lamina.core.envelope import Envelope
-from lamina.core.opaque_blocks import is_called_by_program
 from lamina.core.values import (
     Layer,
-    Part,
-    Raw,
     Ref,
     RequestHead,
     Role,
     Segment,
     Text,
-    ToolResult,
 )
-from lamina.dialects.anthropic.call_history import CallHistory
-from lamina.dialects.anthropic.deferred import find_deferred_tools, find_loaded_tools, find_references
-from lamina.dialects.anthropic.model import NAME, is_safe_name, read_model, refuses_system_messages
+from lamina.dialects.anthropic.deferred import find_deferred_tools
+from lamina.dialects.anthropic.message_scan import MessageScan
+from lamina.dialects.anthropic.model import NAME, read_model, refuses_system_messages
 from lamina.dialects.anthropic.parts import (
-    parse_call,
     parse_content_block,
-    parse_result,
-    parse_thinking,
-    read_text,
 )
-from lamina.dialects.anthropic.segments import BlockPiece, build_segments, select_extra_fields
-from lamina.dialects.extra_fields import ExtraParts
+from lamina.dialects.anthropic.segments import BlockPiece, build_segments
 from lamina.dialects.json_values import (
     LIST_TYPES,
-    Json,
     name_value,
     read_each,
-    text_or_empty,
-    to_dict_or_empty,
-    to_dict_or_none,
 )
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.origins import NO_ORIGIN, ON_THE_WIRE, read_origin_in
-from lamina.dialects.pairing import find_last_answer
 from lamina.dialects.port import ParsedRequest, Request
-from lamina.dialects.same_objects import drop_field
 from lamina.errors import BadInput
-
-ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 
 DEMOTED = "said in the user's voice: the model takes no system messages"
 """The line in the ledger's repairs. It is stored, so it may not change."""
-
-_ROLE_OF_BLOCK = {
-    "tool_use": "assistant",
-    "thinking": "assistant",
-    "redacted_thinking": "assistant",
-    "tool_result": "user",
-}
-"""Blocks that only one role may send."""
-
-_TOOL_KINDS = frozenset(("tool_call", "tool_result"))
-
-_NO_TOOLS: Mapping[str, Json] = {}
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
@@ -165,254 +130,3 @@ def _parse_system(system: Any) -> tuple[Segment, ...]:
 
 def _read_system_block(block: Any, _: int) -> BlockPiece:
     return BlockPiece(Role.SYSTEM, "system", (parse_content_block(block),), [block])
-
-
-class MessageScan:
-    """One pass over the messages, with what earlier messages mean for later ones.
-
-    What a message needs of its past is little: the calls that wait for results, and whether the message
-    before may be continued. So the scan can start in the middle of a request whose beginning was parsed
-    before.
-
-    `demotes_system`: the model takes no system messages, so those after the first other message are written
-    anew in the user's voice. `deferred_tools` are the definitions that are not in the prompt until a block
-    refers to them, by name.
-
-    State: `calls` are those so far. `last_role` is the role of the last message, `last_has_tools` whether it
-    took part in a tool loop. `conversation_began` is false while only system messages came.
-    """
-
-    def __init__(
-        self,
-        past: list[tuple[Segment, ...]],
-        *,
-        demotes_system: bool = False,
-        deferred_tools: Mapping[str, Json] = _NO_TOOLS,
-    ) -> None:
-        """Begin after the messages in `past`, which were parsed before.
-
-        Of these only the last step is taken in: it may have calls that wait. Older ones are looked at if
-        a result asks for them.
-        """
-        self.demotes_system = demotes_system
-        self.deferred_tools = deferred_tools
-        self.last_role = ""
-        self.last_has_tools = False
-        self.conversation_began = False
-        start = find_last_answer(past)
-        self.calls = CallHistory(past[:start])
-        for segments in past[start:]:
-            self._follow(segments)
-
-    def parse(self, message: Any, _: int) -> tuple[Segment, ...]:
-        """The segments of the next message.
-
-        `{"role": "user", "content": [text, tool_result]}` has the segment of the result first (A6), and is
-        marked as mended.
-        """
-        mapping = to_dict_or_none(message)
-        if mapping is None:
-            raise BadInput(f"a message is {name_value(message)}", hint="give an object")
-        role = mapping.get("role")
-        if not isinstance(role, str) or role not in ROLES:
-            hint = 'use "user", "assistant" or "system"'
-            raise BadInput(f"the role is {name_value(role)}", place=".role", hint=hint)
-        pieces = self._read_pieces(mapping, role)
-        has_tools = not _TOOL_KINDS.isdisjoint(piece.kind for piece in pieces)
-        joins = self._continues(role, has_tools=has_tools)
-
-        results_first = sorted(pieces, key=lambda piece: piece.kind != "tool_result")  # rule A6
-        is_late_system = role == "system" and self.conversation_began
-        is_demoted = is_late_system and self.demotes_system
-        is_reordered = results_first != pieces
-        extra_fields: Json = {}
-        if len(mapping) > 2:  # more than role and content
-            extra_fields = select_extra_fields(mapping)
-        segments = build_segments(
-            results_first,
-            message,
-            extra_fields=extra_fields,
-            is_mended=is_demoted or is_reordered or any(piece.was_mended for piece in pieces),
-            is_late_system=is_late_system,
-            joins=joins,
-        )
-        self._begin(role, segments, has_tools=has_tools or joins, joins=joins)
-        return segments
-
-    def _follow(self, segments: tuple[Segment, ...]) -> None:
-        """Take in a message that was parsed before.
-
-        Its results take their calls again, so that the next results find what is left.
-        """
-        first = segments[0]
-        role = first.role.value
-        if first.role is Role.TOOL:
-            role = "user"
-        has_tools = not _TOOL_KINDS.isdisjoint(segment.kind for segment in segments)
-        self._begin(role, segments, has_tools=has_tools or first.joins, joins=first.joins)
-        for segment in segments:
-            part = segment.parts[0]
-            if isinstance(part, ToolResult):
-                self.calls.take(part.id)
-
-    def _continues(self, role: str, *, has_tools: bool) -> bool:
-        """Whether a message continues the one before it.
-
-        Three cases: calls wait, and the assistant goes on; results come in more than one user message; or
-        only system messages came so far, and another one adds to the system text.
-        """
-        if role == "system":
-            return not self.conversation_began
-        if self.last_role != role:
-            return False
-        # What the assistant says after its calls belongs to them. What the user says after results does not.
-        goes_on = has_tools or role == "assistant"
-        return goes_on and self.last_has_tools
-
-    def _begin(self, role: str, segments: Iterable[Segment], *, has_tools: bool, joins: bool) -> None:
-        """Remember what the next message has to know of this one. Its calls are now the open ones."""
-        self.last_role = role
-        self.last_has_tools = has_tools
-        if role != "system":
-            self.conversation_began = True
-        if role == "assistant":
-            self.calls.add_assistant_message(segments, joins=joins)
-
-    def _read_pieces(self, message: Json, role: str) -> list[BlockPiece]:
-        """One piece for each block, or one for a string. A message without blocks has an empty piece.
-
-        `"content": "Hi"` is one piece without blocks, and `"content": [A, B]` is two with one block each.
-        """
-        content = message.get("content")
-        if isinstance(content, str):
-            return [BlockPiece(ROLES[role], role, (Text(content),))]
-        if not isinstance(content, LIST_TYPES):
-            hint = "give a string or a list of blocks"
-            raise BadInput(f"the content is {name_value(content)}", place=".content", hint=hint)
-        if not content:
-            return [self._read_empty_message(message, role)]
-        pieces = read_each(content, ".content", lambda block, _: self._read_block(block, role))
-        if role == "assistant":
-            return self._join_api_blocks(pieces)
-        return pieces
-
-    def _read_empty_message(self, message: Json, role: str) -> BlockPiece:
-        """The piece of a message without blocks.
-
-        A late system message without words is a directive: it only sets something, and is sent as it came.
-        """
-        part: Part = Text("")
-        is_late_system = role == "system" and self.conversation_began
-        if is_late_system and not self.demotes_system:
-            part = Raw(dialect=NAME, data=select_extra_fields(message))
-        return BlockPiece(ROLES[role], role, (part,), [])
-
-    def _read_block(self, block: Any, role: str) -> BlockPiece:
-        """The piece for one block. A compaction stands for all that came before it, so it is pinned.
-
-        Thinking in a user message, and a result in one of the assistant, are refused.
-        """
-        mapping = to_dict_or_empty(block)
-        block_type = text_or_empty(mapping.get("type"))
-        owner = _ROLE_OF_BLOCK.get(block_type, role)
-        if owner != role:
-            problem = f"a {block_type} block in a message of the {role}"
-            raise BadInput(problem, hint=f"a {block_type} block belongs to the {owner}")
-        match block_type:
-            case "tool_result":
-                return self._read_result(block, mapping)
-            case "tool_use":
-                call = parse_call(mapping)
-                return BlockPiece(
-                    role=Role.ASSISTANT,
-                    kind="tool_call",
-                    parts=(call,),
-                    blocks=[block],
-                    pinned=is_called_by_program(mapping),
-                    # A16: `fs.read`, from a history of another API, is written anew as `fs_read`.
-                    was_mended=not is_safe_name(call.name),
-                )
-            case "thinking" | "redacted_thinking":
-                return BlockPiece(Role.ASSISTANT, "thinking", (parse_thinking(mapping),), [block])
-        return BlockPiece(
-            role=ROLES[role],
-            kind=role,
-            parts=(parse_content_block(block),),
-            blocks=[block],
-            pinned=block_type == "compaction",
-            loaded=self._load_tools(mapping),
-        )
-
-    def _read_result(self, block: Any, mapping: Json) -> BlockPiece:
-        """The piece for a result. The call that it answers tells the name of the tool, and the file.
-
-        Its call is in the assistant message before it, or further back if a client moved the result. What a
-        program called is read by that program alone. A result that loads tools stays: later calls may be of
-        them.
-        """
-        call_id = read_text(mapping, "tool_use_id")
-        answered = self.calls.find_answered(call_id)
-        result, mended_block = parse_result(mapping, call_id, answered.tool_name)
-        return BlockPiece(
-            role=Role.TOOL,
-            kind="tool_result",
-            parts=(result,),
-            blocks=[mended_block or block],
-            attrs=answered.subject,
-            pinned=answered.is_of_program or bool(find_references(mapping)),
-            was_mended=mended_block is not None,
-            unread=answered.is_of_program,
-            loaded=self._load_tools(mapping),
-        )
-
-    def _load_tools(self, block: Json) -> ExtraParts:
-        """The definitions of the deferred tools that a block refers to, as the model reads them there."""
-        loaded: list[Raw] = []
-        for tool in find_loaded_tools(block, self.deferred_tools):
-            definition = drop_field(tool, "defer_loading")
-            loaded.append(Raw(dialect=NAME, data={"type": "tool_definition", "definition": definition}))
-        return tuple(loaded)
-
-    def _join_api_blocks(self, pieces: list[BlockPiece]) -> list[BlockPiece]:
-        """Join blocks of the API's own that follow each other, such as a web search and its result.
-
-        Each run becomes one piece, since neither of such blocks may be sent without the other. A run is
-        pinned if it loads tools, or holds what belongs to a program.
-        """
-        joined: list[BlockPiece] = []
-        for are_api_blocks, pieces_in_a_row in groupby(pieces, key=_is_api_block):
-            run = list(pieces_in_a_row)
-            if not are_api_blocks:
-                joined += run
-                continue
-            blocks: list[Any] = []
-            parts: list[Part] = []
-            loaded: list[Part] = []
-            for piece in run:
-                blocks += piece.blocks or ()
-                parts += piece.parts
-                loaded += piece.loaded
-            joined.append(
-                run[0]._replace(
-                    parts=tuple(parts),
-                    blocks=blocks,
-                    pinned=any(map(self._must_stay, blocks)),
-                    loaded=tuple(loaded),
-                )
-            )
-        return joined
-
-    def _must_stay(self, block: Any) -> bool:
-        """Whether a block of the API's own may never be left out.
-
-        The result of a program that called tools answers a block whose calls stay.
-        """
-        mapping = to_dict_or_empty(block)
-        if find_references(mapping) or is_called_by_program(mapping):
-            return True
-        return text_or_empty(mapping.get("tool_use_id")) in self.calls.program_ids
-
-
-def _is_api_block(piece: BlockPiece) -> bool:
-    """Whether a piece is a block of the API's own that may be joined to its neighbours."""
-    return isinstance(piece.parts[0], Raw) and not piece.pinned

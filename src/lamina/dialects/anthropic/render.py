@@ -61,7 +61,6 @@ from lamina.dialects.origins import (
     find_other_dialect,
     find_unchanged_message,
     group_entries,
-    group_sent_entries,
     is_changed,
     is_sent_as_it_came,
     read_origin_in,
@@ -80,7 +79,7 @@ def render(envelope: Envelope) -> Json:
     request = dict(envelope.head.parameters)
     system_entries: list[Entry] = []
     message_groups: list[list[Entry]] = []
-    for group in group_sent_entries(envelope):
+    for group in group_entries(envelope.sent):
         if group[0].layer is Layer.SYSTEM:
             system_entries += group
         else:
@@ -167,8 +166,10 @@ def _render_messages(message_groups: list[list[Entry]], voices: VoiceChooser) ->
             run = _join_results(run)
         elif voice == "system":
             run = _join_system_messages(run)
-        written = (_render_message(group, voice) for group in run)
-        messages += filter(None, written)
+        for group in run:
+            message = _render_message(group, voice)
+            if message is not None:
+                messages.append(message)
     # What the user said first may have been left out. A compaction may come first: it replaces all that.
     first = next(iter(messages), None)
     if read_role(first) == "assistant" and not begins_with_compaction(read_blocks(first)):
@@ -189,8 +190,10 @@ def _place_system_messages(message_groups: list[list[Entry]], voices: VoiceChoos
     for group in message_groups:
         voice = voices.choose(group[0])
         if voice == "system":
-            is_placed = may_follow and not waiting and _is_directive(group[0])
-            (placed if is_placed else waiting).append(group)
+            if may_follow and not waiting and _is_directive(group[0]):
+                placed.append(group)
+            else:
+                waiting.append(group)
             continue
         # Where nothing follows yet, a system message waits at the end. `order` tells `settle_repairs` if that
         # moves what was sent before.

@@ -24,7 +24,7 @@ from lamina.core.values import (
 from lamina.dialects.anthropic.model import NAME
 from lamina.dialects.anthropic.parts import render_part
 from lamina.dialects.extra_fields import ExtraParts, collect_extra_fields, list_counted_fields
-from lamina.dialects.json_values import Json, list_or_empty, to_dict_or_empty
+from lamina.dialects.json_values import Json, drop_fields, list_or_empty, to_dict_or_empty
 from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.uncounted_fields import (
     NO_DIGEST,
@@ -140,10 +140,7 @@ def select_extra_fields(message: Json) -> Json:
 
     Of `{"role": "user", "content": "Hi", "id": "m1"}` it is `{"id": "m1"}`.
     """
-    fields = dict(message)
-    for name in ("role", "content"):
-        fields.pop(name, None)
-    return fields
+    return drop_fields(message, ("role", "content"))
 
 
 def _collect_from_block(part: Part, block: Json) -> ExtraParts:

@@ -53,7 +53,7 @@ from lamina.dialects.origins import (
     ON_THE_WIRE,
     explain_foreign_segment,
     find_unchanged_message,
-    group_sent_entries,
+    group_entries,
     is_changed,
     is_sent_as_it_came,
     read_origin_in,
@@ -71,7 +71,7 @@ def render(envelope: Envelope) -> Json:
     request = drop_field(dict(envelope.head.parameters), "toolConfig")
     system_entries: list[Entry] = []
     message_groups: list[list[Entry]] = []
-    for group in group_sent_entries(envelope):
+    for group in group_entries(envelope.sent):
         if group[0].layer is Layer.SYSTEM:
             system_entries += group
         else:

@@ -1,8 +1,7 @@
 """Pairs results with calls. Ids are optional here, so results are matched by name and position too.
 
-A call without an id gets one for the log. It is made from its name and arguments, so that it is the same
-wherever the call stands, and it is never sent. Nothing is known of what a tool does, except that some
-arguments name a file.
+A call without an id gets one for the log. It is made from the name and the arguments of the call, so that it
+does not depend on where the call stands, and it is never sent.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from lamina.dialects.gemini.wire import get_field, to_dict_or_empty, to_dict_or_none
-from lamina.dialects.json_values import LIST_TYPES
+from lamina.dialects.json_values import LIST_TYPES, drop_fields
 
 _CONTENT_FIELDS = frozenset(("role", "parts"))
 
@@ -98,10 +98,7 @@ def read_extra_fields(message: Any) -> dict[str, Any]:
     """The fields of a content besides its role and its parts. Loose parts have none."""
     if isinstance(message, LIST_TYPES):
         return {}
-    fields = dict(to_dict_or_empty(message))
-    for name in _CONTENT_FIELDS:
-        fields.pop(name, None)
-    return fields
+    return drop_fields(to_dict_or_empty(message), _CONTENT_FIELDS)
 
 
 def _split_list(contents: Sequence[Any]) -> Iterator[Unit]:
@@ -146,7 +143,6 @@ def _make_unit(item: Any, place: str) -> Unit:
 
 
 def _make_loose_unit(loose_parts: LooseParts, first_index: int) -> Unit:
-    """Loose parts as a unit, in the place of the first of them."""
     place = f"contents[{first_index}]"
     if loose_parts.bare:
         place = "contents"

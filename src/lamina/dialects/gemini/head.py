@@ -24,7 +24,7 @@ from lamina.dialects.gemini.wire import (
     to_dicts,
     to_snake_case,
 )
-from lamina.dialects.json_values import LIST_TYPES, Json, drop_nulls, name_value, read_each
+from lamina.dialects.json_values import LIST_TYPES, Json, drop_fields, drop_nulls, name_value, read_each
 from lamina.dialects.port import Request
 from lamina.dialects.same_objects import drop_field
 from lamina.errors import BadInput
@@ -143,9 +143,7 @@ def read_settings(request: Mapping[str, Any]) -> Json:
     fields = _get_holder(request)
     fields = get_object(fields, "generationConfig") | fields
     settings = {_to_camel_case(spelling): value for spelling, value in drop_nulls(fields).items()}
-    for name in _FIELDS_NOT_SETTINGS:
-        settings.pop(name, None)
-    return settings
+    return drop_fields(settings, _FIELDS_NOT_SETTINGS)
 
 
 def find_system_field(request: Mapping[str, Any]) -> str:
@@ -167,7 +165,7 @@ def split_system_parts(system: Any, place: str = "") -> list[tuple[str, Any]]:
 
 
 def get_system_parts(system: Any) -> Any:
-    """What a content holds as its parts; a system text that is no content is its own part, or parts.
+    """The parts of a system text that is a content. Any other system text is its own part, or a list of them.
 
     `{"parts": [A]}` holds `[A]`. `"Be brief."` is its own part.
     """

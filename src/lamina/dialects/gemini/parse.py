@@ -313,9 +313,12 @@ def _drop_blank_pieces(pieces: list[_GeminiPiece]) -> list[_GeminiPiece]:
     full_pieces = [piece for piece in pieces if not piece.is_blank]
     if full_pieces:
         return full_pieces
-    if any(piece.is_empty for piece in pieces):
-        return pieces[:1]
-    return [piece._replace(parts=(Raw(dialect=NAME, data=piece.blocks[0]),)) for piece in pieces]
+    raw_pieces: list[_GeminiPiece] = []
+    for piece in pieces:
+        if piece.is_empty:  # the API refuses it, so the content is written anew
+            return pieces[:1]
+        raw_pieces.append(piece._replace(parts=(Raw(dialect=NAME, data=piece.blocks[0]),)))
+    return raw_pieces
 
 
 def _merge_raw_runs(pieces: Sequence[_GeminiPiece]) -> list[_GeminiPiece]:

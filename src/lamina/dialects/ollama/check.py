@@ -250,8 +250,8 @@ def assistants_say_something(reading: OllamaReading) -> Faults:
     Broken by an answer that was stopped before its first token, and kept in the history.
     """
     for view in reading.by_role.get("assistant", ()):
-        said = [*view.calls, *map(view.wire.get, ("images", "content", "thinking"))]
-        if all(map(_says_nothing, said)):
+        contents = [*view.calls, *map(view.wire.get, ("images", "content", "thinking"))]
+        if all(map(_says_nothing, contents)):
             yield view.place, "says nothing"
 
 

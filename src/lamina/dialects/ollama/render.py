@@ -29,7 +29,7 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import text_of
-from lamina.dialects.json_values import Json
+from lamina.dialects.json_values import Json, drop_fields
 from lamina.dialects.ollama.fields import (
     NAME,
     TEXT_FIELDS,
@@ -42,7 +42,7 @@ from lamina.dialects.ollama.fields import (
 from lamina.dialects.origins import (
     find_origin,
     find_unchanged_message,
-    group_sent_entries,
+    group_entries,
     is_changed,
     read_sent_origin,
 )
@@ -61,7 +61,7 @@ def render(envelope: Envelope) -> Json:
     A step is complete when the next message comes, or the request ends. Then its results are added.
     """
     writer = _OllamaWriter()
-    for group in group_sent_entries(envelope):
+    for group in group_entries(envelope.sent):
         writer.write_group(group)
     writer.messages += writer.step.flush()
     if not writer.messages:
@@ -226,8 +226,8 @@ def _write_content(group: Sequence[Entry]) -> Json:
                     continue
                 case Text() | Document() | Raw():
                     texts.append(text_of((part,)))
-    said = (text for text in texts if not is_blank(text))
-    return {"content": "\n".join(said)} | _make_images_field(images)
+    filled_texts = (text for text in texts if not is_blank(text))
+    return {"content": "\n".join(filled_texts)} | _make_images_field(images)
 
 
 def _make_images_field(images: Iterable[Any]) -> Json:
@@ -291,9 +291,7 @@ def _copy_other_fields(entry: Entry) -> Json:
 
     An unknown field of the first message of a group is sent again, and a `tool_name` only if it is a text.
     """
-    fields = dict(to_fields(find_origin(entry, NAME).message))
-    for name in _WRITTEN_FIELDS:
-        fields.pop(name, None)
+    fields = drop_fields(to_fields(find_origin(entry, NAME).message), _WRITTEN_FIELDS)
     for name in TEXT_FIELDS:
         if not isinstance(fields.get(name), str):
             fields.pop(name, None)

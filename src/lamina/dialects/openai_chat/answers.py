@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lamina.core.values import Segment
-from lamina.dialects.json_values import list_or_empty, read_list, text_or_empty, to_dict
+from lamina.dialects.json_values import drop_fields, list_or_empty, read_list, text_or_empty, to_dict
 from lamina.dialects.openai_chat.calls import ChatCalls
 from lamina.dialects.openai_chat.parse import read_message
 from lamina.dialects.port import Absorbed
@@ -202,6 +202,6 @@ def write_answer(answer: Mapping[str, Any], text: str) -> dict[str, Any]:
 
 def write_closing_events(closing: Sequence[Mapping[str, Any]], text: str, _: int) -> list[dict[str, Any]]:
     """The chunks that end a stream, after one more, which says this text."""
-    fields = {name: value for name, value in closing[0].items() if name != "usage"}
+    fields = drop_fields(closing[0], ("usage",))
     choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
     return [{**fields, "choices": [choice]}, *map(dict, closing)]

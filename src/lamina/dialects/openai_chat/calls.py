@@ -1,7 +1,7 @@
 """Reads the tool calls of an assistant message, and pairs results with them.
 
 Ids are not unique in the wild, and some servers leave them out. So a call and its result are matched by id,
-then by name, then by position. Nothing is known of what a tool does, except that some arguments name a file.
+then by name, then by position.
 """
 
 from __future__ import annotations

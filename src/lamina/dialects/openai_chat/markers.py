@@ -86,7 +86,6 @@ def _mark_message(message: Any, place: str, places: Places) -> Any:
 
 
 def _mark_part(part: Any, place: str, places: Places) -> Any:
-    """A part with its breakpoint, or without one."""
     lifetime = places.pop(place, None)
     return change_object(part, lambda fields: set_breakpoint(fields, lifetime))
 

@@ -23,7 +23,7 @@ from lamina.dialects.openai_chat.parts import MARKER, NAME, write_blocks
 from lamina.dialects.origins import (
     find_origin,
     find_unchanged_message,
-    group_sent_entries,
+    group_entries,
     is_changed,
     is_sent_as_it_came,
     write_failed_text,
@@ -38,7 +38,7 @@ def render(envelope: Envelope) -> Json:
     Definitions from before tools leave in `functions`, as they came.
     """
     writer = _ChatWriter(envelope.head)
-    for group in group_sent_entries(envelope):
+    for group in group_entries(envelope.sent):
         writer.write_group(group)
     writer.flush_media()
     if not writer.messages:

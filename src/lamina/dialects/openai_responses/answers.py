@@ -124,7 +124,7 @@ class _StreamedItems:
 
 
 def _read_index(value: Any) -> int:
-    """A position in an answer; 0 for a value that is none."""
+    """A position in an answer; 0 for any other value."""
     if isinstance(value, int) and value > 0:
         return value
     return 0

@@ -258,11 +258,14 @@ def _rewrite_block(entry: Entry, role: str) -> list[Any]:
         if not is_text:
             return []
     text = text_of(entry.parts)
+    text_fields: Json = {}
+    if is_text:
+        text_fields = source
     if role == "assistant":
-        return [_rewrite_assistant_text(source if is_text else {}, text)]
-    rewritten: Json = {"type": "input_text", "text": text}
-    if is_text and source_type != "refusal":
-        rewritten = {**source, **rewritten}
+        return [_rewrite_assistant_text(text_fields, text)]
+    if source_type == "refusal":  # only the assistant refuses
+        text_fields = {}
+    rewritten: Json = {**text_fields, "type": "input_text", "text": text}
     if source_type in MARKABLE_TYPES and source.get(MARKER_FIELD):
         rewritten[MARKER_FIELD] = source[MARKER_FIELD]
     return [rewritten]

@@ -21,7 +21,7 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
-from lamina.dialects.origins import group_sent_entries, read_origin_in
+from lamina.dialects.origins import group_entries, read_origin_in
 from lamina.dialects.pairing import PairedResult, StepResults, find_result_name
 from lamina.dialects.pieces import explain_refused_part
 from lamina.dialects.text.layout import TextTurn, Voice, join_turns, make_label_name
@@ -82,7 +82,7 @@ def _write_turns(envelope: Envelope) -> list[TextTurn]:
     """
     temporary_entries = envelope.sent[len(envelope.lasting) :]
     writer = _TurnWriter()
-    for group in group_sent_entries(envelope):
+    for group in group_entries(envelope.sent):
         belongs_to_question = group[0] in temporary_entries and writer.voice == "user"
         if not belongs_to_question:
             writer.end_turn()
