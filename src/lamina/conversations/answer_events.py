@@ -75,7 +75,6 @@ class EventSplitter:
         return AnswerEvent(source=source, value=_decode(content), name=name, is_end=content == DONE)
 
     def write(self, value: Any, name: bytes) -> bytes:
-        """The bytes of an event with this value."""
         data = msgspec.json.encode(value)
         if self._by_line:
             return data + b"\n"

@@ -129,12 +129,10 @@ def note_failure(error: LaminaError) -> MemoryAnswer:
 
 
 def write_result(call: ToolCall, answer: MemoryAnswer) -> Segment:
-    """An answer as the result of a call."""
     return result(answer.text, id=call.id, name=call.name, error=answer.error)
 
 
 def list_memory_calls(calls: Sequence[ToolCall], name: str) -> list[ToolCall]:
-    """The calls of the memory tool."""
     if not name:
         return []
     return [call for call in calls if call.name == name]
