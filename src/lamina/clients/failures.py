@@ -79,7 +79,6 @@ _UNREACHABLE_WORDS = re.compile("Connect|Timeout|Network|Protocol|Read")
 
 
 def failure(status: int, message: str, *, wait: float | None = None) -> CallFailed:
-    """The error for an API's status and message."""
     error_type = _ERROR_OF_STATUS.get(status, CallFailed)
     if error_type is CallFailed and 400 <= status < 500:
         error_type = RequestRefused
@@ -130,7 +129,6 @@ def _read_status(error: Exception) -> int | None:
 
 
 def _read_wait(error: Exception) -> float | None:
-    """How many seconds the API asks to wait."""
     headers: Any = getattr(getattr(error, "response", None), "headers", None)
     try:
         return max(float(headers.get("retry-after")), 0.0)

@@ -37,7 +37,6 @@ def ollama_chat(client: Any = None, *, host: str | None = None, window: int | No
 
 
 def _read_pieces(item: Any) -> Iterator[TextEvent | ThinkingEvent]:
-    """Read one line of a stream."""
     error = text_at(item, "error")
     if error:
         raise failure(500, error)

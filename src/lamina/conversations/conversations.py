@@ -358,7 +358,6 @@ class AnswerCalls:
         self._calls[key] = (pointer, call)
 
     def call_of(self, answer: Any) -> Any:
-        """The call of this answer, or None."""
         if id(answer) not in self._calls:
             return None
         pointer, call = self._calls[id(answer)]

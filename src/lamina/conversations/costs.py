@@ -114,7 +114,6 @@ class CostSum:
 
 
 def sum_calls_cost(calls: Iterable[RecordedCall]) -> CostSum:
-    """What recorded requests cost together."""
     total = CostSum()
     for call in calls:
         total.add_call(call)

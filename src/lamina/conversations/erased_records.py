@@ -77,7 +77,6 @@ def _plain(value: Any) -> Any:
 
 
 def _erase_segment(segment: Segment, target: ErasureTarget) -> Segment:
-    """The segment without its content."""
     attrs: dict[str, str] = {}
     for name, value in segment.attrs.items():
         attrs[name] = MARK if target.is_in(value) else value

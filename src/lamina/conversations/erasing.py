@@ -147,7 +147,8 @@ def _erase_state(state: ConversationState, target: ErasureTarget, source: bytes)
     if not source:
         return None
     title = state.title
-    if title and _is_titled_after(title, target):
+    beginnings = (" ".join(split_words(text)) for text in target.whole_texts)
+    if title and (target.is_in(title) or any(text.startswith(title) for text in beginnings)):
         title = MARK
     exchanges = tuple(each for each in state.exchanges if not _recalls(each, target))
     ledger = strip_ledger(state.ledger, target)
@@ -155,13 +156,6 @@ def _erase_state(state: ConversationState, target: ErasureTarget, source: bytes)
     if new_state == state:
         return None
     return msgspec.json.encode(new_state)
-
-
-def _is_titled_after(title: str, target: ErasureTarget) -> bool:
-    """Whether a title holds the message, or is its beginning."""
-    if target.is_in(title):
-        return True
-    return any(" ".join(split_words(text)).startswith(title) for text in target.whole_texts)
 
 
 def _recalls(exchange: Any, target: ErasureTarget) -> bool:

@@ -191,7 +191,10 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
         if not _may_be_missed(usage, last.usage):
             return None
         model = _model_of(fitted)
-        rules = _rules_of(fitted)
+        dialect_name = ""
+        if fitted.dialect is not None:
+            dialect_name = fitted.dialect.name
+        rules = rules_for(model, dialect=dialect_name)
         difference, agreement = check_report(
             report, last.fitted, fitted, rules=rules, tokens=last.usage.input, gap=gap
         )
@@ -293,12 +296,6 @@ def _tell(event: Any, callback: Callable[[Any], Any] | None) -> None:
 
 def _model_of(fitted: Fitted) -> str:
     return find_model(fitted.envelope.head.parameters)
-
-
-def _rules_of(fitted: Fitted) -> Any:
-    """The cache rules of the model and the API that a request was fitted for."""
-    dialect = fitted.dialect.name if fitted.dialect else ""
-    return rules_for(_model_of(fitted), dialect=dialect)
 
 
 def _price_cut(model: str, before: int, after: int) -> tuple[float | None, float | None]:

@@ -73,7 +73,6 @@ async def export_conversation(store: Store, workspace: str, name: str) -> list[b
 
 
 def write_lines(state: ConversationState, record: ConversationRecord) -> Iterator[bytes]:
-    """The lines of a state and a record."""
     yield _encode(conversation=state)
     for call in record.calls:
         # Numbers of pieces mean nothing in another store, so the bodies stand here themselves.

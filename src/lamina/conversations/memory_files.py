@@ -50,7 +50,6 @@ class _StoredFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def memory_place(workspace: str) -> Where:
-    """Where the files of a workspace are stored."""
     return Where(OwnName(f"{MEMORIES}{recorded_workspace(workspace)}"), "files")
 
 
@@ -131,7 +130,6 @@ async def erase_files(store: Store, workspace: str, path: str = "") -> int:
 
 
 def _apply(files: Files, changes: Mapping[str, str | None]) -> dict[str, str]:
-    """The files after these changes."""
     after = dict(files)
     for path, text in changes.items():
         if text is None:

@@ -129,5 +129,4 @@ def note_failure(error: LaminaError) -> MemoryAnswer:
 
 
 def write_result(call: ToolCall, answer: MemoryAnswer) -> Segment:
-    """An answer as the result of a call."""
     return result(answer.text, id=call.id, name=call.name, error=answer.error)

@@ -111,7 +111,6 @@ class PendingCall:
 
     @property
     def request(self) -> dict[str, Any]:
-        """What to send."""
         return self._fitted.request
 
     @property

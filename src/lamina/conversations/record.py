@@ -54,7 +54,6 @@ class CutNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, cut: Cut) -> CutNote:
-        """Note a cut of the ledger."""
         return cls(
             number=cut.number, reason=cut.reason, before=cut.before, after=cut.after, lowered=cut.lowered
         )

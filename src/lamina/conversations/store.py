@@ -53,7 +53,6 @@ def conversation_workspace(workspace: str) -> OwnName:
 
 
 def conversation_place(workspace: str, name: str) -> Where:
-    """Where a conversation is stored."""
     return Where(conversation_workspace(workspace), name)
 
 

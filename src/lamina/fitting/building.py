@@ -169,23 +169,16 @@ def _build_with_tools(fit: Fit, with_tools: Fit, conditions: BuildConditions) ->
 
 def _add_own_tools(fit: Fit) -> Fit:
     """The same fit with lamina's tools in its head. If they cannot be added, it is the same object."""
-    wanted_tools = choose_added_tools(context_tools=_wants_context_tool(fit))
+    wants_context_tool = fit.policy.context_tools
+    # Once a conversation has lamina's tools, their list stays: the context tool came with them or never.
+    if fit.previous_ledger.own_tools:
+        wants_context_tool = CONTEXT_TOOL.name in fit.previous_ledger.own_tools
+    wanted_tools = choose_added_tools(context_tools=wants_context_tool)
     own_tools, written_tools = write_tools(wanted_tools, fit.target, fit.head)
     if RECALL_TOOL not in own_tools:
         return fit
     head = RequestHead(tools=(*fit.head.tools, *written_tools), parameters=fit.head.parameters)
     return msgspec.structs.replace(fit, head=head, has_handles=True, own_tools=own_tools)
-
-
-def _wants_context_tool(fit: Fit) -> bool:
-    """Whether the context tool is added. Once a conversation has lamina's tools, their list stays.
-
-    If the tools came with an earlier cut, the context tool came with them or never.
-    """
-    own_names = fit.previous_ledger.own_tools
-    if own_names:
-        return CONTEXT_TOOL.name in own_names
-    return fit.policy.context_tools
 
 
 def _had_own_tools(with_tools: Fit) -> bool:

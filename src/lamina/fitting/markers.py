@@ -107,13 +107,19 @@ def place_markers(
     # The rules of a cache belong to the model, which may be served behind another provider's wire format.
     if not rules.markers or markers.cache != rules.match:
         return unmarked
-    stream = _without_tail(dialect.cache.stream(request), envelope)
+    stream = dialect.cache.stream(request)
+    # The entries of the tail are sent only this once, so nobody would read a cache entry that ends there.
+    tail_blocks = sum(len(entry.parts) for entry in envelope.sent[len(envelope.sent) - envelope.tail :])
+    stream = msgspec.structs.replace(stream, blocks=stream.blocks[: len(stream.blocks) - tail_blocks])
+    last_sent_block = None
+    if before is not None and cut is None:
+        last_sent_block = _last_block(envelope, envelope.sent[: before.sent])
     marker_plan = plan_markers(
         _weigh_start(stream, counter, rules.least(stream.model)),
         rules,
         stable=lifetimes.stable,
         tail=lifetimes.tail,
-        last=_last_sent_block(envelope, before, cut),
+        last=last_sent_block,
         kept=_last_block_before_cut(envelope),
         cut=cut is not None and bool(cut.first),
     )
@@ -135,18 +141,18 @@ def _replace_auto(lifetimes: Lifetimes, word: str) -> Lifetimes:
 def _wants_markers(
     request: Mapping[str, Any], envelope: Envelope, dialect: Dialect, rules: CacheRules
 ) -> bool:
-    """Whether a request has no marker, nothing of it is cached without one, and it may be long enough.
-
-    Nobody asked for markers, so a request with values of an SDK that a cache never sees is left alone.
-    """
+    """Whether a request has no marker, nothing of it is cached without one, and it may be long enough."""
     if not keeps_only_marked(rules):
         return False
     if envelope.tokens * UNSURE < rules.least(find_model(request)):
         return False
     try:
-        return not brings_markers(dialect.cache.stream(request))
+        stream = dialect.cache.stream(request)
     except BadInput:
+        return False  # it has values of an SDK that a cache never sees
+    if stream.automatic:
         return False
+    return not any(block.marker for block in stream.blocks)
 
 
 def keeps_only_marked(rules: CacheRules) -> bool:
@@ -155,11 +161,6 @@ def keeps_only_marked(rules: CacheRules) -> bool:
     OpenAI's keeps the end of each turn by itself. A request for it is left as it came.
     """
     return rules.match == "breakpoints"
-
-
-def brings_markers(stream: Stream) -> bool:
-    """Whether a request has a marker of its own, on a block or for the whole of it."""
-    return bool(stream.automatic) or any(block.marker for block in stream.blocks)
 
 
 def _weigh_start(stream: Stream, counter: Counter, least: int) -> Stream:
@@ -199,29 +200,10 @@ def _framing_tokens(block: StreamBlock, counter: Counter, *, is_first: bool) -> 
     return tokens
 
 
-def _without_tail(stream: Stream, envelope: Envelope) -> Stream:
-    """The stream up to the place where the next request goes on.
-
-    The entries after it are sent only this once, so nobody would read a cache entry that ends there.
-    """
-    tail = envelope.sent[len(envelope.sent) - envelope.tail :]
-    tail_blocks = sum(len(entry.parts) for entry in tail)
-    return msgspec.structs.replace(stream, blocks=stream.blocks[: len(stream.blocks) - tail_blocks])
-
-
-def _last_sent_block(envelope: Envelope, before: SentMark | None, cut: Cut | None) -> int | None:
-    """The number of the last block of the previous request, if this request continues it.
-
-    None for the first request, and after a cut.
-    """
-    if before is None or cut is not None:
-        return None
-    return _last_block(envelope, envelope.sent[: before.sent])
-
-
 def _last_block_before_cut(envelope: Envelope) -> int | None:
     """The number of the last block that the last cut left as it was; None if there is none."""
-    cut = _last_lowering_cut(envelope.ledger)
+    # A cut that only records a change of the client's, such as a new tool, names no entry that it changed.
+    cut = next((cut for cut in reversed(envelope.ledger.cuts) if cut.first), None)
     if cut is None:
         return None
     unchanged_entries = find_entries_before(cut, envelope.entries, envelope.ledger)
@@ -241,17 +223,6 @@ def find_entries_before(cut: Cut, entries: Sequence[Entry], ledger: Ledger) -> S
         if entry.ref == cut.first or entry.segment.key in digest_keys:
             return entries[:index]
     return entries
-
-
-def _last_lowering_cut(ledger: Ledger) -> Cut | None:
-    """The last cut that names the first entry it changed.
-
-    A cut that only records a change of the client's, such as a new tool, names none.
-    """
-    for cut in reversed(ledger.cuts):
-        if cut.first:
-            return cut
-    return None
 
 
 def _last_block(envelope: Envelope, sent: Sequence[Entry]) -> int:

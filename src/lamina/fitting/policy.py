@@ -148,8 +148,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 msgspec.structs.force_setattr(self, "history", LastN(count))
         _check_reserve(self)
         _check_promise(self)
-        for name, choices in _CHOICES.items():
-            _check_choice(name, getattr(self, name), choices)
+        _check_choices(self)
         _check_load_tools(self)
         check_breakpoints(self.breakpoints, "Policy")
         _check_types(self)
@@ -353,11 +352,14 @@ def _check_promise(policy: Policy) -> None:
     raise BadInput(f"hide_at_most is {limit!r:.100}", place="Policy", hint=hint)
 
 
-def _check_choice(name: str, value: Any, choices: tuple[str | None, ...]) -> None:
-    if isinstance(value, str | None) and value in choices:
-        return
-    words = ", ".join(repr(choice) for choice in choices if choice is not None)
-    raise BadInput(f"{name} is {value!r:.100}", place="Policy", hint=f"use one of {words}")
+def _check_choices(policy: Policy) -> None:
+    for name, choices in _CHOICES.items():
+        value = getattr(policy, name)
+        # An array of numbers says neither yes nor no to `in`, so its type is looked at first.
+        if isinstance(value, str | None) and value in choices:
+            continue
+        words = ", ".join(repr(choice) for choice in choices if choice is not None)
+        raise BadInput(f"{name} is {value!r:.100}", place="Policy", hint=f"use one of {words}")
 
 
 def _check_load_tools(policy: Policy) -> None:

@@ -144,7 +144,7 @@ def _fit(call: _Call, source: Dialect, target: Dialect, model: str) -> Fitted:
     original: Request | None = call.request
     if target is not source:
         parsed = msgspec.structs.replace(parsed, log=translate_log(parsed.log))
-        original = None
+        original = None  # nothing of it can be sent as it came
     own_head = _head_for(parsed.head, source, target, model)
     model_name = find_model(own_head.head.parameters)
     if target is not source and not model_name:
@@ -195,7 +195,6 @@ def find_dialect(dialect: str | Dialect) -> Dialect:
 
 
 def _source_dialect(request: Any, dialect: str | Dialect | None) -> Dialect:
-    """The dialect that the request is written in."""
     if not isinstance(request, Mapping):
         type_name = type(request).__name__
         raise BadInput(f"{type_name} is not a request", place="request", hint="pass the arguments as a dict")
@@ -205,7 +204,6 @@ def _source_dialect(request: Any, dialect: str | Dialect | None) -> Dialect:
 
 
 def _parse(request: Request, source: Dialect, memo: RequestMemo) -> ParsedRequest:
-    """Parse the request into a log and a head."""
     earlier_messages = memo.parse.known
     parsed = source.wire.parse(request, memo=memo.parse)
     # The check memos compare messages by identity. One that the caller changed in place since the last call
@@ -341,7 +339,6 @@ def _is_unchanged(envelope: Envelope) -> bool:
 
 
 def _mark(fit: Fit, envelope: Envelope, request: Request) -> Marked:
-    """Place the cache markers that the caller asked for."""
     return place_markers(
         request,
         envelope,

@@ -64,8 +64,10 @@ def add_server_help(
         return _ask_to_clear(request, dialect, ledger.clearing)
     unhelped = ServerRequest(request=request)
     help_of_server = dialect.server
-    if help_of_server is None or not has_changed_bytes(ledger):
+    if help_of_server is None:
         return unhelped
+    if all(cut.reason.startswith((CLEARED, CLEARS)) for cut in ledger.cuts):
+        return unhelped  # what the server clears by itself changes no bytes that were sent
     if help_of_server.binding(request) != "strict":
         return unhelped
     if choose_binding(dialect, request, drop_block=may_drop_thinking(server)) != "drop":
@@ -122,11 +124,6 @@ def _find_betas_header(headers: Mapping[str, str]) -> str:
         if lower_ascii(name) == BETAS:
             return name
     return ""
-
-
-def has_changed_bytes(ledger: Ledger) -> bool:
-    """Whether a cut has changed bytes that were sent. What the server cleared by itself changed none."""
-    return any(not cut.reason.startswith((CLEARED, CLEARS)) for cut in ledger.cuts)
 
 
 def usage_of(usage: Usage | int | None) -> Usage:

@@ -142,7 +142,6 @@ class SdkCall:
         return manager, stream
 
     def exit(self, manager: Any, stream: Any, error: tuple[object, ...]) -> Steps:
-        """Leave the SDK's context manager."""
         snapshot = _read_snapshot(stream)
         usage = _read_usage(snapshot)
         yield partial(self._wait, partial(self.pending.record_usage, usage, answer=snapshot))
@@ -336,7 +335,6 @@ class SdkCall:
             self._kept_events.append(event)
 
     def _list_closing(self, events: StreamFilter, stream: Any) -> list[Any]:
-        """The events that end the last stream."""
         if not self.pending.shows_nothing:
             return events.closing
         return fill_stream(events.closing, self.pending.dialect, index=events.shown, stream=stream)
@@ -380,7 +378,6 @@ class SdkCall:
         return SyncShownStream(stream, events)
 
     def _next(self, stream: Any) -> Callable[[], Any]:
-        """The step that reads the next event of a stream."""
         if self._is_async:
             return partial(anext, stream, END)
         return partial(next, stream, END)
