@@ -22,7 +22,7 @@ from lamina.core.explanation import describe_row, join_folds
 from lamina.core.hashing import handle, stem_of
 from lamina.core.recall import identify_segments, recall
 from lamina.core.text.characters import fold_case, split_words
-from lamina.core.values import Ledger, LedgerLine, Segment
+from lamina.core.values import Ledger, LedgerLine, Ref, Segment
 from lamina.core.wishes import ACCEPTED, LEAST_QUOTE
 from lamina.core.wording import describe_segment, text_of
 from lamina.errors import BadInput, NotFound, StoreError
@@ -268,7 +268,7 @@ def _explain_key(stored: LibraryConversation, key: str) -> str:
     return f"{key}: a digest; it stands for {size:,} characters"
 
 
-def _find_line(ledger: Ledger, ref: str) -> LedgerLine | None:
+def _find_line(ledger: Ledger, ref: Ref) -> LedgerLine | None:
     """What the ledger says about a segment.
 
     A ref ends with what stands before its segment. A store that has only what was lowered lacks that, so
