@@ -22,7 +22,7 @@ from lamina.conversations.store import (
 )
 from lamina.dialects import DIALECTS
 from lamina.fitting.request import fit_request
-from lamina.gateway import fit
+from lamina.gateway import fit_call
 from lamina.stores.address import open_store
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Where
@@ -470,7 +470,7 @@ def test_a_request_is_not_counted_if_its_upstream_reported_far_less_than_the_tri
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n")
         writer.write(b"content-length: %d\r\n\r\n" % len(body) + body)
 
-    monkeypatch.setattr(fit, "fit_request", note_and_fit)
+    monkeypatch.setattr(fit_call, "fit_request", note_and_fit)
     first: list[dict[str, Any]] = [{"role": "user", "content": "some words " * 13_600}]
     second = [*first, {"role": "assistant", "content": "ok"}, {"role": "user", "content": "words " * 7_500}]
 

@@ -22,6 +22,7 @@ from lamina.gateway.conversation_store import GatewayStore, StoreGone
 from lamina.gateway.conversations import ConversationIndex
 from lamina.gateway.fit_call import CallFitter
 from lamina.gateway.learning import AnswerLearner
+from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.refusals import Refusal, explain_unfit
 from lamina.gateway.saving import ConversationSaver, encode_lowered
@@ -88,19 +89,31 @@ class RecallTurns:
         async with self._index.lock(conversation.workspace, conversation.family):
             conversation.reported = usage.input
             records = encode_lowered(sent.fitted, conversation.state.ledger, self._keep)
-            for _ in range(TRIES):
-                # Anew after each conflict: another process may have added to the same conversation.
-                state = _add_exchange(conversation.state, sent, usage, exchange)
-                try:
-                    await remember_answer(self._store, conversation.workspace, conversation.name, exchange)
-                    await self._saver.save(conversation, state, records)
-                except Conflict:
-                    await self._index.reload(conversation)
-                    continue
-                except StoreGone:  # the answer is not lost for that: the exchange is stored when it can be
-                    self._metrics.add("lamina_store_failures_total")
-                    conversation.add_records(records)
-                    self._saver.save_later(conversation)
+            try:
+                await self._store_exchange(conversation, sent, usage, exchange, records)
+            except StoreGone:  # the client gets its answer all the same, and the exchange waits for the store
+                self._metrics.add("lamina_store_failures_total")
+                conversation.state = _add_exchange(conversation.state, sent, usage, exchange)
+                conversation.add_records(records)
+                self._saver.save_later(conversation)
+
+    async def _store_exchange(
+        self,
+        conversation: LiveConversation,
+        sent: OutgoingRequest,
+        usage: Usage,
+        exchange: RecallExchange,
+        records: list[bytes],
+    ) -> None:
+        """Store an exchange. If another process was first, it is added to what that one stored."""
+        for _ in range(TRIES):
+            state = _add_exchange(conversation.state, sent, usage, exchange)
+            try:
+                await remember_answer(self._store, conversation.workspace, conversation.name, exchange)
+                await self._saver.save(conversation, state, records)
+            except Conflict:
+                await self._index.reload(conversation)
+            else:
                 conversation.state = state
                 return
 

@@ -1,0 +1,95 @@
+"""Recalls are stored before the client has its answer, and no failure of the store takes the answer away."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from lamina import fit_request
+from lamina.conversations.recall_loop import RecallExchange, RecallPlace
+from lamina.conversations.store import ConversationState
+from lamina.dialects.usage import Usage
+from lamina.errors import Conflict
+from lamina.gateway.calls import OutgoingRequest
+from lamina.gateway.conversation_store import StoreGone
+from lamina.gateway.live_conversations import LiveConversation
+from lamina.gateway.metrics import GatewayMetrics
+from lamina.gateway.recall_turns import RecallTurns
+
+REQUEST = {"model": "m", "messages": [{"role": "user", "content": "What did the file say?"}]}
+EXCHANGE = RecallExchange(
+    place=RecallPlace(turns=1, segments=1, link=b"link"), view="", turns=({"role": "assistant"},)
+)
+
+
+class Index:
+    """Has one lock. Reading a conversation again fails, if it is to."""
+
+    def __init__(self, failure: Exception | None) -> None:
+        self._failure = failure
+        self.reloads = 0
+
+    def lock(self, _: str, __: str) -> asyncio.Lock:
+        return asyncio.Lock()
+
+    async def reload(self, _: LiveConversation) -> None:
+        self.reloads += 1
+        if self._failure is not None:
+            raise self._failure
+
+
+class Saver:
+    """Fails as often as it is told to. `saved` are the exchanges that were in each state that it saved."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self._failures = list(failures)
+        self.saved: list[int] = []
+        self.later = 0
+
+    async def save(self, _: LiveConversation, state: ConversationState, __: list[bytes]) -> None:
+        if self._failures:
+            raise self._failures.pop(0)
+        self.saved.append(len(state.exchanges))
+
+    def save_later(self, _: LiveConversation) -> None:
+        self.later += 1
+
+
+def conflict() -> Conflict:
+    return Conflict(conversation="name", expected=1, found=2)
+
+
+@pytest.mark.parametrize(
+    ("failures", "reload_failure", "saved", "later"),
+    [
+        ([], None, [1], 0),
+        ([conflict()], None, [1], 0),
+        ([StoreGone("gone")], None, [], 1),
+        ([conflict()], StoreGone("gone"), [], 1),
+    ],
+)
+def test_an_exchange_is_stored_or_waits_for_the_store(
+    failures: list[Exception], reload_failure: Exception | None, saved: list[int], later: int
+) -> None:
+    index: Any = Index(reload_failure)
+    saver: Any = Saver(*failures)
+    unused: Any = None
+    turns = RecallTurns(
+        "lowered",
+        call_fitter=unused,
+        store=unused,
+        index=index,
+        saver=saver,
+        learner=unused,
+        metrics=GatewayMetrics(),
+    )
+    conversation = LiveConversation("default", "name", "family", ConversationState(requests=1))
+    fitted = fit_request(REQUEST, dialect="openai_chat", budget=10_000)
+    sent = OutgoingRequest(conversation=conversation, fitted=fitted, number=1)
+    asyncio.run(turns.record_exchange(sent, Usage(input=10), EXCHANGE))
+    assert (saver.saved, saver.later) == (saved, later)
+    assert conversation.state.exchanges == (EXCHANGE,)
+    assert conversation.state.usage == Usage(input=10)
+    assert conversation.reported == 10
