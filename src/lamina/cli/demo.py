@@ -28,7 +28,7 @@ from lamina.cli.replay import page_writer
 from lamina.core.explanation import name_plainly
 from lamina.core.hashing import handle
 from lamina.core.text.clipping import count_units
-from lamina.core.values import Entry, Form, Ledger, ToolCall, ToolResult
+from lamina.core.values import Entry, Form, Ledger, Ref, ToolCall, ToolResult
 from lamina.core.wording import describe_segment, text_of
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
@@ -192,18 +192,19 @@ def _fit_calls(request: dict[str, Any], window: int) -> tuple[Fitted, list[CutLi
     policy = Policy(budget=window, reserve=window // RESERVE, rules=rules)
     memo = RequestMemo()
     ledger = Ledger()
-    full: set[str] = set()
+    refs_in_full: set[Ref] = set()
     cuts = []
     for number, call in enumerate(split_calls(request), start=1):
         fitted = fit_request(call, dialect=CHAT, ledger=ledger, policy=policy, memo=memo)
         ledger = fitted.ledger
-        entries = fitted.envelope.entries
+        entries = {entry.ref: entry for entry in fitted.envelope.entries}
+        earlier_refs = refs_in_full
+        refs_in_full = {ref for ref, entry in entries.items() if entry.form is Form.FULL}
         cut = fitted.envelope.cut
-        if cut is not None and cut.lowered:
-            left = [entry for entry in entries if entry.form is not Form.FULL and entry.ref in full]
-            line = CutLine(call=number, left=_count_by_sort(left), before=cut.before, after=cut.after)
-            cuts.append(line)
-        full = {entry.ref for entry in entries if entry.form is Form.FULL}
+        if cut is None or not cut.lowered:
+            continue
+        lowered = [entry for ref, entry in entries.items() if ref in earlier_refs - refs_in_full]
+        cuts.append(CutLine(call=number, left=_count_by_sort(lowered), before=cut.before, after=cut.after))
     return fitted, cuts
 
 

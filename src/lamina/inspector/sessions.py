@@ -76,7 +76,7 @@ class Sessions:
             )
         return _load(session)
 
-    def children(self, session: RecordedSession) -> list[ListedSession]:
+    def children(self, session: RecordedSession) -> list[RecordedSession | StoredSession]:
         """The sessions of the sub-agents of a session, and what was forked from it."""
         with self._lock:
             self._refresh()
