@@ -104,7 +104,6 @@ def _read_lines(arguments: argparse.Namespace) -> Iterator[bytes]:
 
 
 def _end(account: GatewayAccount, arguments: argparse.Namespace) -> int:
-    """Say what the requests that were printed cost."""
     sys.stdout.flush()
     if account.requests and not arguments.json:
         for line in account.write_lines():

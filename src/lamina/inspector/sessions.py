@@ -89,7 +89,6 @@ class Sessions:
             return hashlib.sha256(repr(self._look()).encode()).hexdigest()[:16]
 
     def _look(self) -> tuple[object, ...]:
-        """What the sources look like now."""
         return (_look_at_files(self._paths), *(source.state() for source in self.sources))
 
     def _refresh(self) -> None:
