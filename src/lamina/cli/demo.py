@@ -295,15 +295,14 @@ def _print_session(
     columns = shutil.get_terminal_size().columns - 1  # a line that wraps cannot be drawn over
     for number, point in enumerate(own.points, start=1):
         line = _draw_call(number, point, own.window)
+        cut = cut_by_call.get(number)
+        stays = cut is not None or number == own.calls
         if live:
             print(f"\r\x1b[K{line[:columns]}", end="", flush=True)
             time.sleep(PAUSE)
-        cut = cut_by_call.get(number)
-        if cut is None and number < own.calls:
-            continue
-        if not live:
-            print(line, end="")
-        print()
+            line = ""  # it is drawn
+        if stays:
+            print(line)
         if cut is not None:
             sizes = f"{cut.before:,} to {cut.after:,} tokens"
             print(paint(f"  cut {sizes}: {cut.left} left out", "remark"))
@@ -321,10 +320,10 @@ def _legend(own: ReplayOutcome) -> str:
 
 def _draw_call(number: int, point: Point, window: int) -> str:
     """One call: its number, its layers as a bar, its tokens, and how much of it was cached."""
-    amounts = {name: point.layers[name] for name in SIGNS if point.layers.get(name)}
+    amounts = {name: point.layers.get(name, 0) for name in SIGNS}
     amounts["framing"] = max(point.tokens - sum(amounts.values()), 0)
     amounts["free"] = max(window - point.tokens, 0)
-    bar = draw_bar({name: tokens for name, tokens in amounts.items() if tokens}, width=BAR)
+    bar = draw_bar(amounts, width=BAR)
     cached = 100 * point.read // max(point.tokens, 1)
     return f"{number:>4}  {bar} {point.tokens:>7,} tokens, {cached:>2} % cached"
 

@@ -296,16 +296,18 @@ class ChatRun:
         word, space, rest = before.partition(" ")
         if word.startswith("/") and not space:
             yield from _complete(word[1:], COMMANDS, shown="/{}")
-        elif word in ("/pin", "/recall", "/why") and self.open_session is not None:
-            yield from _complete(rest, segment_names(self.open_session.log))
-        elif word == "/attach":
-            yield from mention_choices(f"@{rest.removeprefix('@')}", self.space)
-        elif word == "/prompt":
-            yield from _complete(rest, list_prompts())
-        elif word in ("/open", "/delete"):
-            yield from _complete(rest, self._session_names)
-        else:
-            yield from mention_choices(before, self.space)
+            return
+        match word:
+            case "/pin" | "/recall" | "/why":
+                yield from _complete(rest, segment_names(self._log()))
+            case "/attach":
+                yield from mention_choices(f"@{rest.removeprefix('@')}", self.space)
+            case "/prompt":
+                yield from _complete(rest, list_prompts())
+            case "/open" | "/delete":
+                yield from _complete(rest, self._session_names)
+            case _:
+                yield from mention_choices(before, self.space)
 
 
 def _window_of(budget: Budget | int | None) -> int:
