@@ -72,6 +72,7 @@ async def talk(arguments: argparse.Namespace) -> int:
         key = kept_key.key
         sealed_note = describe_key(kept_key)
     async with open_chosen_store(arguments.store, settings, key=key) as store:
+        # Typed lines go into a plain file, which must not hold what a sealed store encrypts.
         is_private = key is not None or arguments.store == "memory:"
         chat_run = ChatRun(arguments, settings, store, space, root, keeps_history=not is_private)
         if sealed_note:
