@@ -258,7 +258,7 @@ def test_a_period_leaves_out_calls_and_files_before_it(tmp_path: Path) -> None:
     os.utime(old, (moment, moment))
     assert told(folder, "--since", "2026-03-04")["damaged"] == [], "a file that is too old is not opened"
     nothing = run("replay", folder, *SMALL, "--since", "2027-01-01")
-    assert (nothing.code, "no call of it is in the period" in nothing.err) == (2, True)
+    assert (nothing.code, "none of its calls is in the period" in nothing.err) == (2, True)
 
 
 def test_tables_are_added_to_and_the_account_is_of_all_of_them(logs: Path, tmp_path: Path) -> None:
@@ -273,4 +273,4 @@ def test_tables_are_added_to_and_the_account_is_of_all_of_them(logs: Path, tmp_p
     assert {each["trace"] for each in first["sessions"]} < {each["trace"] for each in second["sessions"]}
     assert second["totals"][0]["calls"] == told(folder)["totals"][0]["calls"]
     refused = run("replay", folder, *SMALL, "--parquet", figures, "--limit", "1")
-    assert (refused.code, "--parquet: it does not go with --limit" in refused.err) == (2, True)
+    assert (refused.code, "--parquet: it cannot be used with --limit" in refused.err) == (2, True)

@@ -39,11 +39,12 @@ def tokens_by_layer(envelope: Envelope) -> dict[str, int]:
 
 
 def draw_bar(amounts: Mapping[str, int], *, width: int) -> str:
-    """Characters in proportion to tokens; every amount shows, however small it is."""
-    total = sum(amounts.values())
+    """Characters in proportion to tokens; every amount above 0 shows, however small it is."""
+    shown_amounts = {name: tokens for name, tokens in amounts.items() if tokens}
+    total = sum(shown_amounts.values())
     if not total:
         return f"[{' ' * width}]"
-    widths = _share_out_width(amounts, total, width)
+    widths = _share_out_width(shown_amounts, total, width)
     characters = "".join(SIGNS[name] * count for name, count in widths.items())
     return f"[{characters}]"
 

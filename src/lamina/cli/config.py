@@ -60,7 +60,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     add_listening_options(parser)
     add_gateway_options(parser)
-    parser.add_argument("--changed", action="store_true", help="leave out what is as by default")
+    parser.add_argument("--changed", action="store_true", help="leave out settings that have their default")
     add_json(parser, "the settings")
 
 

@@ -24,7 +24,7 @@ from lamina.replay.account_columns import (
     format_whole,
     printable,
 )
-from lamina.replay.across import AcrossSessions, summarise_across
+from lamina.replay.across import AcrossSessions, SessionFigures, summarise_across
 from lamina.replay.figures_folder import is_figures_folder
 from lamina.replay.session_advice import Advice
 from lamina.replay.session_places import Place, ReadSum
@@ -73,14 +73,15 @@ def _summarise(arguments: argparse.Namespace) -> AcrossSessions:
     sessions = Sessions([path for path in paths if path not in folders])
     if not paths:
         sessions = Sessions((), [LogSource(arguments), open_recorded(arguments)])
-    figures = FiguresOfSessions(folders)
+    all_figures = FiguresOfSessions(folders)
+    since = arguments.since or 0.0
+    chosen: dict[str, SessionFigures] = {}
     with progress("reading the conversations"):
-        collected = figures.collect(sessions)
-    if arguments.since is not None:
-        collected = [each for each in collected if (each.reported.began or 0.0) >= arguments.since]
-    ids = {each.id for each in collected}
-    replays = [replay for replay, its_figures in figures.replayed() if its_figures.id in ids]
-    return summarise_across(collected, replays=replays)
+        for figures in all_figures.collect(sessions):
+            if (figures.reported.began or 0.0) >= since:
+                chosen[figures.id] = figures
+    replays = [replay for replay, figures in all_figures.replayed() if figures.id in chosen]
+    return summarise_across(list(chosen.values()), replays=replays)
 
 
 def _write_lines(summary: AcrossSessions) -> list[str]:

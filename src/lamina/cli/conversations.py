@@ -267,7 +267,6 @@ async def _prune(store: Store, workspace: str, arguments: argparse.Namespace) ->
 
 
 def _inspect(arguments: argparse.Namespace) -> int:
-    """Open the inspector on one conversation."""
     from lamina.cli import parser_for  # noqa: PLC0415 - it imports this module when it is run
     from lamina.cli.inspect import run as run_inspect  # noqa: PLC0415
 

@@ -121,7 +121,7 @@ async def rescue_conversation(store: Store, workspace: str, arguments: argparse.
     """Write what can still be read of a damaged conversation: segments of a log, requests of a record."""
     if not isinstance(store, Rescuable):
         hint = "restore it from a backup, or read single records with read(at=...)"
-        raise BadInput("this kind of store cannot", place="rescue", hint=hint)
+        raise BadInput("this kind of store cannot read around damaged records", place="rescue", hint=hint)
     name = await resolve_name(store, workspace, arguments.names[0])
     log_records = await store.rescue(Where(workspace, name))
     recorded = await store.rescue(conversation_place(recorded_workspace(workspace), name))

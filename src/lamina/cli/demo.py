@@ -28,7 +28,7 @@ from lamina.cli.replay import page_writer
 from lamina.core.explanation import name_plainly
 from lamina.core.hashing import handle
 from lamina.core.text.clipping import count_units
-from lamina.core.values import Entry, Form, Ledger, ToolCall, ToolResult
+from lamina.core.values import Entry, Form, Ledger, Ref, ToolCall, ToolResult
 from lamina.core.wording import describe_segment, text_of
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
@@ -193,18 +193,19 @@ def _fit_calls(request: dict[str, Any], window: int) -> tuple[Fitted, list[CutLi
     policy = Policy(budget=window, reserve=window // RESERVE, rules=rules)
     memo = RequestMemo()
     ledger = Ledger()
-    full: set[str] = set()
+    refs_in_full: set[Ref] = set()
     cuts = []
     for number, call in enumerate(split_calls(request), start=1):
         fitted = fit_request(call, dialect=CHAT, ledger=ledger, policy=policy, memo=memo)
         ledger = fitted.ledger
-        entries = fitted.envelope.entries
+        entries = {entry.ref: entry for entry in fitted.envelope.entries}
+        earlier_refs = refs_in_full
+        refs_in_full = {ref for ref, entry in entries.items() if entry.form is Form.FULL}
         cut = fitted.envelope.cut
-        if cut is not None and cut.lowered:
-            left = [entry for entry in entries if entry.form is not Form.FULL and entry.ref in full]
-            line = CutLine(call=number, left=_count_by_sort(left), before=cut.before, after=cut.after)
-            cuts.append(line)
-        full = {entry.ref for entry in entries if entry.form is Form.FULL}
+        if cut is None or not cut.lowered:
+            continue
+        lowered = [entry for ref, entry in entries.items() if ref in earlier_refs - refs_in_full]
+        cuts.append(CutLine(call=number, left=_count_by_sort(lowered), before=cut.before, after=cut.after))
     return fitted, cuts
 
 
@@ -295,15 +296,14 @@ def _print_session(
     columns = shutil.get_terminal_size().columns - 1  # a line that wraps cannot be drawn over
     for number, point in enumerate(own.points, start=1):
         line = _draw_call(number, point, own.window)
+        cut = cut_by_call.get(number)
+        stays = cut is not None or number == own.calls
         if live:
             print(f"\r\x1b[K{line[:columns]}", end="", flush=True)
             time.sleep(PAUSE)
-        cut = cut_by_call.get(number)
-        if cut is None and number < own.calls:
-            continue
-        if not live:
-            print(line, end="")
-        print()
+            line = ""  # it is drawn
+        if stays:
+            print(line)
         if cut is not None:
             sizes = f"{cut.before:,} to {cut.after:,} tokens"
             print(paint(f"  cut {sizes}: {cut.left} left out", "remark"))
@@ -321,10 +321,10 @@ def _legend(own: ReplayOutcome) -> str:
 
 def _draw_call(number: int, point: Point, window: int) -> str:
     """One call: its number, its layers as a bar, its tokens, and how much of it was cached."""
-    amounts = {name: point.layers[name] for name in SIGNS if point.layers.get(name)}
+    amounts = {name: point.layers.get(name, 0) for name in SIGNS}
     amounts["framing"] = max(point.tokens - sum(amounts.values()), 0)
     amounts["free"] = max(window - point.tokens, 0)
-    bar = draw_bar({name: tokens for name, tokens in amounts.items() if tokens}, width=BAR)
+    bar = draw_bar(amounts, width=BAR)
     cached = 100 * point.read // max(point.tokens, 1)
     return f"{number:>4}  {bar} {point.tokens:>7,} tokens, {cached:>2} % cached"
 

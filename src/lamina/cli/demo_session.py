@@ -65,10 +65,12 @@ def make_demo(seed: int) -> list[DemoConversation]:
     name = f"made up, seed {seed}"
     talk = _DemoTalk(name)
     calls = list(split_calls(_make_history(seed, turns=TURNS)))
+    # The story: a refusal after a quarter of the session, a sub-agent after a third, a recall after the first
+    # cut, and six calls later a changed system text. The page opens at the recall.
     errs_at = len(calls) // 4
     asks_agent_at = len(calls) // 3
     is_recalled = False
-    changes_at = 0
+    changes_at: int | None = None
     began = talk.now
     agent = _DemoTalk(f"{name}, reviewer", parent=name)
     for number, call in enumerate(calls):
@@ -84,7 +86,7 @@ def make_demo(seed: int) -> list[DemoConversation]:
             began = talk.now
             changes_at = number + 6
             continue
-        if changes_at and number == changes_at:
+        if number == changes_at:
             talk.system_text = _SYSTEM + _ADDED_LATER
         talk.ask(call, answer)
     begins_at = talk.find_request_at(began)

@@ -56,7 +56,7 @@ examples:
   lamina inspect session.jsonl --html session.html
   lamina inspect --demo --open
 
-exit status: 0 done, 2 no session is there to write, or none of the usual places
+exit status: 0 done, 2 there is no session to write, and none in the usual places
 """
 
 

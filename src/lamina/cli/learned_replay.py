@@ -20,16 +20,16 @@ from lamina.replay.values import Trace, UnreadableLine
 def run_learned_replay(arguments: argparse.Namespace, traces: Iterable[Trace | UnreadableLine]) -> int:
     """Learn from the sessions, say what came of it, and write the file if it helps; 1 if it does not."""
     cases: list[NeedCase] = []
-    sessions = 0
+    has_sessions = False
     for trace in traces:
         if isinstance(trace, UnreadableLine):
             continue
-        sessions += 1
+        has_sessions = True
         try:
             cases += gather_cases(trace, count_as=arguments.model)
         except (LaminaError, RecursionError) as error:
             tell(f"left out: {trace.place or trace.id}: {error}")
-    if not sessions:
+    if not has_sessions:
         hint = "see lamina replay --help for what can be read"
         raise BadInput("there is no session in it", place=", ".join(arguments.paths), hint=hint)
     learned = learn_need(cases)

@@ -82,7 +82,6 @@ async def _list(store: Store, workspace: str, arguments: argparse.Namespace) -> 
 
 
 async def _show(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    """Print a file as it is now."""
     files = await load_files(store, workspace)
     if arguments.path not in files:
         raise NotFound(arguments.path)
@@ -109,7 +108,6 @@ async def _versions(store: Store, workspace: str, arguments: argparse.Namespace)
 
 
 async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    """Erase a file, a directory or everything."""
     count = await erase_files(store, workspace, arguments.path.rstrip("/"))
     if arguments.json:
         emit({"erased": count})

@@ -81,20 +81,21 @@ def _make_message(group: Sequence[Segment]) -> dict[str, Any]:
     texts: list[str] = []
     calls: list[dict[str, Any]] = []
     for segment in group:
-        part = segment.parts[0]
-        if isinstance(part, ToolResult):
-            return {"role": "tool", "tool_call_id": part.id, "content": text_of(part.content)}
-        if isinstance(part, ToolCall):
-            function = {"name": part.name, "arguments": part.arguments}
-            calls.append({"id": part.id, "type": "function", "function": function})
-        elif segment.kind == "file":
-            texts.append(f"{segment.key}:\n\n{text_of(segment.parts)}")
-        elif isinstance(part, Text):
-            texts.append(text_of(segment.parts))
-    content: Any = [{"type": "text", "text": text} for text in texts] or None
+        match segment.parts[0]:
+            case ToolResult(id=call_id, content=content):
+                return {"role": "tool", "tool_call_id": call_id, "content": text_of(content)}
+            case ToolCall(id=call_id, name=name, arguments=arguments):
+                function = {"name": name, "arguments": arguments}
+                calls.append({"id": call_id, "type": "function", "function": function})
+            case _ if segment.kind == "file":
+                texts.append(f"{segment.key}:\n\n{text_of(segment.parts)}")
+            case Text():
+                texts.append(text_of(segment.parts))
+    message: dict[str, Any] = {"role": group[0].role.value, "content": None}
     if len(texts) == 1:
-        content = texts[0]
-    message = {"role": group[0].role.value, "content": content}
+        message["content"] = texts[0]
+    elif texts:
+        message["content"] = [{"type": "text", "text": text} for text in texts]
     if calls:
         message["tool_calls"] = calls
     return message

@@ -85,7 +85,7 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
         raise BadInput("there is nothing to replay", place="PATH", hint=hint)
     if arguments.parquet and arguments.limit:
         hint = "leave one of them out: tables are added to, file by file"
-        raise BadInput("it does not go with --limit", place="--parquet", hint=hint)
+        raise BadInput("it cannot be used with --limit", place="--parquet", hint=hint)
     for path in (arguments.json, arguments.html, arguments.learn, arguments.write):
         check_folder(path)
 
@@ -256,7 +256,7 @@ def _refuse_empty(account: ReplayAccount, arguments: argparse.Namespace) -> None
     place = ", ".join(places)
     if _read_period(arguments) != ALWAYS and not account.damaged:
         hint = "give other days with --since and --until"
-        raise BadInput("no call of it is in the period", place=place, hint=hint)
+        raise BadInput("none of its calls is in the period", place=place, hint=hint)
     if account.outcomes or account.reported:
         hint = "lamina explain and lamina inspect show what a request holds"
         raise BadInput("no model has answered in it, so there is no cost to compare", place=place, hint=hint)

@@ -24,12 +24,13 @@ NO_WINDOW = -1
 """Stands for a word that names no window. (0 is the window of each session's model.)"""
 
 DEFAULT_POLICIES = "none,drop_oldest,sliding,lamina"
+
 _EXAMPLES = """\
 PATH is a file, a folder, a glob or a URL such as s3://bucket/logs (extra: remote): requests and answers of
 OpenAI and Anthropic as JSON lines, sessions of Claude Code, rollouts of Codex, and what
-`lamina conversations export` wrote; also as .gz and .zst. What a line is, its content says. With --store, the
-conversations of a store are read: what lamina recorded of the requests that went through it, and its
-sessions. Nothing is sent anywhere: caches are simulated by their rules.
+`lamina conversations export` wrote; also as .gz and .zst. The format is recognised by the content of each
+line. With --store, the conversations of a store are read: what lamina recorded of the requests that went
+through it, and its sessions. Nothing is sent anywhere: caches are simulated by their rules.
 
 With --judge, a model says what each policy loses: how much less likely a recorded answer is after what the
 policy would have sent than after the whole conversation. JUDGE is a model.gguf (torch if it is installed,
@@ -51,7 +52,7 @@ examples:
   lamina replay ~/.claude/projects --lifetimes
   lamina replay 'runs/*.jsonl.zst' --limit 50 --jobs 4 --json - | jq '.totals'
 
-exit status: 0 done, 1 what --learn found does not help, 2 nothing that can be replayed
+exit status: 0 done, 1 what --learn found does not help, 2 there is nothing to replay
 """
 
 
@@ -131,7 +132,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     )
     add("--limit", metavar="N", type=whole_number, default=0, help="only the first N sessions")
     add("--since", metavar="DATE", type=read_moment, help="only calls since a date (2026-11-01), or 7d, 12h")
-    add("--until", metavar="DATE", type=read_moment, help="only calls before a date, or a time of it")
+    add("--until", metavar="DATE", type=read_moment, help="only calls before a date, with or without a time")
     add(
         "--by",
         metavar="G,...",

@@ -104,7 +104,6 @@ class ReplayBar:
         self._draw()
 
     def count_one(self, trace_replay: TraceReplay) -> None:
-        """One more session was replayed."""
         self._sessions += trace_replay.reported is not None
         self._draw()
 
@@ -113,7 +112,6 @@ class ReplayBar:
             self._draw()
 
     def _draw(self) -> None:
-        """Draw the bar over the last one."""
         full = round(BAR_WIDTH * self._share)
         drawn = f"[{'#' * full}{'.' * (BAR_WIDTH - full)}] {100 * self._share:.0f} %"
         seconds = time.monotonic() - self._began

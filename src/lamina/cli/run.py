@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
@@ -329,25 +329,27 @@ def _forward_signals() -> Iterator[_SignalForwarder]:
     A terminal sends Ctrl-C to the client itself. This process must only live until the client has ended.
     """
     forwarder = _SignalForwarder()
-    shares_terminal = _is_in_foreground()
-
-    def leave_to_terminal(number: int, _: FrameType | None) -> None:
-        del number
-
+    handlers: dict[str, Callable[[int, FrameType | None], None]] = {}
+    handlers |= dict.fromkeys(_FORWARDED + _FROM_TERMINAL, forwarder.forward)
+    if _is_in_foreground():
+        handlers |= dict.fromkeys(_FROM_TERMINAL, _leave_to_terminal)
     previous = {}
-    for name in _FORWARDED + _FROM_TERMINAL:
+    for name, handler in handlers.items():
         number = getattr(signal, name, None)
-        if number is None or signal.getsignal(number) is signal.SIG_IGN:
+        if number is None:  # this system has no such signal
             continue
-        handler = forwarder.forward
-        if name in _FROM_TERMINAL and shares_terminal:
-            handler = leave_to_terminal
+        if signal.getsignal(number) is signal.SIG_IGN:  # as `nohup` does with SIGHUP: the client inherits it
+            continue
         previous[number] = signal.signal(number, handler)
     try:
         yield forwarder
     finally:
         for number, previous_handler in previous.items():
             signal.signal(number, previous_handler)
+
+
+def _leave_to_terminal(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing: the terminal sent the signal to the client, too."""
 
 
 def _is_in_foreground() -> bool:

@@ -77,7 +77,6 @@ def read_settings(
 
 
 def settings_path(arguments: argparse.Namespace) -> Path | None:
-    """The file that `--settings` names."""
     if not arguments.settings:
         return None
     return Path(arguments.settings).expanduser()

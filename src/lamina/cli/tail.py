@@ -77,16 +77,22 @@ def _follow(
     arguments: argparse.Namespace, account: GatewayAccount, print_event: Callable[[Mapping[str, Any]], None]
 ) -> None:
     """Print the last events that are there, and then each that comes."""
+    for line in _read_lines(arguments):
+        event = account.read_line(line)
+        if event is not None:  # a warning of a server, say, is no event
+            print_event(event)
+
+
+def _read_lines(arguments: argparse.Namespace) -> Iterator[bytes]:
+    """The last lines that are there, and then each that comes; without an end, unless with --once."""
     if arguments.file == "-":
-        for line in _read_stdin():
-            _take(line, account, print_event)
+        yield from _read_stdin()
         return
     path = _find_file(arguments)
     with JournalReader(path) as reader:
         last_lines: deque[bytes] = deque(reader.read_older(), maxlen=arguments.last)
         last_lines.extend(reader.read_new())
-        for line in last_lines:
-            _take(line, account, print_event)
+        yield from last_lines
         if arguments.once:
             return
         if not path.exists():
@@ -94,19 +100,10 @@ def _follow(
         tell("lamina: waiting for requests; Ctrl-C ends")
         while True:
             time.sleep(PAUSE)
-            for line in reader.read_new():
-                _take(line, account, print_event)
-
-
-def _take(line: bytes, account: GatewayAccount, print_event: Callable[[Mapping[str, Any]], None]) -> None:
-    """Print one line of the log. What is not an event, such as a warning of a server, is left out."""
-    event = account.read_line(line)
-    if event is not None:
-        print_event(event)
+            yield from reader.read_new()
 
 
 def _end(account: GatewayAccount, arguments: argparse.Namespace) -> int:
-    """Say what the requests that were printed cost."""
     sys.stdout.flush()
     if account.requests and not arguments.json:
         for line in account.write_lines():
@@ -167,22 +164,25 @@ class JournalReader:
 
     def read_new(self) -> Iterator[bytes]:
         """The lines that were added since the last call. A half-written one waits for its end."""
-        if self._file is None and not self._open():
+        if self._file is None:
+            self._open()
+        if self._file is None:  # it is not there yet
             return
         yield from self._read_lines()
-        if self._was_replaced() and self._open():
+        if self._was_replaced():
+            self._open()
             yield from self._read_lines()
 
-    def _open(self) -> bool:
+    def _open(self) -> None:
+        """Open the file that the path names now. If there is none, the last one stays open."""
         try:
             opened = self._path.open("rb")
         except OSError:
-            return False
+            return
         if self._file is not None:
             self._file.close()
         self._file = opened
         self._unfinished = b""
-        return True
 
     def _read_lines(self) -> Iterator[bytes]:
         assert self._file is not None  # noqa: S101 - for the type checker
@@ -340,11 +340,11 @@ def _describe_other(event: Mapping[str, Any]) -> str:
         case "twin":
             where = event.get("upstream", "")
             return f"  twin at {where}: {event.get('verdict')}; {event.get('report', '')}"
-    facts: list[str] = []
-    for name, value in event.items():
-        if name not in ("at", "event") and value != "":
-            facts.append(f"{name} {value}")
-    return f"  {event['event']}: {', '.join(facts) or 'no more is known'}"
+    fields = {name: value for name, value in event.items() if value != ""}
+    for name in ("at", "event"):
+        fields.pop(name, None)
+    facts = ", ".join(f"{name} {value}" for name, value in fields.items())
+    return f"  {event['event']}: {facts or 'no more is known'}"
 
 
 def _number(event: Mapping[str, Any], name: str) -> str:

@@ -210,5 +210,4 @@ def _read_text(value: Any) -> str:
 
 
 def _write(value: Any) -> str:
-    """A value as JSON on several lines."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

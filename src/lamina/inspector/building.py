@@ -67,7 +67,6 @@ class SessionBuilder:
             return self._sessions.get_or_make(key, partial(_build_or_list, session, settings))
 
     def build_call(self, built: BuiltSession, number: int) -> BuiltRequest:
-        """One request."""
         key = (*_name_session(built), number)
         with self._lock:
             return self._requests.get_or_make(key, partial(build_call, built, number))
@@ -210,7 +209,6 @@ def find_call(built: BuiltSession, number: int) -> BuiltCall:
 
 
 def read_log(built: BuiltSession, call: BuiltCall) -> tuple[Segment, ...]:
-    """The log before one call."""
     request = built.session.conversation.request(call.call)
     log = DIALECTS[CHAT].wire.parse(request).log
     return choose_segments(log, built.settings)

@@ -55,7 +55,6 @@ class SentConversation:
 
     @property
     def has_bodies(self) -> bool:
-        """Whether any body is kept."""
         return any(call.sent_pieces is not None for call in self.calls)
 
     def read_log(self, call: RecordedCall, memo: ParseMemo | None = None) -> tuple[Segment, ...]:

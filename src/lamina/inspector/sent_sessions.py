@@ -102,7 +102,6 @@ def _measure(conversation: SentConversation, number: int, rules: CacheRules) -> 
 
 
 def _add_loss(built: BuiltCall, loss: LostCache | None) -> BuiltCall:
-    """The call with what its cache lost."""
     if loss is None:
         return built
     return msgspec.structs.replace(built, lost=loss.tokens, lost_why=loss.why, lost_dollars=loss.dollars)

@@ -164,7 +164,6 @@ class _Connection(BaseHTTPRequestHandler):
 
 
 def wait_until_stopped(server: Server) -> None:
-    """Wait for Ctrl-C."""
     with server.running():
         while True:
             time.sleep(3600)

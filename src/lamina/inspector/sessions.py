@@ -76,7 +76,7 @@ class Sessions:
             )
         return _load(session)
 
-    def children(self, session: RecordedSession) -> list[ListedSession]:
+    def children(self, session: RecordedSession) -> list[RecordedSession | StoredSession]:
         """The sessions of the sub-agents of a session, and what was forked from it."""
         with self._lock:
             self._refresh()
@@ -89,7 +89,6 @@ class Sessions:
             return hashlib.sha256(repr(self._look()).encode()).hexdigest()[:16]
 
     def _look(self) -> tuple[object, ...]:
-        """What the sources look like now."""
         return (_look_at_files(self._paths), *(source.state() for source in self.sources))
 
     def _refresh(self) -> None:

@@ -144,7 +144,6 @@ def find_compacted_calls(session: RecordedSession) -> list[int]:
 
 
 def show_call(call: BuiltCall) -> Json:
-    """One bar of the strip."""
     return {
         "number": call.number,
         "at": call.at,

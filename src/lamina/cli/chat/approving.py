@@ -50,14 +50,17 @@ class Approval:
         if change:
             self._screen.show(change)
         answer = await self._ask()
-        if answer in ("a", "always"):
-            self._always.add(call.name)
-        if answer in ("y", "yes", "a", "always"):
-            self._screen.wait()
-            return True
-        if answer in ("", "n", "no"):
-            return "the user did not approve it"
-        return f"the user said: {answer}"
+        match answer:
+            case "" | "n" | "no":
+                return "the user did not approve it"
+            case "a" | "always":
+                self._always.add(call.name)
+            case "y" | "yes":
+                pass
+            case _:
+                return f"the user said: {answer}"
+        self._screen.wait()
+        return True
 
     async def _ask(self) -> str:
         """The answer of the user, in lower case if it is one of the short ones. Ctrl-C ends the turn."""

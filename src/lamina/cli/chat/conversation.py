@@ -216,7 +216,6 @@ class TerminalChat:
         raise BadInput("nothing was said yet", place="chat", hint="ask something first")
 
     def _last_attachments(self) -> list[Segment]:
-        """What the user attached to the last message."""
         log = self.session.log
         starts = list_turn_starts(log, self.session.terms.options.kinds)
         if not starts:

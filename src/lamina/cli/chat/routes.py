@@ -154,7 +154,6 @@ def _ollama_models(host: str) -> list[str]:
 
 
 def _first_served_model(url: str, environment: Mapping[str, str]) -> str:
-    """The first model that a compatible server lists."""
     listing = fetch_json(f"{url.rstrip('/')}/models", bearer_header(environment))
     names = _listed_names(listing, "data", "id")
     if not names:

@@ -88,13 +88,14 @@ class Screen:
         if isinstance(event, StopEvent | UsageEvent):
             return
         self._waiting.close()
-        if isinstance(event, TextEvent):
-            self._speak(event.text)
-        elif isinstance(event, ThinkingEvent):
-            self._think()
-        elif isinstance(event, ToolRunEvent):
-            self.remark(_describe_result(event))
-            self.wait()
+        match event:
+            case TextEvent():
+                self._speak(event.text)
+            case ThinkingEvent():
+                self._think()
+            case ToolRunEvent():
+                self.remark(_describe_result(event))
+                self.wait()
 
     def end(self) -> None:
         """The turn is over, however it ended."""

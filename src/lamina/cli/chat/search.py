@@ -98,7 +98,8 @@ class SearchedTexts:
         return notes
 
     def _list_files(self) -> list[FolderItem]:
-        return [item for item in self._space.walk() if not item.why and item.size <= LARGEST]
+        readable = [item for item in self._space.walk() if not item.why]
+        return [item for item in readable if item.size <= LARGEST]
 
     def _states_of(self, items: list[FolderItem]) -> dict[str, tuple[int, int]]:
         return {item.path: self._state_of(item) for item in items}
@@ -123,8 +124,10 @@ class SearchedTexts:
 
     async def _refresh_chats(self, index: Index) -> None:
         """Read the chats that changed since the last search, and drop those that were deleted."""
-        heads = [head async for head in every_conversation(self._store, self._workspace)]
-        counts = {head.conversation: head.count for head in heads if head.conversation != MEMORY}
+        counts: dict[str, int] = {}
+        async for head in every_conversation(self._store, self._workspace):
+            counts[head.conversation] = head.count
+        counts.pop(MEMORY, None)  # the facts that are remembered are no chat
         await _refresh(index, CHATS, self._chat_counts, counts, self._read_chat)
 
     async def _read_chat(self, name: str) -> tuple[Chunk, ...]:

@@ -10,17 +10,14 @@ was interrupted as far as they came: killed at any time, the same session goes o
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import difflib
 import os
 import shlex
-import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-import anyio
 import msgspec
 from anyio import to_thread
 
@@ -30,6 +27,7 @@ from lamina.cli.chat.attaching import Choice, mention_choices
 from lamina.cli.chat.commands import COMMANDS, segment_names
 from lamina.cli.chat.conversation import NextSession, Surroundings, TerminalChat
 from lamina.cli.chat.costs import KeptRoute, read_route
+from lamina.cli.chat.interrupts import Interrupts
 from lamina.cli.chat.keys import describe_key, find_or_make_key, sealed_address
 from lamina.cli.chat.lines import LineSource, echo_typing, lines_for
 from lamina.cli.chat.prompts import list_prompts
@@ -74,6 +72,7 @@ async def talk(arguments: argparse.Namespace) -> int:
         key = kept_key.key
         sealed_note = describe_key(kept_key)
     async with open_chosen_store(arguments.store, settings, key=key) as store:
+        # Typed lines go into a plain file, which must not hold what a sealed store encrypts.
         is_private = key is not None or arguments.store == "memory:"
         chat_run = ChatRun(arguments, settings, store, space, root, keeps_history=not is_private)
         if sealed_note:
@@ -90,43 +89,6 @@ async def talk(arguments: argparse.Namespace) -> int:
                 return await chat_run.run_sessions(first)
             with chat_run.interrupts.listen():
                 return await chat_run.run_sessions(first)
-
-
-class Interrupts:
-    """Ctrl-C: ends what is under way, if anything is, and never the program."""
-
-    def __init__(self, idle: Callable[[], None]) -> None:
-        self._scope: anyio.CancelScope | None = None
-        self._idle = idle
-
-    @contextlib.contextmanager
-    def listen(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        try:
-            loop.add_signal_handler(signal.SIGINT, self.stop)
-        except NotImplementedError:  # some systems: there Ctrl-C ends the chat, and what was said is kept
-            yield
-            return
-        try:
-            yield
-        finally:
-            loop.remove_signal_handler(signal.SIGINT)
-
-    def stop(self) -> None:
-        if self._scope is None:
-            self._idle()
-        else:
-            self._scope.cancel()
-
-    async def run(self, action: Awaitable[None]) -> bool:
-        """Run what Ctrl-C interrupts; whether it came to its end."""
-        with anyio.CancelScope() as scope:
-            self._scope = scope
-            try:
-                await action
-            finally:
-                self._scope = None
-        return not scope.cancelled_caught
 
 
 class ChatRun:
@@ -289,7 +251,6 @@ class ChatRun:
         )
 
     def _log(self) -> tuple[Segment, ...]:
-        """The log of the session that is open."""
         if self.open_session is None:
             return ()
         return self.open_session.log
@@ -336,16 +297,18 @@ class ChatRun:
         word, space, rest = before.partition(" ")
         if word.startswith("/") and not space:
             yield from _complete(word[1:], COMMANDS, shown="/{}")
-        elif word in ("/pin", "/recall", "/why") and self.open_session is not None:
-            yield from _complete(rest, segment_names(self.open_session.log))
-        elif word == "/attach":
-            yield from mention_choices(f"@{rest.removeprefix('@')}", self.space)
-        elif word == "/prompt":
-            yield from _complete(rest, list_prompts())
-        elif word in ("/open", "/delete"):
-            yield from _complete(rest, self._session_names)
-        else:
-            yield from mention_choices(before, self.space)
+            return
+        match word:
+            case "/pin" | "/recall" | "/why":
+                yield from _complete(rest, segment_names(self._log()))
+            case "/attach":
+                yield from mention_choices(f"@{rest.removeprefix('@')}", self.space)
+            case "/prompt":
+                yield from _complete(rest, list_prompts())
+            case "/open" | "/delete":
+                yield from _complete(rest, self._session_names)
+            case _:
+                yield from mention_choices(before, self.space)
 
 
 def _window_of(budget: Budget | int | None) -> int:
