@@ -31,7 +31,8 @@ import anyio
 import msgspec
 from playwright.sync_api import sync_playwright
 
-from lamina.conversations.record import Answered, RecordWriter, SentRequest
+from lamina.conversations.record import Answered, SentRequest
+from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, conversation_place
 from lamina.dialects.usage import Usage
 from lamina.inspector.request_views import show_request

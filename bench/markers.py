@@ -45,7 +45,8 @@ from lamina.dialects.anthropic.markers import mark
 from lamina.dialects.port import Marking
 from lamina.dialects.translate import choose_options, translate_head
 from lamina.errors import BudgetExceeded
-from lamina.fitting.request import AS_LOGGED, RequestMemo
+from lamina.fitting.building import AS_LOGGED
+from lamina.fitting.request import RequestMemo
 from lamina.models.facts import model as facts_of
 from lamina.models.framing import framing_for
 

@@ -39,7 +39,7 @@ from bench.samples import QUICK_HELP
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Once, Store, Where
 from lamina.stores.sqlite import WalResetRisk, open_sqlite
-from lamina.stores.sqlite.links import SETTINGS, connect
+from lamina.stores.sqlite.connections import SETTINGS, connect
 from lamina.stores.sqlite.schema import MIGRATIONS, bring_up
 from lamina.testing._store_races import append_until_accepted, check_linear, make_turn
 

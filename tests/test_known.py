@@ -179,7 +179,7 @@ async def sealed_image(within: list[Any]) -> MemoryStore:
         where = Where(Within(each["workspace"]), each["conversation"])
         bodies = [base64.b64decode(body) for body in each["bodies"]]
         await store.append(where, bodies, state=base64.b64decode(each["state"]))
-        kept = store._kept[where]  # noqa: SLF001 - what only the store itself could have written
+        kept = store._conversations[where]  # noqa: SLF001 - what only the store itself could have written
         kept.once = {key: (base64.b64decode(one), count) for key, (one, count) in each["once"].items()}
     return store
 

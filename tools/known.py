@@ -55,7 +55,7 @@ from lamina.stores.sealed.keys import Passphrase
 from lamina.stores.sealed.passphrase import Cost, Derivation, derive
 from lamina.stores.sealed.records import Generation, SealedPlace, SealedState, seal_record, seal_state
 from lamina.stores.sqlite import open_sqlite
-from lamina.stores.sqlite.links import connect
+from lamina.stores.sqlite.connections import connect
 from lamina.stores.sqlite.schema import MIGRATIONS, bring_up
 from lamina.testing._gallery import gallery
 from tests.fixtures.golden import sessions
@@ -287,7 +287,7 @@ def made_sealed() -> bytes:
 
 
 def _image(kept: MemoryStore) -> list[dict[str, Any]]:
-    inside = kept._kept.items()  # noqa: SLF001 - everything that a store within would have on its disk
+    inside = kept._conversations.items()  # noqa: SLF001 - everything that a store within would have on its disk
     return [
         {
             "workspace": where.workspace,

@@ -26,7 +26,7 @@ from lamina.agent import (
     scratchpad,
     search_action,
 )
-from lamina.agent.prompt_order import with_question
+from lamina.agent.actions import add_question
 from lamina.agent.scratchpad import LARGEST
 from lamina.clients.events import UsageEvent
 from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
@@ -341,10 +341,10 @@ def test_guidelines_without_tools_say_nothing() -> None:
 
 
 def test_the_question_is_not_said_twice() -> None:
-    assert with_question("context block", "What?") == "context block\n\n[The user's question]: What?"
-    assert with_question("  ", "What?") == "What?"
-    assert with_question("context\n\nWhat?", "What?") == "context\n\nWhat?"
-    assert with_question("context", "") == "context"
+    assert add_question("context block", "What?") == "context block\n\n[The user's question]: What?"
+    assert add_question("  ", "What?") == "What?"
+    assert add_question("context\n\nWhat?", "What?") == "context\n\nWhat?"
+    assert add_question("context", "") == "context"
 
 
 def test_limits_that_are_none_are_refused() -> None:

@@ -27,8 +27,8 @@ from lamina.caches.marker_plan import (
 from lamina.caches.stream import Sort, Stream, StreamBlock
 from lamina.core.layout import Layout
 from lamina.dialects.anthropic import DIALECT
+from lamina.dialects.anthropic.cache_view import stream as stream_of
 from lamina.dialects.anthropic.markers import mark
-from lamina.dialects.anthropic.stream import stream as stream_of
 from lamina.dialects.port import Marking
 from lamina.errors import BadInput
 from lamina.replay.generated_sessions import generate_session, split_calls

@@ -27,16 +27,10 @@ from lamina.cli.chat import answers, talk
 from lamina.cli.chat.answers import FormattedAnswer, open_answer, split_blocks
 from lamina.cli.chat.attaching import attach_mentions, mention_choices
 from lamina.cli.chat.conversation import TerminalChat
-from lamina.cli.chat.finding import (
-    DEFAULT_MODELS,
-    ModelChoice,
-    ModelRoute,
-    find_route,
-    find_weights,
-    ollama_host,
-)
 from lamina.cli.chat.inert import make_inert
 from lamina.cli.chat.maps import describe_turn
+from lamina.cli.chat.reached_models import find_weights
+from lamina.cli.chat.routes import DEFAULT_MODELS, ModelChoice, ModelRoute, find_route, ollama_host
 from lamina.context.port import GatheredSegments
 from lamina.conversations.deleting import COSTS
 from lamina.errors import BadInput

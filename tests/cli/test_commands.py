@@ -92,7 +92,36 @@ def test_help_and_version_import_nothing_but_the_command_line(tmp_path: Path) ->
             ["fit", "-", "--win", "9"],
             "unrecognized arguments: --win 9, did you mean --window; see lamina fit --help",
         ),
-        (["fit", "-", "--window", "-1"], "Budget: window is -1; give the model's context window in tokens"),
+        (["fit", "-", "--window", "0"], "Budget: window is 0; give the model's context window in tokens"),
+        (["fit", "-", "--window", "-1"], "argument --window: '-1' is below 0; see lamina fit --help"),
+        (
+            ["tools", "advise", "-", "--limit", "-1"],
+            "argument --limit: '-1' is below 0; see lamina tools --help",
+        ),
+        (
+            ["inspect", "--port", "-1"],
+            "argument --port: '-1' is below 0; see lamina inspect --help",
+        ),
+        (
+            ["replay", "-", "--since", "9999999d"],
+            "argument --since: '9999999d' is neither a date nor like 7d; see lamina replay --help",
+        ),
+        (
+            ["conversations", "prune", "--size=-1GB"],
+            "argument --size: '-1GB' is not a size such as 2GB; see lamina conversations --help",
+        ),
+        (
+            ["conversations", "prune", "--size", "inf"],
+            "argument --size: 'inf' is not a size such as 2GB; see lamina conversations --help",
+        ),
+        (
+            ["conversations", "prune", "--days", "-1"],
+            "argument --days: '-1' is below 0; see lamina conversations --help",
+        ),
+        (
+            ["run", "--gateway", "http://[", "--", "true"],
+            "--gateway: 'http://[' is not an address; start one with lamina serve, or leave --gateway out",
+        ),
         (
             ["fit", "-", "--dialect", "latin"],
             f"dialect: unknown dialect 'latin'; use one of {', '.join(DIALECTS)}",

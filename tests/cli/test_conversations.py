@@ -14,7 +14,7 @@ import pytest
 from lamina.cli import inspect
 from lamina.cli.stored_sessions import LogSource, open_recorded
 from lamina.conversations.store import conversation_place, read_record
-from lamina.inspector.sessions import StoredSession
+from lamina.inspector.recorded_sessions import StoredSession
 from lamina.replay.traces import read_traces
 from lamina.replay.values import Trace
 from lamina.stores.address import open_store

@@ -18,7 +18,7 @@ from lamina.segments import file
 from lamina.sessions import Session
 from lamina.stores.address import open_store
 from lamina.stores.sealed import Key, from_file, init_file
-from lamina.stores.sqlite import SqliteStore, links
+from lamina.stores.sqlite import SqliteStore, drivers
 from tests.cli.running import run
 
 SPEC = "# Retry\n\nA request is retried three times.\n" * 30
@@ -319,7 +319,7 @@ def test_a_file_with_a_faulty_sqlite_is_safe_and_only_doctor_tells(
     for action in ("show chat", "verify"):
         assert "SQLite" not in run("conversations", *action.split(), "--store", address).err
     assert json.loads(run("conversations", "verify", "--store", address, "--json").out)["risk"] == ""
-    monkeypatch.setattr(links, "usual_driver", lambda: "sqlite3")
+    monkeypatch.setattr(drivers, "usual_driver", lambda: "sqlite3")
     lines = json.loads(run("doctor", "--store", address, "--json").out)["lines"]
     [line] = [line for line in lines if line["subject"] == "sqlite"]
     assert line["verdict"] == "remark"
@@ -337,8 +337,8 @@ def test_where_nothing_keeps_processes_apart_verify_tells_the_risk(
     address = f"sqlite+sqlite3:{tmp_path}/a.db"
     kept(address)
     monkeypatch.setattr(sqlite3, "sqlite_version", "3.40.1")
-    monkeypatch.setattr(links, "can_lock", lambda: False)
-    monkeypatch.setattr(links, "_warned", {"3.40.1"})
+    monkeypatch.setattr(drivers, "can_lock", lambda: False)
+    monkeypatch.setattr(drivers, "_warned", {"3.40.1"})
     assert run("conversations", "verify", "--store", address).err.count("WAL-reset fault") == 1
     told = json.loads(run("conversations", "verify", "--store", address, "--json").out)
     assert "install apsw" in told["risk"]

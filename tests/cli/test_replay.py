@@ -56,6 +56,7 @@ def test_without_options_it_says_what_was_paid_and_what_each_policy_costs(logs: 
     names = [line.split("  ")[0] for line in lines[at + 2 : at + 7]]
     assert names == ["as it was", "none", "drop_oldest", "sliding", "lamina"]
     assert "1 damaged, and skipped" in lines
+    assert max(len(line) for line in lines[: lines.index("")]) <= 80
 
 
 def test_table_page_and_json_have_the_same_figures(logs: Path, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import msgspec
 from lamina.context.search.chunks import turns_of
 from lamina.conversations.deleting import cost_place
 from lamina.conversations.recall_loop import RecallExchange, RecallPlace
-from lamina.conversations.record import Answered, CutNote, RecordWriter, SentRequest, digest_body
+from lamina.conversations.record import Answered, CutNote, SentRequest, digest_body
+from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, answer_place, conversation_place, family_place
 from lamina.core.recall import identify_segments
 from lamina.core.values import Cut, Fold, Ledger, Segment

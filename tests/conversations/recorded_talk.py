@@ -21,14 +21,16 @@ from lamina.conversations.recall_loop import (
     place_after,
     splice_exchanges,
 )
-from lamina.conversations.record import Answered, CutNote, RecordWriter, SentRequest, digest_body
+from lamina.conversations.record import Answered, CutNote, SentRequest, digest_body
+from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, digest_log
 from lamina.conversations.store import ConversationState, conversation_place
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage
+from lamina.fitting.fitted import Fitted
 from lamina.fitting.policy import Policy
-from lamina.fitting.request import Fitted, fit_request
+from lamina.fitting.request import fit_request
 from lamina.stores.address import open_store
 from lamina.stores.port import Store
 

@@ -18,6 +18,7 @@ from lamina.core.values import Calibration
 from lamina.dialects import DIALECTS
 from lamina.dialects.openai_chat import DIALECT
 from lamina.dialects.overflow import Overflow
+from lamina.dialects.usage import Usage
 from lamina.fitting.policy import Policy
 
 Messages = list[dict[str, Any]]
@@ -234,13 +235,13 @@ def test_a_conversation_may_go_on_in_another_dialect_of_the_same_client() -> Non
 def test_reports_of_an_earlier_call_do_not_stand_for_a_later_one() -> None:
     among = conversations().with_name("a")
     first = call(among, history(2, "tea"))
-    first.finish(usage=11)
+    first.finish(usage=Usage(input=11))
     second = call(among, history(3, "tea"))
-    second.finish(usage=22)
-    first.record_usage(99)
-    assert among.by_key["a"].usage == 22
-    second.record_usage(33)
-    assert among.by_key["a"].usage == 33
+    second.finish(usage=Usage(input=22))
+    first.record_usage(Usage(input=99))
+    assert among.by_key["a"].usage == Usage(input=22)
+    second.record_usage(Usage(input=33))
+    assert among.by_key["a"].usage == Usage(input=33)
 
 
 def test_system_messages_that_come_later_are_part_of_what_was_said() -> None:
@@ -338,8 +339,8 @@ def test_usage_that_comes_late_is_that_of_its_own_call_and_not_of_a_later_one() 
     def answered(*, early: int, late: int) -> tuple[PendingCall, PendingCall]:
         among.by_key.clear()
         first, second = call(among, history(1, "tea")), call(among, history(2, "tea"))
-        first.finish(usage=early)
-        second.finish(usage=late)
+        first.finish(usage=Usage(input=early))
+        second.finish(usage=Usage(input=late))
         return first, second
 
     answered(early=0, late=0)
@@ -347,10 +348,10 @@ def test_usage_that_comes_late_is_that_of_its_own_call_and_not_of_a_later_one() 
     first, second = answered(early=0, late=900)
     before = learnt()
     first, second = answered(early=0, late=900)
-    first.record_usage(77)  # too late: the second call is what counts
+    first.record_usage(Usage(input=77))  # too late: the second call is what counts
     assert learnt() == before
     first, second = answered(early=0, late=0)
-    second.record_usage(900)
+    second.record_usage(Usage(input=900))
     assert learnt() == before
 
 
@@ -359,7 +360,7 @@ def test_usage_of_a_conversation_that_was_forgotten_brings_nothing_back() -> Non
     pending = call(among, history(1, "tea"))
     pending.finish()
     among.by_key.clear()
-    pending.record_usage(100)
+    pending.record_usage(Usage(input=100))
     assert not among.by_key
 
 

@@ -9,17 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import psycopg
 import pytest
 
 from lamina import Budget, Policy
 from lamina.conversations.deleting import delete_conversation
-from lamina.conversations.erasing import MARK, delete_message
+from lamina.conversations.erasing import delete_message
+from lamina.conversations.erasure_targets import MARK
 from lamina.conversations.listing import list_names, list_talks
-from lamina.conversations.record import ConversationRecord
+from lamina.conversations.record import Answered, ConversationRecord, SentRequest
+from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.recorded_log import describe_kept, read_recorded_log
 from lamina.conversations.retention import prune
 from lamina.conversations.store import (
+    ConversationState,
     answer_place,
     conversation_place,
     decode_state,
@@ -294,6 +298,33 @@ def test_a_text_that_a_stream_splits_is_erased_with_the_whole_stream() -> None:
         assert json.loads(bodies[2] or b"")["choices"][0]["message"]["content"] == MARK
         assert b"welcome" not in (bodies[0] or b"")
         assert "You" in (bodies[3] or b"").decode()
+
+    anyio.run(erase)
+
+
+def test_a_text_that_gemini_splits_over_one_list_is_erased_with_the_whole_answer() -> None:
+    async def erase() -> None:
+        store = MemoryStore()
+        writer = RecordWriter()
+        prompt = {"role": "user", "parts": [{"text": "What does the letter say?"}]}
+        request = json.dumps({"model": "gemini-3-pro", "contents": [prompt]}).encode()
+        writer.add_sent(SentRequest(id="r1", at=float(NOON), dialect="gemini"), body=request)
+        # Without alt=sse, Gemini sends a stream as one JSON list.
+        half = len(ANSWER) // 2
+        chunks = [
+            {"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}}]}
+            for text in (ANSWER[:half], ANSWER[half:])
+        ]
+        answered = Answered(id="r1", at=float(NOON), status=200, content_type="application/json")
+        writer.add_answer(answered, body=json.dumps(chunks).encode())
+        state = msgspec.json.encode(ConversationState(door="gateway", dialect="gemini"))
+        await store.append(conversation_place("default", TALK), writer.encode(), expect=0, state=state)
+
+        erased = await delete_message(store, "", TALK, text=ANSWER)
+        assert erased.messages == 1
+        record = await read_record(store, "default", TALK)
+        assert record.answer_body(record.calls[0]) == b""
+        assert record.sent_body(record.calls[0]) == request
 
     anyio.run(erase)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from anthropic.lib.tools import ToolError
 from anthropic.lib.tools._beta_builtin_memory_tool import BetaLocalFilesystemMemoryTool
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lamina.conversations.memory_commands import (
@@ -78,6 +78,13 @@ def leaves_an_empty_directory(root: Path) -> bool:
     return any(path.is_dir() and not any(path.iterdir()) for path in root.rglob("*"))
 
 
+NO_LINE_OF_A_FILE = [
+    {"command": "create", "path": "/memories/a.md", "file_text": "one"},
+    {"command": "view", "path": "/memories/a.md", "view_range": [0, 0]},
+]
+
+
+@example(NO_LINE_OF_A_FILE)
 @given(st.lists(commands, max_size=12))
 def test_every_answer_is_that_of_the_providers_sdk(steps: list[dict[str, Any]]) -> None:
     """Two differences are ours: an empty directory is gone, and one cannot be made of a file."""

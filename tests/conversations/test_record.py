@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.conversations.record import Answered, ConversationRecord, RecordWriter, SentRequest
+from lamina.conversations.record import Answered, ConversationRecord, SentRequest
+from lamina.conversations.record_writer import RecordWriter
 from lamina.core.values import Cut, Ledger
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput

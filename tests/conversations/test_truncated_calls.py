@@ -25,8 +25,8 @@ from lamina.conversations.recall_streams import StreamFilter, filter_for, mend_r
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Absorbed
 from lamina.errors import LaminaError
+from lamina.fitting.fitted import Fitted
 from lamina.fitting.own_tools import RECALL_TOOL
-from lamina.fitting.request import Fitted
 from tests.wrapped.scripted_api import APIS, Call, Said
 
 OWN_NAMES = frozenset(("recall",))

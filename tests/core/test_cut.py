@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina.core.bound_thinking import AFTER_CUT, Binding
-from lamina.core.budget_errors import OPEN_LOOP
 from lamina.core.build import build, plan_cut
-from lamina.core.cut_plan import CutPlan
+from lamina.core.cut import OPEN_LOOP, CutPlan
 from lamina.core.cut_target import derive_limits
 from lamina.core.envelope import Envelope
 from lamina.core.folds import find_runs, lay_folds
@@ -216,6 +215,16 @@ def test_a_cut_frees_its_least_unless_it_meets_the_floor(story: Story) -> None:
         if cut is not None and cut.lowered:
             least = derive_limits(story.budget, RequestHead(), case.envelope.entries).least
             assert cut.floor or cut.before - cut.after >= least
+
+
+@pytest.mark.parametrize("size", [7_900, 7_990, 8_030])
+def test_a_cut_that_leaves_one_line_of_history_has_met_the_floor(size: int) -> None:
+    """By then nothing else can be lowered, even if the request fits into the room at last."""
+    log = [user("Always use tabs in every file that you write for me."), assistant("I will. " * 20)]
+    log += [user("Read it."), assistant("It says nothing. " * 20), user("x" * size)]
+    envelope = build(log, budget=Budget(window=2_048, reserve=0, keep_last=0), counter=CHARS4)
+    assert envelope.cut is not None
+    assert envelope.cut.floor
 
 
 def test_nothing_is_cut_up_to_the_trigger() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core import run_text, sized_digests
+from lamina.core import cut_digests, run_text
 from lamina.core.build import BuildMemo, build
 from lamina.core.digest_sizes import DigestSize
 from lamina.core.digests import NOTES_TITLE, DigestText, write_digest
@@ -392,7 +392,7 @@ def test_a_cut_reads_each_segment_once_however_often_it_writes_a_digest(
         return make_fold(run, *rest, **sizes)
 
     monkeypatch.setattr(run_text, "gather_call", read_and_count)
-    monkeypatch.setattr(sized_digests, "make_fold", write_and_count)
+    monkeypatch.setattr(cut_digests, "make_fold", write_and_count)
     envelope = build(generate_session(3, turns=16), budget=Budget(window=16_000), counter=CHARS4)
     assert envelope.cut is not None
     assert len(written) > 1
@@ -409,7 +409,7 @@ def test_a_cut_that_spares_less_knows_how_large_its_digests_are(monkeypatch: pyt
         written.append(len(run))
         return make_fold(run, *rest, **sizes)
 
-    monkeypatch.setattr(sized_digests, "make_fold", write_and_count)
+    monkeypatch.setattr(cut_digests, "make_fold", write_and_count)
     log = generate_session(3, turns=8)
     envelope = build(log, budget=Budget(window=12_000, reserve=0), counter=CHARS4)
     assert envelope.cut is not None

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from lamina.core.build import BuildMemo, build
-from lamina.core.envelope import HISTORY_CHANGED, REWORDED, Envelope
+from lamina.core.envelope import Envelope
+from lamina.core.epochs import HISTORY_CHANGED, REWORDED
 from lamina.core.laws import BuildInputs, Case, audit
 from lamina.core.ledger import SAME_TEXT_LATER, STEP_IS_FOLDED
 from lamina.core.options import Options

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from lamina import BuildMemo, recall
 from lamina.core.build import build
-from lamina.core.envelope import WHOLE_HISTORY, Envelope
+from lamina.core.envelope import Envelope
+from lamina.core.epochs import WHOLE_HISTORY
 from lamina.core.history_window import LastN
 from lamina.core.laws import Case, audit
 from lamina.core.options import Options

@@ -6,7 +6,8 @@ from typing import Literal
 import pytest
 
 from lamina.core.build import build
-from lamina.core.envelope import LIBRARY_GREW, TURN_SCOPED, Envelope
+from lamina.core.envelope import Envelope
+from lamina.core.epochs import LIBRARY_GREW, TURN_SCOPED
 from lamina.core.hashing import handle
 from lamina.core.layout import Layout
 from lamina.core.library import SENT_AGAIN

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
+import msgspec
 import pytest
 
 from lamina.core.build import build, plan_cut
 from lamina.core.envelope import Envelope
+from lamina.core.laws import LAWS, Case
 from lamina.core.layout import Filter, Layout
 from lamina.core.options import Options
 from lamina.core.tokens import CHARS4, Counter, Framing
-from lamina.core.values import Budget, Form, Ledger, Segment
+from lamina.core.values import Budget, Form, Layer, Ledger, Role, Segment, Text
 from lamina.core.wording import text_of
-from lamina.segments import assistant, call, result, thinking, user
+from lamina.segments import assistant, call, project, result, thinking, user
 
 LETTERS = Counter(name="letters", count=len, framing=Framing(name="none", message=0, tool=0))
 """One token a character, so that a text can be made one token longer."""
@@ -210,3 +214,59 @@ def test_words_that_a_digest_keeps_come_on_top() -> None:
     (digest,) = plan_cut(log, budget=budget, counter=CHARS4).digests
     assert "".join(words.split()) in "".join(digest.split())
     assert text_of(log[0].parts) == words
+
+
+# core/system_text.py: a section that was promoted before does not make the next one urgent
+
+
+def test_a_changed_instruction_waits_for_a_cut_if_only_one_version_of_it_is_new() -> None:
+    """The second version stands in the system text since the first request. So only the third one is late."""
+    log = [project("Use tabs.", key="style"), user("Begin."), assistant("Yes.")]
+    log += [project("Use spaces.", key="style"), user("Go on.")]
+    first = build(log)
+    assert [entry.layer for entry in first.entries[:2]] == [Layer.SYSTEM, Layer.SYSTEM]
+    log += [assistant("Done."), project("Use two spaces.", key="style"), user("And now?")]
+    second = build(log, ledger=first.ledger)
+    assert second.cut is None
+    assert second.entry("style").layer is not Layer.SYSTEM
+    log += [assistant("Done."), project("Use four spaces.", key="style"), user("Next?")]
+    third = build(log, ledger=second.ledger)
+    assert third.cut is not None
+    assert third.entry("style").layer is Layer.SYSTEM
+
+
+# core/laws: what a broken law says
+
+
+def break_case(law: str) -> Case:
+    """Two requests in a row, the second of which breaks this law."""
+    log = [user("Go."), *read("a", "text " * 10, 1), assistant("Done."), user("And now?")]
+    before = build(log[:3])
+    envelope = build(log, ledger=before.ledger)
+    *rest, last = envelope.entries
+    changed = {
+        "conservation": (*rest,),
+        "append_only_within_an_epoch": (msgspec.structs.replace(rest[0], sent="0" * 64), *rest[1:], last),
+        "calls_and_results_pair": (rest[0], *rest[2:], last),
+        "forms_never_rise": (*rest, msgspec.structs.replace(last, form=Form.STUB)),
+        "no_authority_is_gained": (*rest, msgspec.structs.replace(last, role=Role.SYSTEM)),
+        "untouched_means_untouched": (*rest, msgspec.structs.replace(last, parts=(Text("And then?"),))),
+    }
+    broken = msgspec.structs.replace(envelope, entries=changed[law])
+    return Case(log=tuple(log), envelope=broken, before=before)
+
+
+@pytest.mark.parametrize(
+    ("law", "problem"),
+    [
+        ("conservation", r"segments and entries differ: \['k[a-z2-7]{16}~[0-9a-f]{8}'\]"),
+        ("append_only_within_an_epoch", "bytes already sent have changed and no cut is recorded"),
+        ("calls_and_results_pair", "result r1@[0-9a-f]{20}~[0-9a-f]{8} has no call before it"),
+        ("forms_never_rise", "the prompt k[a-z2-7]{16}~[0-9a-f]{8} is sent stub"),
+        ("no_authority_is_gained", "k[a-z2-7]{16}~[0-9a-f]{8} became system text"),
+        ("untouched_means_untouched", "k[a-z2-7]{16}~[0-9a-f]{8} was changed"),
+    ],
+)
+def test_a_broken_law_says_what_broke_it(law: str, problem: str) -> None:
+    problems = list(LAWS[law](break_case(law)))
+    assert re.fullmatch(problem, problems[0])

@@ -18,13 +18,14 @@ from lamina.core.laws import Case, what_the_user_said_is_not_lost_in_silence
 from lamina.core.options import Options
 from lamina.core.text.printed_talk import mark_replaced_rules, print_talk
 from lamina.core.text.sentences import split_clauses
+from lamina.core.text.spoken_messages import LaterRule, SpokenMessage, find_replaced_rules
 from lamina.core.text.standing_rules import (
     find_replaced,
     find_rules,
     find_statements,
     weigh_sentence,
 )
-from lamina.core.text.user_words import LaterRule, SpokenMessage, SpokenMessages, quote_messages
+from lamina.core.text.user_words import SpokenMessages, quote_messages
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Ledger, Role, Segment
 from lamina.core.wording import text_of
@@ -134,6 +135,16 @@ def test_a_rule_that_is_replaced_after_its_digest_was_written_is_marked_by_the_n
     assert f", rule: {second}" in sent_text(envelope)
     again = talk_until_cut(talk, language)
     assert again.ledger.folds[0] == marked
+
+
+def test_a_digest_depends_only_on_later_rules_that_replace_its_own() -> None:
+    """The later ones may replace each other. Without those messages the digest still holds."""
+    tabs = SpokenMessage(1, "asked", "Always use tabs.")
+    british = LaterRule(5, "Always answer in British English.", "ref-5")
+    american = LaterRule(6, "From now on answer in American English.", "ref-6")
+    spaces = LaterRule(7, "From now on use spaces instead of tabs.", "ref-7")
+    assert find_replaced_rules([tabs], [british, american]) == {}
+    assert find_replaced_rules([tabs], [british, american, spaces]) == {"Always use tabs.": spaces}
 
 
 def test_no_rule_is_marked_while_the_model_waits_with_thinking_that_is_bound_to_what_was_sent() -> None:

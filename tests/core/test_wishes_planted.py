@@ -53,7 +53,7 @@ def a_note_in_the_users_voice(patch: pytest.MonkeyPatch) -> None:
         spoken = msgspec.structs.replace(fold, text="\n".join((fold.text, *noted)), speaks=True)
         return folds.WrittenFold(spoken, complete)
 
-    patch.setattr("lamina.core.sized_digests.make_fold", with_note)
+    patch.setattr("lamina.core.cut_digests.make_fold", with_note)
 
 
 def a_cut_at_any_price(patch: pytest.MonkeyPatch) -> None:

@@ -100,6 +100,16 @@ def test_a_memo_outlives_a_shorter_request_and_objects_that_cannot_be_copied() -
         )
 
 
+def test_fields_of_an_sdk_s_block_inside_a_result_are_counted() -> None:
+    plain = {"type": "text", "text": "x = 1", "mood": "kind"}
+    counted = []
+    for block in (plain, SimpleNamespace(model_dump=lambda **_: plain)):
+        result = {"type": "tool_result", "tool_use_id": "t1", "content": [block]}
+        messages = [*STEP[:2], {"role": "user", "content": [result]}]
+        counted.append(DIALECT.wire.parse({"messages": messages}).log[-1].beside)
+    assert counted[0] == counted[1] == (Raw(dialect="anthropic", data={"mood": "kind"}),)
+
+
 @pytest.mark.parametrize(
     ("messages", "place"),
     [

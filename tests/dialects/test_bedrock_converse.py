@@ -116,6 +116,13 @@ def test_each_block_has_its_part() -> None:
     assert log[-1].attrs == {"path": "src/a.py"}
 
 
+def test_hidden_reasoning_stays_in_a_message_whose_call_is_mended() -> None:
+    """Reasoning that is not shown has no text, and is not blank for that."""
+    hidden = {"reasoningContent": {"redactedContent": PIXEL}}
+    original = request(user(), says(hidden, called("t1", "fs.read")), user(answers("t1")))
+    assert sent(original)["messages"][1]["content"] == [hidden, called("t1", "fs_read")]
+
+
 def test_bytes_of_boto3_are_read_like_base64_and_sent_as_they_came() -> None:
     arguments = to_sdk_arguments(request(user({"text": "Look."}, picture())))
     assert isinstance(arguments["messages"][0]["content"][1]["image"]["source"]["bytes"], bytes)

@@ -45,6 +45,8 @@ def test_the_blocks_are_tools_system_text_and_parts_in_order() -> None:
     assert stream.blocks[3].place == "systemInstruction.parts[0]"
     inside = DIALECT.cache.stream(arguments(user(), system_instruction="Be brief."))
     assert inside.blocks[0].place == "config.system_instruction"
+    listed = DIALECT.cache.stream(arguments(user(), system_instruction=["Be brief.", "Be kind."]))
+    assert listed.blocks[1].place == "config.system_instruction[1]"
     assert not any(block.markable or block.marker for block in stream.blocks)
     assert stream.model == "gemini-3-pro"
     assert stream.dialect == "gemini"

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
 
+from lamina.dialects.anthropic.cache_view import stream as messages_stream
 from lamina.dialects.anthropic.check import check
 from lamina.dialects.anthropic.markers import mark as mark_messages
-from lamina.dialects.anthropic.stream import stream as messages_stream
-from lamina.dialects.openai_chat.mark import mark as mark_chat
-from lamina.dialects.openai_chat.stream import stream as chat_stream
+from lamina.dialects.openai_chat.cache_view import stream as chat_stream
+from lamina.dialects.openai_chat.markers import mark as mark_chat
 from lamina.dialects.port import Marking
 from lamina.errors import BadInput
 

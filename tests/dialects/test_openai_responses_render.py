@@ -8,7 +8,7 @@ from lamina.core.build import build
 from lamina.core.layout import Filter, Layout
 from lamina.core.values import Form
 from lamina.dialects.openai_responses import DIALECT
-from lamina.dialects.openai_responses.parse import (
+from lamina.dialects.openai_responses.item_scan import (
     REASONING_ALONE,
     REASONING_TWICE,
     REASONING_UNREADABLE,

@@ -14,7 +14,7 @@ from openai.types.responses import Response
 from lamina.caches.stream import OWN_JSON
 from lamina.core.values import RequestHead
 from lamina.dialects.openai_responses import DIALECT
-from lamina.dialects.openai_responses.mark import mark
+from lamina.dialects.openai_responses.markers import mark
 from lamina.dialects.port import Marking, PlainHead, Tool
 from lamina.errors import BadInput
 from tests.dialects.openai_responses_requests import (

@@ -17,7 +17,8 @@ from lamina import Budget, BudgetExceeded, Policy, fit_request
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Ledger
 from lamina.dialects.anthropic.server import BETAS
-from lamina.fitting.request import Fitted, RequestMemo
+from lamina.fitting.fitted import Fitted
+from lamina.fitting.request import RequestMemo
 from tests.servers.bound_thinking import THINKING, ThinkingBinding
 from tests.wrapped.scripted_api import Call, Said, Thought, message_block
 

@@ -8,7 +8,7 @@ import pytest
 
 from lamina import Budget, Policy, fit_request
 from lamina.core.tokens import CHARS4
-from lamina.fitting.request import Fitted
+from lamina.fitting.fitted import Fitted
 
 
 def make_request(tool: str, answer: str, steps: int = 24) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from lamina.dialects.anthropic import DIALECT as MESSAGES
 from lamina.dialects.openai_chat import DIALECT as CHAT
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
+from lamina.fitting.fitted import Fitted
 from lamina.fitting.markers import Lifetimes
-from lamina.fitting.request import Fitted
 from tests.fitting.test_request import SMALL, chat, talk
 
 MARKER = {"type": "ephemeral"}

@@ -8,7 +8,8 @@ import pytest
 
 from lamina import Budget, Ledger, Policy, fit_request
 from lamina.core.tokens import BYTES4
-from lamina.fitting.request import Fitted, RequestMemo
+from lamina.fitting.fitted import Fitted
+from lamina.fitting.request import RequestMemo
 
 WINDOW = 64_000
 SYSTEM = "Work step by step, and say what you did. " * 1_700

@@ -8,10 +8,10 @@ import pytest
 
 from lamina import Budget, Policy, fit_request
 from lamina.core.cut import OVER_THE_TRIGGER
-from lamina.core.envelope import TOOLS_CHANGED
+from lamina.core.epochs import TOOLS_CHANGED
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Ledger
-from lamina.fitting.request import Fitted
+from lamina.fitting.fitted import Fitted
 from lamina.fitting.server_reports import ServerUse
 from tests.fitting.test_server_help import thinking
 

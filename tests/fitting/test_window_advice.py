@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lamina import Budget, fit_request
-from lamina.fitting.request import Fitted
+from lamina.fitting.fitted import Fitted
 
 
 def play(

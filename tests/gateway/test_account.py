@@ -9,7 +9,7 @@ import pytest
 
 from lamina.conversations.costs import price_usage
 from lamina.dialects.usage import Usage
-from lamina.gateway.account import AnsweredRequest, GatewayAccount
+from lamina.gateway import AnsweredRequest, GatewayAccount
 from lamina.models.facts import model
 
 MODEL = "claude-sonnet-5"

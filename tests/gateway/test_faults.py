@@ -249,6 +249,35 @@ def test_silence_is_filled_with_comments_before_and_after_the_headers() -> None:
     asyncio.run(main())
 
 
+def test_a_stream_that_comments_have_begun_says_so_if_its_answer_cannot_be_unpacked() -> None:
+    """The client has got headers without an encoding: packed bytes would be read as events."""
+
+    async def pack_strangely(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: compress\r\n"
+        writer.write(head + b"content-length: 4\r\n\r\n\x1f\x9d\x90\x00")
+
+    async def pack_badly(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\n"
+        writer.write(head + b"content-length: 4\r\n\r\nno\r\n")
+
+    async def main() -> None:
+        async with run_stub() as stub, open_client() as client:
+            settings = replace_deadlines(settings_for(stub), keep_alive=0.1)
+            async with run_gateway(settings) as gateway:
+                for fault, problem in (
+                    (pack_strangely, b"packed its answer"),
+                    (pack_badly, b"unpacked: error"),
+                ):
+                    stub.play(answer_late(0.3, after=fault))
+                    _, body = await post(client, gateway.url, messages_request(1, stream=True))
+                    head, _, error = body.rpartition(b"event: error\ndata: ")
+                    assert head.replace(b": keepalive\n\n", b"") == b""
+                    assert problem in error
+                    assert json.loads(error)["error"]["type"] == "api_error"
+
+    asyncio.run(main())
+
+
 def test_an_upstream_that_never_answers_is_given_up() -> None:
     async def main() -> None:
         async with run_stub() as stub, open_client() as client:

@@ -48,3 +48,10 @@ def test_names_are_unique_and_the_page_has_every_path() -> None:
     assert len(set(names)) == len(names)
     page = PAGE.read_text(encoding="utf-8")
     assert [path for path in paths if f"`{path}`" not in page] == []
+
+
+def test_every_name_in_a_path_is_a_parameter() -> None:
+    for path, operations in describe_gateway("1")["paths"].items():
+        for operation in operations.values():
+            parameters = [parameter["name"] for parameter in operation.get("parameters", ())]
+            assert parameters == re.findall(r"{(\w+)}", path), path

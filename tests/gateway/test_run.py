@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -297,6 +301,26 @@ def test_a_gateway_that_does_not_start_says_why(tmp_path: Path) -> None:
         pass
 
 
+@contextlib.contextmanager
+def serve_page(page: bytes) -> Iterator[str]:
+    """A server that answers each GET with one page."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
 def test_wrong_input_is_refused_before_anything_starts(tmp_path: Path) -> None:
     assert "there is no client to run" in run("run").err
     assert "there is no program 'no-such-client'" in run("run", "--", "no-such-client").err
@@ -305,6 +329,10 @@ def test_wrong_input_is_refused_before_anything_starts(tmp_path: Path) -> None:
     refused = run("run", "--gateway", URL, "--", sys.executable, "-c", "pass")
     assert refused.code == 2
     assert "no gateway answers" in refused.err
+    with serve_page(b"<html>not a gateway</html>") as other_server:
+        refused = run("run", "--gateway", other_server, "--", sys.executable, "-c", "pass")
+    assert refused.code == 2
+    assert "has no counters of a gateway" in refused.err
     assert run("run", "--settings", tmp_path / "none.toml", "--", sys.executable).code == 2
 
 

@@ -6,8 +6,10 @@ import asyncio
 from typing import Any
 
 from lamina.conversations.store import ConversationState
+from lamina.errors import Conflict
 from lamina.gateway.conversation_store import StoreGone
-from lamina.gateway.conversations import ConversationIndex, LiveConversation
+from lamina.gateway.conversations import ConversationIndex
+from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.saving import SAVED_TOGETHER, ConversationSaver
 
@@ -68,3 +70,44 @@ def test_conversations_that_wait_are_saved_together() -> None:
 
     asyncio.run(main())
     assert most[0] == SAVED_TOGETHER
+
+
+class SharedStore:
+    """A store to which another process has added a record. It is gone for so many of its reads."""
+
+    def __init__(self, *, failures: int = 0) -> None:
+        self.records = [b"of another process"]
+        self._failures = failures
+
+    async def append(self, _: str, __: str, records: list[bytes], *, expect: int) -> None:
+        if expect != len(self.records):
+            raise Conflict(conversation="name", expected=expect, found=len(self.records))
+        self.records += records
+
+    async def load(self, _: str, __: str) -> None:
+        if self._failures:
+            self._failures -= 1
+            raise StoreGone("gone")
+
+    async def count_records(self, _: str, __: str) -> int:
+        return len(self.records)
+
+    async def load_records(self, _: str, __: str, *, after: int) -> list[bytes]:
+        return self.records[after:]
+
+
+def test_a_record_that_another_process_has_continued_is_read_again_and_written_after_it() -> None:
+    async def main() -> None:
+        store: Any = SharedStore(failures=2)
+        saver = ConversationSaver(store, ConversationIndex(store, shared=True), GatewayMetrics())
+        conversation = LiveConversation("default", "name", "family", ConversationState())
+        conversation.add_records([b"first"])
+        saver.record_soon(conversation)
+        for _ in range(2):
+            assert not await saver.flush_records()
+            assert store.records == [b"of another process"]
+        assert await saver.flush_records()
+        assert await saver.flush_records()
+        assert store.records == [b"of another process", b"first"]
+
+    asyncio.run(main())

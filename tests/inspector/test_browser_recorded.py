@@ -14,7 +14,8 @@ import msgspec
 import pytest
 
 from lamina.cli.inspect import DemoSource
-from lamina.conversations.record import Answered, RecordWriter, SentRequest
+from lamina.conversations.record import Answered, SentRequest
+from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, conversation_place
 from lamina.dialects.usage import Usage
 from lamina.inspector.server import Server, make_server

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.conversations.record import Answered, ConversationRecord, RecordWriter, SentRequest
+from lamina.conversations.record import Answered, ConversationRecord, SentRequest
+from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage
@@ -22,8 +23,9 @@ from lamina.inspector.body_views import outline_request, show_body
 from lamina.inspector.comparisons import compare_requests, compare_words
 from lamina.inspector.continuations import Continuations
 from lamina.inspector.request_views import show_request
+from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.sent_history import number_turns
-from lamina.inspector.sent_requests import SentConversation, count_common_turns
+from lamina.inspector.sent_requests import count_common_turns
 from lamina.inspector.sessions import Sessions
 from lamina.inspector.settings import BuildSettings
 from lamina.inspector.stored_sessions import make_session
@@ -229,6 +231,45 @@ def test_blocks_have_the_names_of_their_api() -> None:
     assert sections["system"]["blocks"][0]["marker"] == "1h"
     assert '"max_tokens": 5' in blocks[""][0][2]
     assert '"model": "m"' in blocks[""][0][2]
+
+
+def test_blocks_of_converse_have_their_names_and_texts() -> None:
+    spec = {"name": "read", "inputSchema": {"json": {"type": "object"}}}
+    request = {
+        "modelId": "m",
+        "toolConfig": {"tools": [{"toolSpec": spec}], "toolChoice": {"auto": {}}},
+        "messages": [
+            {
+                "role": "assistant",
+                "content": [
+                    {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "x"}}},
+                    {"toolUse": {"toolUseId": "c1", "name": "read", "input": {}}},
+                ],
+            },
+            {"role": "user", "content": [{"toolResult": {"toolUseId": "c1", "content": [{"text": "done"}]}}]},
+        ],
+    }
+    sections = {section["place"]: section for section in outline_request(request)}
+    blocks = {
+        place: [(block["sort"], block["name"], block["text"]) for block in section["blocks"]]
+        for place, section in sections.items()
+    }
+    assert blocks["toolConfig.tools"][0][0] == "read"
+    assert blocks["messages[0]"] == [("reasoningContent", "", "hm"), ("toolUse", "read", "{}")]
+    assert blocks["messages[1]"] == [("toolResult", "c1", "done")]
+    assert "toolChoice" in blocks[""][0][2]
+    assert "toolSpec" not in blocks[""][0][2]
+
+
+def test_a_request_with_other_tools_does_not_continue_the_one_before_it() -> None:
+    turns = [{"role": "user", "content": [{"text": "hello"}]}]
+    tool = {"toolSpec": {"name": "read"}}
+    before = {"toolConfig": {"tools": [tool]}, "messages": turns}
+    after = {"toolConfig": {"tools": [{"toolSpec": {"name": "write"}}]}, "messages": turns}
+    marked = {"toolConfig": {"tools": [tool, {"cachePoint": {"type": "default"}}]}, "messages": turns}
+    converse = DIALECTS["bedrock_converse"]
+    assert count_common_turns(before, after, converse) is None
+    assert count_common_turns(before, marked, converse) == 1
 
 
 def test_an_answer_has_text_thinking_and_calls_and_its_raw_bytes() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from lamina.errors import BadInput
 from lamina.inspector.request_views import show_request
-from lamina.inspector.search import SearchFilters, read_filters, search_places
+from lamina.inspector.search import read_filters, search_places
 from lamina.inspector.segment_views import show_segment
 from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector
@@ -31,8 +31,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Inspector:
     return open_recorded(ask, WORKSPACE)
 
 
-def find(inspector: Inspector, text: str, **filters: Any) -> list[dict[str, Any]]:
-    places: list[dict[str, Any]] = search_places(inspector, text, SearchFilters(**filters))["places"]
+def find(inspector: Inspector, text: str, **filters: str) -> list[dict[str, Any]]:
+    places: list[dict[str, Any]] = search_places(inspector, text, read_filters(filters))["places"]
     return places
 
 
@@ -52,8 +52,8 @@ def test_words_phrases_and_whole_words(logs: Inspector) -> None:
     assert not find(logs, '"PART_2"')  # exactly so
     assert find(logs, '"Read part 2 and say"')
     assert not find(logs, '"part 2 Read"')
-    assert find(logs, "step_2_39", whole=False)
-    assert {place["words"] for place in find(logs, "step_2_39", whole=True)} == {"step_2_39"}
+    assert find(logs, "step_2_39", whole="0")
+    assert {place["words"] for place in find(logs, "step_2_39", whole="1")} == {"step_2_39"}
     with_word = find(logs, "part")
     without = find(logs, "part -400")
     assert 0 < len(without) < len(with_word)

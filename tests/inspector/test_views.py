@@ -141,7 +141,7 @@ def test_unused_tools_are_listed_first(inspector: Inspector, session_id: str) ->
 
 @pytest.mark.parametrize(
     "query",
-    [{"window": "many"}, {"target": "half"}, {"keep_last": "-1"}],
+    [{"window": "many"}, {"target": "half"}, {"keep_last": "-1"}, {"window": "9" * 5000}],
 )
 def test_settings_that_are_no_numbers_are_refused(query: dict[str, str]) -> None:
     with pytest.raises(BadInput):

@@ -8,8 +8,8 @@ import pytest
 
 from lamina.context.last_n import last_n
 from lamina.core.hashing import handle
-from lamina.core.values import Form, Layer
-from lamina.errors import BadInput
+from lamina.core.values import Budget, Form, Layer
+from lamina.errors import BadInput, BudgetExceeded
 from lamina.sessions import LastN, Session
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
@@ -198,3 +198,14 @@ async def test_the_settings_file_may_limit_history() -> None:
         await talked(session, 6)
         await session.ask("last")
         assert len(sent(await session.request())) <= 5
+
+
+@awaited
+async def test_a_turn_that_is_refused_leaves_the_window_as_it_was() -> None:
+    async with opened(MemoryStore(), model="gpt-5", budget=Budget(window=3_000, reserve=0)) as session:
+        await talked(session, 3)
+        with pytest.raises(BudgetExceeded):
+            await session.ask("too much " * 5_000, history=LastN(2, 0))
+        await session.ask("And now?")
+        assert session.setup.history is None
+        assert sent(await session.request())[0] == "question 0"

@@ -73,7 +73,7 @@ def of_records(
 
 def of_document(name: str, where: Where, now: MemoryStore, step: int = 7) -> Iterator[Mutation]:
     """Change to a header or card: flipped bits all over, cut off, emptied, and another number of changes."""
-    state = now._kept[where].state  # noqa: SLF001 - the attacker sees everything
+    state = now._conversations[where].state  # noqa: SLF001 - the attacker sees everything
     for at in range(0, len(state), step):
         yield Mutation(f"{name}: bit flipped at {at}", _state(where, _flipped(state, at)))
     yield Mutation(f"{name}: cut in half", _state(where, state[: len(state) // 2]))
@@ -83,7 +83,7 @@ def of_document(name: str, where: Where, now: MemoryStore, step: int = 7) -> Ite
 
 
 def bodies(store: MemoryStore, where: Where) -> list[bytes]:
-    return store._kept[where].bodies  # noqa: SLF001 - the attacker sees everything
+    return store._conversations[where].bodies  # noqa: SLF001 - the attacker sees everything
 
 
 def set_back(where: Where, old: MemoryStore, *, records: bool, state: bool) -> Change:
@@ -93,7 +93,7 @@ def set_back(where: Where, old: MemoryStore, *, records: bool, state: bool) -> C
         if records:
             bodies(store, where)[:] = bodies(old, where)
         if state:
-            store._kept[where].state = old._kept[where].state  # noqa: SLF001
+            store._conversations[where].state = old._conversations[where].state  # noqa: SLF001
 
     return change
 
@@ -113,14 +113,14 @@ def _of_one(own: Where, now: MemoryStore, seq: int) -> Iterator[Mutation]:
 def _of_state(
     own: Where, now: MemoryStore, old: MemoryStore, others: dict[str, tuple[MemoryStore, Where]]
 ) -> Iterator[Mutation]:
-    state = now._kept[own].state  # noqa: SLF001
+    state = now._conversations[own].state  # noqa: SLF001
     for region, at in STATE_REGIONS.items():
         for bit in (0, 7):
             yield Mutation(f"state: bit {bit} of {region}", _state(own, _flipped(state, at, bit)))
     for name, plain in {"json": b'{"version":1}', "nothing": b"", "zeros": bytes(len(state))}.items():
         yield Mutation(f"state is {name}", _state(own, plain))
     for name, (store, where) in others.items():
-        yield Mutation(f"state from {name}", _state(own, store._kept[where].state))  # noqa: SLF001
+        yield Mutation(f"state from {name}", _state(own, store._conversations[where].state))  # noqa: SLF001
     yield Mutation("old state, records of today", set_back(own, old, records=False, state=True))
     yield Mutation("old records, state of today", set_back(own, old, records=True, state=False))
     yield Mutation("all records and the state removed", lambda store: _forget(store, own))
@@ -148,13 +148,13 @@ def _swap(where: Where, one: int, other: int) -> Change:
 
 def _state(where: Where, state: bytes) -> Change:
     def change(store: MemoryStore) -> None:
-        store._kept[where].state = state  # noqa: SLF001
+        store._conversations[where].state = state  # noqa: SLF001
 
     return change
 
 
 def _forget(store: MemoryStore, where: Where) -> None:
-    del store._kept[where]  # noqa: SLF001
+    del store._conversations[where]  # noqa: SLF001
 
 
 def _flipped(data: bytes, at: int, bit: int = 0) -> bytes:

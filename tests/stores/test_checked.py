@@ -188,3 +188,17 @@ def test_a_call_stores_what_it_was_given(open_checked: OpenChecked, tmp_path: Pa
 )
 def test_a_selection_names_its_places(selection: RecordSelection, places: list[int]) -> None:
     assert list(selection.places(4)) == places
+
+
+def test_several_deletions_are_those_that_were_given(tmp_path: Path) -> None:
+    other = Where("checked", "other")
+
+    async def delete_all() -> None:
+        async with open_sqlite(tmp_path / "chats.db") as store:
+            for where in (WHERE, other):
+                await store.append(where, BODIES)
+            places: Any = iter([WHERE, other])
+            assert await store.delete_many(places) == 2
+            assert list(await store.list("checked")) == []
+
+    anyio.run(delete_all)

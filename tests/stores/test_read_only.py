@@ -24,7 +24,7 @@ from lamina.stores.memory import MemoryStore
 from lamina.stores.port import ListedConversation, RecordPage, Store, StoredHead, Where
 from lamina.stores.sealed import Sealed, generate
 from lamina.stores.sqlite import SqliteStore, open_sqlite
-from lamina.stores.sqlite.links import Driver
+from lamina.stores.sqlite.drivers import Driver
 from lamina.testing._store_trial import expect_error
 from tests.test_known import reads_what_is_known, unpack_files
 from tests.torture.children import failure, forked

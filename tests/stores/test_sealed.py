@@ -346,7 +346,7 @@ async def check_recovery(inner: MemoryStore, remedy: str) -> str:
     if unfinished:
         outcome = "unfinished"
         assert (unfinished, bodies) == (["chat"], [])
-        open_card = await again.vault.card(WHERE, fresh=True)
+        open_card = await again.cards.read(WHERE, fresh=True)
         assert open_card is not None
         assert open_card.card.data == (), "the keys are gone before anything else"
         with pytest.raises(StoreError, match="deletion was interrupted"):

@@ -189,7 +189,7 @@ def test_keys_of_what_was_never_begun_are_forgotten_only_alone() -> None:
     async def trial() -> None:
         sealed = Sealed(MemoryStore(), generate(), create=True)
         await sealed.vault.unlock()
-        await sealed.vault.make_card(WHERE)
+        await sealed.cards.make(WHERE)
         await rekey(sealed, WHERE)
         assert not await finish(sealed, WHERE)
         assert await finish(sealed, WHERE, alone=True)

@@ -103,7 +103,7 @@ def test_records_are_sealed_anew_and_the_old_key_forgotten() -> None:
         assert await finish(sealed, WHERE)
         page = await sealed.read(WHERE)
         assert (bodies_of(page), page.head.state) == ([b"%d" % n for n in range(10)], b"ledger")
-        held = await sealed.vault.card(WHERE, fresh=True)
+        held = await sealed.cards.read(WHERE, fresh=True)
         assert held is not None
         assert [data.generation for data in held.card.data] == [2]
 
@@ -211,7 +211,7 @@ def test_what_was_shredded_is_unreadable_and_known_as_shredded(tmp_path: Path) -
             await sealed.append(WHERE, [b"a", b"b"])
             await sealed.append(Where("team", "kept"), [b"c"])
             assert bodies_of(await other.read(WHERE)) == [b"a", b"b"]
-            held = await sealed.vault.card(WHERE)
+            held = await sealed.cards.read(WHERE)
             assert held is not None
             wrapped = base64.b64encode(held.card.data[0].wrapped)
             assert wrapped in everything(tmp_path)
@@ -244,7 +244,7 @@ def test_a_deleted_conversation_leaves_no_wrapped_key(tmp_path: Path) -> None:
         async with open_sqlite(tmp_path / "chats.db") as inner:
             sealed = Sealed(inner, generate(), create=True)
             await sealed.append(WHERE, [b"a"])
-            held = await sealed.vault.card(WHERE)
+            held = await sealed.cards.read(WHERE)
             assert held is not None
             await sealed.delete(WHERE)
             assert base64.b64encode(held.card.data[0].wrapped) not in everything(tmp_path)

@@ -93,7 +93,7 @@ def test_every_change_to_header_and_card_is_detected() -> None:
         world = await World().fill()
         sealed = Sealed(world.now, KEY)
         await sealed.read(OWN)
-        card = Where(sealed.vault.card_workspace("team"), sealed.vault.inner(OWN).conversation)
+        card = Where(sealed.vault.names.card_workspace("team"), sealed.vault.inner(OWN).conversation)
         mutations = [*of_document("header", HEADER, world.now), *of_document("card", card, world.now)]
         return await tried(world, mutations)
 
@@ -317,7 +317,7 @@ def test_an_idempotency_key_that_names_records_to_come_is_noticed() -> None:
         inner, once = MemoryStore(), Once(key="retry", digest=b"d")
         sealed = Sealed(inner, KEY, create=True)
         await sealed.append(OWN, [b"x"], once=once)
-        conversation = inner._kept[sealed.vault.inner(OWN)]  # noqa: SLF001 - the attacker sees everything
+        conversation = inner._conversations[sealed.vault.inner(OWN)]  # noqa: SLF001 - the attacker sees everything
         conversation.once = {key: (digest, 2) for key, (digest, _) in conversation.once.items()}
         with pytest.raises(Tampered, match="not there"):
             await sealed.append(OWN, [b"x"], once=once)
@@ -333,7 +333,7 @@ def test_an_idempotency_row_of_another_conversation_answers_nothing() -> None:
         once = Once(key="retry", digest=b"d")
         await sealed.append(OWN, [b"x"], once=once)
         await sealed.append(other, [b"y"], once=once)
-        mine, theirs = (inner._kept[sealed.vault.inner(where)] for where in (OWN, other))  # noqa: SLF001
+        mine, theirs = (inner._conversations[sealed.vault.inner(where)] for where in (OWN, other))  # noqa: SLF001
         assert set(mine.once).isdisjoint(theirs.once)
         (answer,) = theirs.once.values()
         mine.once = dict.fromkeys(mine.once, answer)

@@ -10,7 +10,7 @@ import pytest
 
 from lamina.stores.port import Store
 from lamina.stores.sqlite import open_sqlite
-from lamina.stores.sqlite.links import Driver
+from lamina.stores.sqlite.drivers import Driver
 from lamina.testing.cases import Conformance
 from lamina.testing.stores import store
 

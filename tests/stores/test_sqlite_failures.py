@@ -21,8 +21,8 @@ import pytest
 from lamina.errors import Broken, StoreError
 from lamina.stores.checked import NewGroup
 from lamina.stores.port import Once, RecordPage, StoredHead, Where
-from lamina.stores.sqlite import SqliteStore, links, open_sqlite, tables, writer
-from lamina.stores.sqlite.links import SqliteConnection, SqliteFailure, connect
+from lamina.stores.sqlite import SqliteStore, connections, open_sqlite, tables, writer
+from lamina.stores.sqlite.connections import SqliteConnection, SqliteFailure, connect
 from lamina.testing._store_trial import expect_error
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
@@ -134,7 +134,7 @@ def test_an_error_before_the_commit_breaks_it_too(path: Path, monkeypatch: pytes
     anyio.run(work)
 
 
-@pytest.mark.parametrize("code", [links.BUSY, links.LOCKED])
+@pytest.mark.parametrize("code", [connections.BUSY, connections.LOCKED])
 def test_a_lock_is_waited_for_and_no_failure(path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     bad = Disk()
     with monkeypatch.context() as patch:
@@ -152,7 +152,7 @@ def test_a_lock_is_waited_for_and_no_failure(path: Path, monkeypatch: pytest.Mon
     anyio.run(work)
 
 
-@pytest.mark.parametrize("code", [links.BUSY, links.LOCKED])
+@pytest.mark.parametrize("code", [connections.BUSY, connections.LOCKED])
 def test_a_lock_that_leaves_a_transaction_open_breaks_the_store(
     path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
@@ -243,7 +243,7 @@ def test_on_a_full_disk_what_was_acknowledged_stays(path: Path) -> None:
 def test_a_writer_that_waits_too_long_says_so_and_goes_on(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links, "BUSY_MS", 20)
+    monkeypatch.setattr(connections, "BUSY_MS", 20)
 
     async def work(store: SqliteStore) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:

@@ -15,8 +15,18 @@ import pytest
 
 from lamina.errors import BadInput, StoreError
 from lamina.stores.port import Once, StoredHead, Where
-from lamina.stores.sqlite import SqliteStore, WalResetRisk, links, open_sqlite, schema, tables, writer
-from lamina.stores.sqlite.links import Driver, SqliteConnection, SqliteFailure, connect, warn_if_unsafe
+from lamina.stores.sqlite import (
+    SqliteStore,
+    WalResetRisk,
+    connections,
+    drivers,
+    open_sqlite,
+    schema,
+    tables,
+    writer,
+)
+from lamina.stores.sqlite.connections import SqliteConnection, SqliteFailure, connect
+from lamina.stores.sqlite.drivers import Driver, warn_if_unsafe
 from lamina.stores.sqlite.process_lock import LOCK_SUFFIX, ProcessLock
 from lamina.stores.sqlite.schema import APPLICATION, MIGRATIONS, bring_up
 from lamina.testing._store_trial import expect_error, make_bodies
@@ -56,7 +66,7 @@ def test_every_connection_waits_for_the_disk(path: Path, *, writes: bool) -> Non
 
 
 def test_a_setting_that_does_not_hold_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(links.SETTINGS, "synchronous", 7)
+    monkeypatch.setitem(connections.SETTINGS, "synchronous", 7)
     with pytest.raises(StoreError, match="synchronous"):
         connect(str(path), driver="sqlite3", writes=True)
 
@@ -65,8 +75,8 @@ def test_a_setting_that_does_not_hold_is_refused(path: Path, monkeypatch: pytest
 def test_only_an_sqlite_that_nothing_makes_safe_is_warned_of_and_once(
     monkeypatch: pytest.MonkeyPatch, *, has_locks: bool
 ) -> None:
-    monkeypatch.setattr(links, "_warned", set())
-    monkeypatch.setattr(links, "can_lock", lambda: has_locks)
+    monkeypatch.setattr(drivers, "_warned", set())
+    monkeypatch.setattr(drivers, "can_lock", lambda: has_locks)
     faulty = {"3.7.0": 1, "3.40.1": 1, "3.51.2": 1, "3.51.3": 0, "3.6.23": 0, "3.54.1": 0, "4.0.0": 0}
     for version, warned in faulty.items():
         monkeypatch.setattr(sqlite3, "sqlite_version", version)
@@ -76,7 +86,7 @@ def test_only_an_sqlite_that_nothing_makes_safe_is_warned_of_and_once(
             warn_if_unsafe("sqlite3")
         expected = [] if has_locks else [WalResetRisk] * warned
         assert [each.category for each in seen] == expected, version
-        assert bool(links.describe_fault("sqlite3")) == bool(warned)
+        assert bool(drivers.describe_fault("sqlite3")) == bool(warned)
 
 
 def test_with_the_wal_reset_fault_one_process_writes_at_a_time(
@@ -239,10 +249,10 @@ def test_the_usual_library_is_the_one_with_the_newer_sqlite(
     faulty: set[str], used: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("apsw")
-    monkeypatch.setattr(links, "is_faulty", faulty.__contains__)
-    assert links.usual_driver() == used
+    monkeypatch.setattr(drivers, "is_faulty", faulty.__contains__)
+    assert drivers.usual_driver() == used
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert links.usual_driver() == "sqlite3"
+    assert drivers.usual_driver() == "sqlite3"
 
 
 def test_apsw_keeps_the_same_file(path: Path) -> None:

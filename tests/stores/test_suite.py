@@ -108,7 +108,7 @@ class CleansNames(MemoryStore):
 
 class DeletesRecordsOnly(MemoryStore):
     async def delete(self, where: Where) -> bool:
-        conversation = self._kept.get(where)
+        conversation = self._conversations.get(where)
         if conversation is None or not conversation.bodies:
             return False
         conversation.bodies, conversation.state = [], b""
@@ -217,14 +217,14 @@ class TakesAnySeal(MemoryStore):
     async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
         if where != HEADER:
             return await super().append(where, records, **arguments)
-        before, self._kept = (
-            self._kept,
-            {other: conversation for other, conversation in self._kept.items() if other == HEADER},
+        before, self._conversations = (
+            self._conversations,
+            {other: conversation for other, conversation in self._conversations.items() if other == HEADER},
         )
         try:
             return await super().append(where, records, **arguments)
         finally:
-            self._kept = before | self._kept
+            self._conversations = before | self._conversations
 
 
 class SealsTooLate(MemoryStore):
@@ -233,10 +233,10 @@ class SealsTooLate(MemoryStore):
     async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
         if where != HEADER:
             return await super().append(where, records, **arguments)
-        check_no_plain(plain=any(not is_sealed_name(other.workspace) for other in self._kept))
+        check_no_plain(plain=any(not is_sealed_name(other.workspace) for other in self._conversations))
         for _ in range(20):
             await checkpoint()
-        self._kept[HEADER] = header = _Conversation()
+        self._conversations[HEADER] = header = _Conversation()
         header.bodies, header.state = [*records], arguments["state"]
         return StoredHead(count=1, state=arguments["state"])
 

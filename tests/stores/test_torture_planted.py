@@ -21,7 +21,7 @@ from lamina.stores.files import disk as files_disk
 from lamina.stores.files import open_files
 from lamina.stores.port import Record, RecordPage, Store, StoredHead, Where
 from lamina.stores.sealed import Sealed
-from lamina.stores.sqlite import links, open_sqlite
+from lamina.stores.sqlite import connections, open_sqlite
 from lamina.stores.sqlite import writer as sqlite_writer
 from tests.torture import shim, strace
 from tests.torture.backup import backups
@@ -193,7 +193,7 @@ def test_a_cut_shows_folders_that_are_not_synced(monkeypatch: pytest.MonkeyPatch
 @straced
 @pytest.mark.parametrize("synchronous", [0, 1])
 def test_a_cut_shows_a_database_that_does_not_wait(monkeypatch: pytest.MonkeyPatch, synchronous: int) -> None:
-    monkeypatch.setitem(links.SETTINGS, "synchronous", synchronous)
+    monkeypatch.setitem(connections.SETTINGS, "synchronous", synchronous)
     _finds(cuts(lambda: Telling(sqlite), TRIES, strace.recorded), "were acknowledged")
 
 
@@ -212,7 +212,7 @@ def test_a_stepping_clock_shows_order_by_time() -> None:
 
 
 def test_a_byte_scan_shows_what_was_only_unlinked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(links.SETTINGS, "secure_delete", 0)
+    monkeypatch.setitem(connections.SETTINGS, "secure_delete", 0)
     monkeypatch.setattr(sqlite_writer.Writer, "_scrub", lambda *_, **__: None)
     _finds(erasure(sqlite, 2), "still in the files")
 

@@ -54,7 +54,7 @@ def _write_parts(message: BaseMessage) -> tuple[Any, str]:
     Integrations have thinking as a part, under one of two names.
     """
     parts = convert_to_openai_messages(message).get("content") or ""
-    if isinstance(parts, str):
+    if isinstance(parts, str):  # LangChain joins parts that are all text
         return parts, ""
     sent: list[Any] = []
     thoughts: list[str] = []

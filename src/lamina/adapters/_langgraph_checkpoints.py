@@ -39,12 +39,12 @@ def write_checkpoint(
     """A checkpoint without its values."""
     fields: Mapping[str, Any] = metadata
     versions = checkpoint["channel_versions"]
+    without_values: dict[str, Any] = dict(checkpoint)
+    del without_values["channel_values"]
     return StoredCheckpoint(
         place=(namespace, checkpoint["id"]),
         parent=parent,
-        checkpoint=serde.dumps_typed(
-            {name: value for name, value in checkpoint.items() if name != "channel_values"}
-        ),
+        checkpoint=serde.dumps_typed(without_values),
         metadata=serde.dumps_typed(metadata),
         versions={channel: str(version) for channel, version in versions.items()},
         run=str(fields.get("run_id") or ""),
@@ -99,12 +99,8 @@ def read_tuple(thread: StoredThread, place: Place, serde: SerializerProtocol) ->
     values: dict[str, Any] = {}
     for channel, version in stored.versions.items():
         value = thread.values.get((place[0], channel, version))
-        if value is None:
-            continue
-        if value.data is not None:
-            values[channel] = serde.loads_typed(value.data)
-        else:
-            values[channel] = [serde.loads_typed(thread.items[digest]) for digest in value.items]
+        if value is not None:
+            values[channel] = _read_value(thread, value, serde)
     writes = sorted(
         thread.writes.get(place, {}).values(),
         key=lambda write: writes_sort_key(write.path, write.task, write.index),
@@ -119,6 +115,12 @@ def read_tuple(thread: StoredThread, place: Place, serde: SerializerProtocol) ->
         parent_config=parent_config,
         pending_writes=[(write.task, write.channel, serde.loads_typed(write.value)) for write in writes],
     )
+
+
+def _read_value(thread: StoredThread, value: StoredValue, serde: SerializerProtocol) -> Any:
+    if value.data is not None:
+        return serde.loads_typed(value.data)
+    return [serde.loads_typed(thread.items[digest]) for digest in value.items]
 
 
 def read_place(config: RunnableConfig) -> tuple[str, str]:
@@ -157,7 +159,11 @@ def select_places(thread: StoredThread, fields: dict[str, Any], before_id: str |
 
 def find_latest(thread: StoredThread, namespace: str) -> str:
     """The id of the latest checkpoint, "" if there is none. Ids sort by time."""
-    return max((name for space, name in thread.checkpoints if space == namespace), default="")
+    latest_id = ""
+    for checkpoint_namespace, checkpoint_id in thread.checkpoints:
+        if checkpoint_namespace == namespace:
+            latest_id = max(latest_id, checkpoint_id)
+    return latest_id
 
 
 def find_needed(thread: StoredThread) -> list[Place]:

@@ -146,17 +146,20 @@ class StoredThread:
 
         Checkpoints share values, and values share items, so each is copied once.
         """
-        checkpoints = [each for place, each in self.checkpoints.items() if place in places]
+        checkpoints: list[StoredCheckpoint] = []
         values: dict[tuple[str, str, str], StoredValue] = {}
+        for place, checkpoint in self.checkpoints.items():
+            if place not in places:
+                continue
+            checkpoints.append(checkpoint)
+            for channel, version in checkpoint.versions.items():
+                name = (place[0], channel, version)
+                if name in self.values:
+                    values[name] = self.values[name]
         items: dict[bytes, Typed] = {}
-        for each in checkpoints:
-            for channel, version in each.versions.items():
-                name = (each.place[0], channel, version)
-                if name in values or name not in self.values:
-                    continue
-                values[name] = self.values[name]
-                for digest in values[name].items:
-                    items[digest] = self.items[digest]
+        for value in values.values():
+            for digest in value.items:
+                items[digest] = self.items[digest]
         writes: list[StoredWrite] = []
         for place in places:
             writes += self.writes.get(place, {}).values()

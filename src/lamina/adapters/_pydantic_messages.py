@@ -18,19 +18,23 @@ def _write_message(message: ai.ModelMessage) -> list[dict[str, Any]]:
 
     A request with none of these parts is a turn, too: the framework may make something of it.
     """
-    if not isinstance(message, ai.ModelResponse):
-        turns = [_write_part(part) for part in message.parts if isinstance(part, _SENT_PARTS)]
-        return turns or [{"role": "user", "content": "\n".join(map(str, message.parts))}]
+    if isinstance(message, ai.ModelResponse):
+        return [_write_response(message)]
+    turns = [_write_part(part) for part in message.parts if isinstance(part, _SENT_PARTS)]
+    return turns or [{"role": "user", "content": "\n".join(map(str, message.parts))}]
+
+
+def _write_response(message: ai.ModelResponse) -> dict[str, Any]:
     parts = chat.TurnParts()
     for part in message.parts:
         match part:
             case ai.TextPart():
                 parts.add_text(part.content)
-            case ai.ThinkingPart() if part.content:
+            case ai.ThinkingPart() if part.content:  # redacted thinking has a signature alone
                 parts.add_thought(part.content)
             case ai.ToolCallPart():
                 parts.add_call(part.tool_call_id, part.tool_name, part.args or {})
-    return [parts.write_assistant()]
+    return parts.write_assistant()
 
 
 _SENT_PARTS = (
@@ -89,9 +93,9 @@ def _read_message(turns: Sequence[Turn], source: ai.ModelMessage | None) -> ai.M
     wire = turns[0].wire
     if isinstance(source, ai.ModelResponse):
         return replace(source, parts=_read_response_parts(wire, source))
+    if source is None and wire["role"] == "assistant":
+        return ai.ModelResponse(parts=[ai.TextPart(chat.read_text(wire["content"]))])
     if source is None:
-        if wire["role"] == "assistant":
-            return ai.ModelResponse(parts=[ai.TextPart(chat.read_text(wire["content"]))])
         return ai.ModelRequest(parts=[_read_part(turns[0], [])])
     sent_parts: list[Any] = []
     parts: list[Any] = []
@@ -132,14 +136,19 @@ def _read_part(turn: Turn, sent_parts: Sequence[Any]) -> Any:
     match wire["role"]:
         case "tool":
             call_id = wire["tool_call_id"]
-            tool_name: str | None = ""
-            for part in sent_parts:
-                if isinstance(part, ai.ToolReturnPart | ai.RetryPromptPart) and part.tool_call_id == call_id:
-                    tool_name = part.tool_name
-            return ai.ToolReturnPart(tool_name, text, call_id)
+            return ai.ToolReturnPart(_find_tool_name(call_id, sent_parts), text, call_id)
         case "system":
             return ai.SystemPromptPart(text)
     return ai.UserPromptPart(text)
+
+
+def _find_tool_name(call_id: str, sent_parts: Sequence[Any]) -> str | None:
+    """The tool whose call a result answers; "" for a result that lamina wrote."""
+    for part in reversed(sent_parts):
+        if isinstance(part, ai.ToolReturnPart | ai.RetryPromptPart) and part.tool_call_id == call_id:
+            tool_name: str | None = part.tool_name
+            return tool_name
+    return ""
 
 
 CODEC = MessageCodec(write=_write_message, read=_read_message)

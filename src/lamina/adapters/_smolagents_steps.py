@@ -38,7 +38,7 @@ def _write_step(step: MemoryStep) -> list[dict[str, Any]]:
     turns += [chat.write_result(call.id, "") for call in step.tool_calls]
     turns[1]["content"] = "\n".join(_list_responses(step))
     if step.observations_images:
-        turns.append({"role": "user", "content": [_PICTURE for _ in step.observations_images]})
+        turns.append({"role": "user", "content": [_PICTURE] * len(step.observations_images)})
     return turns
 
 

@@ -26,7 +26,7 @@ from lamina.core.values import Budget, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.anthropic import DIALECT as ANTHROPIC
 from lamina.dialects.usage import Usage
-from lamina.fitting.policy import Policy, choose_policy
+from lamina.fitting.policy import Policy, RecallMode, choose_policy
 from lamina.fitting.recalls import RECALL, answer_recall
 from lamina.fitting.request import Fitted, RequestMemo, find_dialect, fit_request
 from lamina.fitting.server_reports import ServerRequest, add_server_help
@@ -140,8 +140,11 @@ class ContextFitter:
         self.policy = choose_policy(policy, budget=budget, place="budget")
         self.budget = self.policy.own_budget
         self.recall = self.policy.recall != "off"
+        recall_mode: RecallMode = "off"
+        if self.recall:
+            recall_mode = "handles"
         self._sent_policy = msgspec.structs.replace(
-            self.policy, breakpoints="keep", recall="handles" if self.recall else "off", tools="keep"
+            self.policy, breakpoints="keep", recall=recall_mode, tools="keep"
         )
         self._dialect = find_dialect(codec.dialect)
         self._field = _FIELDS.get(codec.dialect, "messages")
@@ -316,10 +319,8 @@ def _read_turns(
     for position, turns in _group_turns(sent_turns, written, sources):
         if position is None:
             sent_messages.append(codec.read(turns, None))
-            continue
-        places = [turn.place for turn in turns]
-        if places == list(range(written.counts[position])):
-            sent_messages.append(messages[position])
+        elif [turn.place for turn in turns] == list(range(written.counts[position])):
+            sent_messages.append(messages[position])  # all of its turns are sent as they came
         else:
             sent_messages.append(codec.read(turns, messages[position]))
     if list(map(id, sent_messages)) == list(map(id, messages)):
@@ -376,5 +377,5 @@ def _read_ids(wire: Any) -> list[tuple[str, str]]:
     answered_id = wire.get("tool_call_id")
     if answered_id:
         return [("result", str(answered_id))]
-    calls = [call for call in wire.get("tool_calls") or () if isinstance(call, Mapping)]
-    return [("call", str(call.get("id"))) for call in calls]
+    calls = wire.get("tool_calls") or ()
+    return [("call", str(call.get("id"))) for call in calls if isinstance(call, Mapping)]

@@ -179,7 +179,10 @@ class CrewRecallTool(BaseTool):
 
 def _write_message(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Write a message as a turn: without the fields that only CrewAI reads."""
-    return [{name: value for name, value in message.items() if name not in _OWN_FIELDS}]
+    turn = dict(message)
+    for name in _OWN_FIELDS:
+        turn.pop(name, None)
+    return [turn]
 
 
 def _read_message(turns: Sequence[Turn], source: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -165,7 +165,8 @@ def _drop_earlier_ledger(history: Sequence[ChatMessage]) -> list[ChatMessage]:
         if message.is_from("user"):
             break
         if LEDGER in message.meta:
-            meta = {name: value for name, value in message.meta.items() if name != LEDGER}
+            meta = dict(message.meta)
+            del meta[LEDGER]
             messages[position] = replace(message, _meta=meta)
             break
     return messages

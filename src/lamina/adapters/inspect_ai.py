@@ -168,12 +168,15 @@ def _add_new_messages(history: Sequence[ChatMessage], messages: Sequence[ChatMes
 
     A lowered message has the id of its source. One that Inspect combined from others had been sent before.
     """
-    ids = {message.id for message in history}
+    known_ids = {message.id for message in history}
     new_messages: list[ChatMessage] = []
     for message in messages:
+        if message.id in known_ids:
+            continue
         metadata = message.metadata or {}
-        if message.id not in ids and _OWN not in metadata and "combined_from" not in metadata:
-            new_messages.append(message)
+        if _OWN in metadata or "combined_from" in metadata:
+            continue
+        new_messages.append(message)
     return [*history, *new_messages]
 
 

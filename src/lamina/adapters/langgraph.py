@@ -160,8 +160,11 @@ class LaminaSaver(BaseCheckpointSaver[str]):
         runs = set(run_ids)
         for thread_id in await list_names(store, self.workspace):
             async with self._threads.open(store, thread_id) as thread:
-                rest = [place for place, each in thread.checkpoints.items() if each.run not in runs]
-                await thread.keep(store, rest)
+                kept_places: list[Place] = []
+                for place, checkpoint in thread.checkpoints.items():
+                    if checkpoint.run not in runs:
+                        kept_places.append(place)
+                await thread.keep(store, kept_places)
 
     async def _copy_thread(self, store: Store, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints of a thread to another one, with the values that they need."""
@@ -178,10 +181,10 @@ class LaminaSaver(BaseCheckpointSaver[str]):
             raise BadInput(f"strategy is {strategy!r:.100}", place="prune", hint=hint)
         for thread_id in thread_ids:
             async with self._threads.open(store, thread_id) as thread:
-                rest: list[Place] = []
+                kept_places: list[Place] = []
                 if strategy == "keep_latest":
-                    rest = checkpoints.find_needed(thread)
-                await thread.keep(store, rest)
+                    kept_places = checkpoints.find_needed(thread)
+                await thread.keep(store, kept_places)
 
     get_tuple, aget_tuple = run_both_ways(_get)
     put, aput = run_both_ways(_put)

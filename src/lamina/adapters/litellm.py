@@ -66,8 +66,9 @@ class LaminaLogger(CustomLogger):
         fitted already. A stream belongs to conversations without handles, since nothing could answer a
         recall in it.
         """
-        is_chat = call_type in (CallTypes.acompletion, CallTypes.completion)
-        if not is_chat or not isinstance(kwargs.get("messages"), list) or _is_follow_up(kwargs):
+        if call_type not in (CallTypes.acompletion, CallTypes.completion):
+            return None
+        if not isinstance(kwargs.get("messages"), list) or _is_follow_up(kwargs):
             return None
         streams = bool(kwargs.get("stream"))
         conversations = self._answered

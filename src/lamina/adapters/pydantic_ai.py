@@ -107,8 +107,8 @@ def _find_longest(request_context: ModelRequestContext) -> _SentBeside:
     candidates: Sequence[Model] = [model]
     if isinstance(model, FallbackModel):
         candidates = model.models
-    found = [_prepare(candidate, request_context) for candidate in candidates]
-    return max(found, key=lambda beside: len(json.dumps(beside)))
+    ways = [_prepare(candidate, request_context) for candidate in candidates]
+    return max(ways, key=lambda beside: len(json.dumps(beside)))
 
 
 def _prepare(model: Model, request_context: ModelRequestContext) -> _SentBeside:
@@ -133,8 +133,9 @@ def _list_added_prompts(
     in every request from the first on, but not in the messages that a hook sees.
     """
     requests = [message for message in messages if isinstance(message, ai.ModelRequest)]
-    prepared = model.prepare_messages(list(requests[:1]), parameters)
-    prompts_before = _list_prompts(requests[:1])
+    first_request: list[ai.ModelMessage] = list(requests[:1])
+    prompts_before = _list_prompts(first_request)
+    prepared = model.prepare_messages(first_request, parameters)
     return [text for text in _list_prompts(prepared[:1]) if text not in prompts_before]
 
 
@@ -147,9 +148,10 @@ def _write_tools(parameters: ModelRequestParameters) -> list[dict[str, Any]]:
     """Write the tools that the model will see. A tool that was not revealed yet is not sent."""
     tools: list[dict[str, Any]] = []
     for definition in (*parameters.function_tools, *parameters.output_tools):
-        if parameters.visibility_of(definition.name) != "withheld":
-            schema = definition.parameters_json_schema
-            tools.append(chat.write_tool(definition.name, definition.description, schema))
+        if parameters.visibility_of(definition.name) == "withheld":
+            continue
+        schema = definition.parameters_json_schema
+        tools.append(chat.write_tool(definition.name, definition.description, schema))
     return tools
 
 

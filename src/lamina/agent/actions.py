@@ -15,12 +15,15 @@ from typing import Any
 import anyio
 import msgspec
 
-from lamina.agent.prompt_order import with_question
+from lamina.core.text.characters import WHITE_SPACE, is_blank
 from lamina.core.values import Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.port import Tool
 from lamina.errors import BadInput
 from lamina.segments import result
+
+QUESTION = "[The user's question]: "
+"""What is written before the question where it is repeated."""
 
 LONGEST = 2_000
 """How many characters of an error the model sees."""
@@ -190,15 +193,20 @@ def _read_arguments(call: ToolCall, tool: Tool) -> dict[str, Any]:
 
 def _make_result(value: Any, call: ToolCall) -> Segment:
     """What a function returned as the result of this call."""
-    if isinstance(value, ToolResult):
-        return result(value.content, id=call.id, name=call.name, error=value.error)
-    if isinstance(value, Segment):
-        return _result_of_segment(value, call)
-    if _holds_only(value, Segment):
-        return result("\n\n".join(map(_describe_segment, value)), id=call.id, name=call.name)
-    if isinstance(value, str | msgspec.Struct) or _holds_only(value, msgspec.Struct):
-        return result(value, id=call.id, name=call.name)
-    return result(json.dumps(value, ensure_ascii=False, default=str), id=call.id, name=call.name)
+    match value:
+        case ToolResult():
+            return result(value.content, id=call.id, name=call.name, error=value.error)
+        case Segment():
+            return _result_of_segment(value, call)
+        case str() | msgspec.Struct():
+            content: Any = value
+        case [*items] if _are_all(items, Segment):
+            content = "\n\n".join(map(_describe_segment, items))
+        case [*items] if _are_all(items, msgspec.Struct):  # parts, such as a text and a picture
+            content = value
+        case _:
+            content = json.dumps(value, ensure_ascii=False, default=str)
+    return result(content, id=call.id, name=call.name)
 
 
 def _result_of_segment(segment: Segment, call: ToolCall) -> Segment:
@@ -207,6 +215,7 @@ def _result_of_segment(segment: Segment, call: ToolCall) -> Segment:
         if isinstance(part, ToolResult):
             own_result = msgspec.structs.replace(part, id=call.id, name=call.name)
             return msgspec.structs.replace(segment, role=Role.TOOL, parts=(own_result,))
+    # A provider refuses a result that holds a call, or thinking.
     content = tuple(part for part in segment.parts if not isinstance(part, ToolCall | ToolResult | Thinking))
     call_result = result(content, id=call.id, name=call.name, attrs=segment.attrs)
     return msgspec.structs.replace(
@@ -221,15 +230,16 @@ def _describe_segment(segment: Segment) -> str:
     return f"[{origin or segment.key or segment.kind}]\n{text_of(segment.parts)}"
 
 
-def _holds_only(value: Any, kind: type) -> bool:
-    """Whether a value is a list of such items, and not an empty one."""
-    if not isinstance(value, list | tuple) or not value:
-        return False
-    return all(isinstance(item, kind) for item in value)
+def _are_all(items: Sequence[Any], kind: type) -> bool:
+    """Whether there are items, and each is of this kind."""
+    return len(items) > 0 and all(isinstance(item, kind) for item in items)
 
 
 def _repeat_question(segment: Segment, question: str) -> Segment:
-    """The result of a search with the user's question after its last text."""
+    """The result of a search with the user's question after its last text.
+
+    A model answers best if the question comes after the context.
+    """
     part = segment.parts[0]
     if not isinstance(part, ToolResult) or part.error or not question:
         return segment
@@ -237,7 +247,17 @@ def _repeat_question(segment: Segment, question: str) -> Segment:
     for index in reversed(range(len(content))):
         item = content[index]
         if isinstance(item, Text):
-            content[index] = Text(with_question(item.text, question))
+            content[index] = Text(add_question(item.text, question))
             new_part = msgspec.structs.replace(part, content=tuple(content))
             return msgspec.structs.replace(segment, parts=(new_part,))
     return segment
+
+
+def add_question(context: str, question: str) -> str:
+    """The context, then the question. A question that already ends the context is not repeated."""
+    if is_blank(context):
+        return question
+    trimmed = context.rstrip(WHITE_SPACE)
+    if is_blank(question) or trimmed.endswith(question.strip(WHITE_SPACE)):
+        return context
+    return f"{trimmed}\n\n{QUESTION}{question}"

@@ -40,7 +40,8 @@ class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
             return "steps"
         if self.tokens is not None and spent.input + spent.output + ahead > self.tokens:
             return "tokens"
-        if self.money is not None and (spent.money or 0.0) >= self.money:
+        # `money` is None after a sub-agent whose model has no known price: then nobody can tell.
+        if self.money is not None and spent.money is not None and spent.money >= self.money:
             return "money"
         return ""
 

@@ -102,15 +102,17 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         """
         self._check(session)
         if not session.pending and not session.calls:
-            return self._make_outcome(session, _Turn(text=_last_answer(session.log)), "end")
+            return self._make_outcome(session, _Turn(text=_last_text(session.log, "assistant")), "end")
         if session.calls:
             await _refuse_open_calls(session, "the program ended before it was carried out")
-        return await self._run_steps(session, _last_question(session.log), hear, _Turn())
+        question = _last_text(session.log, "user", "parent_message")
+        return await self._run_steps(session, question, hear, _Turn())
 
     async def _run_steps(self, session: Session, prompt: str, hear: Listener, turn: _Turn) -> TurnOutcome:
         """Call the model and run its calls, until it makes none or a limit is reached."""
         hooks = Hooks(before=self.before, after=self.after)
         while True:
+            # The next request counts too: one that would pass the limit is not sent, and costs nothing.
             ahead = (await session.build()).tokens
             limit = self.limits.reached(turn.spent, ahead=ahead)
             if limit:
@@ -138,6 +140,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         try:
             results = await run_calls(calls, index_actions(actions), self._run_options(prompt), finished)
         except BaseException:
+            # What was done is not lost, and the model can read which calls were not run.
             with anyio.CancelScope(shield=True):
                 await session.results(*_complete_results(calls, finished))
             raise
@@ -227,16 +230,10 @@ def _complete_results(calls: Sequence[ToolCall], finished: dict[int, Segment]) -
     return results
 
 
-def _last_question(log: Sequence[Segment]) -> str:
+def _last_text(log: Sequence[Segment], *kinds: str) -> str:
+    """The text of the last segment of these kinds; "" if there is none."""
     for segment in reversed(log):
-        if segment.kind in ("user", "parent_message"):
-            return text_of(segment.parts)
-    return ""
-
-
-def _last_answer(log: Sequence[Segment]) -> str:
-    for segment in reversed(log):
-        if segment.kind == "assistant":
+        if segment.kind in kinds:
             return text_of(segment.parts)
     return ""
 

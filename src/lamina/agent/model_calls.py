@@ -56,6 +56,7 @@ async def call_model(session: Session, client: Client, hooks: Hooks, hear: Liste
     try:
         reading = await _send_request(session, client, hooks.before, hear)
     except RequestRefused as error:
+        # If text had arrived before the refusal, it was recorded: then it is not the model's turn any more.
         if not session.pending or not await _mend_request(session, error):
             raise
         reading = await _send_request(session, client, hooks.before, hear)
@@ -137,6 +138,7 @@ async def _shrink_request(session: Session, reported: Overflow) -> bool:
     try:
         await _limit_session(session, limit_budget(usual_budget, window))
     except BudgetExceeded as error:
+        # The API may want less than can be cut. The smallest request that is possible may still be accepted.
         if error.floor >= counted:
             session.limit(usual_budget)
             return False

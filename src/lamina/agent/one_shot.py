@@ -53,7 +53,7 @@ class ModelPlan:
         async with self._client.send(self._make_request(prompt)) as reply:
             async for event in reply:
                 if isinstance(event, CallEvent):
-                    call_id = event.id or f"plan-{len(calls)}"
+                    call_id = event.id or f"plan-{len(calls)}"  # Ollama's own API has no ids
                     calls.append(ToolCall(id=call_id, name=event.name, arguments=event.arguments))
                 elif isinstance(event, UsageEvent):
                     usage = Usage(

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from lamina.agent.actions import Action
 from lamina.agent.loop import Agent
 from lamina.agent.persona import CITING, EXPLORER, guidelines
 from lamina.agent.profiles import THINKING
@@ -54,19 +55,16 @@ async def open_for(
     """
     profile = agent.profile
     setup = _with_name(setup or SetupOptions(), profile.name)
-    if persona is None and profile.persona:
-        persona = profile.persona
+    own_persona: Persona | Words | UsualPersona | None = persona
+    if persona is None:
+        own_persona = profile.persona or UsualPersona(EXPLORER)
     if root is None:
         root = agent.workspace
     policy = choose_policy(policy, place="open_for")
     has_recall = policy.recall_mode("tool") == "tool"
-    own_actions = () if agent.plan else agent.actions
-    tools = tuple(action.tool for action in own_actions)
-    plain_head = setup.head or PlainHead()
-    if isinstance(plain_head, RequestHead):
-        hint = "give a PlainHead: its tools are joined with those of the agent"
-        raise BadInput("a head in the words of a dialect", place="setup.head", hint=hint)
-    plain_head = msgspec.structs.replace(plain_head, tools=plain_head.tools + tools)
+    own_actions = agent.actions
+    if agent.plan:  # the plan runs them, and the model calls none
+        own_actions = ()
     contract = [system, guidelines(own_actions, recall=has_recall)]
     if agent.cites:
         contract.append(CITING)
@@ -80,14 +78,26 @@ async def open_for(
         key=key,
         model=model or profile.model or None,
         system="\n\n".join(filter(None, contract)),
-        persona=UsualPersona(EXPLORER) if persona is None else persona,
+        persona=own_persona,
         sources=sources,
         root=root,
-        setup=msgspec.structs.replace(setup, dialect=agent.client.dialect, head=plain_head),
+        setup=msgspec.structs.replace(
+            setup, dialect=agent.client.dialect, head=_add_tools(setup.head, own_actions)
+        ),
         runtime=runtime,
         settings=settings,
     ) as session:
         yield session
+
+
+def _add_tools(head: PlainHead | RequestHead | None, actions: Sequence[Action]) -> PlainHead:
+    """The head with the tools of the agent after its own."""
+    if isinstance(head, RequestHead):
+        hint = "give a PlainHead: its tools are joined with those of the agent"
+        raise BadInput("a head in the words of a dialect", place="setup.head", hint=hint)
+    plain_head = head or PlainHead()
+    tools = tuple(action.tool for action in actions)
+    return msgspec.structs.replace(plain_head, tools=plain_head.tools + tools)
 
 
 def _with_name(setup: SetupOptions, name: str) -> SetupOptions:

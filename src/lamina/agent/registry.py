@@ -126,7 +126,7 @@ class StoredAgents:
             text = text_of(one.parts)
             if text:
                 profiles[one.key] = self._read_profile(one.key, text)
-            else:
+            else:  # it was removed: records are only ever added
                 profiles.pop(one.key, None)
         return AgentRegistry(profiles)
 

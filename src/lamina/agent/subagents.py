@@ -179,7 +179,6 @@ class _FirstWrites:
 
 
 async def _run_forked(session: Session, agent: Agent, task: str, writes: _FirstWrites) -> ForkedTask:
-    """Run a task in a fork of the session."""
     child = await _fork(session, task)
     begun = await writes.wait(child.parent.at if child.parent else 0)
 
@@ -189,7 +188,7 @@ async def _run_forked(session: Session, agent: Agent, task: str, writes: _FirstW
 
     try:
         outcome = await agent.go_on(child, hear=note_beginning)
-    finally:
+    finally:  # also if it failed before its answer began: the others would wait for ever
         await note_beginning(None)
     return ForkedTask(task=task, child=child.conversation, outcome=outcome, has_handle=session.setup.recall)
 
@@ -209,7 +208,7 @@ async def _run_task(
 ) -> tuple[str, TurnOutcome]:
     """Run a task in a new conversation. Returns the name of that conversation and the outcome."""
     for child in _list_names(parent, task):
-        if child in used_names:
+        if child in used_names:  # a call beside this one has the same task, and may have stored nothing yet
             continue
         used_names.add(child)
         async with opens(child) as session:
@@ -254,4 +253,4 @@ def _answer_text(outcome: TurnOutcome) -> str:
 
 
 def _result_attrs(child: str, outcome: TurnOutcome) -> dict[str, str]:
-    return {"subagent_id": child, "success": "true" if outcome.ending == "end" else "false"}
+    return {"subagent_id": child, "success": str(outcome.ending == "end").lower()}

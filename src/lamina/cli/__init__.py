@@ -200,19 +200,22 @@ def _describe_failure(error: Exception) -> _Failure:
 
     Anything that is not an error of lamina's, nor one of the output, is a bug.
     """
-    if isinstance(error, BudgetExceeded):
-        return _Failure(NO_ROOM, "budget_exceeded", str(error), {"floor": error.floor, "room": error.room})
-    if isinstance(error, BadInput):
-        facts = {"place": error.place, "problem": error.problem, "hint": error.hint}
-        return _Failure(BAD_INPUT, "bad_input", str(error), facts)
-    if isinstance(error, InvalidRequest):
-        violations = [{"rule": violation.rule, "place": violation.place} for violation in error.violations]
-        return _Failure(BAD_INPUT, "invalid_request", str(error), {"violations": violations})
-    if isinstance(error, StoreError | NotFound):
-        return _Failure(STORE, type(error).__name__.lower(), str(error))
-    if isinstance(error, OSError):  # commands turn errors of the files that they read and write into BadInput
-        return _Failure(BAD_INPUT, "output", f"output: {error.strerror or error}")
-    return _describe_bug(error)
+    match error:
+        case BudgetExceeded():
+            facts: dict[str, Any] = {"floor": error.floor, "room": error.room}
+            return _Failure(NO_ROOM, "budget_exceeded", str(error), facts)
+        case BadInput():
+            facts = {"place": error.place, "problem": error.problem, "hint": error.hint}
+            return _Failure(BAD_INPUT, "bad_input", str(error), facts)
+        case InvalidRequest():
+            violations = [{"rule": broken.rule, "place": broken.place} for broken in error.violations]
+            return _Failure(BAD_INPUT, "invalid_request", str(error), {"violations": violations})
+        case StoreError() | NotFound():
+            return _Failure(STORE, type(error).__name__.lower(), str(error))
+        case OSError():  # commands turn errors of the files that they read and write into BadInput
+            return _Failure(BAD_INPUT, "output", f"output: {error.strerror or error}")
+        case _:
+            return _describe_bug(error)
 
 
 def _describe_bug(error: Exception) -> _Failure:

@@ -1,4 +1,4 @@
-"""A request as one line of characters, so many for each layer as it has tokens; and what they stand for."""
+"""Draws a request as one line of characters, as many for each layer as it has tokens, and a legend for it."""
 
 from __future__ import annotations
 

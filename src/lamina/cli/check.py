@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.cli.files import read_request
+from lamina.cli.files import find_request_dialect, read_request
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import add_dialect, add_file, add_json
-from lamina.dialects import DIALECTS, recognise
+from lamina.dialects import DIALECTS
 from lamina.dialects.port import Violation
-from lamina.fitting.request import find_dialect
 
 _EXAMPLES = """\
 One line for each rule that is broken: its name, the place, what is wrong.
@@ -36,7 +35,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print which rules the request breaks. The exit code is 1 if it breaks any."""
     request = read_request(arguments.file)
-    dialect = find_dialect(arguments.dialect) if arguments.dialect is not None else recognise(request)
+    dialect = find_request_dialect(request, arguments.dialect)
     violations = dialect.wire.check(request)
     if arguments.json:
         emit({"dialect": dialect.name, "violations": msgspec.to_builtins(violations)})

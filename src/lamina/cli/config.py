@@ -22,7 +22,7 @@ from lamina.settings import find_line, find_settings_file, load_settings, variab
 from lamina.stores.address import KEY_VARIABLE
 
 if TYPE_CHECKING:
-    from lamina.gateway.config import GatewaySettings
+    from lamina.gateway.config import GatewaySettings, UpstreamSettings
 
 _EXAMPLES = """\
 Prints two groups: the settings of every command, and those of the gateway. Each line ends with its origin:
@@ -102,10 +102,10 @@ def _trace_user_settings(environment: Mapping[str, str]) -> Iterator[EffectiveSe
     for name, value in values.items():
         origin = "default"
         line = find_line(text, name)
-        if environment.get(variable_of(name)):
-            origin = f"${variable_of(name)}"
-        elif line:
+        if line:
             origin = f"{file}:{line}"
+        if environment.get(variable_of(name)):  # a variable wins over the file
+            origin = f"${variable_of(name)}"
         yield EffectiveSetting(group="settings", name=name, value=_write_value(value), origin=origin)
     for variable in _SECRET_VARIABLES:
         if environment.get(variable):
@@ -153,21 +153,28 @@ def _flatten(settings: GatewaySettings) -> dict[str, str]:
     values: dict[str, Any] = {}
     for name in settings.__struct_fields__:
         value = getattr(settings, name)
-        if name == "tokens":
-            values[name] = _describe_tokens(value)
-        elif name == "upstreams":
-            for upstream_name, upstream in value.items():
-                values |= _prefix_fields(f"upstreams.{upstream_name}", upstream)
-                del values[f"upstreams.{upstream_name}.policy"]
-                policy = upstream.policy.dump()  # the rest is the gateway's
-                values |= {f"upstreams.{upstream_name}.policy.{name}": policy[name] for name in policy}
-        elif name == "policy":
-            values |= {f"policy.{field}": getattr(value, field) for field in PLAIN_FIELDS}
-        elif isinstance(value, msgspec.Struct):
-            values |= _prefix_fields(name, value)
-        else:
-            values[name] = value
+        match name:
+            case "tokens":
+                values[name] = _describe_tokens(value)
+            case "upstreams":
+                for upstream_name, upstream in value.items():
+                    values |= _flatten_upstream(f"upstreams.{upstream_name}", upstream)
+            case "policy":
+                values |= {f"policy.{field}": getattr(value, field) for field in PLAIN_FIELDS}
+            case _ if isinstance(value, msgspec.Struct):
+                values |= _prefix_fields(name, value)
+            case _:
+                values[name] = value
     return {name: _write_value(value) for name, value in values.items()}
+
+
+def _flatten_upstream(prefix: str, upstream: UpstreamSettings) -> dict[str, Any]:
+    """The fields of an upstream. Of its policy, only what differs from the gateway's."""
+    values = _prefix_fields(prefix, upstream)
+    del values[f"{prefix}.policy"]
+    for name, value in upstream.policy.dump().items():
+        values[f"{prefix}.policy.{name}"] = value
+    return values
 
 
 def _prefix_fields(prefix: str, struct: msgspec.Struct) -> dict[str, Any]:
@@ -184,17 +191,19 @@ def _describe_tokens(tokens: Any) -> str:
 
 def _write_value(value: Any) -> str:
     """A value as a table shows it. A password in an address is hidden."""
-    if value in ("", None, ()):
-        return "-"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, msgspec.Struct):
-        value = msgspec.to_builtins(value)
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_write_value(part)}" for name, part in value.items())
-    if isinstance(value, tuple):
-        return ", ".join(map(str, value))
-    return hide_password(str(value))
+    match value:
+        case "" | None | ():
+            return "-"
+        case bool():
+            return str(value).lower()
+        case msgspec.Struct():
+            return _write_value(msgspec.to_builtins(value))
+        case dict():
+            return ", ".join(f"{name} {_write_value(part)}" for name, part in value.items())
+        case tuple():
+            return ", ".join(map(str, value))
+        case _:
+            return hide_password(str(value))
 
 
 def _read_if_there(path: Path | None) -> str:

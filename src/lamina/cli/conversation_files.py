@@ -1,4 +1,4 @@
-"""Conversations into files and other stores, and back: what `export`, `import` and `copy` do."""
+"""Writes conversations to files and other stores, and reads them back: `export`, `import` and `copy`."""
 
 from __future__ import annotations
 
@@ -67,14 +67,16 @@ async def _read_talk(store: Store, workspace: str, name: str) -> tuple[tuple[Seg
         async with open_existing(store, workspace, name) as session:
             return session.log, ""
     recorded = await read_recorded_log(store, recorded_workspace(workspace), name)
-    if recorded is None or not recorded.log:
-        problem = "nothing of what was said is stored"
-        if recorded is not None:
-            problem = describe_kept(recorded.state, recorded.record)
-        raise BadInput(problem, place=name, hint="--format json writes what there is")
-    if not recorded.talk:
-        tell(describe_kept(recorded.state, recorded.record))
-    return recorded.talk or recorded.log, recorded.state.model
+    hint = "--format json writes what there is"
+    if recorded is None:
+        raise BadInput("nothing of what was said is stored", place=name, hint=hint)
+    if recorded.talk:
+        return recorded.talk, recorded.state.model
+    what_is_kept = describe_kept(recorded.state, recorded.record)
+    if not recorded.log:
+        raise BadInput(what_is_kept, place=name, hint=hint)
+    tell(what_is_kept)
+    return recorded.log, recorded.state.model
 
 
 async def import_file(store: Store, workspace: str, path: str, name: str) -> int:

@@ -54,18 +54,7 @@ class _Row:
 
 def print_summary(arguments: argparse.Namespace) -> int:
     """Print what all conversations cost, where it went, and what would have saved something."""
-    paths = arguments.names
-    refuse_databases(paths, hint="a store is read with --store")
-    folders = [path for path in paths if is_figures_folder(path)]
-    sessions = _open_sessions(arguments, [path for path in paths if path not in folders])
-    figures = FiguresOfSessions(folders)
-    with progress("reading the conversations"):
-        collected = figures.collect(sessions)
-    if arguments.since is not None:
-        collected = [each for each in collected if (each.reported.began or 0.0) >= arguments.since]
-    ids = {each.id for each in collected}
-    replays = [replay for replay, its_figures in figures.replayed() if its_figures.id in ids]
-    summary = summarise_across(collected, replays=replays)
+    summary = _summarise(arguments)
     if arguments.json:
         emit(msgspec.to_builtins(summary))
         return 0
@@ -76,15 +65,28 @@ def print_summary(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _open_sessions(arguments: argparse.Namespace, paths: Sequence[str]) -> Sessions:
-    """The logs that are named, or the conversations of the store."""
-    if arguments.names:
-        return Sessions(paths)
-    return Sessions((), [LogSource(arguments), open_recorded(arguments)])
+def _summarise(arguments: argparse.Namespace) -> AcrossSessions:
+    """The sums over the named logs and folders of figures, or over the conversations of the store."""
+    paths = arguments.names
+    refuse_databases(paths, hint="a store is read with --store")
+    folders = [path for path in paths if is_figures_folder(path)]
+    sessions = Sessions([path for path in paths if path not in folders])
+    if not paths:
+        sessions = Sessions((), [LogSource(arguments), open_recorded(arguments)])
+    figures = FiguresOfSessions(folders)
+    with progress("reading the conversations"):
+        collected = figures.collect(sessions)
+    if arguments.since is not None:
+        collected = [each for each in collected if (each.reported.began or 0.0) >= arguments.since]
+    ids = {each.id for each in collected}
+    replays = [replay for replay, its_figures in figures.replayed() if its_figures.id in ids]
+    return summarise_across(collected, replays=replays)
 
 
 def _write_lines(summary: AcrossSessions) -> list[str]:
-    advice = [line for each in summary.advice[:MOST_LINES] for line in _describe_advice(each)]
+    advice: list[str] = []
+    for each in summary.advice[:MOST_LINES]:
+        advice += _describe_advice(each)
     reads = [_describe_read(read) for read in summary.reads[:MOST_LINES]]
     results = []
     for result in summary.results[:MOST_LINES]:

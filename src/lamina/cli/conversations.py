@@ -1,51 +1,39 @@
 """`lamina conversations`: every conversation of a store in one list, whichever door it came through.
 
-What it does is done by `lamina.conversations`; this module reads options and prints.
+`lamina.conversations` does the work. This module reads the options, lists conversations and deletes them;
+`shown_conversations`, `conversation_files`, `conversation_summary` and `damaged_conversations` have the other
+actions.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
-from typing import Any
+import math
+from collections.abc import Awaitable, Callable
 
 import anyio
-import msgspec
 
 from lamina.cli.conversation_files import copy_everything, export_one, import_file
 from lamina.cli.conversation_summary import print_summary
+from lamina.cli.damaged_conversations import rescue_conversation, resolve_damaged_name, verify_conversations
 from lamina.cli.output import emit, progress, tell
-from lamina.cli.parser import add_json, read_moment, whole_number
-from lamina.cli.stored import add_store, no_such_conversation, open_existing, open_named_store
-from lamina.conversations.costs import price_call
+from lamina.cli.parser import add_json, float_or_nan, read_moment, whole_number
+from lamina.cli.shown_conversations import WIDTH, describe_talk, format_date, show_conversation
+from lamina.cli.stored import add_store, open_named_store
 from lamina.conversations.deleting import delete_conversation
 from lamina.conversations.erasing import delete_message
-from lamina.conversations.exporting import write_lines
-from lamina.conversations.listing import ListedTalk, find_talk, list_names, list_talks, resolve_name
-from lamina.conversations.record import ERASED, ConversationRecord, RecordedCall, digest_body, is_compaction
-from lamina.conversations.recorded_log import describe_kept, read_recorded_log
+from lamina.conversations.listing import ListedTalk, list_talks, resolve_name
+from lamina.conversations.recorded_log import read_recorded_log
 from lamina.conversations.retention import Pruned, prune
-from lamina.conversations.store import (
-    ConversationState,
-    conversation_place,
-    find_conversation,
-    read_record,
-    recorded_workspace,
-)
-from lamina.core.values import Cut
+from lamina.conversations.store import recorded_workspace
+from lamina.core.values import Segment
 from lamina.core.wording import text_of
 from lamina.dialects.usage import count_noun
-from lamina.errors import BadInput, Damaged, StoreError
-from lamina.formats.codec import decode, encode
+from lamina.errors import BadInput, StoreError
 from lamina.sessions import Session
-from lamina.stores.port import Record, Rescuable, Store, Where
+from lamina.stores.port import Store
 
-WIDTH = 80
-"""Columns of what is printed."""
-
-DATE = "%Y-%m-%d %H:%M"
+DEFAULT_DAYS = 30
 
 MOST_PATHS = 1_000
 """Logs that one summary may name."""
@@ -89,7 +77,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
-    add("action", metavar="ACTION", choices=[*_ACTIONS], help=", ".join(_ACTIONS))
+    actions = [*_STORE_ACTIONS, *_OTHER_ACTIONS]
+    add("action", metavar="ACTION", choices=actions, help=", ".join(actions))
     add("names", metavar="NAME", nargs="*", help="a conversation; for import, FILE and NAME; for copy, STORE")
     add_store(parser)
     add(
@@ -132,60 +121,56 @@ def run(arguments: argparse.Namespace) -> int:
     least, most = _NAME_COUNTS.get(arguments.action, (1, 1))
     if not least <= len(arguments.names) <= most:
         hint = "see lamina conversations --help"
-        wanted = "no name"
+        names = "no name"
         if most:
-            wanted = count_noun(most, "name")
-        raise BadInput(f"{arguments.action} takes {wanted}", place="conversations", hint=hint)
-    if arguments.action == "inspect":
-        return _inspect(arguments)
-    if arguments.action == "summary":
-        return print_summary(arguments)
+            names = count_noun(most, "name")
+        raise BadInput(f"{arguments.action} takes {names}", place="conversations", hint=hint)
+    if arguments.action in _OTHER_ACTIONS:
+        return _OTHER_ACTIONS[arguments.action](arguments)
     return anyio.run(_run_action, arguments)
 
 
 async def _run_action(arguments: argparse.Namespace) -> int:
     async with open_named_store(arguments, create=arguments.action == "import") as (store, workspace):
-        return await _ACTIONS[arguments.action](store, workspace, arguments)
+        return await _STORE_ACTIONS[arguments.action](store, workspace, arguments)
 
 
 async def _list(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
     """Print the conversations, those that were used last first."""
+    talks: list[ListedTalk] = []
     with progress("reading the conversations"):
-        talks = [
-            talk
-            async for talk in list_talks(store, workspace)
-            if await _is_wanted(store, workspace, talk, arguments)
-        ]
+        async for talk in list_talks(store, workspace):
+            if not _is_wanted(talk, arguments):
+                continue
+            if await _has_words(store, workspace, talk, arguments.text.casefold()):
+                talks.append(talk)
     talks.sort(key=lambda talk: talk.updated, reverse=True)
     if arguments.json:
-        emit({"conversations": [_describe_talk(talk) for talk in talks]})
+        emit({"conversations": [describe_talk(talk) for talk in talks]})
         return 0
     for talk in talks:
-        print(f"{_date(talk.updated):<16}  {talk.door:<7}  {talk.name}")
+        print(f"{format_date(talk.updated):<16}  {talk.door:<7}  {talk.name}")
         print(_shorten(f"    {_summarise(talk)}"))
     tell(count_noun(len(talks), "conversation"))
     return 0
 
 
-async def _is_wanted(store: Store, workspace: str, talk: ListedTalk, arguments: argparse.Namespace) -> bool:
-    """Whether a conversation passes the filters of a list."""
+def _is_wanted(talk: ListedTalk, arguments: argparse.Namespace) -> bool:
+    """Whether a conversation passes the filters of a list, as far as its line tells."""
     if arguments.since is not None and talk.updated < arguments.since:
         return False
-    if arguments.door and talk.door != arguments.door:
+    if arguments.door not in ("", talk.door):
         return False
-    if arguments.client and arguments.client not in talk.client and arguments.client not in talk.name:
-        return False
-    words = arguments.text.casefold()
-    if not words or words in talk.title.casefold():
-        return True
-    if talk.problem:
-        return False
-    return await _has_words(store, workspace, talk, words)
+    return arguments.client in talk.client or arguments.client in talk.name
 
 
 async def _has_words(store: Store, workspace: str, talk: ListedTalk, words: str) -> bool:
-    """Whether these words are in a text of a conversation that is stored."""
-    segments: list[Any] = []
+    """Whether these words, in lower case, are in the title or in a text of a conversation that is stored."""
+    if words in talk.title.casefold():
+        return True
+    if talk.problem:  # it cannot be read
+        return False
+    segments: list[Segment] = []
     if talk.records:
         recorded = await read_recorded_log(store, recorded_workspace(workspace), talk.name)
         if recorded is not None:
@@ -200,181 +185,14 @@ def _summarise(talk: ListedTalk) -> str:
     """A conversation in a line: how much happened, with which model, for whom, and its first words."""
     if talk.problem:
         return talk.problem
-    facts = []
+    size = count_noun(talk.log_records, "record")
     if talk.requests is not None:
-        facts.append(count_noun(talk.requests, "request"))
-    else:
-        facts.append(count_noun(talk.log_records, "record"))
-    facts.append(count_noun(talk.cuts, "cut"))
-    facts += [each for each in (talk.model, talk.client) if each]
-    line = ", ".join(facts)
+        size = count_noun(talk.requests, "request")
+    facts = [size, count_noun(talk.cuts, "cut"), talk.model, talk.client]
+    line = ", ".join(filter(None, facts))
     if talk.title:
         line += f": {talk.title}"
     return line
-
-
-def _describe_talk(talk: ListedTalk) -> dict[str, Any]:
-    """A conversation for --json, with dates as ISO 8601."""
-    plain: dict[str, Any] = msgspec.to_builtins(talk)
-    for field in ("began", "updated"):
-        plain[field] = _iso(plain[field])
-    return plain
-
-
-class _ShownTalk(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that `show` prints of a conversation."""
-
-    talk: ListedTalk
-    state: ConversationState
-    record: ConversationRecord
-    cuts: tuple[Cut, ...]
-    dialogue: list[dict[str, str]]
-    what_is_kept: str
-
-
-async def _show(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    """Print a conversation: its state, its cuts, each request, and what was said if it is a session."""
-    name = await resolve_name(store, workspace, arguments.names[0])
-    shown = await _read_shown(store, workspace, name)
-    if arguments.json:
-        emit(_describe_shown(shown))
-        return 0
-    _print_fields(shown.talk, shown.state)
-    for cut in shown.cuts:
-        print(_cut_line(cut))
-    if shown.record.calls:
-        print(f"\n{'time (UTC)':<19}  {'tokens':>9}  {'cached':>9}  {'cost':>9}  {'status':<9}  cut")
-    for call in shown.record.calls:
-        print(_call_line(call, shown.record))
-    for line in shown.dialogue:
-        print(f"\n{line['role']}: {line['text']}")
-    tell(shown.what_is_kept)
-    return 0
-
-
-async def _read_shown(store: Store, workspace: str, name: str) -> _ShownTalk:
-    talk = await find_talk(store, workspace, name)
-    if talk is None:
-        raise no_such_conversation(name)
-    if talk.problem:
-        raise Damaged(talk.problem, conversation=name)
-    recorded_in = recorded_workspace(workspace)
-    state = ConversationState()
-    stored = await find_conversation(store, recorded_in, name)
-    if stored is not None:
-        state = stored.state
-    record = await read_record(store, recorded_in, name)
-    cuts = state.ledger.cuts
-    dialogue: list[dict[str, str]] = []
-    what_is_kept = "this store keeps the whole log"
-    if talk.log_records:
-        async with open_existing(store, workspace, name) as session:
-            dialogue = [{"role": line.role.value, "text": line.text} for line in session.dialogue()]
-            cuts = cuts or session.ledger.cuts
-    if talk.records:
-        what_is_kept = describe_kept(state, record)
-    return _ShownTalk(
-        talk=talk, state=state, record=record, cuts=cuts, dialogue=dialogue, what_is_kept=what_is_kept
-    )
-
-
-def _describe_shown(shown: _ShownTalk) -> dict[str, Any]:
-    """A conversation for --json, without the bodies: `export --format json` has them."""
-    return {
-        **_describe_talk(shown.talk),
-        "kept": shown.what_is_kept,
-        "parent": shown.state.parent,
-        "upstream": shown.state.upstream,
-        "cut_list": [msgspec.to_builtins(cut) for cut in shown.cuts],
-        "request_list": [_describe_call(call, shown.record) for call in shown.record.calls],
-        "dialogue": shown.dialogue,
-    }
-
-
-def _print_fields(talk: ListedTalk, state: ConversationState) -> None:
-    fields = {
-        "name": talk.name,
-        "title": talk.title,
-        "door": talk.door,
-        "client": talk.client,
-        "parent": state.parent,
-        "model": talk.model,
-        "upstream": state.upstream,
-        "began": _date(talk.began),
-        "last used": _date(talk.updated),
-        "requests": _number(talk.requests),
-        "cuts": f"{talk.cuts:,}",
-        "tokens": _number(talk.tokens),
-        "records": f"{talk.records + talk.log_records:,}",
-    }
-    for field, value in fields.items():
-        if value:
-            print(f"{field:<10} {value}"[:WIDTH])
-
-
-def _cut_line(cut: Cut) -> str:
-    """A cut of lamina, or what the caller changed: then the cache is lost, and nothing was shortened."""
-    if not is_compaction(cut):
-        return f"the caller changed what was sent: {cut.reason}"
-    return f"cut {cut.number}: {cut.reason}, {cut.before:,} to {cut.after:,} tokens"
-
-
-def _call_line(call: RecordedCall, record: ConversationRecord) -> str:
-    """One request: when, its tokens as reported, else as counted, its cost, what became of it, its cut."""
-    request = call.request
-    answer = call.answer
-    tokens = request.tokens
-    cached = ""
-    status = "in flight"
-    if answer is not None:
-        status = answer.error or "no answer"
-        if answer.status:
-            status = str(answer.status)
-        if answer.usage is not None:
-            tokens = answer.usage.input or tokens
-            cached = f"{answer.usage.cached:,}"
-    dollars = price_call(call)
-    cost = ""
-    if dollars is not None:
-        cost = f"${dollars:.4f}"
-    remarks = []
-    if request.cut is not None and request.is_cut:
-        remarks.append(f"cut {request.cut.number}")
-    elif request.cut is not None:
-        remarks.append(request.cut.reason)
-    if request.why:
-        remarks.append(f"again: {request.why}")
-    if record.is_erased(call):
-        remarks.append("erased")
-    moment = datetime.fromtimestamp(request.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    line = f"{moment}  {tokens:>9,}  {cached:>9}  {cost:>9}  {status:<9.9}  {', '.join(remarks)}"
-    return line.rstrip()[:WIDTH]
-
-
-def _describe_call(call: RecordedCall, record: ConversationRecord) -> dict[str, Any]:
-    """A request for --json, without its bodies: `export --format json` has them."""
-    request = call.request
-    row: dict[str, Any] = {
-        "id": request.id,
-        "at": _iso(request.at),
-        "model": request.model,
-        "tokens": request.tokens,
-        "epoch": request.epoch,
-        "cut": msgspec.to_builtins(request.cut),
-        "follows": request.follows,
-        "why": request.why,
-        "size": request.size,
-        "erased": record.is_erased(call),
-        "cost": price_call(call),
-        "status": None,
-        "usage": None,
-    }
-    if call.answer is not None:
-        row["status"] = call.answer.status
-        row["usage"] = msgspec.to_builtins(call.answer.usage)
-        row["error"] = call.answer.error
-        row["seconds"] = call.answer.last
-    return row
 
 
 async def _export(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
@@ -400,7 +218,7 @@ async def _copy(store: Store, workspace: str, arguments: argparse.Namespace) -> 
 
 async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
     """Delete a conversation or one message, everywhere. Without --yes nothing is deleted."""
-    name = await _resolve_damaged(store, workspace, arguments.names[0])
+    name = await resolve_damaged_name(store, workspace, arguments.names[0])
     what = f"{name!r}"
     if arguments.message:
         what = f"{arguments.message!r} in {name!r}"
@@ -421,16 +239,6 @@ async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -
     return 0
 
 
-async def _resolve_damaged(store: Store, workspace: str, name: str) -> str:
-    """A name as `resolve_name` finds it; one that no list has may be a deletion that was interrupted."""
-    try:
-        return await resolve_name(store, workspace, name)
-    except StoreError:
-        if name in await _list_unfinished_deletions(store, workspace):
-            return name
-        raise
-
-
 async def _delete_message(store: Store, workspace: str, name: str, message: str) -> dict[str, int]:
     """Delete a message by its handle or key; if nothing has this name, by its text."""
     try:
@@ -444,7 +252,7 @@ async def _prune(store: Store, workspace: str, arguments: argparse.Namespace) ->
     """Delete recorded conversations that are too old, or too many. Without --yes nothing is deleted."""
     days = arguments.days
     if days is None and arguments.size is None:
-        days = 30
+        days = DEFAULT_DAYS
     with progress("looking for old conversations"):
         pruned: Pruned = await prune(
             store, workspace, days=days, size=arguments.size, in_use=0, dry_run=not arguments.yes
@@ -456,128 +264,6 @@ async def _prune(store: Store, workspace: str, arguments: argparse.Namespace) ->
         emit({"deleted": list(pruned.names), "size": pruned.size})
     tell(f"deleted: {count_noun(len(pruned.names), 'conversation')}")
     return 0
-
-
-async def _verify(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    """Read every record of these conversations, or of all. A damaged record raises an error."""
-    if arguments.names:
-        names = [await _resolve_damaged(store, workspace, arguments.names[0])]
-    else:
-        names = await list_names(store, workspace)
-        names += await _list_unfinished_deletions(store, workspace)
-    with progress("reading every record"):
-        counts = {name: await _verify_conversation(store, workspace, name) for name in names}
-    risk = _risk_of(store)
-    if arguments.json:
-        emit({"verified": counts, "risk": risk})
-        return 0
-    records = count_noun(sum(counts.values()), "record")
-    tell(f"as it was written: {records} in {count_noun(len(counts), 'conversation')}")
-    if risk:
-        tell(f"but take care: {risk}")
-    return 0
-
-
-async def _list_unfinished_deletions(store: Store, workspace: str) -> Sequence[str]:
-    """The conversations of a sealed store whose deletion was interrupted. No list has them any more."""
-    if not hasattr(store, "vault"):  # sealed; without the extra nothing can be
-        return ()
-    from lamina.stores.sealed import Sealed  # noqa: PLC0415 - an extra
-
-    if not isinstance(store, Sealed):
-        return ()
-    places = (workspace, conversation_place(recorded_workspace(workspace), "any").workspace)
-    return [name for place in places for name in await store.unfinished_deletions(place)]
-
-
-async def _verify_conversation(store: Store, workspace: str, name: str) -> int:
-    """Read every record; raise what is wrong with the first that is not as it was written."""
-    recorded_in = recorded_workspace(workspace)
-    count = 0
-    for where in (Where(workspace, name), conversation_place(recorded_in, name)):
-        if hasattr(store, "vault"):  # sealed; without the extra nothing can be
-            from lamina.stores.sealed import Sealed, verify  # noqa: PLC0415 - an extra
-
-            if isinstance(store, Sealed):
-                await verify(store, where)
-        count += (await store.read(where)).head.count
-    if (await store.read(Where(workspace, name), last=0)).head.count:
-        async with Session.open(store, name, workspace=workspace):
-            pass
-    _check_bodies(await read_record(store, recorded_in, name), name)
-    return count
-
-
-def _check_bodies(record: ConversationRecord, name: str) -> None:
-    """Raise Damaged if a body that is built from its pieces is not the one that left."""
-    for call in record.calls:
-        body = record.sent_body(call)
-        if body is None or not call.request.digest or record.is_erased(call):
-            continue
-        if digest_body(body) != call.request.digest:
-            problem = f"the body of request {call.request.id} is not the one that left"
-            raise Damaged(problem, conversation=name, hint="export what is there, or restore a backup")
-
-
-def _risk_of(store: Store) -> str:
-    """What the SQLite behind a store could do to it; empty if nothing, or if it has none."""
-    from lamina.stores.sqlite import SqliteStore  # noqa: PLC0415
-    from lamina.stores.sqlite.links import risk  # noqa: PLC0415
-
-    inner = getattr(store, "store", store)
-    if not isinstance(inner, SqliteStore):
-        return ""
-    return risk(inner.driver)
-
-
-async def _rescue(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    """Write what can still be read of a damaged conversation: segments of a log, requests of a record."""
-    if not isinstance(store, Rescuable):
-        hint = "restore it from a backup, or read single records with read(at=...)"
-        raise BadInput("this kind of store cannot", place="rescue", hint=hint)
-    name = await resolve_name(store, workspace, arguments.names[0])
-    log_records = await store.rescue(Where(workspace, name))
-    recorded = await store.rescue(conversation_place(recorded_workspace(workspace), name))
-    if not log_records and not recorded:
-        raise StoreError(
-            "there is none of this name", conversation=name, hint="see lamina conversations list"
-        )
-    lines = list(filter(None, (_segment_line(record.body) for record in log_records)))
-    what = "messages"
-    if not lines:
-        lines = [f"{line.decode()}\n" for line in _rescue_record(recorded)]
-        what = "lines"
-    sys.stdout.writelines(lines)
-    whole = [*log_records, *recorded]
-    tell(f"{len(whole)} records are whole, {len(lines)} {what} written")
-    for records in (log_records, recorded):
-        places = {record.seq for record in records}
-        lost = sorted(set(range(max(places, default=-1))) - places)
-        if lost:
-            tell(f"not whole, or gone: {', '.join(map(str, lost))}")
-    return 0
-
-
-def _rescue_record(records: Sequence[Record]) -> list[bytes]:
-    """The lines of a record, without requests that cannot be built again. What is lost counts as erased."""
-    by_place = {record.seq: record.body for record in records}
-    record = ConversationRecord()
-    for place in range(max(by_place) + 1):
-        body = by_place.get(place, ERASED)
-        try:
-            record.read([body])
-        except (BadInput, KeyError):  # a request that is based on one that is lost
-            record.read([ERASED])
-    return list(write_lines(ConversationState(requests=len(record.calls)), record))
-
-
-def _segment_line(body: bytes) -> str:
-    """A record as a line that `import` reads; empty for records between segments, which mark a place."""
-    try:
-        [segment] = decode([body])
-    except BadInput:
-        return ""
-    return f"{encode(segment).decode()}\n"
 
 
 def _inspect(arguments: argparse.Namespace) -> int:
@@ -596,25 +282,6 @@ def _inspect(arguments: argparse.Namespace) -> int:
     return run_inspect(options)
 
 
-def _number(count: int | None) -> str:
-    """A count, or nothing if it is not known."""
-    if not count:
-        return ""
-    return f"{count:,}"
-
-
-def _date(seconds: float) -> str:
-    if not seconds:
-        return "no date"
-    return datetime.fromtimestamp(seconds, UTC).strftime(DATE)
-
-
-def _iso(seconds: float) -> str | None:
-    if not seconds:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-
-
 def _shorten(line: str) -> str:
     if len(line) <= WIDTH:
         return line
@@ -626,12 +293,13 @@ _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 def _size(text: str) -> int:
     """`2GB`, `500 MB` or `1000` as bytes."""
-    number = text.upper().rstrip("KMGTB ")
-    unit = text.upper()[len(number) :].strip() or "B"
-    try:
-        return int(float(number) * _BYTES[unit])
-    except (ValueError, KeyError):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 2GB") from None
+    digits = text.upper().rstrip("KMGTB ")
+    unit = text.upper()[len(digits) :].strip() or "B"
+    number = float_or_nan(digits)
+    # A size below 0 would delete everything.
+    if unit not in _BYTES or not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 2GB")
+    return int(number * _BYTES[unit])
 
 
 _NAME_COUNTS = {
@@ -643,16 +311,21 @@ _NAME_COUNTS = {
 }
 """How many names an action takes, at least and at most; every other takes one."""
 
-_ACTIONS: dict[str, Callable[[Store, str, argparse.Namespace], Awaitable[int]]] = {
+_STORE_ACTIONS: dict[str, Callable[[Store, str, argparse.Namespace], Awaitable[int]]] = {
     "list": _list,
-    "show": _show,
+    "show": show_conversation,
     "export": _export,
     "import": _import,
     "copy": _copy,
     "delete": _delete,
     "prune": _prune,
-    "verify": _verify,
-    "rescue": _rescue,
-    "inspect": _show,  # `run` has opened the inspector before
-    "summary": _show,  # `run` has printed it before
+    "verify": verify_conversations,
+    "rescue": rescue_conversation,
 }
+"""What is done with an open store."""
+
+_OTHER_ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "inspect": _inspect,
+    "summary": print_summary,
+}
+"""What opens the store by itself, or none."""

@@ -22,7 +22,7 @@ from lamina.cli.bar import SIGNS, draw_bar
 from lamina.cli.colour import paint
 from lamina.cli.files import check_folder, write_file
 from lamina.cli.output import emit, progress, tell
-from lamina.cli.parser import add_json, whole_number
+from lamina.cli.parser import add_json, seed_number, whole_number
 from lamina.cli.recording import MODEL, make_recording, split_calls
 from lamina.cli.replay import page_writer
 from lamina.core.explanation import name_plainly
@@ -114,7 +114,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("--once", action="store_true", help="plain lines, on a terminal too")
-    add("--seed", metavar="N", type=whole_number, default=SEED, help=f"which session (default: {SEED})")
+    add("--seed", metavar="N", type=seed_number, default=SEED, help=f"which session (default: {SEED})")
     add("--turns", metavar="N", type=whole_number, default=TURNS, help=f"how long it is (default: {TURNS})")
     add(
         "--window",
@@ -222,10 +222,7 @@ def _count_by_sort(entries: Iterable[Entry]) -> str:
     words = []
     for kind, count in counts.most_common():
         singular, plural = NOUNS.get(kind, (kind, f"{kind}s"))
-        noun = plural
-        if count == 1:
-            noun = singular
-        words.append(f"{count} {noun}")
+        words.append(f"1 {singular}" if count == 1 else f"{count} {plural}")
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} and {words[-1]}"
@@ -233,9 +230,8 @@ def _count_by_sort(entries: Iterable[Entry]) -> str:
 
 def _recall_largest(fitted: Fitted) -> RecalledSegment | None:
     """The largest segment that is not sent in full; one that is sent as a stub, if there is any."""
-    lowered = [
-        entry for entry in fitted.envelope.entries if entry.form is not Form.FULL and not entry.segment.is_own
-    ]
+    entries = [entry for entry in fitted.envelope.entries if not entry.segment.is_own]
+    lowered = [entry for entry in entries if entry.form is not Form.FULL]
     if not lowered:
         return None
     largest = max(lowered, key=lambda entry: (entry.form is Form.STUB, len(text_of(entry.segment.parts))))

@@ -23,7 +23,8 @@ from lamina.conversations.recall_loop import (
     place_after,
     splice_exchanges,
 )
-from lamina.conversations.record import Answered, ConversationRecord, CutNote, RecordWriter, SentRequest
+from lamina.conversations.record import Answered, ConversationRecord, CutNote, SentRequest
+from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, digest_log
 from lamina.conversations.store import ConversationState
 from lamina.core.hashing import handle
@@ -34,7 +35,7 @@ from lamina.dialects.usage import Usage
 from lamina.fitting.policy import Policy
 from lamina.fitting.recalls import RECALL
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
-from lamina.inspector.sent_requests import SentConversation
+from lamina.inspector.sent_conversations import SentConversation
 from lamina.models.counters import counter_for
 from lamina.replay.model_calls import CHAT
 
@@ -202,17 +203,18 @@ class _DemoTalk:
         )
         self._ledger = fitted.ledger
         note = fitted.envelope.cut
-        self.has_cut_now = note is not None and note.lowered > 0
         cut = None
         if note is not None and note.lowered > 0:
             self.cuts += 1
             cut = CutNote.of(note)
+        self.has_cut_now = cut is not None
         sent_id = f"request-{self._count}"
         self._count += 1
         body = msgspec.json.encode(fitted.request)
-        came = msgspec.json.encode(request)
-        if not self._title:
-            self._title = _find_title(request)
+        client_body: bytes | None = msgspec.json.encode(request)
+        if client_body == body:  # a record keeps the same bytes once
+            client_body = None
+        self._title = self._title or _find_title(request)
         self._writer.add_sent(
             SentRequest(
                 id=sent_id,
@@ -229,7 +231,7 @@ class _DemoTalk:
                 follows=follows,
             ),
             body=body,
-            came=came if came != body else None,
+            came=client_body,
             ledger=fitted.ledger,
         )
         self._save()
@@ -284,12 +286,11 @@ def _write_recall(key: str) -> dict[str, Any]:
 
 def _find_handle(fitted: Fitted) -> str:
     """The handle of the largest thing that this request leaves out, as the request shows it."""
-    lowered = [
-        entry for entry in fitted.envelope.entries if entry.form is Form.STUB and not entry.segment.is_own
-    ]
-    if lowered:
-        return handle(max(lowered, key=lambda entry: len(str(entry.segment.parts))).content)
-    return fitted.ledger.folds[-1].key
+    stubs = [entry for entry in fitted.envelope.entries if entry.form is Form.STUB]
+    stubs = [entry for entry in stubs if not entry.segment.is_own]
+    if not stubs:
+        return fitted.ledger.folds[-1].key
+    return handle(max(stubs, key=lambda entry: len(str(entry.segment.parts))).content)
 
 
 def _find_title(request: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ rules of a cache it also says what that cache would do: markers, lifetimes, mini
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,14 @@ import msgspec
 
 from lamina.caches import CacheRules, all_rules, load_rules, rules_for
 from lamina.caches.stream import Stream
-from lamina.cli.files import read_request
+from lamina.cli.files import find_request_dialect, read_request
 from lamina.cli.output import emit, progress
-from lamina.cli.parser import add_dialect, add_json
+from lamina.cli.parser import add_dialect, add_json, float_or_nan
 from lamina.diagnose.differences import diff
 from lamina.diagnose.values import Difference
-from lamina.dialects import DIALECTS, recognise
-from lamina.dialects.port import Dialect
+from lamina.dialects import DIALECTS
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
-from lamina.fitting.request import find_dialect
 from lamina.models.counters import counter_for
 from lamina.models.facts import AS_OF
 
@@ -64,7 +63,9 @@ def run(arguments: argparse.Namespace) -> int:
     with progress("comparing"):
         before = _read_stream(arguments.before, arguments.dialect)
         after = _read_stream(arguments.after, arguments.dialect)
-        rules = _find_rules(arguments.rules, after) if arguments.rules else None
+        rules = None
+        if arguments.rules:
+            rules = _find_rules(arguments.rules, after)
         counter = counter_for(before.model)
         difference = diff(before, after, rules=rules, gap=arguments.gap, counter=counter)
     if arguments.json:
@@ -78,11 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _seconds(text: str) -> float:
     """A number of seconds, 0 or more, from the command line."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1
-    if not 0 <= seconds < float("inf"):
+    seconds = float_or_nan(text)
+    if not 0 <= seconds < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, 0 or more")
     return seconds
 
@@ -91,11 +89,13 @@ def _read_stream(path: str, dialect_name: str | None) -> Stream:
     """The request in a file as a stream of blocks. An error names the file before the place in it."""
     request = read_request(path)
     try:
-        dialect: Dialect = find_dialect(dialect_name) if dialect_name is not None else recognise(request)
+        dialect = find_request_dialect(request, dialect_name)
         dialect.wire.parse(request)  # refuses what is no request, and says where
         return dialect.cache.stream(request)
     except BadInput as error:
-        place = f"{path}: {error.place}" if error.place else path
+        place = path
+        if error.place:
+            place = f"{path}: {error.place}"
         raise BadInput(error.problem, place=place, hint=error.hint) from None
 
 

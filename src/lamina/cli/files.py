@@ -1,4 +1,4 @@
-"""Files that commands read and write: requests, and the ledger of a conversation.
+"""Reads and writes the files of commands: requests, figures, and the ledger of a conversation.
 
 Whatever is wrong with a file is a `BadInput` that names it. A ledger is replaced in one step, so that a
 reader never sees half of one.
@@ -15,10 +15,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lamina.cli.output import tell
+from lamina.cli.output import emit, tell
 from lamina.cli.strict import parse_strictly
 from lamina.core.values import Ledger
+from lamina.dialects import recognise
+from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
+from lamina.fitting.request import find_dialect
 
 
 def read_request(path: str) -> dict[str, Any]:
@@ -34,6 +37,13 @@ def read_request(path: str) -> dict[str, Any]:
         hint = "give one request: an object with messages"
         raise BadInput(f"it holds {_describe_type(value)}", place=name, hint=hint)
     return value
+
+
+def find_request_dialect(request: dict[str, Any], name: str | None) -> Dialect:
+    """The dialect of this name, or without a name the one that the request looks like."""
+    if name is None:
+        return recognise(request)
+    return find_dialect(name)
 
 
 def check_folder(path: str | None) -> None:
@@ -130,6 +140,17 @@ def _decode(content: bytes, name: str) -> str:
 def _describe_type(value: Any) -> str:
     names = {list: "a list", str: "text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
+
+
+def print_with_json(text: str, value: Any, json_file: str | None) -> None:
+    """Print a text, and write its figures as JSON to a file. For `-`, print the JSON alone."""
+    if json_file == "-":
+        emit(value)
+        return
+    print(text)
+    if json_file:
+        write_file(json_file, json.dumps(value, allow_nan=False) + "\n")
+        tell(f"wrote {json_file}")
 
 
 def write_file(path: str, content: str) -> None:

@@ -1,4 +1,4 @@
-"""What the commands of the gateway share: its options, and a word on what is not installed."""
+"""The options that the commands of the gateway share, and the error if its packages are not installed."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import secrets
 import sys
 import webbrowser
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -17,16 +18,17 @@ from lamina.cli.demo import SEED
 from lamina.cli.demo_session import DemoConversation, make_demo
 from lamina.cli.files import check_folder, refuse_databases, write_file
 from lamina.cli.output import tell
-from lamina.cli.parser import whole_number
+from lamina.cli.parser import seed_number, whole_number
 from lamina.cli.stored import add_store, ask_store
 from lamina.cli.stored_sessions import LogSource, open_recorded
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput, LaminaError
 from lamina.inspector.one_file import write_page
+from lamina.inspector.recorded_sessions import StoredSession
 from lamina.inspector.redaction import Redaction
 from lamina.inspector.server import LOOPBACK, make_server, wait_until_stopped
 from lamina.inspector.session_figures import FiguresOfSessions
-from lamina.inspector.sessions import Sessions, StoredSession, TraceSource
+from lamina.inspector.sessions import Sessions, TraceSource
 from lamina.inspector.stored_sessions import make_line, make_session, summarise_sent
 from lamina.inspector.views import Inspector
 from lamina.replay.figures_folder import is_figures_folder
@@ -71,7 +73,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "--demo",
         metavar="SEED",
         nargs="?",
-        type=whole_number,
+        type=seed_number,
         const=SEED,
         help="the made-up session of `lamina demo`",
     )
@@ -94,30 +96,33 @@ def run(arguments: argparse.Namespace) -> int:
     folders = [path for path in arguments.paths if is_figures_folder(path)]
     arguments.paths = [path for path in arguments.paths if path not in folders]
     inspector = Inspector(_find_sessions(arguments, folders), figures=FiguresOfSessions(folders))
-    sessions = inspector.sessions.summaries()
     _tell_problems(inspector)
-    if arguments.html:
-        if not sessions:
-            raise BadInput(
-                "there is no session to write",
-                place="PATH",
-                hint="name files or folders with recorded sessions, or a store with --store",
-            )
-        return _write_html(inspector, arguments)
-    if not sessions:
+    if not arguments.html:
+        return _serve(inspector, arguments)
+    if not inspector.sessions.summaries():
+        raise BadInput(
+            "there is no session to write",
+            place="PATH",
+            hint="name files or folders with recorded sessions, or a store with --store",
+        )
+    return _write_html(inspector, arguments)
+
+
+def _serve(inspector: Inspector, arguments: argparse.Namespace) -> int:
+    """Serve the pages until Ctrl-C. An address that others can reach gets a token."""
+    count = len(inspector.sessions.summaries())
+    if not count:
         tell("there is no session yet; the page shows one as soon as it is recorded")
     token = ""
     if arguments.host not in LOOPBACK:
         token = secrets.token_urlsafe(24)
     server = make_server(inspector, host=arguments.host, port=arguments.port, token=token)
     address = server.address + _find_first_address(inspector.sessions)
-    print(f"{count_noun(len(sessions), 'session')} at {address}  (Ctrl-C ends it)", flush=True)
+    print(f"{count_noun(count, 'session')} at {address}  (Ctrl-C ends it)", flush=True)
     if arguments.open:
         webbrowser.open(address)
-    try:
+    with suppress(KeyboardInterrupt):
         wait_until_stopped(server)
-    except KeyboardInterrupt:
-        return 0
     return 0
 
 
@@ -159,8 +164,8 @@ def _find_sessions(arguments: argparse.Namespace, folders: Sequence[str] = ()) -
 
 def _find_usual_sessions(arguments: argparse.Namespace) -> Sessions:
     """Everything that this user has: what went through lamina, and the sessions of coding agents."""
-    places = [str(Path(place).expanduser()) for place in USUAL_PLACES]
-    existing = [place for place in places if Path(place).exists()]
+    places = [Path(place).expanduser() for place in USUAL_PLACES]
+    existing = [str(place) for place in places if place.exists()]
     sources: list[TraceSource] = []
     if _can_open_own_store(arguments):
         arguments.store = ""

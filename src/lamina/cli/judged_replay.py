@@ -8,16 +8,16 @@ ends when the wanted precision is reached, and prints the tables.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.cli.files import check_folder, write_file
-from lamina.cli.output import ProgressLine, emit, tell
+from lamina.cli.files import check_folder, print_with_json
+from lamina.cli.output import ProgressLine, tell
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput, LaminaError
 from lamina.models.counters import counter_for
@@ -137,20 +137,17 @@ def _choose_windows(windows: Sequence[int], judge: Judge) -> Sequence[int]:
 
 def _describe_work(answers: Sequence[Sequence[LossRow]], count_as: str, *, price: float) -> str:
     """What judging will take: answers, prompts, tokens, and dollars if a price is known."""
-    counter = counter_for(count_as)
-    sizes: dict[str, int] = {}
+    rows = list(chain.from_iterable(answers))
+    # The prompts of one answer share most of their messages, so each text is counted once.
+    count_tokens = cache(counter_for(count_as).count)
     tokens = 0
-    prompts = 0
-    for row in chain.from_iterable(answers):
-        for text in (*(message.text for message in row.messages), row.answer[: LONGEST_ANSWER * 4]):
-            if text not in sizes:
-                sizes[text] = counter.count(text)
-            tokens += sizes[text]
-        prompts += 1
-    sessions = len({row.session for row in chain.from_iterable(answers)})
+    for row in rows:
+        tokens += sum(count_tokens(message.text) for message in row.messages)
+        tokens += count_tokens(row.answer[: LONGEST_ANSWER * 4])
+    sessions = len({row.session for row in rows})
     work = (
         f"to judge: {count_noun(len(answers), 'answer')} of {count_noun(sessions, 'session')}, "
-        f"{count_noun(prompts, 'prompt')}, about {tokens:,} tokens"
+        f"{count_noun(len(rows), 'prompt')}, about {tokens:,} tokens"
     )
     if price:
         work += f", ${tokens * price / 1e6:,.2f} at ${price:g} a million"
@@ -282,10 +279,9 @@ def _compare(
     comparisons = []
     for window in windows:
         paired = PairedLosses(losses, window)
-        others = [name for name in paired.policies if name != OWN]
         pairs = []
         if OWN in paired.policies:
-            pairs = [(OWN, other) for other in others]
+            pairs = [(OWN, other) for other in paired.policies if other != OWN]
         comparisons.append(paired.compare(outcomes, pairs=pairs))
     return comparisons
 
@@ -299,13 +295,8 @@ def _print_comparisons(
         "comparisons": msgspec.to_builtins(comparisons),
         "damaged": msgspec.to_builtins(damaged),
     }
-    if arguments.json == "-":
-        emit(facts)
-        return
-    tables = [comparison_text(comparison) for comparison in comparisons]
-    print("\n\n".join(chain(tables, [NOTES])))
+    paragraphs = [comparison_text(comparison) for comparison in comparisons]
+    paragraphs.append(NOTES)
     if damaged:
-        print(f"\n{len(damaged):,} damaged, and skipped")
-    if arguments.json:
-        write_file(arguments.json, json.dumps(facts, allow_nan=False) + "\n")
-        tell(f"wrote {arguments.json}")
+        paragraphs.append(f"{len(damaged):,} damaged, and skipped")
+    print_with_json("\n\n".join(paragraphs), facts, arguments.json)

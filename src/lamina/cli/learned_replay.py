@@ -1,4 +1,4 @@
-"""`lamina replay --learn`: how often results are needed again in a user's own sessions, as a file for `need`.
+"""`lamina replay --learn`: learns how often results are needed again, and writes a file for `policy.need`.
 
 `lamina.replay.need_learning` learns and checks. This module reads the sessions and writes the file.
 """

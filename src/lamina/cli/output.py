@@ -1,4 +1,4 @@
-"""What commands print: results on standard output, remarks on standard error, progress for who waits."""
+"""Prints results on standard output, remarks on standard error, and progress for people who wait."""
 
 from __future__ import annotations
 

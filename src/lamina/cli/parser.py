@@ -1,9 +1,10 @@
-"""How commands read their arguments: one width for help, one line for what is wrong, shared options."""
+"""Parses arguments: help in one width, each error on one line, and the options that commands share."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
+import math
 import re
 import sys
 import textwrap
@@ -85,22 +86,38 @@ def add_budget(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def whole_number(text: str) -> int:
-    """A number of tokens, as an argument."""
+def seed_number(text: str) -> int:
+    """A whole number that may be below 0."""
     try:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
 
 
+def whole_number(text: str) -> int:
+    """A number of tokens, days or sessions, as an argument."""
+    number = seed_number(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is below 0")
+    return number
+
+
+def float_or_nan(text: str) -> float:
+    """A number, or nan for any other word: no range has it, so that one check refuses both."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
 def read_moment(text: str) -> float:
     """`7d` or `2026-11-01` as seconds since 1970."""
     unit = _UNITS.get(text[-1:])
-    if unit is not None and text[:-1].isdigit():
-        return (datetime.now(UTC) - int(text[:-1]) * unit).timestamp()
     try:
+        if unit is not None and text[:-1].isdigit():
+            return (datetime.now(UTC) - int(text[:-1]) * unit).timestamp()
         moment = datetime.fromisoformat(text)
-    except ValueError:
+    except (ValueError, OverflowError):  # a time before the year 1 overflows
         raise argparse.ArgumentTypeError(f"{text!r} is neither a date nor like 7d") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

@@ -45,9 +45,10 @@ def split_calls(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     whole.
     """
     messages = request["messages"]
-    for end in range(1, len(messages) + 1):
-        is_answered_next = end == len(messages) or messages[end]["role"] == "assistant"
-        if is_answered_next and messages[end - 1]["role"] != "assistant":
+    roles = [message["role"] for message in messages]
+    next_roles = [*roles[1:], "assistant"]  # the whole is answered too
+    for end, (role, next_role) in enumerate(zip(roles, next_roles, strict=True), start=1):
+        if role != "assistant" and next_role == "assistant":
             yield {**request, "messages": messages[:end]}
 
 

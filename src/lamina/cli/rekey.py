@@ -60,10 +60,10 @@ async def _rekey_store(arguments: argparse.Namespace) -> int:
         if not isinstance(store, Sealed):
             raise BadInput("the store is not sealed", place="rekey", hint="give the store and its key")
         old = (await store.vault.primary()).id
+        new = old
         if arguments.new_key_file:
-            new = await add_key(
-                store, await anyio.to_thread.run_sync(read_or_make_key, arguments.new_key_file)
-            )
+            key = await anyio.to_thread.run_sync(read_or_make_key, arguments.new_key_file)
+            new = await add_key(store, key)
             await make_primary(store, new)
             await rewrap(store)
         places = [where async for where in conversations(store)]
@@ -72,7 +72,7 @@ async def _rekey_store(arguments: argparse.Namespace) -> int:
             records += await rekey(store, where)
             await finish(store, where)
             tell(f"{done} of {len(places)} conversations")
-        if arguments.new_key_file and old != new:
+        if new != old:
             await retire(store, old)
         scrub = getattr(store.store, "scrub", None)
         if scrub is not None:

@@ -1,16 +1,19 @@
-"""How far a replay is: the time that is left, lines for a file where no terminal draws a bar, and Ctrl-C."""
+"""Shows how far a replay is: a bar on a terminal, a line now and then elsewhere. Ctrl-C ends it early."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Self
 
-from lamina.cli.output import tell
+from lamina.cli.output import ProgressLine, tell
 from lamina.dialects.usage import count_noun
 from lamina.replay.runs import TraceReplay
 
 SECONDS_BETWEEN_LINES = 30.0
+BAR_WIDTH = 30
 
 
 class ReplayedSessions:
@@ -70,3 +73,49 @@ class ReplaysUntilInterrupted:
             if not sessions:
                 raise
             self.was_interrupted = True
+
+
+class ReplayBar:
+    """How far a replay is, on a terminal: the share of bytes read, sessions, and the time that is left.
+
+    As a context it is drawn again each second: a long session gives no other sign of life.
+    """
+
+    def __init__(self, line: ProgressLine) -> None:
+        self._line = line
+        self._began = time.monotonic()
+        self._share = 0.0
+        self._sessions = 0
+        self._done = threading.Event()
+        self._clock = threading.Thread(target=self._tick, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._clock.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._clock.join()
+
+    def read(self, done: int, total: int) -> None:
+        self._share = 1.0
+        if total:
+            self._share = done / total
+        self._draw()
+
+    def count_one(self, trace_replay: TraceReplay) -> None:
+        """One more session was replayed."""
+        self._sessions += trace_replay.reported is not None
+        self._draw()
+
+    def _tick(self) -> None:
+        while not self._done.wait(1.0):
+            self._draw()
+
+    def _draw(self) -> None:
+        """Draw the bar over the last one."""
+        full = round(BAR_WIDTH * self._share)
+        drawn = f"[{'#' * full}{'.' * (BAR_WIDTH - full)}] {100 * self._share:.0f} %"
+        seconds = time.monotonic() - self._began
+        rest = describe_rest(seconds, self._share)
+        self._line.draw(f"{drawn}, {count_noun(self._sessions, 'session')}, {seconds:.0f} s{rest}")

@@ -227,27 +227,49 @@ def _run_at(url: str, command: tuple[str, ...], arguments: argparse.Namespace) -
 
 
 def _read_counters(url: str) -> dict[str, float]:
-    """The counters of a running gateway. Raises BadInput if none answers there.
-
-    They are lines of the Prometheus format, such as `lamina_requests_total 12`.
-    """
+    """The counters of a running gateway. Raises BadInput if none answers there."""
     hint = "start one with lamina serve, or leave --gateway out"
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise BadInput(f"{url!r} is not an address", place="--gateway", hint=hint)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.netloc, timeout=PATIENCE)
-    token = os.environ.get("LAMINA_GATEWAY_TOKEN", "")
     try:
-        connection.request("GET", "/metrics", headers={"x-lamina-token": token} if token else {})
-        answer = connection.getresponse()
-        text = answer.read().decode("utf-8", "replace")
+        text = _fetch_metrics(url)
     except (OSError, http.client.HTTPException) as error:
         raise BadInput(f"no gateway answers at {url}: {error}", place="--gateway", hint=hint) from None
+    except ValueError:
+        raise BadInput(f"{url!r} is not an address", place="--gateway", hint=hint) from None
+    try:
+        return _parse_counters(text)
+    except ValueError:
+        raise BadInput(f"{url} has no counters of a gateway", place="--gateway", hint=hint) from None
+
+
+def _fetch_metrics(url: str) -> str:
+    """What a gateway answers at /metrics. Raises ValueError if the address is none."""
+    parts = urlsplit(url)
+    if not parts.hostname:
+        raise ValueError(url)
+    match parts.scheme:
+        case "http":
+            connection = http.client.HTTPConnection(parts.netloc, timeout=PATIENCE)
+        case "https":
+            connection = http.client.HTTPSConnection(parts.netloc, timeout=PATIENCE)
+        case _:
+            raise ValueError(url)
+    headers: dict[str, str] = {}
+    token = os.environ.get("LAMINA_GATEWAY_TOKEN", "")
+    if token:
+        headers["x-lamina-token"] = token
+    try:
+        connection.request("GET", "/metrics", headers=headers)
+        answer = connection.getresponse()
+        text = answer.read().decode("utf-8", "replace")
     finally:
         connection.close()
     if answer.status != http.HTTPStatus.OK:
-        raise BadInput(f"{url} answered with status {answer.status}", place="--gateway", hint=hint)
+        raise http.client.HTTPException(f"its status is {answer.status}")
+    return text
+
+
+def _parse_counters(text: str) -> dict[str, float]:
+    """Counters by name, from lines of the Prometheus format, such as `lamina_requests_total 12`."""
     counters: dict[str, float] = {}
     for line in text.split("\n"):
         name, _, value = line.rpartition(" ")

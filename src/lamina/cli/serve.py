@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -91,14 +91,8 @@ def apply_arguments(
     `--upstream` replaces all upstreams of the file, and `--window` is set for each of them.
     """
     values = msgspec.to_builtins(settings)
-    for name in ("host", "port", "workers", "store", "key_file"):
-        value = getattr(arguments, name, None)
-        if value is not None:
-            values[name] = value
-    for name in ("keep", "recall", "context_tools"):
-        value = getattr(arguments, name, None)
-        if value is not None:
-            values["policy"][name] = value
+    values |= _read_given(arguments, ("host", "port", "workers", "store", "key_file"))
+    values["policy"] |= _read_given(arguments, ("keep", "recall", "context_tools"))
     if arguments.upstream:
         upstream = {"url": arguments.upstream, "profile": arguments.profile or "openai", "policy": {}}
         values["upstreams"] = {"upstream": upstream}
@@ -111,3 +105,9 @@ def apply_arguments(
         return msgspec.convert(values, type(settings))
     except msgspec.ValidationError as error:
         raise BadInput(str(error), place=place, hint=f"see lamina {place} --help") from None
+
+
+def _read_given(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
+    """The options that were given. Not every command has all of them."""
+    values = {name: getattr(arguments, name, None) for name in names}
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,4 +1,4 @@
-"""What commands about kept conversations share: which store, with which key, and how it is opened."""
+"""Opens the store that a command names, with its key: what all commands about conversations share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store holds to be inspected and replayed: the logs of sessions, and what lamina recorded."""
+"""Reads the sessions of a store, to inspect and replay them: their logs, and what lamina recorded."""
 
 from __future__ import annotations
 

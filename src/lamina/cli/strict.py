@@ -1,4 +1,4 @@
-"""JSON, read strictly: what is ambiguous, endless or not JSON is refused, and the error says where.
+"""Parses JSON strictly: refuses what is ambiguous, endless or not JSON, and says where it is.
 
 The standard parser reads the text. Only when it refuses something that it cannot place (a key that comes
 twice, NaN, a number out of range, too many levels) the text is read a second time, token by token, to find

@@ -64,8 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
         from lamina.gateway.account import GatewayAccount  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise BadInput(str(error), place="tail", hint="pip install 'lamina-context[gateway]'") from None
-    if arguments.last < 0:
-        raise BadInput(f"{arguments.last}", place="-n", hint="give 0 or more")
     account = GatewayAccount()
     print_event: Callable[[Mapping[str, Any]], None] = _Printer(sys.stdout).print_event
     if arguments.json:

@@ -7,24 +7,21 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from lamina.cli.files import read_request, refuse_databases
+from lamina.cli.named_traces import read_named_traces
 from lamina.cli.output import emit, progress
 from lamina.cli.parser import add_json, whole_number
-from lamina.cli.replay import read_stored_traces
 from lamina.cli.stored import add_store
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
 from lamina.replay.account_columns import Column, align_columns, format_percent, format_whole
 from lamina.replay.tool_advice import ToolAdvice, ToolRow, advise_tools
 from lamina.replay.tool_sessions import find_definitions
-from lamina.replay.traces import read_traces
-from lamina.replay.values import Trace, UnreadableLine
 
 _EXAMPLES = """\
 PATH is what `lamina replay` reads. A tool whose definition is in every request costs its tokens each time. A
@@ -81,23 +78,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.tools:
         definitions = find_definitions(read_request(arguments.tools), arguments.tools)
     with progress("reading the sessions"):
-        advice = advise_tools(_read_chosen(arguments), definitions=definitions, model=arguments.model)
+        advice = advise_tools(read_named_traces(arguments), definitions=definitions, model=arguments.model)
     _refuse_empty(advice, arguments)
     if arguments.json:
         emit({**msgspec.to_builtins(advice), "load": advice.load, "defer": advice.defer})
         return 0
     print("\n".join(_list_lines(advice)))
     return 0
-
-
-def _read_chosen(arguments: argparse.Namespace) -> Iterator[Trace | UnreadableLine]:
-    """The sessions of the paths and of the store, up to the limit."""
-    traces: list[Iterable[Trace | UnreadableLine]] = []
-    if arguments.paths:
-        traces.append(read_traces(arguments.paths))
-    if arguments.store is not None:
-        traces.append(read_stored_traces(arguments))
-    return islice(chain.from_iterable(traces), arguments.limit or None)
 
 
 def _refuse_empty(advice: ToolAdvice, arguments: argparse.Namespace) -> None:

@@ -135,8 +135,7 @@ class Reply:
 def read_end(items: Sequence[Any], stream_format: StreamFormat) -> list[Event]:
     """Read the calls, the usage and the end of an answer from all items of its stream.
 
-    Some APIs have one word for an answer that is finished and for one that calls tools. Without a word, the
-    answer broke off.
+    An answer without a word for its end broke off.
     """
     absorbed = stream_format.absorb(items)
     events: list[Event] = []
@@ -144,10 +143,10 @@ def read_end(items: Sequence[Any], stream_format: StreamFormat) -> list[Event]:
         part = segment.parts[0]
         if isinstance(part, ToolCall):
             events.append(CallEvent(id=part.id, name=part.name, arguments=part.arguments))
-    reason: Reason = "error"
-    if absorbed.stop:
-        reason = stream_format.reasons.get(absorbed.stop, "other")
-    if reason == "end" and events:
+    reason = stream_format.reasons.get(absorbed.stop, "other")
+    if not absorbed.stop:
+        reason = "error"
+    if reason == "end" and events:  # Gemini says STOP and Ollama "stop" for both
         reason = "tool"
     if absorbed.usage != Usage():
         events.append(UsageEvent(**msgspec.structs.asdict(absorbed.usage)))
@@ -239,14 +238,9 @@ def move_into_body(create: Callable[..., Any], request: dict[str, Any]) -> dict[
     parameters = inspect.signature(create).parameters
     kinds = [parameter.kind for parameter in parameters.values()]
     if inspect.Parameter.VAR_KEYWORD in kinds:
-        return request
-    arguments: dict[str, Any] = {}
-    other_fields: dict[str, Any] = {}
-    for name, value in request.items():
-        if name in parameters:
-            arguments[name] = value
-        else:
-            other_fields[name] = value
+        return request  # it takes any field
+    arguments = dict(request)
+    other_fields = {name: arguments.pop(name) for name in request if name not in parameters}
     if not other_fields:
         return request
     arguments["extra_body"] = other_fields | (arguments.get("extra_body") or {})

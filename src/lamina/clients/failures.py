@@ -78,10 +78,8 @@ _UNREACHABLE_WORDS = re.compile("Connect|Timeout|Network|Protocol|Read")
 """Words in the name of an SDK's error if no server answered: "ConnectTimeout", "RemoteProtocolError"."""
 
 
-def failure(status: int | None, message: str, *, wait: float | None = None) -> CallFailed:
+def failure(status: int, message: str, *, wait: float | None = None) -> CallFailed:
     """The error for an API's status and message."""
-    if status is None:
-        return CallFailed(message, wait=wait)
     error_type = _ERROR_OF_STATUS.get(status, CallFailed)
     if error_type is CallFailed and 400 <= status < 500:
         error_type = RequestRefused
@@ -89,10 +87,7 @@ def failure(status: int | None, message: str, *, wait: float | None = None) -> C
 
 
 def map_error(error: Exception) -> CallFailed | None:
-    """The error of this tree for an SDK's error; None if the error is not about a call.
-
-    Without a status, the name of the error says whether the server was reached at all.
-    """
+    """The error of this tree for an SDK's error; None if the error is not about a call."""
     if isinstance(error, CallFailed):
         return error
     message = _read_message(error)
@@ -101,11 +96,18 @@ def map_error(error: Exception) -> CallFailed | None:
     if type(error).__module__.partition(".")[0] not in SDKS:
         return None
     status = _read_status(error)
-    if status is None and _UNREACHABLE_WORDS.search(type(error).__name__):
-        return Unreachable(message)
-    if status is None and "api_key" in str(error):
-        return Denied(message)
+    if status is None:
+        return _map_silence(error, message)
     return failure(status, message, wait=_read_wait(error))
+
+
+def _map_silence(error: Exception, message: str) -> CallFailed:
+    """The error for an SDK's error without a status: its name says whether the server was reached at all."""
+    if _UNREACHABLE_WORDS.search(type(error).__name__):
+        return Unreachable(message)
+    if "api_key" in str(error):  # an SDK that was given no key raises before it sends anything
+        return Denied(message)
+    return CallFailed(message, wait=_read_wait(error))
 
 
 def _read_message(error: Exception) -> str:

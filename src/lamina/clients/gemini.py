@@ -28,9 +28,11 @@ def _read_pieces(item: Any) -> Iterator[TextEvent | ThinkingEvent]:
     """Read the parts of a chunk. Each part is complete."""
     for part in value_at(first_at(item, "candidates"), "content", "parts") or ():
         text = text_at(part, "text")
-        if text and value_at(part, "thought"):
+        if not text:
+            continue
+        if value_at(part, "thought"):
             yield ThinkingEvent(text)
-        elif text:
+        else:
             yield TextEvent(text)
 
 

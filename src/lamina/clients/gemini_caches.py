@@ -146,22 +146,28 @@ class _Head:
         return bool(self._name)
 
     def _note_use(self) -> bool:
-        """Note that the head is used now. Whether it is read from a cache of its own.
+        """Note that the head is used now. Returns whether to read it from a cache of its own.
 
-        So many uses as in the last lifetime are expected in the next one. A cache that is there has been paid
-        for, so it is read until it would have to be renewed. Then only its storage counts.
+        As many uses as in the last lifetime are expected in the next one.
         """
         if self._make == "always":
             return True
         now = self._clock()
         self._uses.append(now)
-        if self._name and now < self._until - RENEWAL_SHARE * self._lifetime:
-            return True
+        if self._is_fresh(now):
+            return True  # it has been paid for
         uses = sum(1 for used in self._uses if used > now - self._lifetime)
         price = self._price(uses)
-        if self._name and now < self._until:
+        if self._is_alive(now):  # to renew it costs its storage only
             return price.stored + price.read < price.without
         return price.pays
+
+    def _is_alive(self, now: float) -> bool:
+        return bool(self._name) and now < self._until
+
+    def _is_fresh(self, now: float) -> bool:
+        """Whether the cache need not be renewed yet."""
+        return self._is_alive(now + RENEWAL_SHARE * self._lifetime)
 
     def _price(self, uses: int) -> ExplicitCachePrice:
         implicit_share = 0.0
@@ -185,13 +191,7 @@ class _Head:
     def _add_head(self, request: dict[str, Any]) -> dict[str, Any]:
         """The request with its whole head, for a call without a cache."""
         head = {name: value for name, value in self._head.items() if name in _HEAD_FIELDS}
-        config = request.get("config")
-        _refuse_repeated(config)
-        if config is None or isinstance(config, Mapping):
-            config = {**_read_fields(config), **head}
-        else:
-            config = config.model_copy(update=head)
-        whole = {"model": self._model, **request, "config": config}
+        whole = {"model": self._model, **request, "config": _add_fields(request.get("config"), head)}
         if "contents" in self._head:
             whole["contents"] = [*_as_list(self._head["contents"]), *_as_list(request.get("contents"))]
         return whole
@@ -209,9 +209,9 @@ class _Head:
     def _ensure_cache(self) -> Steps:
         """The name of a living cache: as it is, renewed, or made."""
         now = self._clock()
-        if self._name and now < self._until - RENEWAL_SHARE * self._lifetime:
+        if self._is_fresh(now):
             return self._name
-        if self._name and now < self._until:
+        if self._is_alive(now):
             config = {"ttl": f"{self._lifetime:g}s"}
             try:
                 yield _CacheCall("update", {"name": self._name, "config": config})
@@ -221,8 +221,7 @@ class _Head:
             else:
                 self._until = now + self._lifetime
                 return self._name
-        if self._name:
-            self._forget()
+        self._forget()
         return (yield from self._make_cache(now))
 
     def _make_cache(self, now: float) -> Steps:
@@ -362,20 +361,23 @@ def with_cached(config: Any, name: str) -> Any:
 
     Raises BadInput if the config has a field of the head: the API refuses a request that repeats it.
     """
-    _refuse_repeated(config)
-    fields = _read_fields(config)
+    return _add_fields(config, {"cached_content": name})
+
+
+def _add_fields(config: Any, added: dict[str, Any]) -> Any:
+    """A config with more fields. It is a dict, or of the SDK's own type. None is a dict without fields."""
+    fields: Mapping[str, Any] = {}
+    if isinstance(config, Mapping):
+        fields = config
+    elif config is not None:
+        fields = vars(config)
+    for name in _HEAD_FIELDS:
+        if fields.get(name) is not None:
+            hint = "it belongs to the cached head; the API refuses a request that repeats it"
+            raise BadInput(f"{name} is set beside a cache", place="config", hint=hint)
     if config is None or isinstance(config, Mapping):
-        return {**fields, "cached_content": name}
-    return config.model_copy(update={"cached_content": name})
-
-
-def _refuse_repeated(config: Any) -> None:
-    """Raise BadInput if a config has a field of the head."""
-    fields = _read_fields(config)
-    repeated = [field for field in _HEAD_FIELDS if fields.get(field) is not None]
-    if repeated:
-        hint = "it belongs to the cached head; the API refuses a request that repeats it"
-        raise BadInput(f"{repeated[0]} is set beside a cache", place="config", hint=hint)
+        return {**fields, **added}
+    return config.model_copy(update=added)
 
 
 def _as_list(contents: Any) -> list[Any]:
@@ -385,16 +387,6 @@ def _as_list(contents: Any) -> list[Any]:
     if isinstance(contents, list | tuple):
         return list(contents)
     return [contents]
-
-
-def _read_fields(config: Any) -> Mapping[str, Any]:
-    """The fields of a config: of a dict, or of the SDK's own type."""
-    if config is None:
-        return {}
-    if isinstance(config, Mapping):
-        return config
-    fields: Mapping[str, Any] = vars(config)
-    return fields
 
 
 def _is_gone(error: Exception) -> bool:

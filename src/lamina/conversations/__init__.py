@@ -2,10 +2,14 @@
 
 - `recognise` says which conversation a request continues or forks, from its `request_digests`.
 - `conversation` and `conversations` are what a wrapped client remembers. `pending_call` takes a request to
-  the API and back, `recall_loop` with its neighbours answers recalls inside a call, and `events` reports.
-- `store` has the one layout of conversations in a store, `record` with `bodies` what was sent and what came
-  back. `recorded_log`, `answer_bodies` and `costs` read the record.
-- `listing`, `exporting`, `deleting`, `erasing` and `retention` are behind `lamina conversations`.
+  the API and back, and `events` reports what happened to it.
+- `recall_loop` answers recalls inside a call. `recall_answers` takes them out of whole answers, and
+  `recall_streams` with `block_filters` and `chunk_filters` out of streams.
+- `store` has the one layout of conversations in a store, and `record` what was sent and what came back:
+  `record_writer` makes its records, with `bodies`; `recorded_log`, `answer_bodies` and `costs` read them.
+- `listing`, `exporting`, `deleting`, `erasing` and `retention` are behind `lamina conversations`. An erasure
+  looks for an `erasure_targets` value in `erased_records`.
+- `memory_tool`, `memory_commands` and `memory_files` serve the memory tool.
 
 The doors are above: `lamina.wrapped`, `lamina.sessions`, `lamina.gateway`, `lamina.adapters`.
 """

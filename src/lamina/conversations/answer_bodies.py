@@ -37,9 +37,13 @@ def read_values(body: bytes) -> list[Any]:
     return [event.value for event in events if event.value is not None]
 
 
+_STREAM_TYPES = ("event-stream", "ndjson", "eventstream")
+"""Words in the content types of streams: server-sent events, Ollama's lines, and Amazon's frames."""
+
+
 def is_stream(body: bytes, content_type: str) -> bool:
     """Whether an answer came as a stream of events."""
-    if "event-stream" in content_type or "ndjson" in content_type or "eventstream" in content_type:
+    if any(word in content_type for word in _STREAM_TYPES):
         return True
     return body.lstrip(b" \t\r\n").startswith((b"data:", b"event:"))
 

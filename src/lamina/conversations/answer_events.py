@@ -1,4 +1,6 @@
-"""The events of an answer as it arrives, each with its bytes: server-sent events, or one JSON value a line.
+"""The events of an answer as it arrives, each with its bytes.
+
+They are server-sent events, lines of JSON as Ollama sends them, or the binary frames of Bedrock.
 
 An event that the client gets unchanged is written in the bytes in which it came.
 """
@@ -6,9 +8,11 @@ An event that the client gets unchanged is written in the bytes in which it came
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
+
+from lamina.dialects.bedrock_converse import event_stream
 
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -27,6 +31,56 @@ class AnswerEvent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     is_end: bool = False
 
 
+class Splitter(Protocol):
+    """Cuts the bytes of an answer into events, and writes events."""
+
+    def take(self, piece: bytes) -> list[AnswerEvent]:
+        """Take more bytes, and return the events that are complete now."""
+        ...
+
+    def finish(self) -> list[AnswerEvent]:
+        """What came after the last complete event."""
+        ...
+
+    def write(self, value: Any, name: bytes) -> bytes:
+        """The bytes of an event with this value."""
+        ...
+
+
+def splitter_for(content_type: str) -> Splitter:
+    """A splitter for a stream of this type, which is in small letters."""
+    if content_type.startswith(event_stream.CONTENT_TYPE):
+        return FrameSplitter()
+    return EventSplitter(by_line=not content_type.startswith("text/event-stream"))
+
+
+class FrameSplitter:
+    """Cuts a stream of Bedrock into frames. An event is an object with one field, which says its type."""
+
+    def __init__(self) -> None:
+        self._reader = event_stream.FrameReader()
+
+    def take(self, piece: bytes) -> list[AnswerEvent]:
+        frames = self._reader.feed(piece)
+        events = [
+            AnswerEvent(source=frame.source, value=event_stream.decode_frame(frame)) for frame in frames
+        ]
+        if self._reader.is_broken:
+            events += self.finish()  # bytes that are no frame are the client's to judge
+        return events
+
+    def finish(self) -> list[AnswerEvent]:
+        rest = self._reader.rest
+        self._reader.rest = b""
+        if not rest:
+            return []
+        return [AnswerEvent(source=rest)]
+
+    def write(self, value: Any, name: bytes) -> bytes:  # noqa: ARG002 - a frame has its name from the value
+        [(event_type, payload)] = value.items()
+        return event_stream.write_frame(event_type, msgspec.json.encode(payload))
+
+
 class EventSplitter:
     """Cuts the bytes of an answer into events. `by_line`: an event is a line, as Ollama writes it."""
 
@@ -38,7 +92,6 @@ class EventSplitter:
         self._rest = b""
 
     def take(self, piece: bytes) -> list[AnswerEvent]:
-        """Take more bytes, and return the events that are complete now."""
         searched = max(len(self._rest) - _LONGEST_END, 0)
         text = self._rest + piece
         events: list[AnswerEvent] = []
@@ -52,7 +105,6 @@ class EventSplitter:
         return events
 
     def finish(self) -> list[AnswerEvent]:
-        """What came after the last complete event."""
         rest = self._rest
         self._rest = b""
         if not rest:
@@ -75,7 +127,6 @@ class EventSplitter:
         return AnswerEvent(source=source, value=_decode(content), name=name, is_end=content == DONE)
 
     def write(self, value: Any, name: bytes) -> bytes:
-        """The bytes of an event with this value."""
         data = msgspec.json.encode(value)
         if self._by_line:
             return data + b"\n"

@@ -64,6 +64,7 @@ def split_body(text: bytes, last: LastBody, place_of: Callable[[bytes], int]) ->
     rest = last.pieces[head:]
     ends = [start + shift for start in reversed(last.starts[head:])]
     head_end = last.starts[head - 1] + len(last.pieces[head - 1]) if head else 0
+    # The fields after the messages are the same again, further back by what was added.
     tail = 0
     for piece, start in zip(reversed(rest), ends, strict=True):
         if start < head_end or not text.startswith(piece, start):

@@ -116,7 +116,7 @@ def _follow(piece: bytes, place: BodyPlace) -> Iterator[tuple[int, BodyPlace]]:
             case b'"':
                 yield token.start(), BodyPlace(depth, field, in_string=True)
                 return
-            case _ if depth == 1 and token[2]:
+            case _ if depth == 1 and token[2]:  # a field of the body itself, such as "messages"
                 field = token[1].decode("utf-8", "replace")
             case _:
                 continue

@@ -20,8 +20,8 @@ from lamina.conversations.store import changes_requests
 from lamina.dialects.cache_reports import NO_REPORT, CacheReport
 from lamina.dialects.model_names import find_model
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
+from lamina.fitting.fitted import Fitted
 from lamina.fitting.policy import Keep
-from lamina.fitting.request import Fitted
 
 _NOT_SENT = frozenset(("extra_headers", "extra_query", "timeout", "betas"))
 """Arguments of SDKs that are no part of the body."""
@@ -46,6 +46,11 @@ class CallRecord:
     def keeps_bodies(self) -> bool:
         return self._keep == "all"
 
+    @property
+    def _keeps_figures(self) -> bool:
+        """Whether requests are recorded at all, with or without their texts."""
+        return self._keep in ("all", "lowered")
+
     def sent(
         self,
         conversation: Conversation,
@@ -57,7 +62,7 @@ class CallRecord:
         why: str = "",
     ) -> None:
         """A request is given to the SDK. `came` is what the caller gave."""
-        if self._keep is None or self._keep == "nothing":
+        if not self._keeps_figures:
             return
         self._conversation = conversation
         self._id = f"{conversation.uid}-{next(_numbers)}"
@@ -76,7 +81,7 @@ class CallRecord:
             follows=self._first_id,
             why=why,
         )
-        self._first_id = self._first_id or self._id
+        self._first_id = self._first_id or self._id  # what is sent again follows this one
         if not self.keeps_bodies:
             conversation.record.add_sent(request)
             return
@@ -90,7 +95,7 @@ class CallRecord:
         self, conversation: Conversation, *, model: str, dialect: str, why: str, usage: Usage
     ) -> None:
         """Note a call that lamina made by itself, and what it took. Its bodies are not kept."""
-        if self._keep is None or self._keep == "nothing":
+        if not self._keeps_figures:
             return
         call_id = f"{conversation.uid}-{next(_numbers)}"
         now = round(time(), 3)
@@ -100,7 +105,7 @@ class CallRecord:
 
     def answered(
         self,
-        usage: Usage | int,
+        usage: Usage,
         *,
         answer: Any = None,
         recalled: bool = False,
@@ -114,13 +119,7 @@ class CallRecord:
         body = None
         content_type = ""
         if self.keeps_bodies and answer is not None:
-            content_type = "application/json"
-            body = encode_value(answer)
-            if isinstance(answer, list):
-                content_type = "text/event-stream"
-                body = b"".join(b"data: " + encode_value(event) + b"\n\n" for event in answer)
-        if not isinstance(usage, Usage):
-            usage = Usage(input=usage)
+            content_type, body = _encode_answer(answer)
         answered = Answered(
             id=self._id,
             at=round(time(), 3),
@@ -137,13 +136,20 @@ class CallRecord:
         self._id = ""
 
 
+def _encode_answer(answer: Any) -> tuple[str, bytes]:
+    """The content type and the body of an answer: a whole one, or the events of a stream."""
+    if isinstance(answer, list):
+        return "text/event-stream", b"".join(b"data: " + encode_value(event) + b"\n\n" for event in answer)
+    return "application/json", encode_value(answer)
+
+
 def encode_arguments(request: Mapping[str, Any]) -> bytes:
     """The body that an SDK makes of its arguments."""
-    body = {
-        name: value
-        for name, value in request.items()
-        if name not in _NOT_SENT and type(value).__name__ not in _NOT_GIVEN
-    }
+    body: dict[str, Any] = {}
+    for name, value in request.items():
+        if name in _NOT_SENT or type(value).__name__ in _NOT_GIVEN:
+            continue
+        body[name] = value
     extra = body.pop("extra_body", None)
     if isinstance(extra, Mapping):
         body.update(extra)

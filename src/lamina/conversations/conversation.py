@@ -9,12 +9,12 @@ from uuid import uuid4
 import msgspec
 
 from lamina.conversations.recall_loop import RecallExchange, select_exchanges
-from lamina.conversations.record import RecordWriter
+from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links
 from lamina.conversations.store import ConversationState
 from lamina.core.recall import list_refs
 from lamina.core.values import Ledger
-from lamina.dialects.usage import Usage
+from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.fitting.request import RequestMemo
 from lamina.fitting.server_compaction import ServerCompaction
 
@@ -68,7 +68,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     dialect: str = ""
     turns: tuple[Any, ...] = ()
     digests: RequestDigests = NO_DIGESTS
-    usage: Usage | int = 0
+    usage: Usage = NOTHING_REPORTED
     windows: dict[str, int] = {}
     fitted: Any = None
     last_request: LastRequest | None = None
@@ -105,9 +105,6 @@ def forget_lost_text(state: ConversationState, living: Conversation) -> Conversa
 
 def to_state(conversation: Conversation) -> ConversationState:
     """What is stored of a conversation: everything but memos, which only save time."""
-    usage = conversation.usage
-    if not isinstance(usage, Usage):
-        usage = Usage(input=usage)
     digests = conversation.digests
     return ConversationState(
         door=DOOR,
@@ -119,7 +116,7 @@ def to_state(conversation: Conversation) -> ConversationState:
         chain=b"".join(digests.chain),
         first_answer=digests.first_answer,
         ledger=conversation.ledger,
-        usage=usage,
+        usage=conversation.usage,
         windows=conversation.windows,
         exchanges=conversation.exchanges,
         requests=conversation.revision,
@@ -138,7 +135,7 @@ def from_state(name: str, state: ConversationState) -> Conversation:
         model=state.model,
         ledger=state.ledger,
         digests=state.digests(),
-        usage=state.usage or Usage(),
+        usage=state.usage or NOTHING_REPORTED,
         windows=state.windows,
         exchanges=state.exchanges,
         began=state.began,

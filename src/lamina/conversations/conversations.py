@@ -8,7 +8,7 @@ to the API and back. Nothing is sent here.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from itertools import count
 from threading import Lock
@@ -23,12 +23,13 @@ from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, s
 from lamina.conversations.recognise import recognise, rewind_to_fork
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.conversations.store import WORKSPACE, family_of
-from lamina.core.values import Ledger
+from lamina.core.values import Digest, Ledger
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
+from lamina.fitting.fitted import Fitted
 from lamina.fitting.policy import DEFAULT_POLICY, Policy
 from lamina.fitting.recalls import read_turns
-from lamina.fitting.request import Fitted, RequestMemo
+from lamina.fitting.request import RequestMemo
 from lamina.fitting.server_reports import ServerUse
 
 if TYPE_CHECKING:
@@ -138,16 +139,18 @@ class Conversations:
         if self.name:
             return self.name, self._find_named(request, dialect)
         turns = read_turns(request)
-        similar = self._find_similar(turns, dialect)
-        memo = _branch_memo(similar.memo) if similar else RequestMemo()
+        # A memo and digests of another conversation save time, and change nothing.
+        similar = self._find_similar(turns, dialect) or Conversation()
+        memo = _branch_memo(similar.memo)
         log = dialect.wire.parse(request, memo=memo.parse).log
-        digests = digest_log(log, similar.digests if similar else NO_DIGESTS)
+        digests = digest_log(log, similar.digests)
         family = self._family_of(dialect, digests)
         new = Conversation(memo=memo, dialect=dialect.name, turns=turns, digests=digests, family=family)
 
         if self.store is not None:
             self._take_stored(self.store.load(family, dialect.name))
-        recognised = recognise(digests, self._list_unnamed(dialect))
+        unnamed = [(key, conversation.digests) for key, conversation in self._list_unnamed(dialect.name)]
+        recognised = recognise(digests, unnamed)
         if recognised.nearest is None:
             new = msgspec.structs.replace(
                 new,
@@ -155,18 +158,16 @@ class Conversations:
                 left_families=self._find_left_families(new),
             )
             return next(self.numbers), new
-        known_conversation = self.by_key[recognised.nearest]
+        nearest = self.by_key[recognised.nearest]
         if recognised.relation == "continues":
-            known_conversation.memo.parse = memo.parse
-            continued = msgspec.structs.replace(
-                known_conversation, digests=digests, turns=turns, left_families=()
-            )
+            nearest.memo.parse = memo.parse
+            continued = msgspec.structs.replace(nearest, digests=digests, turns=turns, left_families=())
             return recognised.nearest, continued
 
-        memo.build = copy(known_conversation.memo.build)
-        exchanges = select_exchanges(known_conversation.exchanges, digests)
+        memo.build = copy(nearest.memo.build)
+        exchanges = select_exchanges(nearest.exchanges, digests)
         ledger = rewind_to_fork(
-            known_conversation.ledger,
+            nearest.ledger,
             exchanges,
             request=request,
             log=log,
@@ -177,10 +178,10 @@ class Conversations:
         fork = msgspec.structs.replace(
             new,
             ledger=ledger,
-            windows=known_conversation.windows,
+            windows=nearest.windows,
             exchanges=exchanges,
-            last_request=known_conversation.last_request,
-            left_families=tuple(filter(None, [known_conversation.family])),
+            last_request=nearest.last_request,
+            left_families=tuple(filter(None, [nearest.family])),
         )
         return next(self.numbers), fork
 
@@ -199,7 +200,7 @@ class Conversations:
                 key = next(self.numbers)
             elif len(current.ledger.cuts) > len(conversation.ledger.cuts):
                 return key
-        if isinstance(key, int) and len(self.numbered) < 2:
+        if isinstance(key, int) and len(self.numbered) < 2:  # two are enough to know that there are several
             self.numbered.add(key)
         self.by_key[key] = conversation
         self.by_key.move_to_end(key)
@@ -281,34 +282,31 @@ class Conversations:
         This only saves time and decides nothing. The longest conversation whose last turn is in the request
         at the same index is best. If there is none, a few with the same first turn are compared.
         """
-        candidates = [
-            conversation
-            for key, conversation in reversed(self.by_key.items())
-            if isinstance(key, int) and conversation.dialect == dialect.name and conversation.turns
-        ]
-        continued = [
-            conversation
-            for conversation in candidates
-            if _has_same_turn(conversation.turns, turns, len(conversation.turns) - 1)
-        ]
+        continued: list[Conversation] = []
+        begun_alike: list[Conversation] = []
+        for _, conversation in reversed(self._list_unnamed(dialect.name)):
+            earlier_turns = conversation.turns
+            if not earlier_turns:
+                continue
+            if _has_same_turn(earlier_turns, turns, len(earlier_turns) - 1):
+                continued.append(conversation)
+            elif _has_same_turn(earlier_turns, turns, 0):
+                begun_alike.append(conversation)
         if continued:
             return max(continued, key=lambda conversation: len(conversation.turns))
-        begun_alike = [
-            conversation for conversation in candidates if _has_same_turn(conversation.turns, turns, 0)
-        ]
         return max(
             begun_alike[:SIMILAR_CONVERSATIONS],
             key=lambda conversation: _count_same_turns(conversation.turns, turns),
             default=None,
         )
 
-    def _list_unnamed(self, dialect: Dialect) -> list[tuple[int, RequestDigests]]:
+    def _list_unnamed(self, dialect: str) -> list[tuple[int, Conversation]]:
         """The conversations that may be recognised by their content. Named ones never are."""
-        return [
-            (key, conversation.digests)
-            for key, conversation in self.by_key.items()
-            if isinstance(key, int) and conversation.dialect == dialect.name
-        ]
+        unnamed: list[tuple[int, Conversation]] = []
+        for key, conversation in self.by_key.items():
+            if isinstance(key, int) and conversation.dialect == dialect:
+                unnamed.append((key, conversation))
+        return unnamed
 
     def _find_likeliest(self, digests: RequestDigests, dialect: Dialect) -> LastRequest | None:
         """The last request that a new conversation most likely goes on from; None if none is like it.
@@ -318,14 +316,11 @@ class Conversations:
         else depends on this: the new conversation has no ledger of the other one.
         """
         messages = frozenset(digests.digests)
-        latest = [
-            conversation
-            for key, conversation in reversed(self.by_key.items())
-            if isinstance(key, int) and conversation.dialect == dialect.name and conversation.last_request
-        ]
-        for conversation in latest[:SIMILAR_CONVERSATIONS]:
+        unnamed = [conversation for _, conversation in self._list_unnamed(dialect.name)]
+        answered = [conversation for conversation in reversed(unnamed) if conversation.last_request]
+        for conversation in answered[:SIMILAR_CONVERSATIONS]:
             earlier = conversation.digests.digests
-            same = sum(digest in messages for digest in earlier)
+            same = _count_shared(earlier, messages)
             if same >= LEAST_SAME and 2 * same >= len(earlier):
                 return conversation.last_request
         return None
@@ -338,14 +333,11 @@ class Conversations:
         """
         if self.store is None:
             return ()
-        digests = frozenset(new.digests.digests)
+        messages = frozenset(new.digests.digests)
         families: list[str] = []
-        for key, conversation in self.by_key.items():
-            if isinstance(key, str) or conversation.dialect != new.dialect:
-                continue
-            own_digests = conversation.digests.digests
-            shared = sum(digest in digests for digest in own_digests)
-            if 2 * shared > len(own_digests):
+        for _, conversation in self._list_unnamed(new.dialect):
+            earlier = conversation.digests.digests
+            if 2 * _count_shared(earlier, messages) > len(earlier):
                 families.append(conversation.family)
         return tuple(filter(None, families))
 
@@ -383,6 +375,11 @@ def _group_of(name: str) -> str:
 def _named_family(name: str) -> str:
     """The family that has the conversations of a name, whatever they begin with."""
     return family_of(WORKSPACE, _group_of(name), "", NO_DIGESTS)
+
+
+def _count_shared(digests: Iterable[Digest], messages: frozenset[Digest]) -> int:
+    """How many of these digests are among those of another request's messages."""
+    return sum(digest in messages for digest in digests)
 
 
 def _has_same_turn(earlier_turns: tuple[Any, ...], turns: tuple[Any, ...], index: int) -> bool:

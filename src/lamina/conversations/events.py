@@ -19,7 +19,7 @@ from lamina.caches import rules_for
 from lamina.caches.prices import fill_prices
 from lamina.conversations.conversation import LastRequest
 from lamina.core.explanation import LeftOut
-from lamina.core.values import Ledger
+from lamina.core.values import Cut, Ledger
 from lamina.diagnose.agreement import check_report
 from lamina.diagnose.differences import diff
 from lamina.diagnose.values import CAUSES, Difference
@@ -27,7 +27,7 @@ from lamina.dialects.cache_reports import NO_REPORT, CacheReport
 from lamina.dialects.model_names import find_model
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
-from lamina.fitting.request import Fitted
+from lamina.fitting.fitted import Fitted
 from lamina.models.facts import model as facts_of
 from lamina.models.facts import price_of
 from lamina.models.prices import Prices
@@ -138,22 +138,7 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
         """
         cut = fitted.envelope.cut
         if cut is not None and cut.lowered:
-            saves, costs = _price_cut(_model_of(fitted), cut.before, cut.after)
-            event = CutEvent(
-                conversation=conversation,
-                model=_model_of(fitted),
-                reason=cut.reason,
-                before=cut.before,
-                after=cut.after,
-                lowered=cut.lowered,
-                left_out=tuple(thing for thing in fitted.left_out if thing.cut == cut.number),
-                saves=saves,
-                costs=costs,
-            )
-            _tell(event, self.on_cut)
-            advice = fitted.window_advice
-            if advice is not None:
-                LOGGER.warning("%s: %s", conversation, advice)
+            self._report_cut(cut, fitted, conversation)
         repairs = [what for ref, what in fitted.ledger.repairs.items() if ref not in before.repairs]
         if last_fitted is None or last_fitted.envelope.notes != fitted.envelope.notes:
             repairs += fitted.envelope.notes
@@ -165,6 +150,24 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
                 tokens=fitted.envelope.tokens,
             )
             _tell(mended, self.on_repair)
+
+    def _report_cut(self, cut: Cut, fitted: Fitted, conversation: str) -> None:
+        saves, costs = _price_cut(_model_of(fitted), cut.before, cut.after)
+        event = CutEvent(
+            conversation=conversation,
+            model=_model_of(fitted),
+            reason=cut.reason,
+            before=cut.before,
+            after=cut.after,
+            lowered=cut.lowered,
+            left_out=tuple(thing for thing in fitted.left_out if thing.cut == cut.number),
+            saves=saves,
+            costs=costs,
+        )
+        _tell(event, self.on_cut)
+        advice = fitted.window_advice
+        if advice is not None:
+            LOGGER.warning("%s: %s", conversation, advice)
 
     def report_usage(
         self,
@@ -197,30 +200,31 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
             unchanged = diff(last.fitted, fitted, tokens=last.usage.input).kept
             could_read = unchanged if unchanged >= rules.least(model) else 0
             miss = _Miss(could_read, could_read - usage.cached)
-        is_uncached = not any((usage.cached, usage.written, last.usage.cached, last.usage.written))
-        is_told = is_uncached and difference.continues and last.is_uncached
-        if miss.lost < LEAST_MISS or is_told or (is_uncached and _prices_of(model).read is None):
+        if miss.lost < LEAST_MISS:
             return None
-        words = CAUSES[difference.cause]
+        is_uncached = not any((usage.cached, usage.written, last.usage.cached, last.usage.written))
+        if is_uncached and _prices_of(model).read is None:
+            return None  # nobody sells cached tokens of this model, so nothing was missed
+        if is_uncached and difference.continues and last.is_uncached:
+            return None  # a listener was told so before
+        cause, reason = _explain_miss(difference, is_uncached=is_uncached)
+        verdict = ""
+        if report.cause:
+            verdict = agreement.verdict
         event = MissEvent(
             conversation=conversation,
             model=model,
             held=miss.held,
             cached=usage.cached,
             lost=miss.lost,
-            cause=difference.cause,
+            cause=cause,
             price=_price_lost(model, miss.lost, usage),
-            reason=difference.sentence,
+            reason=reason,
             advice=difference.advice,
-            remedy=words.remedy,
+            remedy=CAUSES[difference.cause].remedy,
             provider=report.cause,
+            agreement=verdict,
         )
-        if report.cause:
-            event = msgspec.structs.replace(event, agreement=agreement.verdict)
-        if difference.continues:
-            event = msgspec.structs.replace(event, cause=FORGOTTEN, reason=_FORGOTTEN_REASON)
-        if difference.continues and is_uncached:
-            event = msgspec.structs.replace(event, cause=NOT_CACHED, reason=_NOT_CACHED_REASON)
         _tell(event, self.on_miss)
         return event
 
@@ -240,6 +244,15 @@ _NOT_CACHED_REASON = (
     "the request continues the last one, and the API reported neither a read nor a write: it does not cache "
     "requests for this model, or does not say so"
 )
+
+
+def _explain_miss(difference: Difference, *, is_uncached: bool) -> tuple[str, str]:
+    """The cause of a miss, and its reason. If one request continues the other, the cause is the provider."""
+    if not difference.continues:
+        return difference.cause, difference.sentence
+    if is_uncached:
+        return NOT_CACHED, _NOT_CACHED_REASON
+    return FORGOTTEN, _FORGOTTEN_REASON
 
 
 class _Miss(NamedTuple):

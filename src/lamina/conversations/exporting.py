@@ -17,7 +17,8 @@ from typing import Any
 
 import msgspec
 
-from lamina.conversations.record import Answered, ConversationRecord, RecordWriter, SentRequest
+from lamina.conversations.record import Answered, ConversationRecord, SentRequest
+from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import (
     ConversationState,
     answer_place,
@@ -75,6 +76,7 @@ def write_lines(state: ConversationState, record: ConversationRecord) -> Iterato
     """The lines of a state and a record."""
     yield _encode(conversation=state)
     for call in record.calls:
+        # Numbers of pieces mean nothing in another store, so the bodies stand here themselves.
         sent = msgspec.structs.replace(call.request, sent=None, came=None, ledger=None)
         fields: dict[str, Any] = {"ts": sent.at, "sent": sent}
         bodies = {"request": record.sent_body(call)}
@@ -174,7 +176,8 @@ def _decode(line: bytes) -> ExportedLine:
 
 def _wrap(body: bytes) -> msgspec.Raw:
     """A body as a JSON value on one line: itself if it is one, else a string."""
-    if body.startswith(b"{") and b"\n" not in body and b"\r" not in body and _is_json(body):
+    is_one_line = b"\n" not in body and b"\r" not in body
+    if is_one_line and _is_object(body):
         return msgspec.Raw(body)
     try:
         return msgspec.Raw(msgspec.json.encode(body.decode()))
@@ -193,7 +196,9 @@ def _unwrap(value: msgspec.Raw) -> bytes | None:
     return text
 
 
-def _is_json(body: bytes) -> bool:
+def _is_object(body: bytes) -> bool:
+    if not body.startswith(b"{"):
+        return False
     try:
         msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -82,11 +82,12 @@ async def resolve_name(store: Store, workspace: str, name: str) -> str:
     if name in names:
         return name
     alike = [each for each in names if each.startswith(name)]
-    if len(alike) == 1:
-        return alike[0]
-    if not alike:
-        hint = "see lamina conversations list"
-        raise StoreError("there is none of this name", conversation=name, hint=hint)
+    match alike:
+        case [only]:
+            return only
+        case []:
+            hint = "see lamina conversations list"
+            raise StoreError("there is none of this name", conversation=name, hint=hint)
     shown = ", ".join(alike[:MOST_ALIKE])
     if len(alike) > MOST_ALIKE:
         shown += f" and {len(alike) - MOST_ALIKE:,} more"
@@ -102,6 +103,7 @@ async def find_talk(store: Store, workspace: str, name: str) -> ListedTalk | Non
         return ListedTalk(name=name, problem=str(error))
     if recorded is None or logged is None:
         return recorded or logged
+    # The log of a session has every message. Its record may keep no texts, and begin later.
     return msgspec.structs.replace(
         recorded,
         door=logged.door,
@@ -147,7 +149,10 @@ async def _find_logged(store: Store, workspace: str, name: str) -> ListedTalk | 
         return None
     first_segments = _decode_segments(first_page.records)
     last_segments = _decode_segments((await store.read(where, last=1)).records)
-    moments = [segment.at for segment in (*first_segments, *last_segments) if segment.at]
+    began = updated = 0.0
+    for segment in (*first_segments, *last_segments):
+        updated = _seconds(segment.at) or updated
+        began = began or updated
     door = "session"
     if (await store.read(cost_place(workspace, name), last=0)).head.state:
         door = "chat"
@@ -156,8 +161,8 @@ async def _find_logged(store: Store, workspace: str, name: str) -> ListedTalk | 
         door=door,
         title=find_title(sorted(first_segments, key=lambda segment: segment.kind != "user")),
         model=_read_model(first_page.records),
-        began=_seconds(moments[0]) if moments else 0.0,
-        updated=_seconds(moments[-1]) if moments else 0.0,
+        began=began,
+        updated=updated,
         cuts=_count_cuts(head.state),
         log_records=head.count,
     )
@@ -202,6 +207,7 @@ def _count_cuts(state: bytes) -> int:
 
 
 def _seconds(moment: str) -> float:
+    """A moment in seconds since 1970; 0 if a segment has none, or not in ISO's words."""
     try:
         return datetime.fromisoformat(moment).timestamp()
     except ValueError:

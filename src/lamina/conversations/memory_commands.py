@@ -12,6 +12,7 @@ there as long as a file is in it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -130,7 +131,7 @@ def _insert(files: Files, arguments: Mapping[str, Any]) -> MemoryAnswer:
     if not lines[-1]:
         lines.pop()
     at = arguments.get("insert_line")
-    if not isinstance(at, int) or isinstance(at, bool) or not 0 <= at <= len(lines):
+    if type(at) is not int or not 0 <= at <= len(lines):  # `type`, because True is an int, too
         raise _Refused(
             f"Invalid `insert_line` parameter: {at!r:.40}. It should be within the range [0, {len(lines)}]."
         )
@@ -165,9 +166,7 @@ def _rename(files: Files, arguments: Mapping[str, Any]) -> MemoryAnswer:
     if new_path.startswith(f"{old_path}/"):
         raise _Refused(f"The path {old_path} cannot be moved into itself")
     _refuse_file_as_directory(files, new_path)
-    changes: dict[str, str | None] = {}
-    for path in paths:
-        changes[path] = None
+    changes: dict[str, str | None] = dict.fromkeys(paths)
     for path in paths:
         changes[_check_length(new_path + path.removeprefix(old_path))] = files[path]
     return MemoryAnswer(text=f"Successfully renamed {old_path} to {new_path}", changes=changes)
@@ -183,6 +182,10 @@ _COMMANDS: Mapping[str, Callable[[Files, Mapping[str, Any]], MemoryAnswer]] = {
 }
 
 
+_ESCAPE = re.compile(r"(?:^|[/\\])\.\.(?:[/\\]|$)|[\x00-\x1f\x7f]")
+"""What no path may have: a step up, as in `/memories/../secret` or `a\\..`, or a control character."""
+
+
 def _read_path(arguments: Mapping[str, Any], name: str) -> str:
     """The path of an argument in one spelling: `/memories/./a//b/` is `/memories/a/b`.
 
@@ -195,8 +198,7 @@ def _read_path(arguments: Mapping[str, Any], name: str) -> str:
     if path != ROOT and not path.startswith(f"{ROOT}/"):
         raise _Refused(f"Path must start with {ROOT}, got: {path}")
     for spelling in (path, unquote(path), unquote(unquote(path))):
-        steps = spelling.replace("\\", "/").split("/")
-        if ".." in steps or any(sign < " " or sign == "\x7f" for sign in spelling):
+        if _ESCAPE.search(spelling):
             raise _Refused(f"Path {path!r} would escape {ROOT} directory")
     if "\\" in path:
         raise _Refused(f"Path must not have a backslash, got: {path}")
@@ -260,22 +262,25 @@ def _is_directory(files: Files, path: str) -> bool:
 
 def _list_paths(files: Files, path: str) -> list[str]:
     """The file of this path, or all files below it, in order."""
-    return sorted(other for other in files if other == path or other.startswith(f"{path}/"))
+    return sorted(other for other in files if f"{other}/".startswith(f"{path}/"))
 
 
 def _view_file(path: str, text: str, view_range: Any) -> str:
     """The lines of a file with their numbers, from `view_range` if there is one."""
     lines = text.split("\n")
     first = 1
-    if isinstance(view_range, list | tuple) and len(view_range) == 2:
-        start, end = view_range
-        if not isinstance(start, int) or not isinstance(end, int):
+    match view_range:
+        case [int(start), -1]:
+            first = max(1, start)
+            lines = lines[first - 1 :]
+        case [int(start), int(end)]:
+            first = max(1, start)
+            lines = lines[first - 1 : end]
+        case [_, _]:
             raise _Refused("`view_range` has two line numbers, such as [1, 20]; -1 is the last line.")
-        first = max(1, start)
-        lines = lines[first - 1 : len(lines) if end == -1 else end]
     numbered = _number_lines(lines, first)
-    title = f"Here's the content of {path} with line numbers:"
-    return "\n".join([title, *_bound_lines(numbered, first)])
+    # The provider's own tool ends the title's line also if no line of the file is asked for.
+    return f"Here's the content of {path} with line numbers:\n" + "\n".join(_bound_lines(numbered, first))
 
 
 def _bound_lines(numbered: Sequence[str], first: int) -> Iterator[str]:
@@ -311,9 +316,8 @@ def _list_directory(files: Files, path: str) -> Iterator[str]:
 
 def _list_level(files: Files, path: str, level: int) -> Iterator[str]:
     """Yield the lines of one level and of those below it, by name. Hidden items are left out."""
-    names = {
-        other.removeprefix(f"{path}/").partition("/")[0] for other in files if other.startswith(f"{path}/")
-    }
+    below = [other.removeprefix(f"{path}/") for other in files if other.startswith(f"{path}/")]
+    names = {other.partition("/")[0] for other in below}
     for name in sorted(names):
         if name.startswith("."):
             continue
@@ -333,12 +337,11 @@ def _sum_sizes(files: Files, path: str) -> int:
 
 def _format_size(size: int) -> str:
     """`1536` is "1.5K", and `2048` is "2K"."""
-    unit = "B"
-    amount = float(size)
-    for unit in ("B", "K", "M"):
-        if amount < 1024 or unit == "M":
-            break
-        amount /= 1024
+    if size < 1 << 10:
+        return f"{size}B"
+    amount, unit = size / (1 << 10), "K"
+    if size >= 1 << 20:
+        amount, unit = size / (1 << 20), "M"
     if amount == int(amount):
         return f"{int(amount)}{unit}"
     return f"{amount:.1f}{unit}"

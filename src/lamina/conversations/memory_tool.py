@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -19,9 +19,9 @@ from lamina.core.values import RequestHead, Segment, ToolCall
 from lamina.dialects.json_values import text_or_empty, to_dict_or_empty
 from lamina.dialects.port import Dialect, Tool
 from lamina.errors import LaminaError
+from lamina.fitting.fitted import Fitted
 from lamina.fitting.own_tools import OwnTool, ToolSituation
 from lamina.fitting.policy import Policy
-from lamina.fitting.request import Fitted
 from lamina.segments import result
 
 MEMORY_TYPE = "memory_20250818"
@@ -131,8 +131,3 @@ def note_failure(error: LaminaError) -> MemoryAnswer:
 def write_result(call: ToolCall, answer: MemoryAnswer) -> Segment:
     """An answer as the result of a call."""
     return result(answer.text, id=call.id, name=call.name, error=answer.error)
-
-
-def list_memory_calls(calls: Sequence[ToolCall], name: str) -> list[ToolCall]:
-    """The calls of the memory tool."""
-    return [call for call in calls if name and call.name == name]

@@ -26,17 +26,24 @@ from lamina.conversations.conversation import Conversation, LastRequest
 from lamina.conversations.conversations import Conversations, KeptAnswer
 from lamina.conversations.events import NOT_CACHED
 from lamina.conversations.memory_tool import serve_memory
-from lamina.conversations.recall_loop import RecallLoop, append_turns, place_after, splice_exchanges
+from lamina.conversations.recall_loop import (
+    RecallExchange,
+    RecallLoop,
+    append_turns,
+    place_after,
+    splice_exchanges,
+)
 from lamina.core.values import Budget, Ledger
 from lamina.dialects.cache_reports import NO_NOTE, AnswerNote, read_answer_note
 from lamina.dialects.model_names import find_model
 from lamina.dialects.overflow import Overflow
 from lamina.dialects.port import Absorbed, Dialect
-from lamina.dialects.usage import Usage
+from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BadInput, BudgetExceeded
+from lamina.fitting.fitted import Fitted
 from lamina.fitting.markers import resolve_lifetimes
 from lamina.fitting.policy import Policy, RecallMode
-from lamina.fitting.request import Fitted, fit_request
+from lamina.fitting.request import fit_request
 from lamina.fitting.server_compaction import (
     COMPACTING_DIALECTS,
     CompactionCall,
@@ -111,7 +118,9 @@ class PendingCall:
     def question(self) -> dict[str, Any]:
         """The fields that ask the API why its cache missed, for the body; empty if nobody wants to know."""
         ask_report = self._dialect.cache.ask_report
-        if ask_report is None or self._is_unasked or not self._conversations.policy.diagnostics:
+        if ask_report is None or not self._conversations.policy.diagnostics:
+            return {}
+        if self._is_unasked:
             return {}
         last_request = self._conversation.last_request
         answer_id = ""
@@ -175,9 +184,11 @@ class PendingCall:
         It is asked for where the policy says "first", and the provider clears nothing by itself.
         """
         cut = self._fitted.envelope.cut
-        if self._current_policy(self._current_budget()).server != "first" or cut is None or not cut.lowered:
+        if cut is None or not cut.lowered:
             return None
         if cut.reason.startswith(CLEARS) or self._dialect.name not in COMPACTING_DIALECTS:
+            return None
+        if self._current_policy(self._current_budget()).server != "first":
             return None
         return plan_next_compaction(self._whole_request, self._request, dialect=self._dialect.name)
 
@@ -248,7 +259,7 @@ class PendingCall:
     def _note_failed(self, why: str) -> None:
         self._why = why
         with self._conversations.lock:
-            self._record.answered(Usage(), error=why)
+            self._record.answered(NOTHING_REPORTED, error=why)
 
     def take_answer(self, absorbed: Absorbed, *, shows_call: bool = False, answer: Any = None) -> bool:
         """Take an answer of the model. Returns True if `request` has to be sent once more.
@@ -280,7 +291,7 @@ class PendingCall:
             self._fitted = self._fit(self._current_budget())
         return True
 
-    def finish(self, *, usage: Usage | int = 0, answer: Any = None, is_whole: bool = True) -> None:
+    def finish(self, *, usage: Usage = NOTHING_REPORTED, answer: Any = None, is_whole: bool = True) -> None:
         """Remember the call in its conversation: it was answered. `usage` is what the API counted.
 
         `answer` is for the record. A stream that has only begun is not a whole one: `record_usage` ends it.
@@ -311,7 +322,7 @@ class PendingCall:
         """End the trace of a call that has no answer, and note it in the record of a known conversation."""
         self._trace.end(error=type(error).__name__)
         with self._conversations.lock:
-            self._record.answered(Usage(), error=type(error).__name__)
+            self._record.answered(NOTHING_REPORTED, error=type(error).__name__)
 
     def remember_id(self, shown_id: str, last_id: str) -> None:
         """Remember which answer the client means by the id that it saw; "" if the API keeps no answers.
@@ -322,15 +333,15 @@ class PendingCall:
         if not shown_id:
             return
         results: tuple[Any, ...] = ()
-        if self._place is not None:
-            exchange = self._recalls.exchange(self._place)
-            results = exchange.results if exchange is not None else ()
+        exchange = self._make_exchange()
+        if exchange is not None:
+            results = exchange.results
         if shown_id == last_id and not results:
             return
         with self._conversations.lock:
             self._conversations.remember_id(shown_id, KeptAnswer(last_id, results))
 
-    def record_usage(self, usage: Usage | int, *, answer: Any = None) -> None:
+    def record_usage(self, usage: Usage, *, answer: Any = None) -> None:
         """Record what the API counted, if it reported that only at the end of a stream.
 
         If a later call has continued the conversation meanwhile, its usage is the one that counts.
@@ -367,17 +378,21 @@ class PendingCall:
         self._conversations.answers.remember(answer, self)
         return answer
 
-    def _list_exchanges(self) -> tuple[Any, ...]:
+    def _list_exchanges(self) -> tuple[RecallExchange, ...]:
         """The recalls of the conversation, with those of this call."""
         exchanges = self._conversation.exchanges
-        if self._place is None:
-            return exchanges
-        exchange = self._recalls.exchange(self._place)
+        exchange = self._make_exchange()
         if exchange is None:
             return exchanges
         return (*exchanges, exchange)[-EXCHANGES:]
 
-    def _report(self, usage: Usage | int) -> None:
+    def _make_exchange(self) -> RecallExchange | None:
+        """What was recalled in this call; None if nothing was, or if the request said nothing."""
+        if self._place is None:
+            return None
+        return self._recalls.exchange(self._place)
+
+    def _report(self, usage: Usage) -> None:
         """Report what was done to the request, once it was answered."""
         if self._reported is not self._fitted:
             self._reported = self._fitted
@@ -387,10 +402,10 @@ class PendingCall:
             )
         self._report_usage(usage)
 
-    def _report_usage(self, usage: Usage | int) -> None:
+    def _report_usage(self, usage: Usage) -> None:
         """Tell the listeners what the API counted for this call and for the one before it."""
         last_request = self._conversation.last_request
-        if last_request is None or not isinstance(usage, Usage) or not usage.input:
+        if last_request is None or not usage.input:
             return
         self._is_uncached = last_request.is_uncached
         event = self._conversations.listeners.report_usage(
@@ -404,10 +419,8 @@ class PendingCall:
         if event is not None:
             self._is_uncached |= event.cause == NOT_CACHED
 
-    def _describe_request(self, usage: Usage | int) -> LastRequest:
+    def _describe_request(self, usage: Usage) -> LastRequest:
         """The call as the next one is compared with it."""
-        if not isinstance(usage, Usage):
-            usage = Usage(input=usage)
         return LastRequest(
             fitted=self._fitted,
             usage=usage,
@@ -426,14 +439,13 @@ class PendingCall:
             return self._key
         return f"conversation {self._key}"
 
-    def _complete_usage(self, usage: Usage | int) -> Usage | int:
+    def _complete_usage(self, usage: Usage) -> Usage:
         """The usage. If the answer reported none, what the server cleared last still holds.
 
         A stream that was interrupted reports nothing.
         """
-        last_usage = self._conversation.usage
-        if usage in (0, Usage()) and isinstance(last_usage, Usage):
-            return Usage(cleared=last_usage.cleared)
+        if usage == NOTHING_REPORTED:
+            return Usage(cleared=self._conversation.usage.cleared)
         return usage
 
     def _fit(self, budget: Budget) -> Fitted:
@@ -472,8 +484,8 @@ class PendingCall:
     def _current_policy(self, budget: Budget) -> Policy:
         """The policy with this budget, without what the server has refused for this model."""
         policy = self._conversations.policy
-        server = policy.server
-        server = limit_use(server, self._conversations.most_used.get(self._model, server))
+        most_used = self._conversations.most_used.get(self._model, policy.server)
+        server = limit_use(policy.server, most_used)
         breakpoints = resolve_lifetimes(
             policy.breakpoints,
             self._conversations.pauses,
@@ -490,9 +502,11 @@ class PendingCall:
             pause = monotonic() - last_request.sent_at
         self._conversations.pauses.append(pause)
 
-    def _end_trace(self, usage: Usage | int, *, is_last: bool) -> None:
+    def _end_trace(self, usage: Usage, *, is_last: bool) -> None:
         """Record what the API counted, and end the trace. A stream reports that at its end."""
-        if not self._trace.is_on or (usage in (0, Usage()) and not is_last):
+        if not self._trace.is_on:
+            return
+        if usage == NOTHING_REPORTED and not is_last:
             return
         name = self._conversation.uid
         if isinstance(self._key, str):
@@ -501,7 +515,7 @@ class PendingCall:
         self._record_usage(usage)
         self._trace.end()
 
-    def _record_usage(self, usage: Usage | int) -> None:
+    def _record_usage(self, usage: Usage) -> None:
         """Record what the API counted for one request. A call that recalls something takes several.
 
         What the request before it read and wrote should be read now, unless there was a cut: that is
@@ -509,16 +523,15 @@ class PendingCall:
         """
         last_usage = self._conversation.usage
         predicted = 0
-        if isinstance(last_usage, Usage) and self._fitted.envelope.cut is None:
+        if self._fitted.envelope.cut is None:
             predicted = last_usage.cached + last_usage.written
-        if isinstance(usage, Usage):
-            self._trace.record_usage(
-                sent=usage.input,
-                cached=usage.cached,
-                written=usage.written,
-                output=usage.output,
-                predicted=predicted,
-            )
+        self._trace.record_usage(
+            sent=usage.input,
+            cached=usage.cached,
+            written=usage.written,
+            output=usage.output,
+            predicted=predicted,
+        )
 
     def _current_budget(self) -> Budget:
         """The budget, with the window that the API reported if that is smaller."""

@@ -20,13 +20,18 @@ CALL_LISTS: dict[str, tuple[str, ...]] = {
     "openai_responses": ("output",),
     "gemini": ("candidates", "content", "parts"),
     "ollama": ("message", "tool_calls"),
+    "bedrock_converse": ("output", "message", "content"),
 }
 """Where the calls are in an answer."""
 
-_FUNCTION_FIELDS = ("function", "custom", "function_call", "functionCall")
+_FUNCTION_FIELDS = ("function", "custom", "function_call", "functionCall", "toolUse")
 """Fields of a call, or of a part of an answer, that hold the name of the tool."""
 
-_STOPS = {"stop_reason": ("tool_use", "end_turn"), "finish_reason": ("tool_calls", "stop")}
+_STOPS = {
+    "stop_reason": ("tool_use", "end_turn"),
+    "finish_reason": ("tool_calls", "stop"),
+    "stopReason": ("tool_use", "end_turn"),
+}
 """What an answer with calls says at its end, and what one without calls says. Other APIs have one word."""
 
 
@@ -41,9 +46,8 @@ def strip_recalls(answer: Any, dialect: Dialect, own_names: Collection[str]) -> 
     stripped_answer = drop_recalls(answer, path, own_names)
     if stripped_answer is answer:
         return answer
-    if dialect.name == "anthropic":
-        blocks = list_or_empty(read_field(stripped_answer, "content"))
-        has_calls = any(is_client_call(block, own_names) for block in blocks)
+    if dialect.name in ("anthropic", "bedrock_converse"):
+        has_calls = shows_client_call(stripped_answer, dialect, own_names)
         return end_turn(stripped_answer, has_calls=has_calls)
     choices: list[Any] = []
     for choice in list_or_empty(read_field(stripped_answer, "choices")):
@@ -98,8 +102,11 @@ def _list_items(holder: Any, path: tuple[str, ...]) -> list[Any]:
         return [holder]
     value = read_field(holder, path[0])
     if not isinstance(value, list | tuple):
-        value = [value]
-    return [item for inner in value for item in _list_items(inner, path[1:])]
+        return _list_items(value, path[1:])
+    items: list[Any] = []
+    for inner in value:
+        items += _list_items(inner, path[1:])
+    return items
 
 
 def is_client_call(item: Any, own_names: Collection[str]) -> bool:
@@ -108,10 +115,12 @@ def is_client_call(item: Any, own_names: Collection[str]) -> bool:
     Blocks of Anthropic's API and items of the Responses API have a type. Tools that the server itself runs,
     such as web search, have other types.
     """
+    if is_recall(item, own_names):
+        return False
+    if any(read_field(item, field) for field in _FUNCTION_FIELDS):
+        return True
     item_type = read_field(item, "type")
-    is_call = item_type == "tool_use" or item_type in OUTPUT_TYPE_OF_CALL
-    has_function = any(read_field(item, field) for field in _FUNCTION_FIELDS)
-    return (is_call or has_function) and not is_recall(item, own_names)
+    return item_type == "tool_use" or item_type in OUTPUT_TYPE_OF_CALL
 
 
 def is_recall(item: Any, own_names: Collection[str]) -> bool:

@@ -18,7 +18,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from itertools import filterfalse
+from itertools import chain, filterfalse
 from typing import Any
 
 import msgspec
@@ -30,8 +30,8 @@ from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.origins import ORIGIN, read_origin
 from lamina.dialects.pairing import list_calls
 from lamina.dialects.port import Absorbed, Dialect
+from lamina.fitting.fitted import Fitted
 from lamina.fitting.recalls import TURN_FIELDS, read_turns, render_turns
-from lamina.fitting.request import Fitted
 from lamina.segments import result
 
 ROUNDS = 8
@@ -106,7 +106,7 @@ class RecallLoop:
         self._answer = _read_answer(segments, own_names)
         if not self._answer.recalls:
             return ()
-        if self.rounds > ROUNDS:
+        if self.rounds > ROUNDS:  # it was told to answer, and recalls all the same
             self._drop_recalls()
             return ()
         results: list[Segment] = []
@@ -154,11 +154,13 @@ class RecallLoop:
     @property
     def shows_nothing(self) -> bool:
         """Whether the model recalled to the end, and said nothing that the client could see."""
+        if not self._is_exhausted:
+            return False
         segments = self._answer.visible
         if self._streams:
             segments = [*self._spoken, *segments]
-        has_content = any(not isinstance(part, Thinking) for segment in segments for part in segment.parts)
-        return self._is_exhausted and not has_content
+        parts = chain.from_iterable(segment.parts for segment in segments)
+        return all(isinstance(part, Thinking) for part in parts)
 
     def _drop_recalls(self) -> None:
         """Leave recalls unanswered, as if the model had not called them: the client gets what is left."""
@@ -189,10 +191,10 @@ def _separate_recalls(segments: tuple[Segment, ...], own_names: Collection[str])
         return segments
     separated: list[Segment] = []
     for number, segment in enumerate(segments):
-        part = segment.parts[0]
         call_id = ""
-        if isinstance(part, ToolCall) and part.name in own_names and ids[part.id] > 1:
-            call_id = f"{part.id or 'call'}_{part.name}_{number}"
+        match segment.parts[0]:
+            case ToolCall(id=shared_id, name=name) if name in own_names and ids[shared_id] > 1:
+                call_id = f"{shared_id or 'call'}_{name}_{number}"
         separated.append(_write_anew(segment, call_id))
     return tuple(separated)
 
@@ -202,6 +204,7 @@ def _write_anew(segment: Segment, call_id: str) -> Segment:
     part = segment.parts[0]
     origin = read_origin(segment)
     if origin is not None:
+        # Otherwise rendering would pass the provider's message on as it came, with the shared id.
         origin = msgspec.structs.replace(origin, is_mended=True)
     if call_id and isinstance(part, ToolCall):
         segment = msgspec.structs.replace(segment, parts=(msgspec.structs.replace(part, id=call_id),))
@@ -218,6 +221,9 @@ def _rename_blocks(blocks: Sequence[Any], old_id: str, call_id: str) -> list[Any
     for position, block in enumerate(blocks):
         if read_field(block, "id") == old_id:
             renamed[position] = change_field(block, "id", call_id)
+        tool_use = read_field(block, "toolUse")  # of Bedrock
+        if read_field(tool_use, "toolUseId") == old_id:
+            renamed[position] = change_field(block, "toolUse", change_field(tool_use, "toolUseId", call_id))
     return renamed
 
 
@@ -266,6 +272,7 @@ def splice_exchanges(
     position = 0
     for exchange in _choose_exchanges(exchanges, digests):
         place = exchange.place
+        # Another exchange covers this place already, or the answer to it is not in the request.
         if not position <= place.turns < len(turns):
             continue
         spliced += turns[position : place.turns]
@@ -302,9 +309,7 @@ def _choose_exchanges(exchanges: Sequence[RecallExchange], digests: RequestDiges
     by_place: dict[int, RecallExchange] = {}
     for exchange in exchanges:
         place = exchange.place
-        if len(digests.chain) <= place.segments:
-            continue
-        if digests.chain[place.segments - 1] != place.link:
+        if not _has_place(digests, place) or place.segments == len(digests.chain):
             continue
         earlier = by_place.get(place.segments)
         if earlier is not None and earlier.view == _digest_answer(digests, place.segments):
@@ -386,6 +391,10 @@ def _is_by_model(turn: Any) -> bool:
     return not _holds_results(turn)
 
 
+_RESULT_FIELDS = ("tool_use_id", "function_response", "functionResponse", "toolResult")
+"""Fields that only a block with a result has."""
+
+
 def _holds_results(turn: Any) -> bool:
     """Whether a turn holds results of tools, in the words of any dialect."""
     if read_field(turn, "role") == "tool":
@@ -393,9 +402,8 @@ def _holds_results(turn: Any) -> bool:
     if str(read_field(turn, "type")).endswith("_output"):
         return True
     for block in list_or_empty(read_field(turn, "content") or read_field(turn, "parts")):
-        for name in ("tool_use_id", "function_response", "functionResponse"):
-            if read_field(block, name):
-                return True
+        if any(read_field(block, name) for name in _RESULT_FIELDS):
+            return True
     return False
 
 

@@ -48,6 +48,7 @@ def fill_stream(closing: Sequence[Any], dialect: Dialect, *, index: int, stream:
     filled_events = write_closing_events(plain_events, NOTICE, index)
     if isinstance(closing[0], dict):
         return filled_events
+    # An event of a type that the stream has sent is made like that one. Only a new type has to be looked up.
     samples = {read_field(event, "type"): event for event in closing}
     cast_events: list[Any] = []
     for event in filled_events:

@@ -12,7 +12,7 @@ request that grows at its end adds the new pieces and says that it has all other
 the exact bytes that left can be built again, and the text is stored once, whatever the number of requests.
 
 A request whose answer is not in the record was in flight when the process ended, or still is. This module
-does no I/O.
+reads records, and `lamina.conversations.record_writer` makes them. Neither does any I/O.
 """
 
 from __future__ import annotations
@@ -23,19 +23,13 @@ from typing import Any
 
 import msgspec
 
-from lamina.conversations.bodies import Body, LastBody, split_body
-from lamina.core.envelope import HISTORY_CHANGED, SYSTEM_CHANGED, TOOLS_CHANGED
+from lamina.conversations.bodies import Body
+from lamina.core.epochs import HISTORY_CHANGED, SYSTEM_CHANGED, TOOLS_CHANGED
 from lamina.core.values import Cut, Ledger
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 
 VERSION = 1
-
-MOST_WAITING = 16 << 20
-"""Bytes of bodies of one conversation that wait for a store that does not answer."""
-
-DIGEST_BYTES = 150
-"""What the digest of a stored piece takes in memory, with its place. Measured, rounded up."""
 
 PIECE = b"="
 """Begins the record of a piece. No JSON value does."""
@@ -153,221 +147,17 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     account: Mapping[str, Any] = {}
 
 
-class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RecordEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A record that is no piece: a request left, or its answer came."""
+
     v: int = VERSION
     sent: SentRequest | None = None
     answered: Answered | None = None
 
 
-class _PendingSent(msgspec.Struct, frozen=True, kw_only=True):
-    request: SentRequest
-    body: bytes | None
-    came: bytes | None
-    ledger: Ledger | None
-
-
-class _PendingAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    answer: Answered
-    body: bytes | None
-
-
-class RecordWriter:
-    """Turns what happened in one conversation into records.
-
-    Pieces are named by their place in the store, so records are made when they are saved: `encode` with the
-    number of records that the store has now, then `saved`. If another process has written meanwhile, `learn`
-    what it wrote, and encode again. Nothing is lost: what was not saved waits. `count` is that number, and
-    `is_listed` says that the conversation can be found by its family.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.is_listed = False
-        self._waiting_size = 0
-        self._waiting: list[_PendingSent | _PendingAnswer | bytes] = []
-        self._pieces: dict[bytes, int] = {}
-        self._sent = LastBody()
-        self._came = LastBody()
-        self._ledger_size: tuple[int, ...] = ()
-        self._ledger_place: int | None = None
-        self._unsaved: _Unsaved | None = None
-
-    def __len__(self) -> int:
-        """How many events wait to be saved."""
-        return len(self._waiting)
-
-    def add_sent(
-        self,
-        request: SentRequest,
-        *,
-        body: bytes | None = None,
-        came: bytes | None = None,
-        ledger: Ledger | None = None,
-    ) -> None:
-        """A request left with this body. `came` is how the client wrote it, None if that is the same."""
-        if self._waiting_size > MOST_WAITING:  # the store is gone: what happened is noted, without the texts
-            body = came = None
-        self._waiting_size += len(body or b"") + len(came or b"")
-        self._waiting.append(_PendingSent(request=request, body=body, came=came, ledger=ledger))
-
-    def add_answer(self, answer: Answered, *, body: bytes | None = None) -> None:
-        """An answer came, or the request failed."""
-        if self._waiting_size > MOST_WAITING:
-            body = None
-        self._waiting_size += len(body or b"")
-        self._waiting.append(_PendingAnswer(answer=answer, body=body))
-
-    def add_record(self, record: bytes) -> None:
-        """Another record of this conversation: a segment that was lowered."""
-        self._waiting.append(record)
-
-    @property
-    def size(self) -> int:
-        """Bytes that are held to compare the next request with: those of the last one, and all digests."""
-        held = self._sent.size + len(self._pieces) * DIGEST_BYTES
-        if self._came.pieces is not self._sent.pieces:
-            held += self._came.size
-        return held
-
-    def encode(self, more: Iterable[bytes] = ()) -> list[bytes]:
-        """The records of everything that waits, and then `more`, for a store that has `count` records now.
-
-        `more` is not held back if it cannot be saved: the caller makes it again.
-        """
-        unsaved = _Unsaved(self, self.count)
-        for event in self._waiting:
-            unsaved.add(event)
-        unsaved.records.extend(more)
-        self._unsaved = unsaved
-        return unsaved.records
-
-    def saved(self) -> None:
-        """What was encoded last is in the store."""
-        unsaved = self._unsaved
-        assert unsaved is not None  # noqa: S101 - `encode` comes first
-        self._unsaved = None
-        del self._waiting[: unsaved.events]
-        self._waiting_size = sum(map(_count_bytes, self._waiting))
-        self.count = unsaved.first + len(unsaved.records)
-        self._pieces.update(unsaved.pieces)
-        self._sent = unsaved.sent
-        self._came = unsaved.came
-        self._ledger_size = unsaved.ledger_size
-        self._ledger_place = unsaved.ledger_place
-
-    def learn(self, records: Iterable[bytes]) -> None:
-        """Learn the pieces of the next records, which somebody else has saved."""
-        for body in records:
-            if body.startswith(PIECE):
-                self._pieces.setdefault(_digest(body[1:]), self.count)
-            self.count += 1
-
-    def skip_to(self, count: int) -> None:
-        """The store has so many records by now, which were not read: their texts may be stored once more.
-
-        If it has fewer than it had, somebody deleted the conversation: what this writer knows is gone.
-        """
-        if count < self.count:
-            self.begin_anew()
-        self.count = count
-
-    def begin_anew(self) -> None:
-        """The conversation was deleted from the store. What waits is the beginning of a new record."""
-        self.count = 0
-        self.is_listed = False
-        self._pieces = {}
-        self._ledger_size = ()
-        self._ledger_place = None
-        self.forget_bodies()
-
-    def forget_bodies(self) -> None:
-        """Forget the bytes of the last request: they take memory. The next one is compared piece by piece."""
-        self._sent = LastBody()
-        self._came = LastBody()
-
-
-class _Unsaved:
-    """The records that a writer makes of what waits, and what it will know once they are saved."""
-
-    def __init__(self, writer: RecordWriter, count: int) -> None:
-        self.first = count
-        self.records: list[bytes] = []
-        self.events = 0
-        self.pieces: dict[bytes, int] = {}
-        self._known = writer._pieces  # noqa: SLF001 - its own other half
-        self.sent = writer._sent  # noqa: SLF001
-        self.came = writer._came  # noqa: SLF001
-        self.ledger_size = writer._ledger_size  # noqa: SLF001
-        self.ledger_place = writer._ledger_place  # noqa: SLF001
-
-    def add(self, event: _PendingSent | _PendingAnswer | bytes) -> None:
-        self.events += 1
-        match event:
-            case bytes():
-                self.records.append(event)
-            case _PendingSent():
-                self._add_sent(event)
-            case _PendingAnswer(answer=answer, body=body):
-                if body is not None:
-                    place = self._place(body)
-                    answer = msgspec.structs.replace(answer, body=Body(runs=((place, 1),)), size=len(body))
-                self._add_event(_Event(answered=answer))
-
-    def _add_sent(self, event: _PendingSent) -> None:
-        request = event.request
-        ledger = event.ledger
-        if ledger is not None and _size_of(ledger) != self.ledger_size:
-            self.ledger_size = _size_of(ledger)
-            self.ledger_place = self._place(msgspec.json.encode(ledger.dump()))
-        sent = came = None
-        if event.body is not None:
-            sent, sent_body = split_body(event.body, self.sent, self._place)
-            came_body = sent_body
-            if event.came is not None:
-                came, came_body = split_body(event.came, self.came, self._place)
-            own_place = self.first + len(self.records)
-            self.sent = sent_body._replace(record=own_place)
-            self.came = came_body._replace(record=own_place)
-        request = msgspec.structs.replace(request, sent=sent, came=came, ledger=self.ledger_place)
-        self._add_event(_Event(sent=request))
-
-    def _add_event(self, event: _Event) -> None:
-        self.records.append(msgspec.json.encode(event))
-
-    def _place(self, piece: bytes) -> int:
-        """Where a piece is stored, or will be."""
-        digest = _digest(piece)
-        place = self._known.get(digest)
-        if place is None:
-            place = self.pieces.get(digest)
-        if place is None:
-            place = self.first + len(self.records)
-            self.pieces[digest] = place
-            self.records.append(PIECE + piece)
-        return place
-
-
-def _count_bytes(event: _PendingSent | _PendingAnswer | bytes) -> int:
-    match event:
-        case _PendingSent(body=body, came=came):
-            return len(body or b"") + len(came or b"")
-        case _PendingAnswer(body=body):
-            return len(body or b"")
-    return 0
-
-
-def _digest(piece: bytes) -> bytes:
-    return blake2b(piece, digest_size=16).digest()
-
-
 def digest_body(body: bytes) -> str:
     """The digest of a body, by which a record that keeps no bodies can still be checked."""
     return blake2b(body, digest_size=16).hexdigest()
-
-
-def _size_of(ledger: Ledger) -> tuple[int, ...]:
-    """Tell two ledgers of a conversation apart, as far as requests depend on them: none loses a cut."""
-    return (len(ledger.cuts), len(ledger.lines), len(ledger.folds), len(ledger.repairs))
 
 
 class RecordedCall(msgspec.Struct, kw_only=True, eq=False):
@@ -380,6 +170,13 @@ class RecordedCall(msgspec.Struct, kw_only=True, eq=False):
     answer: Answered | None = None
     sent_pieces: tuple[int, ...] | None = None
     came_pieces: tuple[int, ...] | None = None
+
+    @property
+    def answer_pieces(self) -> tuple[int, ...] | None:
+        """The numbers of the pieces of the answer; None if its bytes were not kept."""
+        if self.answer is None or self.answer.body is None:
+            return None
+        return self.answer.body.resolve(())
 
 
 class ConversationRecord:
@@ -402,28 +199,22 @@ class ConversationRecord:
 
     def sent_body(self, call: RecordedCall) -> bytes | None:
         """The bytes that left; None if the store keeps no bodies."""
-        if call.sent_pieces is None:
-            return None
         return self._join(call.sent_pieces)
 
     def came_body(self, call: RecordedCall) -> bytes | None:
         """The bytes that the client wrote; None if the store keeps no bodies."""
-        if call.came_pieces is None:
-            return None
         return self._join(call.came_pieces)
 
     def answer_body(self, call: RecordedCall) -> bytes | None:
         """The bytes that came back, packed as `answer.encoding` says; None if they were not kept."""
-        if call.answer is None or call.answer.body is None:
-            return None
-        return self._join(call.answer.body.resolve(()))
+        return self._join(call.answer_pieces)
 
     def is_erased(self, call: RecordedCall) -> bool:
         """Whether something was erased from a body of this request or of its answer since it was recorded."""
-        places: set[int] = {*(call.sent_pieces or ()), *(call.came_pieces or ())}
-        if call.answer is not None and call.answer.body is not None:
-            places.update(call.answer.body.resolve(()))
-        return not places.isdisjoint(self._erased)
+        for pieces in (call.sent_pieces, call.came_pieces, call.answer_pieces):
+            if pieces is not None and not self._erased.isdisjoint(pieces):
+                return True
+        return False
 
     def piece(self, place: int) -> bytes | None:
         """The piece that this record holds; None if it is a record of another kind."""
@@ -434,11 +225,16 @@ class ConversationRecord:
 
         Of a ledger that was erased only its absence is known: it is empty then.
         """
-        if call.request.ledger is None or not self._pieces.get(call.request.ledger):
+        if call.request.ledger is None:
             return Ledger()
-        return load_stored_ledger(self._pieces[call.request.ledger])
+        source = self._pieces.get(call.request.ledger)
+        if not source:
+            return Ledger()
+        return load_stored_ledger(source)
 
-    def _join(self, places: Iterable[int]) -> bytes:
+    def _join(self, places: Iterable[int] | None) -> bytes | None:
+        if places is None:
+            return None
         try:
             return b"".join(self._pieces[place] for place in places)
         except KeyError as error:
@@ -481,9 +277,9 @@ class ConversationRecord:
         return body.resolve(base)
 
 
-def _decode_event(body: bytes, place: int) -> _Event:
+def _decode_event(body: bytes, place: int) -> RecordEvent:
     try:
-        event = msgspec.json.decode(body, type=_Event)
+        event = msgspec.json.decode(body, type=RecordEvent)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         hint = "a newer release wrote it, or it is no record of a conversation"
         raise BadInput(str(error), place=f"record {place}", hint=hint) from None

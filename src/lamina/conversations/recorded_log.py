@@ -93,17 +93,19 @@ def _rename_folds(ledger: Ledger, log: Sequence[Segment]) -> Ledger:
 
 def describe_kept(state: ConversationState, record: ConversationRecord) -> str:
     """What of a conversation the store can show, in a sentence."""
-    keep = state.keep
-    if not keep:
-        keep = "nothing"
-        if record.segments:
-            keep = "lowered"
-        if any(call.sent_pieces is not None for call in record.calls):
-            keep = "all"
-    sentence = KEPT_BY.get(keep, KEPT_BY["nothing"])
+    sentence = KEPT_BY.get(state.keep or _infer_keep(record), KEPT_BY["nothing"])
     if any(record.is_erased(call) for call in record.calls):
         sentence += "; something of it was erased since"
     return sentence
+
+
+def _infer_keep(record: ConversationRecord) -> str:
+    """What a record keeps whose state does not say so: that of a process which was killed."""
+    if any(call.sent_pieces is not None for call in record.calls):
+        return "all"
+    if record.segments:
+        return "lowered"
+    return "nothing"
 
 
 def _decode_segments(record: ConversationRecord) -> list[Segment]:

@@ -96,7 +96,7 @@ def choose_pruned(
     total = sum(row.size for row in rows)
     for row in by_age:
         if now - row.updated < in_use:
-            continue
+            continue  # it stays, but its size counts
         if days is not None and now - row.updated > days * DAY:
             too_old.append(row.name)
             total -= row.size

@@ -147,8 +147,9 @@ def find_title(log: Sequence[Segment]) -> str:
         if segment.role is not Role.USER or segment.kind != "user":
             continue
         for part in reversed(segment.parts):  # attachments stand before the question
-            if isinstance(part, Text) and part.text and not part.text.startswith("<"):
-                return " ".join(split_words(part.text[: 4 * TITLE]))[:TITLE]
+            match part:
+                case Text(text=text) if text and not text.startswith("<"):
+                    return " ".join(split_words(text[: 4 * TITLE]))[:TITLE]
     return ""
 
 

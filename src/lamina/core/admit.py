@@ -15,7 +15,7 @@ from lamina.core.bound_thinking import omit_changed_thinking
 from lamina.core.cut_target import ALWAYS_SENT, CutLimits
 from lamina.core.draft import Draft
 from lamina.core.entries import is_attachment
-from lamina.core.envelope import find_end_of, prefix_at
+from lamina.core.epochs import find_end_of, prefix_at
 from lamina.core.kinds import Kinds, priority, recoverable
 from lamina.core.layout import Cap
 from lamina.core.lowering import CHARACTERS_PER_TOKEN, compact_entry, lower_entry, make_line
@@ -87,6 +87,7 @@ def _lower_uncarried(draft: Draft, carries: Callable[[Segment], str], context: B
     """
     entries = list(draft.entries)
     lines = dict(draft.lines)
+    # What is unchanged was looked at by the build that first had it.
     for at in range(draft.unchanged, len(entries)):
         entry = entries[at]
         if entry.form is not Form.FULL:
@@ -142,7 +143,7 @@ def _shorten_large_results(draft: Draft, start: int, limits: CutLimits, context:
             most=share,
             limit=max(share * CHARACTERS_PER_TOKEN, 1),
         )
-        if context.scale.body(lowered) < context.scale.body(entry):
+        if context.scale.gain(entry, lowered) > 0:
             entries[at] = lowered
             lines[lowered.ref] = make_line(lowered, wording=context.wording, limit=limit)
             has_changed = True
@@ -167,6 +168,7 @@ def _share_room(
     most = free if limits.largest is None else min(free, limits.largest)
     shares = dict.fromkeys(new, most)
     left = free
+    # The smallest comes first: what it leaves of its share is for the larger ones.
     by_size = sorted(recent, key=lambda at: (entries[at].tokens, at))
     for number, at in enumerate(by_size):
         fair_share = left // (len(by_size) - number)
@@ -225,10 +227,11 @@ def _lower_over_cap(draft: Draft, start: int, cap: Cap, context: BuildContext) -
     entries = list(draft.entries)
     lines = dict(draft.lines)
     attached: list[int] = []
+    total = 0
     for at, entry in enumerate(entries):
         if entry.form is not Form.OMITTED and is_attachment(entry, kinds):
             attached.append(at)
-    total = sum(scale.body(entries[at]) for at in attached)
+            total += scale.body(entry)
     attached.sort(key=lambda at: -priority(kinds, entries[at].segment))
     for at in attached:
         if total <= cap.tokens:
@@ -237,9 +240,7 @@ def _lower_over_cap(draft: Draft, start: int, cap: Cap, context: BuildContext) -
         if at < start or entry.segment.pinned or entry.form <= cap.form:
             continue
         lowered = lower_entry(entry, cap.form, "over the cap on attachments", wording=context.wording)
-        gain = scale.body(entry)
-        if lowered.parts:
-            gain -= scale.body(lowered)
+        gain = scale.gain(entry, lowered)
         if gain > 0:
             entries[at] = lowered
             total -= gain

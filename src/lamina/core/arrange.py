@@ -23,7 +23,6 @@ from lamina.core.draft import (
     NextFront,
     RepairedLog,
     RepairedPiece,
-    find_boundary,
 )
 from lamina.core.entries import (
     begins_with,
@@ -32,14 +31,20 @@ from lamina.core.entries import (
     find_last_sent,
     find_position,
     find_prefix,
-    find_sent,
     omit,
 )
 from lamina.core.hashing import handle, parts_digest
 from lamina.core.kinds import has_tag
 from lamina.core.layout import NO_FILTER
-from lamina.core.ledger import SAME_TEXT_LATER, Applied, apply_ledger
+from lamina.core.ledger import Applied, apply_ledger
 from lamina.core.library import hoist_attachments
+from lamina.core.log_pieces import (
+    Pieces,
+    checkpoint_holds,
+    find_boundary,
+    find_open_turn,
+    omit_leaving,
+)
 from lamina.core.lowering import refer_to_earlier
 from lamina.core.options import BuildContext, Options
 from lamina.core.repair import ScanMemory, repair
@@ -49,13 +54,11 @@ from lamina.core.system_text import promote_sections, put_system_first
 from lamina.core.turn_order import order_turns
 from lamina.core.turns import OWN_TURN_ONLY, TurnPosition, age_entries, find_leaving, place_entries
 from lamina.core.values import (
-    Digest,
     Entry,
     Form,
     Ledger,
     LedgerLine,
     Ref,
-    Role,
     Segment,
     ToolCall,
     ToolResult,
@@ -85,10 +88,10 @@ def arrange_log(repaired: RepairedLog, context: BuildContext) -> Draft:
     If the new part of the log changes something before the checkpoint, the whole log is drafted anew.
     """
     pieces = _place_pieces(repaired, context)
-    if repaired.checkpoint is not None and not _checkpoint_holds(repaired.checkpoint, pieces, context):
+    if repaired.checkpoint is not None and not checkpoint_holds(repaired.checkpoint, pieces, context):
         repaired = repair_log(repaired.log, context)
         pieces = _place_pieces(repaired, context)
-    pieces = _omit_leaving(pieces, context)
+    pieces = omit_leaving(pieces, context)
     entries = _word_pieces(pieces, repaired, context)
     applied = Applied(entries=entries, ledger=repaired.ledger)
     if repaired.ledger.lines or repaired.ledger.folds:
@@ -108,8 +111,7 @@ def _reaches_back(log: Sequence[Segment], ledger: Ledger, options: Options) -> b
 
     Then nothing that an earlier build made of the beginning can be used again, and the log is one piece.
     """
-    layout = options.layout
-    if layout.library == "hoisted" or layout.results == "turn" or ledger.promoted:
+    if options.layout.moves_sent_text or ledger.promoted:
         return True
     if options.repairs.merge or options.repairs.strip_tags:
         return True
@@ -156,32 +158,7 @@ def _repair_piece(
     return RepairedPiece(entries=entries, repairs=repairs, scan=memory)
 
 
-class _Pieces(msgspec.Struct, frozen=True, kw_only=True):
-    """The front of a log and the two pieces after it, with turns, steps and layers.
-
-    `after_first` and `after_second` say how far the counting of turns has come after each piece. The last
-    turn of the front begins at `open_at`. `leaving` are the entries that stood in their own turn only, which
-    is over now: positions in `open_entries + first + second`. The first `unchanged` entries of the front are
-    as they were.
-    """
-
-    front: LogFront
-    first: list[Entry]
-    second: list[Entry]
-    after_first: TurnPosition
-    after_second: TurnPosition
-    open_at: int
-    leaving: frozenset[int]
-    unchanged: int
-    unchanged_sent: int
-
-    @property
-    def open_entries(self) -> list[Entry]:
-        """The entries of the front that belong to its last turn, which may be over now."""
-        return self.front.entries[self.open_at :]
-
-
-def _place_pieces(repaired: RepairedLog, context: BuildContext) -> _Pieces:
+def _place_pieces(repaired: RepairedLog, context: BuildContext) -> Pieces:
     """Give the entries of both pieces their places, and find what leaves with its turn."""
     front = repaired.front
     first, after_first = _place_piece(
@@ -190,14 +167,14 @@ def _place_pieces(repaired: RepairedLog, context: BuildContext) -> _Pieces:
     second, after_second = _place_piece(
         repaired.second.entries, after_first, repaired.ledger, context, leads=repaired.boundary == 0
     )
-    open_at = _find_open_turn(front)
+    open_at = find_open_turn(front)
     leaving = find_leaving(
         [*front.entries[open_at:], *first, *second],
         context.kinds,
         context.options.layout,
         bound=context.binds_thinking,
     )
-    return _Pieces(
+    return Pieces(
         front=front,
         first=first,
         second=second,
@@ -228,146 +205,7 @@ def _place_piece(
     return entries, position
 
 
-def _find_open_turn(front: LogFront) -> int:
-    """The position in a front at which its last turn begins.
-
-    What comes after the front may end this turn, and then it becomes history.
-    """
-    open_turn = max(front.position.turn, 0)
-    open_at = len(front.entries)
-    while open_at and front.entries[open_at - 1].turn == open_turn:
-        open_at -= 1
-    return open_at
-
-
-def _checkpoint_holds(checkpoint: DraftCheckpoint, pieces: _Pieces, context: BuildContext) -> bool:
-    """Whether the front is still what drafting the whole log would give.
-
-    What comes after a front can change it in three ways, and each is looked for in the new part alone. If
-    none is there, the front is used as it is.
-    """
-    if _takes_back(checkpoint, pieces):
-        return False
-    if _returns_what_left(pieces, context.ledger):
-        return False
-    return not _lacks_repeated_text(pieces)
-
-
-def _takes_back(checkpoint: DraftCheckpoint, pieces: _Pieces) -> bool:
-    """Whether a turn or step was taken back, so that what was old at the checkpoint is not old any more.
-
-    A client that deletes its last messages makes an earlier question the prompt again.
-    """
-    if pieces.after_second.step <= checkpoint.front.position.step:
-        return True
-    last_entries = pieces.second or pieces.first or pieces.front.entries
-    return bool(last_entries) and last_entries[-1].turn < checkpoint.last_turn
-
-
-def _returns_what_left(pieces: _Pieces, ledger: Ledger) -> bool:
-    """Whether an entry has left the front with its turn, and would stay now.
-
-    That happens if the client changed the rest of the turn. What a cut left out has a line, and stays out.
-    """
-    for at, entry in enumerate(pieces.open_entries):
-        if entry.form is not Form.OMITTED or entry.why != OWN_TURN_ONLY:
-            continue
-        if entry.ref in ledger.lines:
-            continue
-        if at not in pieces.leaving:
-            return True
-    return False
-
-
-def _lacks_repeated_text(pieces: _Pieces) -> bool:
-    """Whether system text was left out because it stands again later, and the client has taken that away.
-
-    Then the older text must be sent again, and the front does not have it.
-    """
-    omitted_text = {entry.content for entry in pieces.front.entries if entry.why == SAME_TEXT_LATER}
-    if not omitted_text:
-        return False
-    omitted_text -= {entry.content for entry in find_sent(pieces.front.entries)}
-    for entry in pieces.first + pieces.second:
-        if entry.role is Role.SYSTEM:
-            omitted_text.discard(entry.content)
-    return bool(omitted_text)
-
-
-def _omit_leaving(pieces: _Pieces, context: BuildContext) -> _Pieces:
-    """The pieces without what stood in its own turn only, if that turn is over now.
-
-    The front is left as it is up to the first entry that leaves, so that its hashes need not be made again.
-    """
-    if not pieces.leaving:
-        return pieces
-    open_entries = pieces.open_entries
-    first_at = len(open_entries)
-    second_at = first_at + len(pieces.first)
-    entries = [*open_entries, *pieces.first, *pieces.second]
-    for at in pieces.leaving:
-        entries[at] = _omit_with_turn(entries[at], context.ledger)
-    front, unchanged = _replace_open_turn(pieces.front, pieces.open_at, entries[:first_at], context)
-    unchanged_sent = front.sent
-    if unchanged < len(front.entries):
-        unchanged_sent = count_sent(front.entries[:unchanged])
-    return msgspec.structs.replace(
-        pieces,
-        front=front,
-        first=entries[first_at:second_at],
-        second=entries[second_at:],
-        unchanged=unchanged,
-        unchanged_sent=unchanged_sent,
-    )
-
-
-def _omit_with_turn(entry: Entry, ledger: Ledger) -> Entry:
-    """The entry, omitted with its turn. If the ledger omits it, the reason in the ledger stays.
-
-    So the same entry is explained in the same way by every build.
-    """
-    line = ledger.lines.get(entry.ref)
-    is_omitted_by_ledger = line is not None and line.form is Form.OMITTED
-    if entry.form is Form.OMITTED or is_omitted_by_ledger:
-        return entry
-    return omit(entry, OWN_TURN_ONLY)
-
-
-def _replace_open_turn(
-    front: LogFront, open_at: int, open_entries: list[Entry], context: BuildContext
-) -> tuple[LogFront, int]:
-    """The front with these entries from `open_at` on, and how many of its first entries are as they were.
-
-    Only the last turn of the front is weighed again. The turns before it keep their hashes.
-    """
-    unchanged = open_at
-    while unchanged < len(front.entries) and front.entries[unchanged] is open_entries[unchanged - open_at]:
-        unchanged += 1
-    if unchanged == len(front.entries):
-        return front, unchanged
-    before = front.entries[:open_at]
-    prefix = find_prefix(before, context.root)
-    weighed = weigh_entries(open_entries, context.scale, prefix=prefix, last_sent=find_last_sent(before))
-    omitted_refs = {entry.ref for entry in weighed if entry.form is Form.OMITTED}
-    attachments = {content: ref for content, ref in front.attachments.items() if ref not in omitted_refs}
-    return replace_entries(front, before + weighed, attachments, root=context.root), unchanged
-
-
-def replace_entries(
-    front: LogFront, entries: list[Entry], attachments: dict[Digest, Ref], *, root: Digest
-) -> LogFront:
-    """The front with other entries, which are weighed already, and with the attachments among them."""
-    return msgspec.structs.replace(
-        front,
-        entries=entries,
-        prefix=find_prefix(entries, root),
-        attachments=attachments,
-        tokens=sum(entry.tokens for entry in entries),
-        sent=count_sent(entries),
-    )
-
-
-def _word_pieces(pieces: _Pieces, repaired: RepairedLog, context: BuildContext) -> list[Entry]:
+def _word_pieces(pieces: Pieces, repaired: RepairedLog, context: BuildContext) -> list[Entry]:
     """The entries of both pieces in the words of their kinds; covers and the library are in their places."""
     entries = pieces.first + pieces.second
     if not repaired.reaches_back:
@@ -407,7 +245,7 @@ def _name_of(entry: Entry) -> str:
     return entry.segment.key or handle(entry.content)
 
 
-def _join_pieces(pieces: _Pieces, applied: Applied, repaired: RepairedLog, context: BuildContext) -> Draft:
+def _join_pieces(pieces: Pieces, applied: Applied, repaired: RepairedLog, context: BuildContext) -> Draft:
     """The front and both pieces as one draft.
 
     The front grows by the first piece and then by the second. What it is after the first piece is where the

@@ -43,7 +43,8 @@ def is_held_by_thinking(entries: Sequence[Entry], binding: Binding) -> bool:
     last = entries[-1]
     if last.layer is not Layer.STEPS:
         return False
-    return any(is_thinking(entry) and entry.step == last.step for entry in entries)
+    last_step = [entry for entry in entries if entry.step == last.step]
+    return any(map(is_thinking, last_step))
 
 
 def omit_thinking_after_cut(

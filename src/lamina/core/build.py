@@ -18,19 +18,20 @@ import msgspec
 
 from lamina.core import cut_target
 from lamina.core.admit import admit
-from lamina.core.arrange import arrange_log, draft_log, repair_log, replace_entries
-from lamina.core.cut import cut_to_fit
-from lamina.core.cut_plan import CutPlan, preview_cut
+from lamina.core.arrange import arrange_log, draft_log, repair_log
+from lamina.core.cut import CutPlan, cut_to_fit, preview_cut
 from lamina.core.cut_target import CutLimits
-from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront, may_split_at
+from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
 from lamina.core.entries import find_last_turn, find_position, identify_attachment, is_message
-from lamina.core.envelope import Envelope, find_change, seal
+from lamina.core.envelope import Envelope, seal
+from lamina.core.epochs import find_change
 from lamina.core.good_moments import allows_early_cut, find_moment
 from lamina.core.hashing import chain_root, is_same_json
 from lamina.core.history_window import release_window
 from lamina.core.kinds import Kinds, kind_of
 from lamina.core.ledger import load_ledger
 from lamina.core.ledger_upgrade import upgrade_ledger
+from lamina.core.log_pieces import may_split_at, replace_entries
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options, Phase, not_measured
 from lamina.core.run_text import Reader
 from lamina.core.scale import begins_with_assistant, make_scale
@@ -198,9 +199,7 @@ def _find_moment(draft: Draft, limits: CutLimits, context: BuildContext) -> Draf
 
 def _note_budget(draft: Draft, budget: Budget, context: BuildContext) -> Draft:
     """The draft with what was promised of the target, and a note if the answer takes an unusual part."""
-    notes = [note for note in (cut_target.describe_reserve(budget, context.head), budget.promise) if note]
-    if not notes:
-        return draft
+    notes = filter(None, (cut_target.describe_reserve(budget, context.head), budget.promise))
     return msgspec.structs.replace(draft, notes=(*draft.notes, *notes))
 
 
@@ -264,26 +263,8 @@ class BuildMemo:
         return checkpoint
 
     def keep(self, draft: Draft, envelope: Envelope, context: BuildContext) -> None:
-        """Remember a build, so that the next one can begin from its front.
-
-        A log that reaches back leaves no front. Then the next build starts from its beginning.
-        """
-        next_front = draft.next_front
-        front = None
-        if next_front is not None:
-            front = _front_as_sealed(next_front, draft, envelope, context)
-        if next_front is None or front is None:
-            self.checkpoint = None
-            return
-        self.checkpoint = DraftCheckpoint(
-            log=draft.log[: next_front.boundary],
-            ledger=envelope.ledger,
-            last_turn=find_last_turn(envelope.entries),
-            options=context.options,
-            counter=context.scale.counter,
-            root=context.root,
-            front=front,
-        )
+        """Remember a build, so that the next one can begin from its front."""
+        self.checkpoint = _make_checkpoint(draft, envelope, context)
 
 
 def _is_same_log(log: tuple[Segment, ...], earlier_log: tuple[Segment, ...]) -> bool:
@@ -293,6 +274,28 @@ def _is_same_log(log: tuple[Segment, ...], earlier_log: tuple[Segment, ...]) -> 
     segments are the same objects.
     """
     return log == earlier_log and all(map(is_same_json, log, earlier_log))
+
+
+def _make_checkpoint(draft: Draft, envelope: Envelope, context: BuildContext) -> DraftCheckpoint | None:
+    """Where the next build may begin; None if it must start from the beginning of its log.
+
+    A log that reaches back leaves no front.
+    """
+    next_front = draft.next_front
+    if next_front is None:
+        return None
+    front = _front_as_sealed(next_front, draft, envelope, context)
+    if front is None:
+        return None
+    return DraftCheckpoint(
+        log=draft.log[: next_front.boundary],
+        ledger=envelope.ledger,
+        last_turn=find_last_turn(envelope.entries),
+        options=context.options,
+        counter=context.scale.counter,
+        root=context.root,
+        front=front,
+    )
 
 
 def _front_as_sealed(

@@ -13,27 +13,33 @@ The budget is law: the wish to spare the last steps yields to it, and what canno
 nothing else is left. The prompt, the last step, pinned segments and system text are never touched, except for
 results of the last step that do not fit beside the rest. Each step takes a `CutProgress` and returns
 another.
+
+A window over history (`history_window`) makes cuts, too: what is beyond its last messages goes under a
+digest, or is left out. No budget asks for that, so such a cut has no room to keep to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from lamina.core.bound_thinking import is_held_by_thinking
-from lamina.core.budget_errors import report_held_by_thinking, report_too_large
 from lamina.core.cut_digests import join_digests
 from lamina.core.cut_moves import omit_repeated_system_text, take_moves
 from lamina.core.cut_positions import find_spared, find_untouchable
 from lamina.core.cut_progress import CutProgress, finish_cut, start_cut
 from lamina.core.cut_target import CutLimits, Sparing
+from lamina.core.digest_sizes import ONE_LINE, ONLY_RULES
 from lamina.core.draft import Draft
-from lamina.core.history_cut import cut_history
+from lamina.core.entries import find_sent
+from lamina.core.history_window import LastN, fold_outside, omit_outside, refs_up_to
 from lamina.core.ladder import last_resort, last_results, results_behind_thinking, thinking_before_last_step
 from lamina.core.options import BuildContext
-from lamina.core.sized_digests import ONE_LINE, ONLY_RULES
-from lamina.core.values import Entry, Form
+from lamina.core.orders import Order
+from lamina.core.text.tags import make_inert
+from lamina.core.values import Cut, Entry, Form, Ref
+from lamina.core.wording import text_of
 from lamina.errors import BudgetExceeded
 
 OVER_THE_TRIGGER = "over the trigger"
@@ -45,50 +51,43 @@ def cut_to_fit(draft: Draft, limits: CutLimits | None, context: BuildContext) ->
 
     If both ask for a cut, the history goes first, and what the room still needs is part of the same cut.
     """
-    with_less_history = cut_history(draft, context)
+    with_less_history = _cut_history(draft, context)
     if limits is None:
-        return with_less_history or draft
-    if with_less_history is None:
+        return with_less_history
+    if with_less_history.cut is None:
         return _cut_for_room(draft, limits, context)
-    return _cut_rest(with_less_history, draft, limits, context)
+    return _cut_rest(with_less_history, with_less_history.cut, draft, limits, context)
 
 
 # Decide.
 
 
 def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Draft:
-    """The draft within the room. A cut is made when it is due, and waits while it would free too little.
-
-    Above the room nothing waits: then the cut is made, or `BudgetExceeded` says why it cannot be.
-    """
+    """The draft within the room. A cut is made when it is due, and waits while it would free too little."""
     tokens = context.scale.total(draft.tokens)
     if not draft.moment and not limits.ask_for_cut(tokens, cold=context.cold):
         return draft
-    is_over_room = tokens > limits.room
-    must_wait = is_held_by_thinking(draft.entries, context.options.binding)
-    if must_wait and not is_over_room:
+    if tokens > limits.room:
+        return _cut_or_raise(draft, limits, context)
+    if is_held_by_thinking(draft.entries, context.options.binding):
+        # The provider would refuse the cut request. While everything fits, the end of the tool loop is soon
+        # enough.
         return draft
     progress = lower_to_target(draft, limits, context)
-    freed = tokens - progress.tokens
-    if not is_over_room and freed < max(limits.least, 1):
+    if not limits.is_worth_a_cut(tokens - progress.tokens):
         return draft
-    if progress.tokens > limits.room:
-        raise _make_error(progress, must_wait=must_wait)
     reason = draft.moment or CACHE_IS_COLD
     if tokens > limits.trigger:
         reason = OVER_THE_TRIGGER
     return finish_cut(progress, reason)
 
 
-def _make_error(progress: CutProgress, *, must_wait: bool) -> BudgetExceeded:
-    """The error of a request that is over the room after everything that could be done."""
-    room = progress.limits.room
-    if not must_wait:
-        head_rows = progress.context.scale.head_rows()
-        return report_too_large(progress.request, head_rows, floor=progress.tokens, room=room)
-    untouchable = find_untouchable(progress.entries)
-    lowerable = [entry for at, entry in enumerate(progress.entries) if at not in untouchable]
-    return report_held_by_thinking(lowerable, floor=progress.tokens, room=room)
+def _cut_or_raise(draft: Draft, limits: CutLimits, context: BuildContext) -> Draft:
+    """The draft within the room, however little the cut frees; `BudgetExceeded` if that cannot be done."""
+    progress = lower_to_target(draft, limits, context)
+    if progress.tokens > limits.room:
+        raise _make_error(progress)
+    return finish_cut(progress, OVER_THE_TRIGGER)
 
 
 # Depth and moves. `take_moves` writes the digests.
@@ -187,7 +186,6 @@ def _lower_to_floor(progress: CutProgress) -> CutProgress:
     """
     room = progress.limits.room
     progress = take_moves(progress, last_results, goal=room, digest_limit=ONLY_RULES)
-    progress = msgspec.structs.replace(progress, exhausted=True)
     if progress.tokens > room:
         progress = join_digests(progress, ONLY_RULES)
     if progress.tokens > room:
@@ -196,30 +194,150 @@ def _lower_to_floor(progress: CutProgress) -> CutProgress:
         progress = take_moves(progress, last_resort, goal=room, digest_limit=ONE_LINE)
     if progress.tokens > room:
         progress = join_digests(progress, ONE_LINE)
+    # The goal was the room. Even if it is reached, nothing is left to lower down to the target.
+    return msgspec.structs.replace(progress, exhausted=True)
+
+
+# The errors of a request that no cut makes small enough: what takes the room, and what to do about it.
+
+OPEN_LOOP = (
+    "the model's thinking in the open tool loop is bound to what a cut would change, and the provider is not "
+    "asked to drop it"
+)
+OPEN_LOOP_HINT = (
+    "let the provider drop it (drop_block) if it can, let the model end its turn first, turn thinking off, "
+    "or give a larger window"
+)
+
+_LARGEST_SEGMENTS = 8
+"""How many segments an error names."""
+
+_QUOTE = 30
+"""Characters of a segment without a key that an error shows."""
+
+
+def _make_error(progress: CutProgress) -> BudgetExceeded:
+    """The error of a request that is over the room after everything that could be done.
+
+    Tool definitions and parameters are named too: often they are what does not fit. If bound thinking
+    forbids the cut, the error names what it would lower otherwise.
+    """
+    floor = progress.tokens
+    room = progress.limits.room
+    context = progress.context
+    if not is_held_by_thinking(progress.draft.entries, context.options.binding):
+        largest, names = _find_largest(progress.request, context.scale.head_rows())
+        return BudgetExceeded(floor=floor, room=room, segments=largest, names=names)
+    untouchable = find_untouchable(progress.entries)
+    lowerable = [entry for at, entry in enumerate(progress.entries) if at not in untouchable]
+    largest, names = _find_largest(lowerable, ())
+    return BudgetExceeded(
+        floor=floor, room=room, segments=largest, reason=OPEN_LOOP, hint=OPEN_LOOP_HINT, names=names
+    )
+
+
+def _find_largest(
+    entries: Sequence[Entry], head_rows: Iterable[tuple[str, int]]
+) -> tuple[tuple[tuple[str, int], ...], dict[str, str]]:
+    """The largest of these entries and rows, with their tokens, and names for those without a key."""
+    rows: list[tuple[str, int]] = []
+    names: dict[str, str] = {}
+    for entry in find_sent(entries):
+        segment = entry.segment
+        rows.append((segment.key or str(entry.ref), entry.tokens))
+        if not segment.key:  # a ref says nothing to a person
+            names[str(entry.ref)] = f'{segment.kind} "{make_inert(text_of(segment.parts), _QUOTE)}"'
+    rows += head_rows
+    rows.sort(key=lambda row: -row[1])
+    return tuple(rows[:_LARGEST_SEGMENTS]), names
+
+
+# The cut of a window over history.
+
+_NO_LIMITS = CutLimits(room=0, trigger=0, target=0, least=0)
+
+
+def _cut_history(draft: Draft, context: BuildContext) -> Draft:
+    """The draft without what is beyond the window of history; the same draft if there is nothing of it.
+
+    The cut waits while it would not make the request smaller, and in an open tool loop with bound thinking.
+    """
+    window = context.options.window
+    if window is None or is_held_by_thinking(draft.entries, context.options.binding):
+        return draft
+    outside = window.outside(draft.entries)
+    if not outside:
+        return draft
+    progress = _take_out_history(draft, outside, window, context)
+    if progress.tokens >= progress.tokens_before:
+        return draft
+    return finish_cut(progress, window.reason)
+
+
+def _take_out_history(
+    draft: Draft, outside: frozenset[int], window: LastN, context: BuildContext
+) -> CutProgress:
+    """Take the steps out that are outside of the window, under the longest digest that frees something.
+
+    If not even one line is shorter than these steps, they stay. An exact window leaves them out without one.
+    """
+    if window.digest is None:
+        return _omit_history(draft, outside, window, context)
+    for digest_limit in (window.digest, ONLY_RULES, ONE_LINE):
+        progress = _fold_history(draft, outside, digest_limit, context)
+        # The digest of few short messages can be longer than these messages.
+        frees_tokens = progress.tokens < progress.tokens_before
+        if frees_tokens and not window.outside(progress.request):
+            return progress
+    if window.is_exact:
+        return _omit_history(draft, outside, window, context)
     return progress
 
 
-# A cut of history and a cut for room are one cut.
+def _fold_history(
+    draft: Draft, outside: frozenset[int], digest_limit: int, context: BuildContext
+) -> CutProgress:
+    """Fold the steps outside of the window, with so many characters for their digest."""
+    mergeable = refs_up_to(draft.entries, outside)
+    progress = start_cut(draft, _NO_LIMITS, context, mergeable=mergeable)
+    return _take_all_moves(progress, fold_outside(outside), digest_limit)
 
 
-def _cut_rest(first_cut: Draft, draft: Draft, limits: CutLimits, context: BuildContext) -> Draft:
+def _omit_history(draft: Draft, outside: frozenset[int], window: LastN, context: BuildContext) -> CutProgress:
+    """Leave the steps outside of the window out, with nothing in their place."""
+    progress = start_cut(draft, _NO_LIMITS, context)
+    return _take_all_moves(progress, omit_outside(outside, window.reason), ONE_LINE)
+
+
+def _take_all_moves(progress: CutProgress, order: Order, digest_limit: int) -> CutProgress:
+    """Take every move of an order. There is no goal that the cut could have missed."""
+    progress = take_moves(progress, order, goal=0, digest_limit=digest_limit)
+    return msgspec.structs.replace(progress, exhausted=False)
+
+
+def _cut_rest(
+    with_less_history: Draft, first_cut: Cut, draft: Draft, limits: CutLimits, context: BuildContext
+) -> Draft:
     """What is left after a cut of history, within the room. Both are one cut."""
     ledger = msgspec.structs.replace(
-        draft.ledger, folds=first_cut.folds, promoted=draft.ledger.promoted + first_cut.promoted
+        draft.ledger,
+        folds=with_less_history.folds,
+        promoted=draft.ledger.promoted + with_less_history.promoted,
     )
-    left = msgspec.structs.replace(first_cut, ledger=ledger, promoted=(), cut=None)
-    second_cut = _cut_for_room(left, limits, context)
-    if second_cut.cut is None or first_cut.cut is None:
-        return first_cut
+    left = msgspec.structs.replace(with_less_history, ledger=ledger, promoted=(), cut=None)
+    within_room = _cut_for_room(left, limits, context)
+    second_cut = within_room.cut
+    if second_cut is None:
+        return with_less_history
     cut = msgspec.structs.replace(
-        second_cut.cut,
-        reason=f"{first_cut.cut.reason}; {second_cut.cut.reason}",
-        before=first_cut.cut.before,
-        first=_find_earlier(first_cut.cut.first, second_cut.cut.first, draft.entries),
-        lowered=first_cut.cut.lowered + second_cut.cut.lowered,
+        second_cut,
+        reason=f"{first_cut.reason}; {second_cut.reason}",
+        before=first_cut.before,
+        first=_find_earlier(first_cut.first, second_cut.first, draft.entries),
+        lowered=first_cut.lowered + second_cut.lowered,
     )
-    promoted = first_cut.promoted + second_cut.promoted
-    return msgspec.structs.replace(second_cut, ledger=draft.ledger, promoted=promoted, cut=cut)
+    promoted = with_less_history.promoted + within_room.promoted
+    return msgspec.structs.replace(within_room, ledger=draft.ledger, promoted=promoted, cut=cut)
 
 
 def _find_earlier(one: str, other: str, entries: Sequence[Entry]) -> str:
@@ -231,3 +349,54 @@ def _find_earlier(one: str, other: str, entries: Sequence[Entry]) -> str:
         if entry.ref in (one, other):
             return entry.ref
     return one or other
+
+
+# What a cut would do, before it is made.
+
+
+class Lowered(msgspec.Struct, frozen=True, kw_only=True):
+    """One segment that a cut would lower: from which form to which, and what that frees."""
+
+    ref: Ref
+    was: Form
+    now: Form
+    tokens: int
+    why: str
+
+
+class CutPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cut would do. `fits`: the request would be within the room."""
+
+    before: int
+    after: int
+    fits: bool
+    floor: bool
+    lowered: tuple[Lowered, ...]
+    digests: tuple[str, ...]
+
+
+def preview_cut(draft: Draft, limits: CutLimits, context: BuildContext) -> CutPlan:
+    """What a cut would do; nothing is changed.
+
+    A segment that a digest would stand for is listed too, with the form OMITTED.
+    """
+    progress = lower_to_target(draft, limits, context)
+    after_cut = finish_cut(progress, "planned")
+    entries_after = {entry.ref: entry for entry in after_cut.entries}
+    lowered: list[Lowered] = []
+    for entry in draft.entries:
+        after = entries_after.get(entry.ref, entry)
+        if after.sent == entry.sent:
+            continue
+        freed = entry.tokens - after.tokens
+        lowered.append(Lowered(ref=entry.ref, was=entry.form, now=after.form, tokens=freed, why=after.why))
+    new_folds = [fold for fold in progress.folds if fold.cut == progress.number]
+    digests = ["\n".join(filter(None, (fold.text, fold.notes))) for fold in new_folds]
+    return CutPlan(
+        before=progress.tokens_before,
+        after=context.scale.total(after_cut.tokens),
+        fits=progress.tokens <= limits.room,
+        floor=progress.exhausted,
+        lowered=tuple(lowered),
+        digests=tuple(digests),
+    )

@@ -2,20 +2,35 @@
 
 `write_digests` comes after each round of moves. It writes a digest for each run of folded entries, lays all
 of them into the request, and merges those side by side if together they take more than their share.
-`sized_digests` finds the size at which one digest keeps to its tokens.
+
+A digest is written in characters and sent in tokens. Names and dense scripts take more tokens than prose, and
+tags and headings come on top, so its size is known only when it is written. `write_sized_digest` therefore
+writes it shorter or longer until it keeps to its tokens.
 """
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 
-from lamina.core.cut_progress import CutProgress, lay_request
+from lamina.core.cut_progress import CutProgress, count_digest_tokens, lay_request
 from lamina.core.digest_sizes import SHARE as DIGEST_SHARE
-from lamina.core.folds import FOLD_VERSION, find_neighbours, find_runs, is_digest, map_covered, measure_fold
-from lamina.core.sized_digests import write_sized_digest
+from lamina.core.digest_sizes import DigestSize, choose_digest_size
+from lamina.core.folds import (
+    FOLD_VERSION,
+    find_neighbours,
+    find_runs,
+    is_digest,
+    make_fold,
+    map_covered,
+    measure_fold,
+)
 from lamina.core.values import Entry, Fold, Ref
+from lamina.core.wishes import list_notes
 
 _SHARES = (1, 4)
 """A digest may have its whole size, or else one part in this many of it."""
@@ -40,15 +55,18 @@ def write_digests(progress: CutProgress, digest_limit: int | None) -> CutProgres
 
 
 def _find_most_tokens(progress: CutProgress, digest_limit: int | None) -> int | None:
-    """Tokens that a new digest may take: what the earlier ones leave of their share. None sets no limit."""
-    if digest_limit is not None or not progress.limits.room:
-        return None  # a cut for a window of history has no room to keep to
+    """Tokens that a new digest may take: what the earlier ones leave of their share.
+
+    None sets no limit in tokens: with a `digest_limit`, each digest has one in characters.
+    """
+    if digest_limit is not None:
+        return None
     entries_before: Sequence[Entry] = progress.draft.entries
     if progress.earlier != progress.draft.ledger.folds:
         # Rules in earlier digests are marked now, so that these digests are larger than they were sent.
         entries_before = lay_request(progress, progress.earlier).request
     digest_tokens = progress.limits.free // DIGEST_SHARE
-    left = digest_tokens - sum(_digest_sizes(entries_before).values())
+    left = digest_tokens - count_digest_tokens(entries_before)
     return max(left, digest_tokens // _LEAST_PART)
 
 
@@ -73,6 +91,134 @@ def _pays(fold: Fold, run: Sequence[Entry], run_tokens: int, progress: CutProgre
     return measure_fold(fold, run, context.scale, context.wording) < run_tokens
 
 
+# A digest of the right size.
+
+_TRIES, _MOST_TRIES = 3, 6
+"""How often a digest is written shorter or longer until its size in tokens is right too; more often while it
+is too long."""
+
+_AROUND_WORDS = 120
+"""Tokens of a digest besides the words of the user and what was done: its tags and the closing line."""
+
+
+class _Attempt(NamedTuple):
+    """A digest as it was written once: its tokens, and how many it should have.
+
+    `may_grow`: it has a limit in tokens, and something of what was said is missing.
+    """
+
+    fold: Fold
+    tokens: int
+    limit: int
+    may_grow: bool
+
+
+def write_sized_digest(
+    run: Sequence[Entry],
+    progress: CutProgress,
+    digest_limit: int | None,
+    *,
+    share: int = 1,
+    most_tokens: int | None = None,
+) -> Fold:
+    """A digest of this run in one part in `share` of the size that a digest may have.
+
+    `most_tokens` bounds it as it is sent, with its tags. What this cut has written before is not written
+    again.
+    """
+    size = choose_digest_size(progress.limits.free, digest_limit).scale(1, share)
+    name = (tuple(entry.ref for entry in run), size, most_tokens)
+    fold = progress.written.get(name)
+    if fold is None:
+        verbatim = digest_limit is None and progress.words.may_stand
+        fold = _find_best_size(run, progress, size, most_tokens=most_tokens, verbatim=verbatim)
+        progress.written[name] = fold
+    return fold
+
+
+def _find_best_size(
+    run: Sequence[Entry],
+    progress: CutProgress,
+    size: DigestSize,
+    *,
+    most_tokens: int | None,
+    verbatim: bool,
+) -> Fold:
+    """The digest of the run that comes nearest to its limit in tokens.
+
+    Each attempt is shorter by as much as the last one was too long, and longer if there is room for more of
+    what was said. A digest of one line cannot be shorter.
+    """
+    # Without a limit in tokens, a digest may have one for every two of its characters.
+    limit = size.total // 2 if most_tokens is None else most_tokens
+    as_sent = most_tokens is not None
+    attempt = _write_once(run, progress, size, limit=limit, as_sent=as_sent, verbatim=verbatim)
+    best = attempt
+    for attempts in range(1, _MOST_TRIES):
+        next_size = _resize(size, attempt)
+        has_its_size = attempts >= _TRIES and best.tokens <= attempt.limit
+        if next_size == size or has_its_size:
+            break
+        size = next_size
+        attempt = _write_once(run, progress, size, limit=limit, as_sent=as_sent, verbatim=verbatim)
+        if _is_better(attempt, best):
+            best = attempt
+    return best.fold
+
+
+def _write_once(
+    run: Sequence[Entry],
+    progress: CutProgress,
+    size: DigestSize,
+    *,
+    limit: int,
+    as_sent: bool,
+    verbatim: bool,
+) -> _Attempt:
+    """A digest in this size. Its tokens are counted with its tags, `as_sent`, or those of its text alone."""
+    scale = progress.context.scale
+    fold, complete = make_fold(
+        run,
+        progress.read_run(run),
+        size=size,
+        cut=progress.number,
+        later_rules=progress.words.rules_after(run[-1].ref),
+        verbatim=verbatim,
+        noted=list_notes(run, progress.draft.wishes),
+    )
+    count = scale.counter.count
+    if as_sent:
+        tokens = measure_fold(fold, run, scale, progress.context.wording)
+    else:
+        tokens = count(fold.text) + count(fold.notes)
+    if verbatim and fold.whole:
+        # The words must stand; what was done and names have what is left, or a line each.
+        limit = max(limit, count(fold.text) + _AROUND_WORDS)
+    return _Attempt(fold, tokens, limit, may_grow=as_sent and not complete)
+
+
+def _is_better(attempt: _Attempt, best: _Attempt) -> bool:
+    """Whether a digest has a better size than the best so far: the largest within the limit, or the least."""
+    if attempt.tokens > attempt.limit:
+        return attempt.tokens < best.tokens
+    return best.tokens > attempt.limit or attempt.tokens > best.tokens
+
+
+def _resize(size: DigestSize, attempt: _Attempt) -> DigestSize:
+    """The size for the next attempt; the same if this one is right."""
+    if size.rules or not size.total:
+        return size
+    missing = attempt.limit - attempt.tokens
+    if missing < 0:
+        # Tags and headings do not shrink with the size, so the rest has to shrink by more.
+        around = min(_AROUND_WORDS, attempt.limit // 2)
+        return size.scale(max(attempt.limit - around, 1), attempt.tokens - around)
+    if not attempt.may_grow or missing * 16 < attempt.limit:
+        return size
+    characters = len(attempt.fold.text) + len(attempt.fold.notes)
+    return size._replace(words=size.words + missing * characters // max(attempt.tokens, 1))
+
+
 # Digests side by side.
 
 
@@ -87,18 +233,19 @@ def _merge_digests(progress: CutProgress, digest_limit: int | None) -> CutProgre
     if not groups:
         return progress
     sizes = _digest_sizes(progress.request)
-    by_ref = {entry.ref: entry for entry in progress.request}
     most_tokens = None
-    if digest_limit is None and progress.limits.room:
-        merged_keys = {fold.key for group in groups for fold in group}
-        other_tokens = sum(tokens for key, tokens in sizes.items() if key not in merged_keys)
-        most_tokens = (progress.limits.free // DIGEST_SHARE - other_tokens) // len(groups)
+    if digest_limit is None:
+        others = sizes.copy()
+        for fold in chain.from_iterable(groups):
+            del others[fold.key]
+        most_tokens = (progress.limits.free // DIGEST_SHARE - others.total()) // len(groups)
+    by_ref = {entry.ref: entry for entry in progress.request}
     folds = progress.folds
     for group in groups:
         # A window may have taken out an entry that a fold covers: it is passed over.
         run = [by_ref[ref] for fold in group for ref in fold.covers if ref in by_ref]
         merged = write_sized_digest(run, progress, digest_limit, share=len(groups), most_tokens=most_tokens)
-        group_tokens = sum(sizes.get(fold.key, 0) for fold in group)
+        group_tokens = sum(sizes[fold.key] for fold in group)
         if _has_old_version(group) or _pays(merged, run, group_tokens, progress):
             folds = _replace_folds(folds, group, merged)
     return lay_request(progress, folds)
@@ -107,23 +254,17 @@ def _merge_digests(progress: CutProgress, digest_limit: int | None) -> CutProgre
 def _find_groups_to_merge(progress: CutProgress, digest_limit: int | None) -> list[list[Fold]]:
     """Groups of neighbouring folds that should have one digest; a fold without neighbours is a group too.
 
-    A cut for a window of history has no room to keep to: it merges neighbours, and leaves the others. It may
-    not touch the digests of what is inside of the window.
+    A cut for a window of history may not touch the digests of what is inside of the window.
     """
-    digest_tokens = sum(_digest_sizes(progress.request).values())
-    is_bounded = digest_limit is not None
-    is_crowded = is_bounded or digest_tokens > progress.limits.free // DIGEST_SHARE
-    has_room = is_bounded or progress.limits.room > 0
-    fewest = 1 if has_room else 2
     folds: Sequence[Fold] = progress.folds
     if progress.mergeable is not None:
         folds = [fold for fold in folds if progress.mergeable.issuperset(fold.covers)]
-    groups: list[list[Fold]] = []
-    for group in find_neighbours(progress.request, folds):
-        may_merge = is_crowded and len(group) >= fewest
-        if may_merge or _has_old_version(group):
-            groups.append(group)
-    return groups
+    groups = find_neighbours(progress.request, folds)
+    digest_tokens = count_digest_tokens(progress.request)
+    is_crowded = digest_tokens > progress.limits.free // DIGEST_SHARE
+    if is_crowded or digest_limit is not None:
+        return groups
+    return [group for group in groups if _has_old_version(group)]
 
 
 def _has_old_version(folds: Iterable[Fold]) -> bool:
@@ -142,19 +283,17 @@ def join_digests(progress: CutProgress, digest_limit: int) -> CutProgress:
     folds = progress.folds
     for run in _find_foldable_runs(progress, owner):
         group: dict[str, Fold] = {}
-        unfolded_tokens = 0
-        has_unfolded = False
+        unfolded: list[Entry] = []
         for entry in run:
             fold = owner.get(entry.ref)
             if fold is None:
-                has_unfolded = True
-                unfolded_tokens += entry.tokens
+                unfolded.append(entry)
             else:
                 group[fold.key] = fold
-        if not group or not has_unfolded:
+        if not group or not unfolded:
             continue
         merged = write_sized_digest(run, progress, digest_limit)
-        run_tokens = unfolded_tokens + sum(sizes.get(key, 0) for key in group)
+        run_tokens = sum(entry.tokens for entry in unfolded) + sum(sizes[key] for key in group)
         if _pays(merged, run, run_tokens, progress):
             folds = _replace_folds(folds, list(group.values()), merged)
     return lay_request(progress, folds)
@@ -178,16 +317,16 @@ def _find_foldable_runs(progress: CutProgress, owner: Mapping[Ref, Fold]) -> lis
     return [[entries[at] for at in run] for run in runs]
 
 
-def _digest_sizes(request: Sequence[Entry]) -> dict[str, int]:
+def _digest_sizes(request: Sequence[Entry]) -> Tally[str]:
     """Tokens of each fold's digest in the request, by the key of the fold.
 
     A digest has up to three entries: the user's words, the notes, and the line that ends them.
     """
-    sizes: dict[str, int] = {}
+    sizes: Tally[str] = Tally()
     for entry in request:
         if is_digest(entry):
             key = entry.segment.key.partition("!")[0]  # fold-1a2b!notes is a part of the digest of fold-1a2b
-            sizes[key] = sizes.get(key, 0) + entry.tokens
+            sizes[key] += entry.tokens
     return sizes
 
 

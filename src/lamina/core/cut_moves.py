@@ -12,9 +12,10 @@ import msgspec
 
 from lamina.core.cut_digests import write_digests
 from lamina.core.cut_positions import find_spared, find_untouchable
-from lamina.core.cut_progress import CutProgress, without_digests
+from lamina.core.cut_progress import CutProgress, count_digest_tokens, without_digests
 from lamina.core.cut_target import NOTHING_SPARED, Sparing
 from lamina.core.digest_sizes import SHARE as DIGEST_SHARE
+from lamina.core.digest_sizes import choose_digest_size
 from lamina.core.entries import begins_with
 from lamina.core.folds import is_digest
 from lamina.core.ledger import SAME_TEXT_LATER
@@ -27,12 +28,14 @@ from lamina.core.orders import (
     OrderView,
     repeated_system_text,
 )
-from lamina.core.sized_digests import choose_digest_size
 from lamina.core.values import Entry, Form, LedgerLine, ToolResult
 
 _ATTEMPTS = 8
 """How often digests are written until the request lands on its goal; in the last attempt but for landing, the
 order is taken to its end."""
+
+_AROUND_DIGEST = 120
+"""Characters of the tags around a digest, where its size is guessed."""
 
 _LANDING = 50
 """A cut may end this part of the room below its goal. What it freed beyond that, it gives back."""
@@ -61,7 +64,7 @@ def take_moves(
         to_the_end = attempt == _ATTEMPTS and landed is None
         has_more = lowering.take(moves, tokens, goal, digest_tokens=digest_tokens, to_the_end=to_the_end)
         result = write_digests(lowering.finish(progress), digest_limit)
-        digest_tokens = sum(entry.tokens for entry in result.request if is_digest(entry))
+        digest_tokens = count_digest_tokens(result.request)
         if result.tokens > goal:
             if landed is not None or not has_more:
                 break
@@ -86,11 +89,13 @@ def _guess_digest_tokens(progress: CutProgress, digest_limit: int | None) -> int
 
     If the cut has written some already, the next ones will be about as large: they cover a little more.
     """
-    if progress.written and digest_limit is None:
-        return sum(entry.tokens for entry in progress.request if is_digest(entry))
-    if digest_limit is None:
-        return progress.limits.free // DIGEST_SHARE
-    return (choose_digest_size(progress, digest_limit).total + 120) // 3
+    free = progress.limits.free
+    if digest_limit is not None:
+        characters = choose_digest_size(free, digest_limit).total + _AROUND_DIGEST
+        return characters // CHARACTERS_PER_TOKEN
+    if progress.written:
+        return count_digest_tokens(progress.request)
+    return free // DIGEST_SHARE
 
 
 def omit_repeated_system_text(progress: CutProgress) -> CutProgress:
@@ -156,21 +161,13 @@ class _Lowering:
         `tokens` are those of the request before any move, without digests; `digest_tokens` is what digests
         may cost. Moves that were given back are the first to be taken again.
         """
-        while True:
-            is_enough = not to_the_end and not self.must_take and self._reaches(tokens, goal, digest_tokens)
-            if is_enough:
-                return True
+        while to_the_end or self.must_take or not self._reaches(tokens, goal, digest_tokens):
             self.must_take = False
-            batch = self._next_batch(moves)
+            batch = self.given_back.pop() if self.given_back else next(moves, None)
             if batch is None:
                 return False
             self._take_batch(batch)
-
-    def _next_batch(self, moves: Iterator[Batch]) -> Batch | None:
-        """The next batch to take: the last one that was given back, or a new one; None if there is none."""
-        if self.given_back:
-            return self.given_back.pop()
-        return next(moves, None)
+        return True
 
     def _reaches(self, tokens: int, goal: int, digest_tokens: int) -> bool:
         """Whether the moves that were taken are enough, if digests cost so much."""
@@ -202,7 +199,7 @@ class _Lowering:
             undone = self.taken.pop()
             slack -= undone.freed
             self.freed -= undone.freed
-            has_undone = has_undone or undone.freed > 0
+            has_undone |= undone.freed > 0
             for at, entry, line in undone.before:
                 self.entries[at] = entry
                 if at not in undone.folded_before:
@@ -222,18 +219,15 @@ class _Lowering:
         for at_taken in range(len(self.taken) - 1, -1, -1):
             taken = self.taken[at_taken]
             for move, (at, entry, _) in zip(taken.batch, taken.before, strict=False):
-                if not self._can_show_more(move, at, entry) or at in self.filled:
+                if not self._can_show_more(move, at, entry):
                     continue
+                # What was tried once is passed over: as much of it as fits is shown already.
                 self.filled.add(at)
-                lowered, limit = self._compact_to(entry, move.why, self.entries[at].tokens + slack)
-                gain = lowered.tokens - self.entries[at].tokens
-                is_smaller = lowered.tokens < entry.tokens
-                if lowered.form is not Form.COMPACT or not is_smaller or not 0 < gain <= slack:
-                    continue
-                self._put(at, lowered, limit)
-                self.freed -= gain
-                self.taken[at_taken] = taken._replace(freed=taken.freed - gain)
-                return True
+                gain = self._show_more(at, entry, move.why, slack)
+                if gain:
+                    self.freed -= gain
+                    self.taken[at_taken] = taken._replace(freed=taken.freed - gain)
+                    return True
         return False
 
     def _can_show_more(self, move: Move, at: int, entry: Entry) -> bool:
@@ -241,9 +235,25 @@ class _Lowering:
 
         What an order replaces by its handle at once, as superseded results are, stays so.
         """
-        if move.form is not Form.COMPACT or at in self.folded or entry.form is not Form.FULL:
+        if at in self.folded or at in self.filled:
             return False
-        return begins_with(entry.parts, ToolResult) and self.entries[at].form is Form.COMPACT
+        forms = (entry.form, move.form, self.entries[at].form)
+        if forms != (Form.FULL, Form.COMPACT, Form.COMPACT):
+            return False
+        return begins_with(entry.parts, ToolResult)
+
+    def _show_more(self, at: int, entry: Entry, why: str, slack: int) -> int:
+        """Show up to `slack` tokens more of a shortened result; return the tokens that this adds."""
+        shown_tokens = self.entries[at].tokens
+        lowered, limit = self._compact_to(entry, why, shown_tokens + slack)
+        gain = lowered.tokens - shown_tokens
+        if lowered.form is not Form.COMPACT or lowered.tokens >= entry.tokens:
+            return 0
+        # The limit is for the text alone. With the framing of its message, it may take a little more.
+        if not 0 < gain <= slack:
+            return 0
+        self._put(at, lowered, limit)
+        return gain
 
     def _compact_to(self, entry: Entry, why: str, most: int) -> tuple[Entry, int]:
         """The entry COMPACT in at most so many tokens, and its limit in characters."""
@@ -272,9 +282,7 @@ class _Lowering:
         lowered, limit = shorten_entry(
             entry, move.form, move.why, wording=wording, scale=scale, limit=move.limit
         )
-        gain = scale.body(entry)
-        if lowered.parts:
-            gain -= scale.body(lowered)
+        gain = scale.gain(entry, lowered)
         least_gain = 0 if move.form is Form.OMITTED else 1
         if gain < least_gain:
             return 0

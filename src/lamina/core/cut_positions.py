@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from lamina.core.cut_target import Sparing
 from lamina.core.entries import begins_with, find_sent
 from lamina.core.folds import is_digest
-from lamina.core.ledger import current_turn
 from lamina.core.library import IN_THE_LIBRARY, NAMED_IN_THE_LIST
+from lamina.core.turns import current_turn
 from lamina.core.values import Entry, Layer, Role, ToolResult
 
 
@@ -21,10 +21,10 @@ def find_untouchable(entries: Sequence[Entry]) -> frozenset[int]:
     positions: set[int] = set()
     for at, entry in enumerate(entries):
         is_system_text = entry.role is Role.SYSTEM or entry.layer is Layer.SYSTEM
-        if is_system_text or entry.segment.pinned:
-            positions.add(at)
-        elif at in current and entry.layer in (Layer.PROMPT, Layer.STEPS) and entry.segment.kind != "digest":
-            # What came with the prompt, in the layer TURN, may be lowered.
+        # What came with the prompt stands in the layer TURN, and may be lowered.
+        is_said_now = at in current and entry.layer in (Layer.PROMPT, Layer.STEPS)
+        must_stand = is_said_now and entry.segment.kind != "digest"
+        if is_system_text or must_stand or entry.segment.pinned:
             positions.add(at)
     return frozenset(positions)
 
@@ -68,6 +68,7 @@ def _find_first_step_within(entries: Sequence[Entry], sparing: Sparing) -> int:
             tokens = min(tokens, sparing.largest)
         left -= tokens
         if left < 0:
+            # A step is spared as a whole or not at all, even if some of its entries would have fitted.
             return max(first_step, entry.step + 1)
         first_step = min(first_step, entry.step)
     return first_step

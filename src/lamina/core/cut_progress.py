@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -12,14 +12,14 @@ from lamina.core.digest_sizes import VERBATIM_PART, DigestSize
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent, index_by_ref, is_users_text
 from lamina.core.folds import is_digest, lay_folds, mark_rules, read_run
-from lamina.core.ledger import current_turn
 from lamina.core.need import ReadResult, read_results
 from lamina.core.options import BuildContext
 from lamina.core.run_text import Reader, RunText
 from lamina.core.scale import weigh_entries
 from lamina.core.system_text import find_later_sections, put_system_first
+from lamina.core.text.spoken_messages import LaterRule
 from lamina.core.text.standing_rules import find_rules
-from lamina.core.text.user_words import LaterRule
+from lamina.core.turns import current_turn
 from lamina.core.values import Cut, Entry, Fold, LedgerLine, Ref
 from lamina.core.wording import text_of
 
@@ -70,8 +70,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     now, and `tokens` their size. `exhausted`: nothing more could be lowered to reach the goal.
 
     `current` are the positions of the prompt and the last step, `held` and `released` those that the model
-    pinned and let go. Only digests of nothing but `mergeable`
-    segments may be written anew; None allows all.
+    pinned and let go. Only digests of nothing but `mergeable` segments may be written anew; None allows all.
 
     `written` remembers the digests of this cut, by what they cover, their size and their limit in tokens:
     while the cut spares less and less, most of them would be written again word for word. `runs` and `reader`
@@ -236,6 +235,11 @@ def lay_request(progress: CutProgress, folds: tuple[Fold, ...]) -> CutProgress:
     request = weigh_entries(laid, context.scale, prefix=context.root)
     tokens = context.scale.total(sum(entry.tokens for entry in request))
     return msgspec.structs.replace(progress, folds=folds, request=request, tokens=tokens)
+
+
+def count_digest_tokens(entries: Iterable[Entry]) -> int:
+    """Tokens of all digests among these entries."""
+    return sum(entry.tokens for entry in entries if is_digest(entry))
 
 
 def without_digests(entries: Sequence[Entry]) -> list[Entry]:

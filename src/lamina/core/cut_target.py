@@ -167,7 +167,11 @@ class CutLimits(msgspec.Struct, frozen=True, kw_only=True):
         """
         if tokens > self.trigger:
             return True
-        return cold and tokens - self.target >= max(self.least, 1)
+        return cold and self.is_worth_a_cut(tokens - self.target)
+
+    def is_worth_a_cut(self, freed: int) -> bool:
+        """Whether a cut that frees so many tokens is worth the cache that it costs."""
+        return freed >= max(self.least, 1)
 
 
 DEFAULT_RATES = Rates()

@@ -21,9 +21,7 @@ def drop_deferred(tools: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def drop_deferred_members(tool: dict[str, Any]) -> dict[str, Any]:
     """A namespace without those of its tools that are loaded later; any other tool as it is."""
-    members = tool.get("tools")
-    if tool.get("type") != "namespace" or not isinstance(members, list | tuple):
-        return tool
-    if not any(map(is_deferred, members)):
-        return tool
-    return {**tool, "tools": [member for member in members if not is_deferred(member)]}
+    match tool:
+        case {"type": "namespace", "tools": [*members]} if any(map(is_deferred, members)):
+            return {**tool, "tools": [member for member in members if not is_deferred(member)]}
+    return tool

@@ -25,6 +25,9 @@ RULES_SHARE = 20
 LEAST, MOST = 400, 12_000
 """Characters that each part of a digest may use, at least and, of notes and names, at most."""
 
+ONLY_RULES, ONE_LINE = 0, -1
+"""Limits of a digest in characters that leave the rules of the user, and that leave one line."""
+
 TITLE_ROOM = 200
 """Characters of a digest's title and headings."""
 
@@ -55,6 +58,25 @@ class DigestSize(NamedTuple):
         )
 
 
+NO_DIGEST = DigestSize(words=0, notes=0, names=0)
+"""One line, with the number of messages."""
+
+
+def choose_digest_size(room: int, digest_limit: int | None) -> DigestSize:
+    """The size of a digest in a room of so many tokens: a share of it, or less as a last resort.
+
+    A `digest_limit` bounds the whole digest in characters. Even with none of them, the rules of the user
+    stay, in their share of the room.
+    """
+    if digest_limit is None:
+        return find_digest_size(room)
+    if digest_limit == ONE_LINE:
+        return NO_DIGEST
+    if digest_limit == ONLY_RULES:
+        return DigestSize(words=_characters_for(room, RULES_SHARE), notes=0, names=0, rules=True)
+    return DigestSize(words=digest_limit * 3 // 4, notes=digest_limit // 4, names=0)
+
+
 def find_digest_size(room: int) -> DigestSize:
     """The size of a digest in a room of so many tokens."""
     return DigestSize(
@@ -67,17 +89,3 @@ def find_digest_size(room: int) -> DigestSize:
 def _characters_for(room: int, share: int) -> int:
     """Characters for so many thousandths of a room in tokens."""
     return room * share // 1000 * CHARACTERS_PER_TOKEN
-
-
-def bound_digest(characters: int, room: int) -> DigestSize:
-    """The size of a digest that may have so many characters in all, as a last resort.
-
-    With none, the rules of the user stay, in their share of the room.
-    """
-    if characters:
-        return DigestSize(words=characters * 3 // 4, notes=characters // 4, names=0)
-    return DigestSize(words=_characters_for(room, RULES_SHARE), notes=0, names=0, rules=True)
-
-
-NO_DIGEST = DigestSize(words=0, notes=0, names=0)
-"""One line, with the number of messages."""

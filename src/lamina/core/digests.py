@@ -16,7 +16,7 @@ from lamina.core.run_text import RunText
 from lamina.core.text.gist import print_gist
 from lamina.core.text.names import list_counted_names
 from lamina.core.text.printed_talk import SMALLEST_DIGEST, print_talk
-from lamina.core.text.user_words import LaterRule
+from lamina.core.text.spoken_messages import LaterRule
 
 NOTES_TITLE = "What was done in it:"
 

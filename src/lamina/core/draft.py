@@ -8,16 +8,13 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
-from lamina.core.entries import begins_with, is_empty
 from lamina.core.options import Options
 from lamina.core.repair import ScanMemory
 from lamina.core.tokens import Counter
 from lamina.core.turns import START, TurnPosition
-from lamina.core.values import Cut, Digest, Entry, Fold, Ledger, LedgerLine, Ref, Role, Segment, ToolCall
+from lamina.core.values import Cut, Digest, Entry, Fold, Ledger, LedgerLine, Ref, Segment
 from lamina.core.wishes import NO_WISHES, Wishes
 
 
@@ -118,44 +115,3 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     wishes: Wishes = NO_WISHES
     held: frozenset[Ref] = frozenset()
     moment: str = ""
-
-
-# Where a log may be split into pieces.
-
-
-def find_boundary(log: Sequence[Segment], start: int) -> int:
-    """The last position from `start` on where a log may be split; `start` if there is none.
-
-    What stands before it is the front that the next build may begin from, so it should be as long as
-    possible.
-    """
-    for at in range(len(log) - 1, start, -1):
-        if may_split(log[at], log[at - 1]):
-            return at
-    return start
-
-
-def may_split_at(log: Sequence[Segment], at: int) -> bool:
-    """Whether a log may be split before this position. At its beginning, nothing is before.
-
-    Behind its end, nobody knows yet whether the next segment continues the last one.
-    """
-    if at == 0:
-        return True
-    if at >= len(log):
-        return False
-    return may_split(log[at], log[at - 1])
-
-
-def may_split(segment: Segment, before: Segment) -> bool:
-    """Whether a log may be split before this segment: it begins a message of the assistant.
-
-    A call after system text may belong to the message before that text (see `repair`). Blank messages, which
-    are left out, may come between the two.
-    """
-    if segment.role is not Role.ASSISTANT or segment.joins:
-        return False
-    if is_empty(segment.parts):
-        return False
-    follows_aside = before.role is Role.SYSTEM or is_empty(before.parts)
-    return not (follows_aside and begins_with(segment.parts, ToolCall))

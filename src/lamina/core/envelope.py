@@ -1,9 +1,7 @@
 """The sealed, provider-neutral request, and how it is sealed.
 
 Sealing changes nothing in a request. It checks the laws on what the build changed, records a cut if bytes
-that were sent differ, and writes the ledger that the next build needs. A client may change its tools, its
-system text or its history. That is allowed, but the cache is lost, and a new epoch begins: it is recorded as
-a cut, with one of the reasons below.
+that were sent differ (`epochs` says why), and writes the ledger that the next build needs.
 """
 
 from __future__ import annotations
@@ -11,20 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from lamina.core.arrange import draft_log
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
-from lamina.core.entries import begins_with, count_sent, find_last_turn, find_prefix, find_sent
-from lamina.core.hashing import digest, handle, list_prefix_tools
-from lamina.core.history_window import LastN
-from lamina.core.library import NEWER_IN_LIBRARY, SAME_IN_LIBRARY
+from lamina.core.entries import begins_with, count_sent, find_logged, find_prefix, find_sent
+from lamina.core.epochs import digest_tools, layers_end
+from lamina.core.hashing import handle
 from lamina.core.options import BuildContext, digest_settings
 from lamina.core.scale import TokenAccount
-from lamina.core.turns import OWN_TURN_ONLY, count_leaving_tail
+from lamina.core.turns import count_leaving_tail
 from lamina.core.values import (
     Cut,
     Digest,
@@ -35,7 +31,6 @@ from lamina.core.values import (
     Ref,
     RequestHead,
     Role,
-    Segment,
     SentMark,
     Thinking,
     ToolCall,
@@ -43,21 +38,7 @@ from lamina.core.values import (
 )
 from lamina.errors import LawBroken
 
-TOOLS_CHANGED = "tools changed"
-SYSTEM_CHANGED = "system text changed"
-MEMORY_CHANGED = "memory changed"
-SETTINGS_CHANGED = "settings changed"
-FILE_CHANGED = "a file in the library changed"
-REWORDED = "worded differently by this release"
-LIBRARY_GREW = "attachments moved into the library"
-TURN_SCOPED = "what stands in its own turn only was left out"
-WHOLE_HISTORY = "the whole history is sent again"
-HISTORY_CHANGED = "history edited or rewound"
-SUMMARISED = "older messages were summarised"
-
-NEW_SUMMARIES = 4
-"""How many of the newest summaries may have been written since the last request."""
-
+_Value = TypeVar("_Value")
 
 MESSAGE_FIELDS = ("messages", "input", "contents", "prompt")
 """Where the APIs have their messages. The text format has one prompt."""
@@ -106,13 +87,12 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def included(self) -> tuple[Entry, ...]:
         """The segments of the log that are in the request, in any form but OMITTED."""
-        return tuple(entry for entry in self.sent if not entry.segment.is_own)
+        return tuple(find_logged(self.sent))
 
     @property
     def excluded(self) -> tuple[Entry, ...]:
         """The segments of the log that are not in the request. Each `why` says the reason."""
-        omitted = (entry for entry in self.entries if entry.form is Form.OMITTED)
-        return tuple(entry for entry in omitted if not entry.segment.is_own)
+        return tuple(entry for entry in find_logged(self.entries) if entry.form is Form.OMITTED)
 
     def messages(self, dialect: Renderer) -> list[Any]:
         """The messages of this request in the words of a dialect, such as `lamina.dialects.openai_chat`.
@@ -139,7 +119,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         Two requests with one hash of a layer are equal up to its end.
         """
         ends = {entry.layer: entry.prefix for entry in self.entries}
-        return {layer: ends[layer] for layer in Layer if layer in ends}
+        return {layer: ends[layer] for layer in sorted(ends)}
 
     def entry(self, key: str) -> Entry:
         """The newest entry with this key, ref or handle. Raises KeyError if there is none.
@@ -189,13 +169,6 @@ def _find_cut(draft: Draft, envelope: Envelope, change: str) -> Cut | None:
 def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, context: BuildContext) -> Ledger:
     """The previous ledger with everything that this build adds to it."""
     previous = draft.ledger
-    # A dict to which nothing is added stays the same object: a memo sees by that that no form has changed.
-    lines = previous.lines
-    if draft.lines:
-        lines = previous.lines | draft.lines
-    repairs = previous.repairs
-    if draft.repairs:
-        repairs = previous.repairs | draft.repairs
     cuts = previous.cuts
     if cut is not None:
         cuts = (*previous.cuts, cut)
@@ -204,9 +177,9 @@ def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, context: Bui
         bound = _bind_thinking(envelope, previous, draft.unchanged)
     return msgspec.structs.replace(
         previous,
-        lines=lines,
+        lines=_join_dicts(previous.lines, draft.lines),
         folds=draft.folds,
-        repairs=repairs,
+        repairs=_join_dicts(previous.repairs, draft.repairs),
         promoted=previous.promoted + draft.promoted,
         cuts=cuts,
         bound=bound,
@@ -229,9 +202,14 @@ def _bind_thinking(envelope: Envelope, previous: Ledger, start: int) -> dict[Ref
         if begins_with(entry.parts, Thinking) and previous.bound.get(entry.ref) != prefix:
             new[entry.ref] = prefix
         prefix = entry.prefix
+    return _join_dicts(previous.bound, new)
+
+
+def _join_dicts(before: dict[Ref, _Value], new: dict[Ref, _Value]) -> dict[Ref, _Value]:
+    """Both dicts in one. If there is nothing new, it is the same object, by which a memo sees that."""
     if not new:
-        return previous.bound
-    return previous.bound | new
+        return before
+    return before | new
 
 
 def _mark_sent(draft: Draft, envelope: Envelope, settings: Digest) -> SentMark:
@@ -251,11 +229,6 @@ def _mark_sent(draft: Draft, envelope: Envelope, settings: Digest) -> SentMark:
     )
 
 
-def digest_tools(tools: Sequence[dict[str, Any]]) -> Digest:
-    """The digest by which a mark knows the tools of a request."""
-    return digest(list_prefix_tools(tools))
-
-
 def _lasting_prefix(envelope: Envelope) -> Digest:
     """The hash of the stream without the tail.
 
@@ -264,54 +237,6 @@ def _lasting_prefix(envelope: Envelope) -> Digest:
     if not envelope.tail:
         return envelope.prefix
     return find_prefix(envelope.lasting, envelope.root)
-
-
-def prefix_at(
-    entries: Sequence[Entry], sent: int, root: Digest, *, start: int = 0, before: int = 0
-) -> Digest | None:
-    """The hash after the first `sent` entries that are sent; None if there are fewer.
-
-    A caller who knows that `before` of the entries up to `start` are sent saves the search among these.
-    """
-    end = find_end_of(entries, sent, start=start, before=before)
-    if end is None:
-        return None
-    if end == 0:
-        return root
-    return entries[end - 1].prefix
-
-
-def find_end_of(entries: Sequence[Entry], sent: int, *, start: int = 0, before: int = 0) -> int | None:
-    """The position behind the first `sent` entries that are sent; None if there are fewer.
-
-    `start` and `before` are as for `prefix_at`.
-    """
-    if sent == 0:
-        return 0
-    if sent <= before:
-        start = 0
-        before = 0
-    left = sent - before
-    for at in range(start, len(entries)):
-        if entries[at].form is Form.OMITTED:
-            continue
-        left -= 1
-        if left == 0:
-            return at + 1
-    return None
-
-
-def layers_end(entries: Sequence[Entry], root: Digest, layer: Layer) -> Digest:
-    """The hash of the stream up to the end of this layer.
-
-    Layers come in the order of the stream, so the search ends at the first entry of a later one.
-    """
-    end = root
-    for entry in entries:
-        if entry.layer > layer:
-            break
-        end = entry.prefix
-    return end
 
 
 def check_laws(envelope: Envelope, start: int = 0) -> None:
@@ -396,129 +321,26 @@ def find_unpaired(sent: Sequence[Entry]) -> Iterator[str]:
     all its calls follow, in any order, and nothing else stands among them.
     """
     waiting: Counter[str] = Counter()  # one message may have thousands of calls, and several with one id
+    open_calls = 0
     calling = False
     for entry in sent:
         first = entry.parts[0]
         if isinstance(first, ToolResult):
             calling = False
-            if first.id in waiting:
-                _take_one(waiting, first.id)
+            if waiting[first.id]:
+                waiting[first.id] -= 1
+                open_calls -= 1
             else:
                 yield f"result {entry.ref} has no call before it"
             continue
-        continues = calling and not entry.opens and entry.role is Role.ASSISTANT
-        if waiting and not continues:
+        is_models = entry.role is Role.ASSISTANT
+        continues = calling and is_models and not entry.opens
+        if open_calls and not continues:
             yield f"{entry.ref} stands between a call and its result"
-        elif isinstance(first, ToolCall):
+            continue
+        calling = is_models
+        if isinstance(first, ToolCall):
             waiting[first.id] += 1
-            calling = True
-        else:
-            calling = entry.role is Role.ASSISTANT
-    if waiting:
+            open_calls += 1
+    if open_calls:
         yield f"calls without a result: {list(waiting.elements())}"
-
-
-def _take_one(waiting: Counter[str], call_id: str) -> None:
-    """Take one call off those that wait for their result."""
-    waiting[call_id] -= 1
-    if not waiting[call_id]:
-        del waiting[call_id]
-
-
-# Why a new epoch begins although the room does not ask for it.
-
-
-def find_change(draft: Draft, context: BuildContext) -> str:
-    """What changed bytes that were sent, before a cut is made; "" if they are unchanged.
-
-    The tools come first in a request, then the system text, then the messages. So the first of them that has
-    changed is the one that lost the cache.
-    """
-    last = draft.ledger.mark
-    if last is None or _continues(draft, last, context):
-        return ""
-    if digest_tools(context.head.tools) != last.tools:
-        return TOOLS_CHANGED
-    if digest_settings(context.options) != last.settings:
-        return SETTINGS_CHANGED
-    if layers_end(draft.entries, context.root, Layer.SYSTEM) != last.system:
-        return _find_system_change(draft, context)
-    return _find_message_change(draft, last, context)
-
-
-def _find_message_change(draft: Draft, last: SentMark, context: BuildContext) -> str:
-    """What changed messages that were sent."""
-    if context.widened:
-        return _describe_window(context.options.window)
-    if draft.reworded:
-        return REWORDED
-    change = HISTORY_CHANGED
-    layout = context.options.layout
-    if layout.library == "hoisted" or layout.drops_results:
-        change = _find_layout_change(draft.entries, last, context)
-    if change == HISTORY_CHANGED and _has_only_new_summaries(draft.log, context):
-        return SUMMARISED
-    return change
-
-
-def _describe_window(window: LastN | None) -> str:
-    """Why a wider window sends again what a narrower one had taken out."""
-    if window is None:
-        return WHOLE_HISTORY
-    return window.reason
-
-
-def _continues(draft: Draft, last: SentMark, context: BuildContext) -> bool:
-    """Whether the last request is a prefix of this one."""
-    prefix = prefix_at(
-        draft.entries, last.sent, context.root, start=draft.unchanged, before=draft.unchanged_sent
-    )
-    return prefix == last.prefix
-
-
-def _find_system_change(draft: Draft, context: BuildContext) -> str:
-    """What changed the system text: the memory, if nothing else was promoted since the last request."""
-    promoted_before = frozenset(context.ledger.promoted)
-    promoted = frozenset(draft.ledger.promoted) - promoted_before
-    kinds = {entry.segment.kind for entry in draft.entries if entry.ref in promoted}
-    if kinds == {"memory"}:
-        return MEMORY_CHANGED
-    return SYSTEM_CHANGED
-
-
-def _find_layout_change(entries: Sequence[Entry], last: SentMark, context: BuildContext) -> str:
-    """What the hoisted layout changed when a turn was over, or else that the history was changed.
-
-    In this layout a new turn moves attachments into the library. It takes out what was for one turn: what
-    stands in its own turn only, and the list of what the library has.
-    """
-    turn_before = find_last_turn(entries) - 1
-    of_turn_before = [entry for entry in entries if entry.turn == turn_before]
-    if layers_end(entries, context.root, Layer.LIBRARY) != last.library:
-        newer = {entry.ref for entry in of_turn_before if entry.layer is Layer.LIBRARY}
-        replaced = (entry.why.removeprefix(NEWER_IN_LIBRARY) for entry in entries)
-        if not newer.isdisjoint(replaced):
-            return FILE_CHANGED
-        return LIBRARY_GREW
-    for entry in of_turn_before:
-        if entry.why == OWN_TURN_ONLY or entry.why.startswith(SAME_IN_LIBRARY):
-            return TURN_SCOPED
-    return HISTORY_CHANGED
-
-
-def _has_only_new_summaries(log: Sequence[Segment], context: BuildContext) -> bool:
-    """Whether this request would continue the last one without summaries that were written since.
-
-    The log is drafted again without the newest summary, then without the newest two, and so on.
-    """
-    last = context.ledger.mark
-    if last is None:
-        return False
-    summaries = [at for at, segment in enumerate(log) if segment.covers]
-    older_log = list(log)
-    for at in reversed(summaries[-NEW_SUMMARIES:]):
-        del older_log[at]
-        entries = draft_log(tuple(older_log), context).entries
-        if prefix_at(entries, last.sent, context.root) == last.prefix:
-            return True
-    return False

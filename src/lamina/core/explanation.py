@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -136,19 +137,20 @@ def explain(envelope: Envelope) -> Manifest:
         cuts |= dict.fromkeys(fold.covers, fold.cut)
     last_step = max((entry.step for entry in envelope.entries), default=0)
     wish_reasons = describe_wishes(envelope.ledger)
-    rows = []
+    rows: list[ManifestRow] = []
     for entry in envelope.entries:
+        content_handle = handle(entry.content)
         fold_key = fold_keys.get(entry.ref, "")
         if is_digest(entry):
             fold_key = entry.segment.key.partition("!")[0]
+        # What is whole needs no key to recall it. That the model pinned it is all there is to say about it.
         recall_key = ""
+        why = wish_reasons.get(entry.ref, entry.why)
         if entry.form is not Form.FULL:
-            recall_key = handle(entry.content)
-        why = entry.why
-        if entry.form is Form.FULL and entry.ref in wish_reasons:
-            why = wish_reasons[entry.ref]
+            recall_key = content_handle
+            why = entry.why
         row = ManifestRow(
-            key=entry.segment.key or handle(entry.content),
+            key=entry.segment.key or content_handle,
             ref=entry.ref,
             what=describe_segment(entry.segment),
             layer=entry.layer,
@@ -195,11 +197,10 @@ _WISH_WORDS = {"pin": "pinned", "release": "released", "note": "noted"}
 
 def _lists_tools(envelope: Envelope, server: str) -> bool:
     """Whether the tools of a server stand in the log: OpenAI's API answers with a list of them first."""
-    for entry in envelope.entries:
-        for part in entry.segment.parts:
-            match part:
-                case Raw(data={"type": "mcp_list_tools", "server_label": label}) if label == server:
-                    return True
+    for part in chain.from_iterable(entry.segment.parts for entry in envelope.entries):
+        match part:
+            case Raw(data={"type": "mcp_list_tools", "server_label": label}) if label == server:
+                return True
     return False
 
 

@@ -1,9 +1,9 @@
 """Folding: a run of old steps becomes one digest that stands where the run began.
 
 A cut adds its digests after the earlier ones. Digests merge only when together they take too much of the free
-room. Until then a digest stays as it was sent, but for a mark at a rule that the user
-replaced since. A digest that would not be smaller than its run is not made. System text is never
-folded: it stands between the two voices of the digest, and the run goes on after it.
+room. Until then a digest stays as it was sent, but for a mark at a rule that the user replaced since. A
+digest that would not be smaller than its run is not made. System text is never folded: it stands between the
+two voices of the digest, and the run goes on after it.
 
 A digest speaks in two voices. The user's words come first, in a message of the user. What the model and the
 tools said follows, quoted in a message of the model. If the model speaks next, a closing line of the user's
@@ -13,6 +13,7 @@ side ends the quotation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -26,8 +27,8 @@ from lamina.core.run_text import Reader, RunText
 from lamina.core.scale import Scale
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.printed_talk import mark_replaced_rules
+from lamina.core.text.spoken_messages import QUESTION_LABEL, LaterRule, SpokenMessage, find_replaced_rules
 from lamina.core.text.tags import wrap_in_tag
-from lamina.core.text.user_words import QUESTION_LABEL, LaterRule, SpokenMessage, find_replaced_rules
 from lamina.core.values import OWN_ORIGIN, Entry, Fold, Layer, Ref, Role, Segment, Text
 from lamina.core.wishes import NOTE_LIMIT, write_notes
 from lamina.core.wording import Wording, guard, text_of
@@ -110,13 +111,15 @@ def make_fold(
 
 def _find_rules(run: Sequence[Entry], run_text: RunText) -> tuple[tuple[Ref, int], ...]:
     """The messages of the user with a standing rule in them, each with its turn, counted from 1."""
-    texts = {message.text for message in run_text.talk.messages if message.has_rule}
+    texts = {message.text for message in run_text.talk.messages if message.rules}
     if not texts:
         return ()
-    with_rule = [
-        entry for entry in run if is_users_text(entry) and clean_text(text_of(entry.source.parts)) in texts
-    ]
-    return tuple((entry.ref, entry.turn + 1) for entry in with_rule)
+    messages: list[tuple[Ref, int]] = []
+    for entry in filter(is_users_text, run):
+        text = clean_text(text_of(entry.source.parts))
+        if text in texts:
+            messages.append((entry.ref, entry.turn + 1))
+    return tuple(messages)
 
 
 def mark_rules(fold: Fold, entry_of: Mapping[Ref, Entry], later_rules: Sequence[LaterRule]) -> Fold:
@@ -140,7 +143,7 @@ def mark_rules(fold: Fold, entry_of: Mapping[Ref, Entry], later_rules: Sequence[
 
 def _find_replacing(messages: Sequence[SpokenMessage], later_rules: Sequence[LaterRule]) -> tuple[Ref, ...]:
     """The later messages with a rule that replaces one of these."""
-    if not later_rules or not any(message.has_rule for message in messages):
+    if not later_rules:
         return ()
     replaced = find_replaced_rules(messages, later_rules)
     return tuple(dict.fromkeys(Ref(later.ref) for later in replaced.values() if later.ref))
@@ -185,12 +188,11 @@ def lay_folds(entries: Sequence[Entry], folds: Sequence[Fold], *, wording: Wordi
     voice: every provider accepts it there.
     """
     owner = map_covered(folds)
-    rule_turns = {ref: turn for fold in folds for ref, turn in fold.rules}
+    rule_turns = dict(chain.from_iterable(fold.rules for fold in folds))
     last_covered = {owner[entry.ref].key: entry.ref for entry in entries if entry.ref in owner}
     result: list[Entry] = []
     before: Role | None = None
-    opened: set[str] = set()
-    with_words: set[str] = set()
+    has_words: dict[str, bool] = {}  # of each fold that has begun
     for at, entry in enumerate(entries):
         fold = owner.get(entry.ref)
         if fold is None:
@@ -198,17 +200,17 @@ def lay_folds(entries: Sequence[Entry], folds: Sequence[Fold], *, wording: Wordi
             if is_message(entry):
                 before = entry.role
             continue
-        if fold.key not in opened:
-            opened.add(fold.key)
-            if _needs_words(fold, before):
-                with_words.add(fold.key)
+        if fold.key not in has_words:
+            has_words[fold.key] = _needs_words(fold, before)
+            if has_words[fold.key]:
                 result.append(_make_words_entry(fold, at=entry, wording=wording))
                 before = Role.USER
         result.append(omit(entry, _why_folded(fold, rule_turns.get(entry.ref))))
         if fold.notes and entry.ref == last_covered[fold.key]:
-            stands_alone = fold.key not in with_words
+            stands_alone = not has_words[fold.key]
             result.append(_make_notes_entry(fold, at=entry, wording=wording, stands_alone=stands_alone))
             before = Role.ASSISTANT
+            # Two messages of the model in a row would be one on the wire, and the quotation would go on.
             if _next_role(entries, at + 1, owner) is Role.ASSISTANT:
                 result.append(_make_closing_entry(fold, at=entry))
                 before = Role.USER
@@ -243,9 +245,9 @@ def _needs_words(fold: Fold, before: Role | None) -> bool:
 
     Notes in the model's voice may not begin a conversation, nor follow the model's own message.
     """
-    if fold.speaks or not fold.notes:
+    if fold.speaks or not fold.notes or before is None:
         return True
-    return before is None or find_side(before) != "user"
+    return find_side(before) != "user"
 
 
 def _next_role(entries: Sequence[Entry], start: int, owner: Mapping[Ref, Fold]) -> Role:

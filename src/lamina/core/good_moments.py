@@ -12,14 +12,16 @@ It comes only if the prices allow it: earlier cuts are more cuts, and each of th
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from lamina.core.cut_target import CutLimits, Growth, Rates
-from lamina.core.entries import is_users_text
-from lamina.core.text.characters import fold_case, is_alphanumeric, lower_ascii, split_words
-from lamina.core.values import Entry, Layer, ToolCall, ToolResult
+from lamina.core.entries import has_failed, is_users_text
+from lamina.core.text.characters import ALPHANUMERIC, fold_case, lower_ascii
+from lamina.core.text.nesting import DEEPEST_ARGUMENTS, decode_json
+from lamina.core.values import Entry, Layer, ToolCall
 from lamina.core.wishes import Wishes
 from lamina.core.wording import text_of
 
@@ -58,25 +60,21 @@ def find_moment(entries: Sequence[Entry], wishes: Wishes) -> str:
         return RELEASED_NOW
     if not entries:
         return ""
-    last_step = entries[-1].step
     if _changes_subject(entries):
         return OTHER_SUBJECT
+    last_step = entries[-1].step
     for at in range(len(entries) - 1, -1, -1):
         entry = entries[at]
         if entry.step < last_step:
             break
-        if entry.asked is None or not _succeeded(entry):
+        # A commit that failed, or a list of tasks that was refused, ends nothing.
+        if entry.asked is None or has_failed(entry):
             continue
         if _COMMIT in entry.asked.arguments:
             return COMMITTED
         if closes_task(entry.asked, entries[:at]):
             return TASK_CLOSED
     return ""
-
-
-def _succeeded(entry: Entry) -> bool:
-    part = entry.segment.parts[0] if entry.segment.parts else None
-    return isinstance(part, ToolResult) and not part.error
 
 
 def closes_task(call: ToolCall, earlier: Sequence[Entry]) -> bool:
@@ -88,8 +86,11 @@ def closes_task(call: ToolCall, earlier: Sequence[Entry]) -> bool:
     if not done:
         return False
     for entry in reversed(earlier):
-        if entry.asked is not None and entry.asked.name == call.name and entry.asked.id != call.id:
-            return done > _count_done(_read_object(entry.asked.arguments))
+        before = entry.asked
+        if before is None or before.name != call.name:
+            continue
+        if before.id != call.id:
+            return done > _count_done(_read_object(before.arguments))
     return True
 
 
@@ -103,10 +104,7 @@ def _count_done(arguments: Mapping[str, Any]) -> int:
 
 
 def _read_object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return {}
+    value = decode_json(text, deepest=DEEPEST_ARGUMENTS)
     return value if isinstance(value, dict) else {}
 
 
@@ -130,8 +128,12 @@ def _changes_subject(entries: Sequence[Entry]) -> bool:
 
 
 def _list_words(text: str) -> set[str]:
-    words = split_words("".join(letter if is_alphanumeric(letter) else " " for letter in fold_case(text)))
-    return {word for word in words if len(word) >= _LEAST_LETTERS}
+    return set(_telling_words().findall(fold_case(text)))
+
+
+@cache
+def _telling_words() -> re.Pattern[str]:
+    return re.compile(f"[{ALPHANUMERIC}]{{{_LEAST_LETTERS},}}")
 
 
 def allows_early_cut(tokens: int, limits: CutLimits, rates: Rates, growth: Growth) -> bool:
@@ -139,7 +141,8 @@ def allows_early_cut(tokens: int, limits: CutLimits, rates: Rates, growth: Growt
 
     `cut_target` has the price of a step: what is read between two cuts, and what a cut writes anew.
     """
-    if tokens * 100 < limits.room * SOFT_MARK or tokens - limits.target < max(limits.least, 1):
+    is_early = tokens * 100 < limits.room * SOFT_MARK
+    if is_early or not limits.is_worth_a_cut(tokens - limits.target):
         return False
     early = _price_of_step(tokens, limits, rates, growth)
     late = _price_of_step(limits.trigger, limits, rates, growth)

@@ -96,6 +96,7 @@ def release_window(ledger: Ledger, window: LastN | None) -> Ledger:
         return ledger
     folds = tuple(fold for fold in ledger.folds if fold.cut not in released)
     lines = {ref: line for ref, line in ledger.lines.items() if not _is_narrower(line.why, window)}
+    # A cut stays in the ledger when what it took out is back: then there is nothing more to release.
     if len(folds) == len(ledger.folds) and len(lines) == len(ledger.lines):
         return ledger
     return msgspec.structs.replace(ledger, folds=folds, lines=lines)

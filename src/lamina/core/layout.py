@@ -66,6 +66,11 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     results: Literal["kept", "turn"] | None = None
 
     @property
+    def moves_sent_text(self) -> bool:
+        """Whether the end of a turn moves or leaves out what was sent, so that each turn begins an epoch."""
+        return self.library == "hoisted" or self.drops_results
+
+    @property
     def drops_results(self) -> bool:
         """Whether tool calls and their results leave with their turn."""
         if self.results is None:

@@ -9,23 +9,22 @@ segment which comes back does not rise. The prompt and the last step are never s
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain, takewhile
 from typing import Any, TypeVar
 
 import msgspec
 
-from lamina.core.entries import begins_with, index_by_ref, is_empty, omit, omit_by_ref, pair_calls
+from lamina.core.entries import begins_with, index_by_ref, omit, omit_by_ref, pair_calls
 from lamina.core.folds import lay_folds, map_covered
 from lamina.core.hashing import stem_of
 from lamina.core.lowering import lower_entry, lower_to_reference, make_omitted_line
+from lamina.core.turns import current_turn
 from lamina.core.values import (
     Entry,
     Fold,
     Form,
-    Layer,
     Ledger,
     LedgerLine,
-    Raw,
     Ref,
     Role,
     ServerClearing,
@@ -100,9 +99,9 @@ def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
 def _find_clearing(ledger: Ledger, logged: frozenset[Ref]) -> ServerClearing | None:
     """What the server clears, if the last result of it is still in the log."""
     clearing = ledger.clearing
-    if clearing is None or (clearing.uses and clearing.until not in logged):
-        return None
-    return clearing
+    if clearing is None or not clearing.uses:
+        return clearing
+    return clearing if clearing.until in logged else None
 
 
 def _select(by_ref: Mapping[Ref, _Value], refs: frozenset[Ref]) -> dict[Ref, _Value]:
@@ -247,18 +246,18 @@ def _find_fold_of_outcome(entries: Sequence[Entry], at: int, fold_of: Mapping[Re
     None if that is sent, or if there is nothing. What is left out counts only if a fold left it out: nothing
     else says what became of the step.
     """
-    after = range(at + 1, len(entries))
-    before = range(at - 1, -1, -1)
-    for positions in (after, before):
-        for other in positions:
-            entry = entries[other]
-            if entry.step != entries[at].step:
-                break
-            if entry.role is not Role.ASSISTANT or _is_thinking(entry):
-                continue
-            if entry.form is Form.OMITTED and entry.ref not in fold_of:
-                continue
-            return fold_of.get(entry.ref)
+
+    def is_in_step(entry: Entry) -> bool:
+        return entry.step == entries[at].step
+
+    after = takewhile(is_in_step, map(entries.__getitem__, range(at + 1, len(entries))))
+    before = takewhile(is_in_step, map(entries.__getitem__, range(at - 1, -1, -1)))
+    for entry in chain(after, before):
+        if entry.role is not Role.ASSISTANT or _is_thinking(entry):
+            continue
+        if entry.form is Form.OMITTED and entry.ref not in fold_of:
+            continue
+        return fold_of.get(entry.ref)
     return None
 
 
@@ -267,81 +266,11 @@ def _is_thinking(entry: Entry) -> bool:
     return begins_with(entry.segment.parts, Thinking)
 
 
-def current_turn(entries: Sequence[Entry]) -> frozenset[int]:
-    """Positions of the prompt and of the last step, which are sent as they came.
-
-    If the user spoke within the turn, beside the results of tools, the newest of these words belong to the
-    prompt. Thinking, or an item of the provider's own, that follows the last step belongs to it.
-    """
-    last_turn, last_step = _find_last_turn_and_step(entries)
-    last_words = _find_last_words(entries, last_turn)
-    current: set[int] = set()
-    for at, entry in enumerate(entries):
-        if entry.layer is Layer.SYSTEM:
-            continue
-        is_prompt = entry.layer is Layer.PROMPT and entry.turn == last_turn
-        is_last_words = entry.step == last_words and said_beside_results(entry)
-        if is_prompt or is_last_words or entry.step >= last_step:
-            current.add(at)
-    return frozenset(current)
-
-
-def _find_last_turn_and_step(entries: Sequence[Entry]) -> tuple[int, int]:
-    """The last turn and the last step. Thinking alone does not begin a step.
-
-    The system text has no turn of its own, so it does not count.
-    """
-    last_turn = 0
-    last_step = 0
-    for entry in entries:
-        if entry.layer is Layer.SYSTEM:
-            continue
-        last_turn = max(last_turn, entry.turn)
-        if entry.step > last_step and not _is_aside(entry):
-            last_step = entry.step
-    return last_turn, last_step
-
-
-def _find_last_words(entries: Sequence[Entry], last_turn: int) -> int:
-    """The last step of this turn in which the user spoke beside results; -1 if there is none.
-
-    An agent's user may type while tools run. Clients send such words together with the results.
-    """
-    last_words = -1
-    for entry in entries:
-        if entry.turn == last_turn and said_beside_results(entry):
-            last_words = max(last_words, entry.step)
-    return last_words
-
-
-def _is_aside(entry: Entry) -> bool:
-    """Whether the model neither says nor does anything here: thinking, or an item of the provider's own.
-
-    Such a block may stand after the last step without beginning a new one.
-    """
-    return entry.role is Role.ASSISTANT and begins_with(entry.segment.parts, Thinking | Raw)
-
-
-def said_beside_results(entry: Entry) -> bool:
-    """Whether the user says this in a message with results of tools, within a turn.
-
-    What stands for older segments is no speech, and neither are lamina's own lines.
-    """
-    segment = entry.segment
-    if entry.layer is not Layer.STEPS or entry.role is not Role.USER:
-        return False
-    if segment.role is not Role.USER or segment.is_own:
-        return False
-    if segment.covers:
-        return False
-    return not is_empty(segment.parts)
-
-
 class _LogStructure(msgspec.Struct, frozen=True, kw_only=True):
     """A log as folds look at it.
 
     `position` is the place of each ref, and `partner` the result of a call or the call of a result.
-    `open_until` says for each position where the last result stands of the calls up to there. `current` are
+    `open_until` says for each position where the last result stands of the calls before it. `current` are
     the positions of the prompt and the last step.
     """
 
@@ -381,7 +310,7 @@ def _find_structure(entries: Sequence[Entry]) -> _LogStructure:
         entries=entries,
         position=index_by_ref(entries),
         partner=partner,
-        open_until=list(accumulate(answered_at, max)),
+        open_until=list(accumulate(answered_at, max, initial=-1)),
         current=current_turn(entries),
     )
 
@@ -392,15 +321,14 @@ def _is_valid_fold(fold: Fold, log: _LogStructure) -> bool:
     All that it covers must be there in its order. A call before it may have its result before it too, but
     not after it: the digest would stand between the two.
     """
-    # What is missing stands at -1: either it comes first, or the positions are out of order.
-    positions = [log.position.get(ref, -1) for ref in fold.covers]
-    if not positions or positions != sorted(positions):
+    if not fold.covers or not log.position.keys() >= {*fold.covers, *fold.replaced_by}:
+        return False
+    positions = [log.position[ref] for ref in fold.covers]
+    if positions != sorted(positions):
         return False
     first = positions[0]
     last = positions[-1]
-    if first < 0 or not all(ref in log.position for ref in fold.replaced_by):
-        return False
-    if first > 0 and log.open_until[first - 1] > last:
+    if log.open_until[first] > last:
         return False
     covers = frozenset(fold.covers)
     return all(_may_stand_in_fold(at, covers, log) for at in range(first, last + 1))

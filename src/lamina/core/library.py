@@ -95,7 +95,6 @@ class _Library:
     """
 
     def __init__(self, ledger: Ledger, layout: Layout, kinds: Kinds, wording: Wording) -> None:
-        """An empty library. What has a line below COMPACT was lowered by a cut to a handle at most."""
         self.layout = layout
         self.kinds = kinds
         self.wording = wording
@@ -122,23 +121,12 @@ class _Library:
         self.attachments[name] = self._shorten(entry)
         return [omit(older, f"{NEWER_IN_LIBRARY}{entry.ref}")]
 
-    def has(self, entry: Entry) -> bool:
-        """Whether an attachment stands here as it is.
-
-        One that a cut has lowered to a handle does not: then the turn that attaches it again sends it in
-        full.
-        """
+    def find(self, entry: Entry) -> Entry | None:
+        """The same attachment as it stands here; None if it does not, or has other content."""
         same_name = self.attachments.get(_library_name(entry))
-        if same_name is None or same_name.ref in self.lowered:
-            return False
-        return identify_attachment(same_name) == identify_attachment(entry)
-
-    def has_handle_of(self, entry: Entry) -> bool:
-        """Whether a cut has left only a handle here of this very attachment."""
-        same_name = self.attachments.get(_library_name(entry))
-        if same_name is None or same_name.ref not in self.lowered:
-            return False
-        return identify_attachment(same_name) == identify_attachment(entry)
+        if same_name is None or identify_attachment(same_name) != identify_attachment(entry):
+            return None
+        return same_name
 
     def _shorten(self, entry: Entry) -> Entry:
         """The attachment as it stands in the library, at most as long as the layout allows."""
@@ -167,39 +155,30 @@ def _refer_to_library(rest: Sequence[Entry], library: _Library, turn: int, *, sc
 
     The list is a line of its own. If it would be longer than what it names, there is none.
     """
-    rest = [_mark_sent_again(entry, library, turn) for entry in rest]
-    in_library = [entry for entry in rest if _is_in_library(entry, library, turn)]
+    result = list(rest)
+    in_library: list[Entry] = []
+    for at, entry in enumerate(rest):
+        came_now = entry.turn == turn and entry.form is Form.FULL
+        if not came_now or not is_attachment(entry, library.kinds):
+            continue
+        hoisted = library.find(entry)
+        if hoisted is None:
+            continue
+        if hoisted.ref in library.lowered:
+            # A cut has left only its handle in the library, so its words are sent where they are asked for.
+            result[at] = msgspec.structs.replace(entry, why=SENT_AGAIN)
+        else:
+            in_library.append(entry)
     if not in_library:
-        return rest
+        return result
     refs = [entry.ref for entry in in_library]
     names = _make_list_of_names(in_library)
     tokens = sum(scale.body(entry) for entry in in_library)
     if scale.body(names) >= tokens:
-        return omit_by_ref(rest, dict.fromkeys(refs, IN_THE_LIBRARY))
-    named = omit_by_ref(rest, dict.fromkeys(refs, NAMED_IN_THE_LIST))
-    first_at = find_position(rest, refs[0])
+        return omit_by_ref(result, dict.fromkeys(refs, IN_THE_LIBRARY))
+    named = omit_by_ref(result, dict.fromkeys(refs, NAMED_IN_THE_LIST))
+    first_at = find_position(result, refs[0])
     return [*named[:first_at], names, *named[first_at:]]
-
-
-def _mark_sent_again(entry: Entry, library: _Library, turn: int) -> Entry:
-    """The entry, with the reason why it is sent although the library names it."""
-    if entry.turn != turn or entry.form is not Form.FULL or not is_attachment(entry, library.kinds):
-        return entry
-    if not library.has_handle_of(entry):
-        return entry
-    return msgspec.structs.replace(entry, why=SENT_AGAIN)
-
-
-def _is_in_library(entry: Entry, library: _Library, turn: int) -> bool:
-    """Whether this attachment came with this turn, and the library has it as it is.
-
-    If its content has changed, or was lowered there, it is sent in its own turn.
-    """
-    if entry.turn != turn or entry.form is not Form.FULL:
-        return False
-    if not is_attachment(entry, library.kinds):
-        return False
-    return library.has(entry)
 
 
 def _make_list_of_names(entries: Sequence[Entry]) -> Entry:

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import chain
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from lamina.core.entries import begins_with
+from lamina.core.entries import begins_with, has_failed
 from lamina.core.text.subjects import Subject, read_subject
 from lamina.core.values import Entry, Form, ToolResult
 from lamina.errors import BadInput
@@ -67,8 +68,8 @@ class NeedTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def __post_init__(self) -> None:
         rows = len(AGES) + 1
         columns = len(SIZES) + 1
-        has_shape = len(self.one_in) == rows and all(len(row) == columns for row in self.one_in)
-        if not has_shape or any(number < 1 for row in self.one_in for number in row):
+        shape = [len(row) for row in self.one_in]
+        if shape != [columns] * rows or min(chain.from_iterable(self.one_in)) < 1:
             hint = f"one_in has {rows} rows of {columns} numbers above 0; lamina replay --learn writes it"
             raise BadInput("the table of needs has another shape", place="need", hint=hint)
 
@@ -118,20 +119,18 @@ def read_results(entries: Sequence[Entry]) -> dict[int, ReadResult]:
 
     A failed call leaves a file as it was, so that it neither shows nor changes anything.
     """
-    subjects: dict[int, Subject | None] = {}
+    calls: dict[int, tuple[str, Subject | None]] = {}
     touched = _TouchedFiles({}, {})
     for position, entry in enumerate(entries):
         call = entry.asked
         if call is None or entry.form is Form.OMITTED or not begins_with(entry.segment.parts, ToolResult):
             continue
         subject = read_subject(call)
-        subjects[position] = subject
-        if subject is not None and not _has_failed(entry):
+        calls[position] = (call.name, subject)
+        if subject is not None and not has_failed(entry):
             touched.note(subject, position)
     results: dict[int, ReadResult] = {}
-    for position, subject in subjects.items():
-        call = entries[position].asked
-        tool = call.name if call is not None else ""
+    for position, (tool, subject) in calls.items():
         if subject is None:
             results[position] = ReadResult(tool, NO_SUBJECT, "untouched")
         else:
@@ -160,10 +159,6 @@ class _TouchedFiles(NamedTuple):
         if any(self.read.get(path, -1) > position for path in paths):
             return "read again"
         return "untouched"
-
-
-def _has_failed(entry: Entry) -> bool:
-    return any(isinstance(part, ToolResult) and part.error for part in entry.segment.parts)
 
 
 def scale_ripeness(ripeness: int, weight: int) -> int:

@@ -26,7 +26,8 @@ def recall(log: Iterable[Segment], key: str, *, ledger: Ledger | None = None) ->
     that names nothing in this log.
     """
     segments = list(identify_segments(log))
-    fold = _find_fold(key, ledger)
+    folds = () if ledger is None else ledger.folds
+    fold = find_fold(key, folds)
     if fold is not None:
         covered = frozenset(fold.covers)
         return tuple(each.segment for each in segments if each.ref in covered)
@@ -36,15 +37,13 @@ def recall(log: Iterable[Segment], key: str, *, ledger: Ledger | None = None) ->
     return (segment,)
 
 
-def _find_fold(key: str, ledger: Ledger | None) -> Fold | None:
+def find_fold(key: str, folds: Iterable[Fold]) -> Fold | None:
     """The fold with this key, or the one that replaced it.
 
     Digests merge, and the model may still ask for one that it saw long ago.
     """
-    if ledger is None:
-        return None
-    for fold in ledger.folds:
-        if key == fold.key or key in fold.merged:
+    for fold in folds:
+        if key in (fold.key, *fold.merged):
             return fold
     return None
 

@@ -180,6 +180,7 @@ class _Scan:
                 self._answer(call)
         self.waiting.clear()
         self.calls = WaitingCalls()
+        # Emptied first: no result is awaited any more when what was put aside is appended.
         deferred = self.deferred
         self.deferred = []
         for entry in deferred:

@@ -30,8 +30,9 @@ from lamina.core.text.gist_pieces import (
 )
 from lamina.core.text.names import count_names
 from lamina.core.text.read_facts import RatedFacts, ReadFacts
+from lamina.core.text.spoken_messages import QUESTION_LABEL, REPLY_LABEL, SpokenMessage
 from lamina.core.text.standing_rules import is_agreement
-from lamina.core.text.user_words import QUESTION_LABEL, REPLY_LABEL, SpokenMessage, SpokenMessages
+from lamina.core.text.user_words import SpokenMessages
 from lamina.core.values import Document, Image, Part, Raw, Ref, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import pick_name, text_of
 
@@ -83,9 +84,10 @@ class RunText:
         """The user's messages with a rule in them, of which nothing but the rules is left."""
         messages: list[SpokenMessage] = []
         for message in self.talk.messages:
-            rules = [each.text for each in message.statements if each.weight == "rule"]
-            if rules and message.label == QUESTION_LABEL:
-                messages.append(SpokenMessage(message.turn, message.label, "\n".join(rules)))
+            if not message.rules or message.label != QUESTION_LABEL:
+                continue
+            rules = "\n".join(message.rules)
+            messages.append(SpokenMessage(message.turn, message.label, rules))
         return SpokenMessages(messages)
 
 
@@ -94,8 +96,8 @@ def write_title(segments: Sequence[Segment]) -> str:
 
     Segments that join the one before them are one message with it.
     """
-    beginnings = [at for at, segment in enumerate(segments) if at == 0 or not segment.joins]
-    return f"Earlier conversation, {count_units(len(beginnings), 'messages')} folded."
+    joined = [segment for segment in segments[1:] if segment.joins]
+    return f"Earlier conversation, {count_units(len(segments) - len(joined), 'messages')} folded."
 
 
 MOST_REMEMBERED = 1_000
@@ -128,11 +130,11 @@ class Reader:
         A repair may word it differently than at the last cut. It is the same object otherwise, and to compare
         two large results would cost more than most of what is remembered of them.
         """
-        known = self._segments.get(ref)
-        if known is None or known.segment is not segment:
-            known = ReadSegment(segment)
-            self._segments[ref] = known
-        return known
+        read = self._segments.get(ref)
+        if read is None or read.segment is not segment:
+            read = ReadSegment(segment)
+            self._segments[ref] = read
+        return read
 
     def read_message(self, piece: GistPiece) -> SpokenMessage:
         """The message of the user, or the reply, that this piece is."""
@@ -178,13 +180,13 @@ class ReadSegment:
     @cached_property
     def facts(self) -> list[ReadFacts]:
         """The facts in each of its results."""
-        results = [part for part in self.segment.parts if isinstance(part, ToolResult)]
-        return [ReadFacts(_show_parts(result.content)) for result in results]
+        parts = self.segment.parts
+        return [ReadFacts(_show_parts(part.content)) for part in parts if isinstance(part, ToolResult)]
 
     def list_pieces(self, place: _Place, kinds: Kinds) -> list[GistPiece]:
         """What it says that is worth keeping. In every digest of a cut most segments stand in one place."""
-        known_place, pieces = self._pieces
-        if place != known_place:
+        last_place, pieces = self._pieces
+        if place != last_place:
             pieces = list(_read_segment(self, place, kinds))
             self._pieces = (place, pieces)  # in one assignment: threads may share a memo
         return pieces
@@ -192,9 +194,9 @@ class ReadSegment:
 
 def _text_for_names(segment: Segment) -> str:
     """What names are looked for in. Of a provider's own block it is what the block says, not its JSON."""
-    if not any(isinstance(part, Raw) for part in segment.parts):
-        return text_of(segment.parts)
     plain_parts = [part for part in segment.parts if not isinstance(part, Raw)]
+    if len(plain_parts) == len(segment.parts):
+        return text_of(segment.parts)
     return "\n".join(filter(None, (text_of(plain_parts), readable_text(segment.parts))))
 
 
@@ -361,8 +363,7 @@ def _show_parts(parts: Iterable[Part]) -> str:
 
     Calls and results are not shown either: they have lines of their own.
     """
-    texts = [_show_part(part) for part in parts]
-    return "\n".join(text for text in texts if text)
+    return "\n".join(filter(None, map(_show_part, parts)))
 
 
 def _show_part(part: Part) -> str:

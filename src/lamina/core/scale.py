@@ -110,6 +110,12 @@ class Scale(msgspec.Struct, kw_only=True):
             tokens += self._weigh_beside(entry).tokens
         return tokens
 
+    def gain(self, entry: Entry, lowered: Entry) -> int:
+        """The tokens that are freed if `lowered` is sent in the place of an entry."""
+        if not lowered.parts:
+            return self.body(entry)
+        return self.body(entry) - self.body(lowered)
+
     def sent(self, entry: Entry) -> Digest:
         """The digest of what is sent of an entry and beside its parts: its link in the chain.
 
@@ -226,6 +232,7 @@ def weigh_entries(
             tokens += framing.message
         if framing.part and not lone[at] and not entry.segment.unread:
             tokens += framing.part * len(entry.parts)
+        # Most entries of a growing log weigh what they weighed, and stay the same objects.
         if entry.prefix != prefix or entry.tokens != tokens:
             result[at] = msgspec.structs.replace(entry, prefix=prefix, tokens=tokens)
     return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import dropwhile, islice
 
 import msgspec
 
@@ -23,33 +24,32 @@ def promote_sections(log: Sequence[Segment], context: BuildContext) -> Ledger:
     a section waits for the next cut then, unless an instruction must hold at once.
     """
     ledger = context.ledger
-    leading = 0
-    while leading < len(log) and log[leading].role is Role.SYSTEM:
-        leading += 1
-    sections = [segment for segment in log[leading:] if is_section(context.kinds, segment)]
-    has_been_sent = ledger.mark is not None
+    after_leading = list(dropwhile(lambda segment: segment.role is Role.SYSTEM, log))
+    sections = [segment for segment in after_leading if is_section(context.kinds, segment)]
     # Naming a whole log is slow. Where nothing can be due, it is not done.
-    if not sections or (has_been_sent and not _is_urgent(sections, context)):
+    if not _are_due(sections, context):
         return ledger
-    promoted = dict.fromkeys(ledger.promoted)
     later: dict[Ref, Segment] = {}
-    for each in list(identify_segments(log))[leading:]:
-        if is_section(context.kinds, each.segment) and each.ref not in promoted:
+    leading = len(log) - len(after_leading)
+    for each in islice(identify_segments(log), leading, None):
+        if is_section(context.kinds, each.segment) and each.ref not in ledger.promoted:
             later[each.ref] = each.segment
-    if has_been_sent and not _is_urgent(list(later.values()), context):
+    if not _are_due(list(later.values()), context):
         return ledger
-    return msgspec.structs.replace(ledger, promoted=(*promoted, *later))
+    return msgspec.structs.replace(ledger, promoted=(*ledger.promoted, *later))
 
 
-def _is_urgent(sections: Sequence[Segment], context: BuildContext) -> bool:
-    """Whether one of these later sections cannot wait for the next cut.
+def _are_due(sections: Sequence[Segment], context: BuildContext) -> bool:
+    """Whether these later sections must be promoted now, and cannot wait for the next cut.
 
-    The hoisted layout moves bytes at each turn anyway, and has every section in its place at once.
-    Where the API takes system text in the middle, one changed instruction may stand there. If it changes
-    once more, three versions of it would stand in one request.
+    As long as nothing was sent, nothing waits. The hoisted layout moves bytes at each turn anyway, and has
+    every section in its place at once. Where the API takes system text in the middle, one changed instruction
+    may stand there. If it changes once more, three versions of it would stand in one request.
     """
-    if context.options.layout.library == "hoisted":
-        return bool(sections)
+    if not sections:
+        return False
+    if context.ledger.mark is None or context.options.layout.library == "hoisted":
+        return True
     instructions = [segment for segment in sections if is_instruction(context.kinds, segment)]
     if not context.options.late_system:
         return bool(instructions)

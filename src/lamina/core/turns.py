@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from lamina.core.entries import find_last_turn, is_attachment
+from lamina.core.entries import begins_with, find_last_turn, is_attachment, is_empty
 from lamina.core.kinds import Kinds, is_section, is_turn_scoped, kind_of
 from lamina.core.layout import Layout
-from lamina.core.values import Entry, Form, Layer, Role, Thinking, ToolCall
+from lamina.core.values import Entry, Form, Layer, Raw, Role, Thinking, ToolCall
 
 OWN_TURN_ONLY = "stands in its own turn only"
 """Why something is not sent any more whose turn is over."""
@@ -248,3 +248,76 @@ def _is_answer(entry: Entry, answer_step: int | None, *, bound: bool) -> bool:
     if bound:
         ends_answer = (ToolCall, Thinking)
     return not any(isinstance(part, ends_answer) for part in entry.segment.parts)
+
+
+# The prompt and the last step, which are sent as they came.
+
+
+def current_turn(entries: Sequence[Entry]) -> frozenset[int]:
+    """Positions of the prompt and of the last step, which are sent as they came.
+
+    If the user spoke within the turn, beside the results of tools, the newest of these words belong to the
+    prompt. Thinking, or an item of the provider's own, that follows the last step belongs to it.
+    """
+    last_turn, last_step = _find_last_turn_and_step(entries)
+    last_words = _find_last_words(entries, last_turn)
+    current: set[int] = set()
+    for at, entry in enumerate(entries):
+        if entry.layer is Layer.SYSTEM:
+            continue
+        is_prompt = entry.layer is Layer.PROMPT and entry.turn == last_turn
+        is_last_words = entry.step == last_words and said_beside_results(entry)
+        if is_prompt or is_last_words or entry.step >= last_step:
+            current.add(at)
+    return frozenset(current)
+
+
+def _find_last_turn_and_step(entries: Sequence[Entry]) -> tuple[int, int]:
+    """The last turn and the last step. Thinking alone does not begin a step.
+
+    The system text has no turn of its own, so it does not count.
+    """
+    last_turn = 0
+    last_step = 0
+    for entry in entries:
+        if entry.layer is Layer.SYSTEM:
+            continue
+        last_turn = max(last_turn, entry.turn)
+        if entry.step > last_step and not _is_aside(entry):
+            last_step = entry.step
+    return last_turn, last_step
+
+
+def _find_last_words(entries: Sequence[Entry], last_turn: int) -> int:
+    """The last step of this turn in which the user spoke beside results; -1 if there is none.
+
+    An agent's user may type while tools run. Clients send such words together with the results.
+    """
+    last_words = -1
+    for entry in entries:
+        if entry.turn == last_turn and said_beside_results(entry):
+            last_words = max(last_words, entry.step)
+    return last_words
+
+
+def _is_aside(entry: Entry) -> bool:
+    """Whether the model neither says nor does anything here: thinking, or an item of the provider's own.
+
+    Such a block may stand after the last step without beginning a new one.
+    """
+    return entry.role is Role.ASSISTANT and begins_with(entry.segment.parts, Thinking | Raw)
+
+
+def said_beside_results(entry: Entry) -> bool:
+    """Whether the user says this in a message with results of tools, within a turn.
+
+    What stands for older segments is no speech, and neither are lamina's own lines.
+    """
+    segment = entry.segment
+    if entry.layer is not Layer.STEPS or entry.role is not Role.USER:
+        return False
+    if segment.role is not Role.USER or segment.is_own:
+        return False
+    if segment.covers:
+        return False
+    return not is_empty(segment.parts)

@@ -6,6 +6,7 @@ falls. Dicts inside a value are never changed after the value is made.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Literal, NewType, get_args
 
@@ -218,64 +219,43 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     promise: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("window", "reserve", "input", "trigger", "target", "least", "largest", "keep_last"):
+        for name, (is_allowed, hint) in self._rules().items():
             value = getattr(self, name)
-            _check_budget(
-                f"{name} is {value!r:.100}",
-                hint="give a number: Budget(window=4000)",
-                holds=value is None or isinstance(value, int | float),
-            )
-        _check_budget(
-            f"window is {self.window!r}",
-            hint="give the model's context window in tokens",
-            holds=self.window > 0,
-        )
-        _check_budget(
-            f"reserve is {self.reserve!r}",
-            hint=f"it must be at least 0 and below the window ({self.window})",
-            holds=self.reserve is None or 0 <= self.reserve < self.window,
-        )
-        _check_budget(
-            f"input is {self.input!r}",
-            hint="give the tokens that a request alone may take, above 0",
-            holds=self.input is None or self.input > 0,
-        )
-        _check_budget(
-            f"trigger is {self.trigger!r}",
-            hint="give a share of the room above 0, at most 1",
-            holds=0 < self.trigger <= 1,
-        )
-        _check_budget(
-            f"target is {self.target!r}",
-            hint=f"give a share of the room above 0, at most the trigger ({self.trigger})",
-            holds=self.target is None or 0 < self.target <= self.trigger,
-        )
-        _check_budget(
-            f"prefer is {self.prefer!r:.100}",
-            hint=f"it is one of {', '.join(get_args(Preference))}",
-            holds=self.prefer in get_args(Preference),
-        )
-        _check_budget(
-            f"least is {self.least!r}",
-            hint="give a share of the room from 0 to 1",
-            holds=0 <= self.least <= 1,
-        )
-        _check_budget(
-            f"largest is {self.largest!r}",
-            hint="give a share of the room above 0, at most 1",
-            holds=self.largest is None or 0 < self.largest <= 1,
-        )
-        _check_budget(
-            f"keep_last is {self.keep_last!r}",
-            hint="give a number of steps, 0 or more",
-            holds=self.keep_last is None or self.keep_last >= 0,
-        )
+            if value is None and name in _OPTIONAL_LIMITS:
+                continue
+            problem = f"{name} is {value!r:.100}"
+            if name != "prefer" and not isinstance(value, int | float):
+                raise BadInput(problem, place="Budget", hint="give a number: Budget(window=4000)")
+            if not is_allowed(value):
+                raise BadInput(problem, place="Budget", hint=hint)
+
+    def _rules(self) -> dict[str, tuple[Callable[[Any], bool], str]]:
+        """What the value of each field must be, with what to do if it is not.
+
+        A field that others are compared with comes before them.
+        """
+        preferences = get_args(Preference)
+        return {
+            "window": (lambda value: value > 0, "give the model's context window in tokens"),
+            "reserve": (
+                lambda value: 0 <= value < self.window,
+                f"it must be at least 0 and below the window ({self.window})",
+            ),
+            "input": (lambda value: value > 0, "give the tokens that a request alone may take, above 0"),
+            "trigger": (lambda value: 0 < value <= 1, "give a share of the room above 0, at most 1"),
+            "target": (
+                lambda value: 0 < value <= self.trigger,
+                f"give a share of the room above 0, at most the trigger ({self.trigger})",
+            ),
+            "prefer": (preferences.__contains__, f"it is one of {', '.join(preferences)}"),
+            "least": (lambda value: 0 <= value <= 1, "give a share of the room from 0 to 1"),
+            "largest": (lambda value: 0 < value <= 1, "give a share of the room above 0, at most 1"),
+            "keep_last": (lambda value: value >= 0, "give a number of steps, 0 or more"),
+        }
 
 
-def _check_budget(problem: str, *, hint: str, holds: bool) -> None:
-    """Raise BadInput for a budget of which something does not hold."""
-    if not holds:
-        raise BadInput(problem, place="Budget", hint=hint)
+_OPTIONAL_LIMITS = frozenset(("reserve", "input", "target", "largest", "keep_last"))
+"""Fields of a budget that may be None: they are derived then."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

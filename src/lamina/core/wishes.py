@@ -10,17 +10,18 @@ A wish never changes a voice, and never lowers what the user said. Pins together
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from lamina.core.entries import is_users_text, pair_parts
+from lamina.core.entries import find_sent, is_users_text, pair_parts
 from lamina.core.hashing import handle, short_handle
+from lamina.core.recall import find_fold
 from lamina.core.text.characters import WHITE_SPACE, fold_case, split_words
 from lamina.core.text.excerpts import to_one_line
-from lamina.core.values import Entry, Fold, Form, Ledger, Ref, Role, ToolCall, Wish
+from lamina.core.text.nesting import DEEPEST_ARGUMENTS, decode_json
+from lamina.core.values import Entry, Fold, Ledger, Ref, Role, ToolCall, Wish
 from lamina.core.wording import text_of
 
 PINNED_PART = 4
@@ -127,12 +128,11 @@ class _Reading:
         """Take back the pins and the note that are named; what may be let go, goes first from now on."""
         self._pins = {ref: pin for ref, pin in self._pins.items() if targets.isdisjoint(pin)}
         line = " ".join(split_words(what))
+        # A note has no key of its own, so it is released by its words.
         self._notes = {ref: text for ref, text in self._notes.items() if text != line}
-        for entry in self._entries:
-            if entry.ref in targets and may_release(entry):
-                self._released.add(entry.ref)
-        if call.step >= self._entries[-1].step:
-            self._released_now = True
+        named = [entry for entry in self._entries if entry.ref in targets]
+        self._released.update(entry.ref for entry in filter(may_release, named))
+        self._released_now |= call.step >= self._entries[-1].step
 
     def finish(self) -> Wishes:
         """What holds after the last call."""
@@ -148,13 +148,13 @@ class _Reading:
 
 def _find_exchanges(entries: Sequence[Entry], tool: str) -> list[tuple[int, int]]:
     """Positions of each call of the tool and of its result, whether or not they are still sent."""
-    parts = [entry.segment.parts[0] if entry.segment.parts else None for entry in entries]
+    parts = [next(iter(entry.segment.parts), None) for entry in entries]
     exchanges: list[tuple[int, int]] = []
     for call_at, result_at in pair_parts(parts):
-        part = parts[call_at]
-        is_models = entries[call_at].segment.role is Role.ASSISTANT
-        if is_models and isinstance(part, ToolCall) and part.name == tool:
-            exchanges.append((call_at, result_at))
+        segment = entries[call_at].segment
+        match segment.parts:
+            case (ToolCall(name=name),) if name == tool and segment.role is Role.ASSISTANT:
+                exchanges.append((call_at, result_at))
     return sorted(exchanges)
 
 
@@ -162,19 +162,12 @@ def read_arguments(call: Any) -> tuple[str, str]:
     """The action and what it is about, or ("", "") for a call that cannot be read."""
     if not isinstance(call, ToolCall):
         return "", ""
-    try:
-        arguments = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        return "", ""
-    if not isinstance(arguments, dict):
-        return "", ""
-    action = arguments.get("action")
-    what = arguments.get("what")
-    if not isinstance(action, str):
-        return "", ""
-    if not isinstance(what, str):
-        what = ""
-    return action, what
+    match decode_json(call.arguments, deepest=DEEPEST_ARGUMENTS):
+        case {"action": str(action), "what": str(what)}:
+            return action, what
+        case {"action": str(action)}:
+            return action, ""
+    return "", ""
 
 
 def find_targets(
@@ -188,22 +181,14 @@ def find_targets(
     name = what.strip(WHITE_SPACE)
     if not name:
         return frozenset()
-    for fold in folds:
-        if name == fold.key or name in fold.merged:
-            present = {entry.ref for entry in entries}
-            return frozenset(ref for ref in fold.covers if ref in present)
-    candidates = [entry for entry in entries if _may_be_named(entry, own)]
-    for entry in reversed(candidates):
-        names = (entry.ref, entry.segment.key, handle(entry.content), short_handle(entry.content))
-        if name in names:
-            return frozenset((entry.ref,))
-    if len(name) < LEAST_QUOTE:
-        return frozenset()
-    quotation = fold_case(" ".join(split_words(name)))
-    for entry in reversed(candidates):
-        if quotation in fold_case(" ".join(split_words(text_of(entry.segment.parts)))):
-            return frozenset((entry.ref,))
-    return frozenset()
+    fold = find_fold(name, folds)
+    if fold is not None:
+        return frozenset(fold.covers).intersection(entry.ref for entry in entries)
+    newest_first = [entry for entry in reversed(entries) if _may_be_named(entry, own)]
+    entry = _find_by_key(newest_first, name)
+    if entry is None and len(name) >= LEAST_QUOTE:
+        entry = _find_by_quotation(newest_first, name)
+    return frozenset() if entry is None else frozenset((entry.ref,))
 
 
 def _may_be_named(entry: Entry, own: frozenset[Ref]) -> bool:
@@ -211,6 +196,27 @@ def _may_be_named(entry: Entry, own: frozenset[Ref]) -> bool:
     if segment.role is Role.SYSTEM or segment.is_own or not segment.parts:
         return False
     return entry.ref not in own
+
+
+def _find_by_key(entries: Iterable[Entry], name: str) -> Entry | None:
+    """The first of these entries with this ref, key or handle."""
+    for entry in entries:
+        if name in (entry.ref, entry.segment.key, handle(entry.content), short_handle(entry.content)):
+            return entry
+    return None
+
+
+def _find_by_quotation(entries: Iterable[Entry], words: str) -> Entry | None:
+    """The first of these entries in which these words stand, whatever their case and the spaces between."""
+    quotation = _fold_words(words)
+    for entry in entries:
+        if quotation in _fold_words(text_of(entry.segment.parts)):
+            return entry
+    return None
+
+
+def _fold_words(text: str) -> str:
+    return fold_case(" ".join(split_words(text)))
 
 
 def may_release(entry: Entry) -> bool:
@@ -225,16 +231,16 @@ def choose_held(wishes: Wishes, entries: Sequence[Entry], room: int) -> frozense
     """
     if not wishes.pins:
         return frozenset()
-    tokens = {entry.ref: entry.tokens for entry in entries if entry.form is not Form.OMITTED}
+    tokens = {entry.ref: entry.tokens for entry in find_sent(entries)}
     left = room // PINNED_PART
     held: set[Ref] = set()
     for pin in wishes.pins:
-        new = [ref for ref in pin if ref in tokens and ref not in held]
+        new = tokens.keys() & pin - held
         cost = sum(tokens[ref] for ref in new)
-        if cost > left:
-            continue
-        left -= cost
-        held.update(new)
+        # A pin that is too large holds nothing. A smaller one after it still may.
+        if cost <= left:
+            left -= cost
+            held |= new
     return frozenset(held)
 
 

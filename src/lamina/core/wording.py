@@ -190,8 +190,8 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         if own_parts is not None:
             return own_parts
         body = outline_text(text, limit=limit, name=name_of(segment))
-        if len(text) > limit and (self.handles or self.named):
-            body = f"{body}\n{self._stub(segment, content, verb='shortened')}"
+        if len(text) > limit:
+            body = self._add_stub(body, segment, content)
         attrs = {"source": name_of(segment) or segment.key, "type": segment.kind}
         return (Text(wrap_in_tag("prior_context", attrs, guard(body, self.kinds))),)
 
@@ -222,11 +222,16 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         body = shorten_text(text, limit=limit, name=name_of(segment))
         if segment.kind == "user" and self.version >= 4:
             body = add_rules(body, text, limit)
-        if self.handles or self.named:
-            body = f"{body}\n{self._stub(segment, content, verb='shortened')}"
+        body = self._add_stub(body, segment, content)
         if self._is_in_tag(kind):
             return (self._wrap_in_tag(segment, kind, content, body),)
         return _replace_content(segment, body, tagged=False)
+
+    def _add_stub(self, body: str, segment: Segment, content: Digest) -> str:
+        """A shortened text, and the line that says what it was, if this wording says that."""
+        if not self.handles and not self.named:
+            return body
+        return f"{body}\n{self._stub(segment, content, verb='shortened')}"
 
     def _stub(self, segment: Segment, content: Digest, *, verb: str = "trimmed") -> str:
         """One line in place of content, with a handle, with a name alone, or with neither."""

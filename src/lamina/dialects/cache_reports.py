@@ -1,4 +1,4 @@
-"""What a provider itself says about its cache: whether a request was read from it, and if not, why.
+"""Reads what a provider says about its own cache: whether it read a request from it, and if not, why.
 
 Two APIs compare a request with an earlier one if they are given the id of its answer. Shapes: anthropic 2.8
 (`diagnostics.previous_message_id`) and openai 3.49 (`prompt_cache_options.comparison_response_id`, in the
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.dialects.json_values import mapping_or_empty, read_field, text_or_empty
+from lamina.dialects.json_values import mapping_or_empty, read_field, text_or_empty, to_count
 
 HIT = "hit"
 """The provider compared the two requests and found nothing that breaks the cached prefix."""
@@ -65,16 +65,20 @@ def read_cache_report(answer: Any, request: Mapping[str, Any] | None = None) -> 
     if compared is not None:
         return _read_openai(compared)
     diagnostics = read_field(answer, "diagnostics")
-    if diagnostics is None:
-        if request is not None and _names_previous_message(request):
-            return CacheReport(cause=HIT)
-        return NO_REPORT
+    if diagnostics is not None:
+        return _read_anthropic(diagnostics)
+    if request is not None and _names_previous_message(request):
+        return CacheReport(cause=HIT)
+    return NO_REPORT
+
+
+def _read_anthropic(diagnostics: Any) -> CacheReport:
+    """What the Messages API reports: why the prefix was not read, or nothing as long as it compares."""
     reason = read_field(diagnostics, "cache_miss_reason")
     if reason is None:
         return CacheReport(cause=PENDING)
-    return CacheReport(
-        cause=_read_word(reason, "type"), missed=_read_count(reason, "cache_missed_input_tokens")
-    )
+    missed = to_count(read_field(reason, "cache_missed_input_tokens"))
+    return CacheReport(cause=_read_word(reason, "type"), missed=missed)
 
 
 def read_answer_note(answer: Any, request: Mapping[str, Any] | None = None) -> AnswerNote:
@@ -82,16 +86,12 @@ def read_answer_note(answer: Any, request: Mapping[str, Any] | None = None) -> A
 
     Anthropic begins a stream with the message, OpenAI ends it with the response.
     """
-    if answer is None:
-        return NO_NOTE
     holders = [answer]
     if isinstance(answer, list):
         holders = [read_field(event, "message") or read_field(event, "response") for event in answer]
     answer_id = ""
     report = NO_REPORT
     for holder in holders:
-        if holder is None:
-            continue
         answer_id = text_or_empty(read_field(holder, "id")) or answer_id
         holder_report = read_cache_report(holder)
         if holder_report.cause:
@@ -108,7 +108,7 @@ def _read_openai(compared: Any) -> CacheReport:
         return CacheReport(cause=HIT)
     if word == "cache_miss":
         word = _read_word(compared, "reason")
-    return CacheReport(cause=word, missed=_read_count(compared, "cache_missed_tokens"))
+    return CacheReport(cause=word, missed=to_count(read_field(compared, "cache_missed_tokens")))
 
 
 def _read_word(holder: Any, name: str) -> str:
@@ -122,13 +122,6 @@ def _names_previous_message(request: Mapping[str, Any]) -> bool:
     With null it only says that it wants reports: on the first turn there is nothing to compare.
     """
     return bool(mapping_or_empty(request.get("diagnostics")).get("previous_message_id"))
-
-
-def _read_count(holder: Any, name: str) -> int:
-    count = read_field(holder, name)
-    if isinstance(count, int) and not isinstance(count, bool) and count > 0:
-        return count
-    return 0
 
 
 _BAD_REQUEST = 400

@@ -1,4 +1,4 @@
-"""What a message says to the model besides the typed parts of its log: names, notes, signatures, new fields.
+"""Finds what the model reads besides the typed parts of a message: names, notes, signatures, new fields.
 
 Rendering sends such fields as they came, so they have to be counted. For each sort of block, a table names
 the fields that the typed part counts. `UNREAD` names those that no model reads, with the reason. Every other
@@ -69,7 +69,7 @@ def collect_extra_fields(
 
     Of `{"type": "text", "text": "Hi", "mood": "kind", "weight": 2}` it is `{"mood": "kind"}`.
     """
-    if counted_fields.issuperset(holder):
+    if counted_fields.issuperset(holder):  # nearly every block has no other field
         return ()
     extra = {name: value for name, value in holder.items() if is_counted(name, value, counted_fields)}
     if not extra:

@@ -1,4 +1,4 @@
-"""The heads of most APIs as tables: one row for each field that they all have, under the name that one has.
+"""Translates heads by a table for each API: one row for each field that they all have.
 
     HeadField("output", "options.num_predict", number_or_none)
     HeadField("choice", "tool_choice", _read_choice, _write_choice)
@@ -11,12 +11,18 @@ learns what stays behind.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from lamina.core.values import RequestHead
-from lamina.dialects.json_values import drop_nulls, mapping_or_empty, text_or_empty, to_dict_or_empty
+from lamina.dialects.json_values import (
+    drop_default,
+    drop_nulls,
+    mapping_or_empty,
+    text_or_empty,
+    to_dict_or_empty,
+)
 from lamina.dialects.port import OwnHead, PlainHead, Tool
 
 PlainField = Literal[
@@ -48,9 +54,21 @@ class HeadField(msgspec.Struct, frozen=True):
     older_path: str = ""
     means_nothing: Any = None
 
+    def find_value(self, parameters: Mapping[str, Any]) -> Any:
+        """The API's value; None if the parameters have none, or one that means nothing."""
+        value = _find_value(parameters, self.path)
+        if value is None:
+            value = _find_value(parameters, self.older_path)
+        return drop_default(value, self.means_nothing)
+
 
 def _refuses_nothing(_: PlainHead) -> Collection[PlainField]:
     return ()
+
+
+def _read_no_tool(_: Mapping[str, Any]) -> Tool | None:
+    """For an API without tools. Its heads have none, so nothing is lost."""
+    return None
 
 
 class HeadTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +86,7 @@ class HeadTable(msgspec.Struct, frozen=True, kw_only=True):
 
     fields: tuple[HeadField, ...]
     silent: frozenset[str] = frozenset()
-    read_tool: Callable[[Mapping[str, Any]], Tool | None] | None = None
+    read_tool: Callable[[Mapping[str, Any]], Tool | None] = _read_no_tool
     write_tool: Callable[[Tool], dict[str, Any]] | None = None
     refuses: Callable[[PlainHead], Collection[PlainField]] = _refuses_nothing
     defaults: Mapping[PlainField, Any] = {}
@@ -79,19 +97,16 @@ class HeadTable(msgspec.Struct, frozen=True, kw_only=True):
         parameters = drop_nulls(head.parameters)
         left = self._list_untranslated(parameters)
         tools: list[Tool] = []
-        if self.read_tool is not None:
-            for position, definition in enumerate(head.tools):
-                tool = self.read_tool(definition)
-                if tool is None:
-                    left.append(f"tools[{position}]")
-                else:
-                    tools.append(tool)
+        for position, definition in enumerate(head.tools):
+            tool = self.read_tool(definition)
+            if tool is None:
+                left.append(f"tools[{position}]")
+            else:
+                tools.append(tool)
         plain_values: dict[str, Any] = {}
         for field in self.fields:
-            value = _find_value(parameters, field.path)
-            if value is None and field.older_path:
-                value = _find_value(parameters, field.older_path)
-            if value is None or value == field.means_nothing:
+            value = field.find_value(parameters)
+            if value is None:
                 continue
             plain_value = field.read(value)
             if plain_value is None:
@@ -102,27 +117,26 @@ class HeadTable(msgspec.Struct, frozen=True, kw_only=True):
 
     def write(self, plain: PlainHead) -> OwnHead:
         """Say a plain head in the words of this API. `left` names what it, or its model, cannot express."""
+        values: dict[PlainField, Any] = {**self.defaults, **_list_said(plain)}
+        refused = [name for name in self.refuses(plain) if name in values]
+        for name in refused:
+            del values[name]
+        left: list[str] = [*refused]
         parameters: dict[str, Any] = {}
-        refused = self.refuses(plain)
-        left: list[str] = [name for name in refused if _says(plain, name)]
         for field in self.fields:
-            value = self.defaults.get(field.plain)
-            if _says(plain, field.plain):
-                value = getattr(plain, field.plain)
-            if value is None or field.plain in refused:
+            value = values.pop(field.plain, None)
+            if value is None:
                 continue
             own_value = field.write(value)
             if own_value is None:
                 left.append(field.plain)
             else:
                 _put_value(parameters, field.path, own_value)
-        own_fields = {field.plain for field in self.fields}
-        if self.write_tool is not None:
-            own_fields.add("tools")
-        left += [name for name in _PLAIN_FIELDS if name not in own_fields and _says(plain, name)]
         tools: tuple[dict[str, Any], ...] = ()
         if self.write_tool is not None:
-            tools = tuple(map(self.write_tool, plain.tools))
+            tools = tuple(map(self.write_tool, values.pop("tools", ())))
+        # No row took what is still there.
+        left += [name for name in _PLAIN_FIELDS if name in values]
         head = RequestHead(tools=tools, parameters={**parameters, **self.constants})
         return OwnHead(head=head, left=tuple(left))
 
@@ -131,24 +145,29 @@ class HeadTable(msgspec.Struct, frozen=True, kw_only=True):
 
         `logit_bias` of Chat Completions is one, and `options.mirostat` of Ollama.
         """
-        read_paths = {field.path for field in self.fields} | {field.older_path for field in self.fields}
-        outer_names = {path.partition(".")[0] for path in read_paths if "." in path}
-        untranslated: list[str] = []
+        known_paths = set(self.silent)
+        for field in self.fields:
+            known_paths |= {field.path, field.older_path}
+        outer_names = {path.partition(".")[0] for path in known_paths if "." in path}
+        paths: list[str] = []
         for name, value in parameters.items():
-            paths = [name]
             if name in outer_names:
-                paths = [f"{name}.{inner}" for inner in drop_nulls(to_dict_or_empty(value))]
-            untranslated += [path for path in paths if path not in read_paths and path not in self.silent]
-        return untranslated
+                paths += [f"{name}.{inner}" for inner in drop_nulls(to_dict_or_empty(value))]
+            else:
+                paths.append(name)
+        return [path for path in paths if path not in known_paths]
 
 
-def _says(plain: PlainHead, name: PlainField) -> bool:
-    """Whether a plain head says something under this name. A choice without tools says nothing."""
-    if name == "choice" and not plain.tools:
-        return False
-    if name == "stream":
-        return plain.stream is not None
-    return getattr(plain, name) not in (None, "", ())
+def _list_said(plain: PlainHead) -> dict[PlainField, Any]:
+    """What a plain head says, by name. A choice without tools says nothing."""
+    said: dict[PlainField, Any] = {}
+    for name in get_args(PlainField):
+        value = getattr(plain, name)
+        if value not in (None, "", ()):
+            said[name] = value
+    if not plain.tools:
+        said.pop("choice", None)
+    return said
 
 
 def _find_value(parameters: Mapping[str, Any], path: str) -> Any:

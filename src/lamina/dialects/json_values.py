@@ -19,11 +19,12 @@ from lamina.errors import BadInput
 
 Json = dict[str, Any]
 AnyHolder = TypeVar("AnyHolder")
+AnyValue = TypeVar("AnyValue")
 
 LIST_TYPES = (list, tuple)
 """Types that are accepted where JSON has a list. A tuple: `list | tuple` would be rebuilt on each use."""
 
-_MAPPING_TYPES = (dict, Mapping)
+MAPPING_TYPES = (dict, Mapping)
 """A dict is a Mapping too; to look for it first is several times as fast."""
 
 _QUOTED_CHARACTERS = 40
@@ -90,11 +91,15 @@ def read_list(holder: Mapping[str, Any], field: str, hint: str = "give a list") 
 
     Of `{"tools": null}` the list in `tools` is empty, and of `{"tools": {}}` it is an error.
     """
-    value = holder.get(field)
+    return to_list(holder.get(field), field, hint)
+
+
+def to_list(value: Any, place: str, hint: str = "give a list") -> Sequence[Any]:
+    """A list; empty for null. Raises BadInput with this place for any other value."""
     if value is None:
         return ()
     if not isinstance(value, LIST_TYPES):
-        raise BadInput(f"{field} is {describe_value(value)}", place=field, hint=hint)
+        raise BadInput(f"{place} is {describe_value(value)}", place=place, hint=hint)
     return value
 
 
@@ -116,15 +121,16 @@ def describe_value(value: Any, *, type_words: str = "of type") -> str:
 
     `7` is "of type int", `"tool"` is "'tool'", and `[]` is "an empty list".
     """
-    if value is None or isinstance(value, bool | float):
-        return repr(value)
-    if isinstance(value, str):
-        if len(value) <= _QUOTED_CHARACTERS:
-            return repr(value)
-        return f"{value[:_QUOTED_CHARACTERS]!r}…"
     type_name = type(value).__name__
-    if isinstance(value, list | tuple | dict) and not value:
-        return f"an empty {type_name}"
+    match value:
+        case None | bool() | float():
+            return repr(value)
+        case str() if len(value) > _QUOTED_CHARACTERS:
+            return f"{value[:_QUOTED_CHARACTERS]!r}…"
+        case str():
+            return repr(value)
+        case list() | tuple() | dict() if not value:
+            return f"an empty {type_name}"
     return f"{type_words} {type_name}"
 
 
@@ -142,6 +148,22 @@ def add_outer_place(outer_place: str, error: BadInput) -> BadInput:
     if inner_place and inner_place[0] not in ".[":
         inner_place = f".{inner_place}"
     return BadInput(error.problem, place=f"{outer_place}{inner_place}", hint=error.hint)
+
+
+def read_each(
+    values: Iterable[Any], place: str, read: Callable[[Any, int], AnyValue], *, start: int = 0
+) -> list[AnyValue]:
+    """Each value of the list at a place as `read` reads it, which also gets its position.
+
+    An error names the value: `role` becomes `messages[3].role`. The first value has the position `start`.
+    """
+    read_values: list[AnyValue] = []
+    for position, value in enumerate(values, start):
+        try:
+            read_values.append(read(value, position))
+        except BadInput as error:
+            raise add_outer_place(f"{place}[{position}]", error) from None
+    return read_values
 
 
 def encode_json(value: Any, place: str) -> str:
@@ -198,7 +220,7 @@ def text_or_none(value: Any) -> str | None:
 
 def mapping_or_empty(value: Any) -> Mapping[str, Any]:
     """The value if it is a mapping, else an empty one."""
-    if isinstance(value, _MAPPING_TYPES):
+    if isinstance(value, MAPPING_TYPES):
         return value
     return {}
 
@@ -275,6 +297,13 @@ def number_or_none(value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value
     return None
+
+
+def to_count(value: Any) -> int:
+    """The value if it is a positive whole number, else 0. Null, a negative number and true count nothing."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return 0
+    return max(value, 0)
 
 
 def find_repeats(

@@ -1,4 +1,4 @@
-"""Places cache markers on the lists of a request: what the APIs share that have markers on blocks.
+"""Places cache markers on the lists of a request, for the APIs that have markers on blocks.
 
 A dialect says how one block is marked, and in which fields its blocks stand. The walk over them is here. What
 need not change stays the same object, and the caller's request is never written to.

@@ -1,4 +1,4 @@
-"""What a parser and a checker remember of a request, so that a growing one is read only at its end.
+"""Remembers what was parsed and checked, so that a growing request is read only at its end.
 
 A parser remembers the JSON of each message with its segments. A message counts as unchanged if it has the
 same JSON, and the object that its segments came from does too: that object may have been changed in place.
@@ -21,10 +21,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from lamina.core.values import Segment
-from lamina.dialects.origins import ORIGIN, WireOrigin, read_origin
+from lamina.dialects.origins import NO_ORIGIN, ORIGIN, WireOrigin, read_origin
 from lamina.errors import BadInput
 
 AnyView = TypeVar("AnyView")
+AnyPast = TypeVar("AnyPast", bound="CheckedPast")
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -57,17 +58,26 @@ class ParseMemo:
         self.basis: Any = None
         self._copies = copies
 
+    def find_unchanged(self, messages: Sequence[Any], basis: Any = None) -> list[ParsedMessage]:
+        """The messages at the beginning that need not be parsed again, as they were parsed before."""
+        if basis != self.basis:
+            return []
+        return self.known[: count_unchanged(messages, self.known)]
+
     def remember(
-        self, messages: Iterable[Any], segments_of_messages: Iterable[tuple[Segment, ...]]
-    ) -> list[ParsedMessage]:
-        """What to remember of messages that were parsed into these segments."""
-        parsed_messages: list[ParsedMessage] = []
+        self,
+        unchanged: list[ParsedMessage],
+        messages: Iterable[Any],
+        segments_of_messages: Iterable[tuple[Segment, ...]],
+    ) -> None:
+        """Remember messages that were parsed into these segments, after those that did not change."""
+        # A new list, since another memo may have begun with the old one.
+        self.known = list(unchanged)
         for message, segments in zip(messages, segments_of_messages, strict=True):
             remembered = message
             if self._copies:
                 remembered = copy_message(message)
-            parsed_messages.append(ParsedMessage(remembered, segments))
-        return parsed_messages
+            self.known.append(ParsedMessage(remembered, segments))
 
 
 def count_unchanged(messages: Sequence[Any], parsed_messages: Sequence[ParsedMessage]) -> int:
@@ -75,13 +85,14 @@ def count_unchanged(messages: Sequence[Any], parsed_messages: Sequence[ParsedMes
 
     A client may send the same objects again, or others with the same JSON; either counts as unchanged.
     """
+    # Clients that keep their list of messages send the same objects: compared in C, without a loop here.
     if all(map(is_, messages, map(itemgetter(0), parsed_messages))):
         return min(len(messages), len(parsed_messages))
     count = 0
     try:
         for message, (remembered, segments) in zip(messages, parsed_messages, strict=False):
             if message is not remembered and not _is_unchanged(message, remembered, segments):
-                break
+                return count
             count += 1
     except RecursionError:
         return count
@@ -101,16 +112,12 @@ def are_unchanged(before: Sequence[ParsedMessage], now: Sequence[ParsedMessage])
         same_count += 1
     try:
         for remembered, segments in before[same_count:]:
-            origin = read_origin(segments[0])
-            if origin is None or not _is_as_remembered(origin.message, remembered):
+            if not _is_as_remembered(_read_source(segments), remembered):
                 return False
         if same_count < min(len(before), len(now)):
             # The first message that differs may differ in a way that only its JSON shows.
-            old_origin = read_origin(before[same_count].segments[0])
-            new_origin = read_origin(now[same_count].segments[0])
-            if old_origin is None or new_origin is None:
-                return False
-            return bool(old_origin.message != new_origin.message)
+            old_source = _read_source(before[same_count].segments)
+            return bool(old_source != _read_source(now[same_count].segments))
     except RecursionError:
         return False
     return True
@@ -123,12 +130,17 @@ def _is_unchanged(message: Any, remembered: Any, segments: Sequence[Segment]) ->
     """
     if not _is_as_remembered(message, remembered):
         return False
+    source = _read_source(segments)
+    return source is message or _is_as_remembered(source, remembered)
+
+
+def _read_source(segments: Sequence[Segment]) -> Any:
+    """The object that the segments of a message came from."""
     origin = segments[0].meta.get(ORIGIN)
-    if not isinstance(origin, WireOrigin):
-        origin = read_origin(segments[0])
-    if origin is None:
-        return False
-    return origin.message is message or _is_as_remembered(origin.message, remembered)
+    if isinstance(origin, WireOrigin):  # nearly always; an origin from a store is a dict
+        return origin.message
+    stored_origin = read_origin(segments[0]) or NO_ORIGIN
+    return stored_origin.message
 
 
 def _is_as_remembered(message: Any, remembered: Any) -> bool:
@@ -138,6 +150,7 @@ def _is_as_remembered(message: Any, remembered: Any) -> bool:
     remembered_json: bytes | None = remembered
     if type(remembered) is not bytes:
         remembered_json = _encode(remembered)
+    # Python takes 1, 1.0 and true for equal, and objects whose keys stand in another order. JSON does not.
     if remembered_json is None:
         return bool(message == remembered)
     return _encode(message) == remembered_json
@@ -188,36 +201,40 @@ class CheckMemo:
         self._past: Any = None
         self._tail_views: list[tuple[Any, Any]] = []
 
-    def resume(self, items: Sequence[Any], basis: Any) -> tuple[int, Any]:
+    def resume(
+        self, items: Sequence[Any], basis: Any, make_past: Callable[[], AnyPast]
+    ) -> tuple[int, AnyPast]:
         """How many items need not be checked again, and what was remembered of them.
 
-        0 and None if all items have to be checked.
+        0, and an empty past, if all items have to be checked.
         """
-        if self._past is None or basis != self._basis:
-            return 0, None
         count = len(self._items)
+        if basis != self._basis:
+            return 0, make_past()
         try:
             is_unchanged = list(items[:count]) == self._items
         except RecursionError:
             is_unchanged = False
-        if not is_unchanged:
-            return 0, None
+        if self._past is None or not is_unchanged:
+            return 0, make_past()
         return count, self._past
 
     def view_tail(
         self, items: Sequence[Any], start: int, view: Callable[[Any, int], AnyView]
     ) -> list[AnyView]:
         """The items from `start` on, as rules see them. An item that was read before is not read again."""
-        views: list[AnyView] = []
         old_views = self._tail_views
         if start != len(self._items):
             old_views = []
-        for position, item in enumerate(items[start:], start):
-            place = position - start
-            if place < len(old_views) and old_views[place][0] is item:
-                views.append(old_views[place][1])
-            else:
-                views.append(view(item, position))
+        views: list[AnyView] = []
+        old_count = 0
+        for item, (old_item, old_view) in zip(items[start:], old_views, strict=False):
+            if old_item is not item:
+                break
+            views.append(old_view)
+            old_count += 1
+        first_new = start + old_count
+        views += [view(item, position) for position, item in enumerate(items[first_new:], first_new)]
         return views
 
     def remember(self, items: Sequence[Any], basis: Any, past: Any, tail: Iterable[tuple[Any, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""The name of the model in a request, or in the parameters of a head: `modelId` in one API, else `model`."""
+"""Finds the name of the model in a request, or in a head: `modelId` in one API, else `model`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file that a tool call names in its arguments, for handles that say what a result was."""
+"""Finds the file that a tool call names in its arguments, for handles that say what a result was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a segment came from: what parsing notes on it, and what rendering reads from that.
+"""Notes on each segment the message and the block that it came from, and reads these notes.
 
 A parser notes on each segment the message, and the block, that it came from. So `render` can send the very
 same object for a message that was not lowered, and the same blocks for one that was lowered in part.
@@ -44,6 +44,10 @@ class WireOrigin(msgspec.Struct, frozen=True, kw_only=True):
     notes: dict[str, Any] = {}
 
 
+NO_ORIGIN = WireOrigin(dialect="", message={})
+"""The origin of whatever did not come from the wire. Its message is an object without fields."""
+
+
 def read_origin(segment: Segment) -> WireOrigin | None:
     """The origin of a segment; None if no dialect parsed it.
 
@@ -57,29 +61,43 @@ def read_origin(segment: Segment) -> WireOrigin | None:
     return None
 
 
-def read_origin_in(segment: Segment, dialect: str) -> WireOrigin | None:
-    """The origin of a segment; None if it was not this dialect that parsed it.
+def read_origin_in(segment: Segment, dialect: str) -> WireOrigin:
+    """The origin of a segment; `NO_ORIGIN` if it was not this dialect that parsed it.
 
     Only its own blocks can a dialect send again.
     """
-    origin = read_origin(segment)
-    if origin is None or origin.dialect != dialect:
-        return None
+    origin = segment.meta.get(ORIGIN)
+    if not isinstance(origin, WireOrigin):  # hardly ever: it is of a store, or there is none
+        origin = read_origin(segment) or NO_ORIGIN
+    if origin.dialect != dialect:
+        return NO_ORIGIN
     return origin
 
 
-def read_sent_origin(entry: Entry, dialect: str) -> WireOrigin | None:
-    """The origin of an entry that is sent as this dialect parsed it, else None.
+def find_origin(entry: Entry, dialect: str) -> WireOrigin:
+    """What this dialect parsed an entry from.
+
+    `NO_ORIGIN` if another dialect parsed it, if lamina made it, or if it has another role by now.
+    """
+    if entry.role is not entry.segment.role:
+        return NO_ORIGIN
+    return read_origin_in(entry.segment, dialect)
+
+
+def read_sent_origin(entry: Entry, dialect: str) -> WireOrigin:
+    """The origin of an entry that is sent as this dialect parsed it, else `NO_ORIGIN`.
 
     An entry that was lowered, shortened, or given another role is not sent as it came.
     """
     segment = entry.segment
-    origin = read_origin(segment)
-    if origin is None or origin.dialect != dialect:
-        return None
     if entry.form is not Form.FULL or entry.role is not segment.role or entry.parts != segment.parts:
-        return None
-    return origin
+        return NO_ORIGIN
+    return read_origin_in(segment, dialect)
+
+
+def is_sent_as_it_came(entry: Entry, dialect: str) -> bool:
+    """Whether this dialect parsed an entry and nothing of it changed since."""
+    return read_sent_origin(entry, dialect) is not NO_ORIGIN
 
 
 def is_changed(entry: Entry, field: str) -> bool:
@@ -111,6 +129,9 @@ def load_origin(fields: Mapping[str, Any], message: Any) -> WireOrigin | None:
     dialect = fields.get("dialect")
     if not isinstance(dialect, str):
         return None
+    notes = dict(fields)
+    for name in _STORED_FIELDS:
+        notes.pop(name, None)
     return WireOrigin(
         dialect=dialect,
         message=fields.get("message", message),
@@ -118,11 +139,11 @@ def load_origin(fields: Mapping[str, Any], message: Any) -> WireOrigin | None:
         is_first="message" in fields,
         count=fields.get("count", 0),
         is_mended=fields.get("count") == 0,
-        notes={name: value for name, value in fields.items() if name not in _STORED_FIELDS},
+        notes=notes,
     )
 
 
-_STORED_FIELDS = frozenset(("dialect", "of", "message", "count", "block"))
+_STORED_FIELDS = ("dialect", "of", "message", "count", "block")
 
 
 def find_unchanged_message(group: Sequence[Entry], dialect: str) -> Any:
@@ -132,12 +153,13 @@ def find_unchanged_message(group: Sequence[Entry], dialect: str) -> Any:
     anew.
     """
     first = read_sent_origin(group[0], dialect)
-    if first is None or not first.is_first or first.is_mended or first.count != len(group):
+    is_whole = first.is_first and first.count == len(group)
+    if first.is_mended or not is_whole:
         return None
     for entry in group[1:]:
         origin = read_sent_origin(entry, dialect)
         # Part of another message may have been joined to it, which may be the same object sent twice.
-        if origin is None or origin.is_first or origin.message is not first.message:
+        if origin.is_first or origin.message is not first.message:
             return None
     return first.message
 
@@ -147,8 +169,8 @@ def find_other_dialect(segment: Segment, dialect: str) -> str:
 
     What lamina made itself is of no dialect.
     """
-    origin = read_origin(segment)
-    if origin is None or origin.dialect == dialect:
+    origin = read_origin(segment) or NO_ORIGIN
+    if origin.dialect == dialect:
         return ""
     return origin.dialect
 

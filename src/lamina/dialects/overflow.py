@@ -1,4 +1,4 @@
-"""Whether an API refused a request as too long, and what it said about the limit.
+"""Recognises an error that says a request is too long, and reads the limit from it.
 
 Every API says it in its own words, so this is a list of them. This module knows messages and status codes,
 and no SDK: whoever has another kind of error passes its status and its text. The words of llama.cpp are

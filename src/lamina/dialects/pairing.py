@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from lamina.core.values import Entry, Segment, ToolCall, ToolResult
+from lamina.core.values import Entry, Role, Segment, ToolCall, ToolResult
 from lamina.core.waiting_calls import WaitingCalls
 
 
@@ -27,6 +27,19 @@ def list_calls(segments: Iterable[Segment]) -> Iterator[ToolCall]:
         part = segment.parts[0]
         if isinstance(part, ToolCall):
             yield part
+
+
+def find_last_answer(past: Sequence[tuple[Segment, ...]]) -> int:
+    """The position of the last message with which the assistant began to speak; 0 if there is none.
+
+    Only the calls since then can still wait for a result. Of user, assistant, assistant that goes on, user
+    it is 1.
+    """
+    for position in range(len(past) - 1, 0, -1):
+        first = past[position][0]
+        if first.role is Role.ASSISTANT and not first.joins:
+            return position
+    return 0
 
 
 class CallStep:

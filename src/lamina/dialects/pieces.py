@@ -1,4 +1,4 @@
-"""A message on its way into the log: first pieces, then segments that note where they came from.
+"""Turns messages into pieces, and pieces into segments that note where they came from.
 
 Shared by the wire formats in which each message has a role and becomes one segment for each piece that can be
 lowered on its own.
@@ -6,24 +6,22 @@ lowered on its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
 
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Digest, Document, Entry, Image, Part, Raw, Role, Segment, Text, ToolResult
-from lamina.dialects.json_values import LIST_TYPES, add_outer_place, describe_value, to_dict_or_empty
-from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged
-from lamina.dialects.origins import ORIGIN, WireOrigin, read_origin_in
+from lamina.core.values import Digest, Document, Image, Part, Raw, Role, Segment, Text, ToolResult
+from lamina.dialects.json_values import LIST_TYPES, describe_value, read_each, to_dict_or_empty
+from lamina.dialects.memos import ParseMemo
+from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.port import Request
 from lamina.errors import BadInput
 
 NO_DIGEST = Digest("")
 
-NO_ORIGIN = WireOrigin(dialect="", message={})
-"""The origin of an entry that did not come from the wire."""
 
 AnyReader = TypeVar("AnyReader")
 AnyCalls = TypeVar("AnyCalls")
@@ -94,20 +92,17 @@ def read_messages(
 
     `restore_calls` gives the calls of messages that were read before, `read_message` reads one more.
     """
-    remembered: list[ParsedMessage] = []
-    if memo is not None:
-        remembered = memo.known[: count_unchanged(messages, memo.known)]
-    old_segments = [parsed.segments for parsed in remembered]
+    memo = memo or ParseMemo(copies=False)
+    unchanged = memo.find_unchanged(messages)
+    old_segments = [parsed.segments for parsed in unchanged]
     calls = restore_calls(old_segments)
-    new_messages = messages[len(remembered) :]
-    new_segments: list[tuple[Segment, ...]] = []
-    for index, message in enumerate(new_messages, start=len(remembered)):
-        try:
-            new_segments.append(read_message(message, index, calls))
-        except BadInput as error:
-            raise add_outer_place(f"messages[{index}]", error) from None
-    if memo is not None:
-        memo.known = remembered + memo.remember(new_messages, new_segments)
+    start = len(unchanged)
+
+    def read_next(message: Any, index: int) -> tuple[Segment, ...]:
+        return read_message(message, index, calls)
+
+    new_segments = read_each(messages[start:], "messages", read_next, start=start)
+    memo.remember(unchanged, messages[start:], new_segments)
     return tuple(chain.from_iterable(old_segments + new_segments))
 
 
@@ -134,23 +129,12 @@ def make_blank_part(dialect: str, content: Any) -> Raw:
     It holds the text, since another blank text is another message: `" "` is not `""`. A list with one text
     is the same to the model as that text.
     """
-    texts = [content]
-    if not isinstance(content, str):
-        texts = [to_dict_or_empty(block).get("text", "") for block in content]
+    if isinstance(content, str):
+        return Raw(dialect=dialect, data=content)
+    texts = [to_dict_or_empty(block).get("text", "") for block in content]
     if len(texts) == 1:
         return Raw(dialect=dialect, data=texts[0])
     return Raw(dialect=dialect, data=texts)
-
-
-def find_origin(entry: Entry, dialect: str) -> WireOrigin:
-    """What this dialect parsed an entry from.
-
-    `NO_ORIGIN` if another dialect parsed it, if lamina made it, or if it has another role by now.
-    """
-    origin = read_origin_in(entry.segment, dialect)
-    if origin is None or entry.role is not entry.segment.role:
-        return NO_ORIGIN
-    return origin
 
 
 def explain_refused_part(segment: Segment, dialect: str, refuse_part: Callable[[Part, Segment], str]) -> str:
@@ -161,14 +145,21 @@ def explain_refused_part(segment: Segment, dialect: str, refuse_part: Callable[[
     """
     if segment.origin == dialect:
         return ""
-    reasons: list[str] = []
-    for part in segment.parts:
-        if not isinstance(part, ToolResult):
-            reasons.append(refuse_part(part, segment))
-            continue
-        media = [inner for inner in part.content if isinstance(inner, Image | Document)]
-        reasons += [refuse_part(inner, segment) for inner in media if inner.data]
-    return next(filter(None, reasons), "")
+    for part in chain.from_iterable(map(_list_judged_parts, segment.parts)):
+        reason = refuse_part(part, segment)
+        if reason:
+            return reason
+    return ""
+
+
+def _list_judged_parts(part: Part) -> Iterator[Part]:
+    """The part itself; of a result, the media that came with their data."""
+    if not isinstance(part, ToolResult):
+        yield part
+        return
+    for inner in part.content:
+        if isinstance(inner, Image | Document) and inner.data:
+            yield inner
 
 
 def make_segments(

@@ -1,4 +1,4 @@
-"""What a dialect is: functions over one provider's wire format, in groups, and the values that they exchange.
+"""Defines a dialect: functions over one provider's wire format, in groups, and the values that they exchange.
 
     Wire ──▶ messages: parse, render, check      HeadShape ──▶ tools and parameters, in plain words and back
     CacheView ──▶ what a prefix cache compares   Answers ──▶ responses and streams

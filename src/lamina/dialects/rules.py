@@ -1,14 +1,15 @@
-"""What the checkers of the dialects share: how a rule is written, and how rules are applied to a request.
+"""Defines how a rule of an API is written, and applies rules to a request.
 
 A rule is a function, and its name is the name of the rule. It gets the request as its dialect reads it,
 changes nothing, and yields each place where the request breaks it, with what is wrong there. A rule about
 single messages loops over them itself: a generator for each message and rule would cost more than the rules.
 
-A rule that only says which values some fields may hold is a table, a `FieldRule`:
+A rule that only says which values some fields may hold has a table of them:
 
-    FieldRule(
-        _messages_by_role, {"tool": [Field("tool_call_id", (str,), "missing or empty", is_filled=True)]}
-    )
+    _RESULT_NAMES = {"tool": [Field("tool_call_id", (str,), "missing or empty", is_filled=True)]}
+
+    def results_name_their_call(reading: ChatReading) -> Faults:
+        return find_wrong_fields(reading.by_role, _RESULT_NAMES)
 
 reports each tool message whose `tool_call_id` is not a string, or an empty one.
 """
@@ -23,6 +24,7 @@ import msgspec
 from lamina.dialects.json_values import list_or_empty
 from lamina.dialects.memos import CheckedPast, CheckMemo
 from lamina.dialects.port import Request, Violation
+from lamina.errors import BadInput
 
 Faults = Iterator[tuple[str, str]]
 """Where a rule is broken, and how."""
@@ -107,20 +109,14 @@ def check_growing(
     `basis` is what the rules depend on besides the items. What is before a message with which the model
     begins to speak is not checked again; `ends_a_step` says whether the message before it may be its end.
     """
-    start = 0
-    checked_past: AnyPast | None = None
-    if memo is not None:
-        start, checked_past = memo.resume(items, basis)
-    if checked_past is None:
-        checked_past = past()
     if memo is None:
-        views = [view(item, position) for position, item in enumerate(items)]
-    else:
-        views = memo.view_tail(items, start, view)
+        all_views = [view(item, position) for position, item in enumerate(items)]
+        return apply_rules(rules, reading(request, all_views, past()))
+    start, checked_past = memo.resume(items, basis, past)
+    views = memo.view_tail(items, start, view)
     violations = apply_rules(rules, reading(request, views, checked_past))
-    if memo is None:
-        return violations
     if violations:
+        # The rules find nothing wrong before a seam only if nothing was wrong there the last time.
         memo.forget()
         return violations
     clean_count = _find_last_seam(views, ends_a_step, memo.tail)
@@ -137,6 +133,7 @@ def _find_last_seam(views: list[AnyView], ends_a_step: Callable[[AnyView], bool]
 
     For user, assistant, user, assistant … it is the last position of an assistant before the tail.
     """
+    # Up to there all calls have their results, and nothing that follows can change that.
     for position in range(len(views) - tail, 0, -1):
         if views[position].speaks and ends_a_step(views[position - 1]):
             return position
@@ -168,9 +165,15 @@ class Field(msgspec.Struct, frozen=True):
     is_filled: bool = False
     place: str | None = None
 
+    @property
+    def suffix(self) -> str:
+        if self.place is None:
+            return f".{self.name}"
+        return self.place
+
 
 class SortedView(Protocol):
-    """What a `FieldRule` looks at: an object of a request, with its sort, its fields and its place."""
+    """What `find_wrong_fields` looks at: an object of a request, with its sort, its fields and its place."""
 
     @property
     def sort(self) -> str | None: ...
@@ -186,37 +189,34 @@ HoldersBySort = Mapping[str | None, Sequence[SortedView]]
 """Objects of a request in lists, one for each sort."""
 
 
-class FieldRule(msgspec.Struct, frozen=True):
-    """A rule that says which values fields may hold.
+FieldsBySort = Mapping[str | None, Sequence[Field]]
+"""The fields that the objects of each sort have: messages by their role, parts by their type."""
 
-    `find_holders` gives the objects of a reading that have the fields, in lists by their sort: messages by
-    their role, parts by their type. `fields` are the fields for each sort. Objects of other sorts
-    may hold anything.
+
+def find_wrong_fields(holders_by_sort: HoldersBySort, fields_by_sort: FieldsBySort) -> Faults:
+    """The places of values that the API does not take. Objects of other sorts may hold anything.
+
+    Faults come by sort, and within one in the order of the request.
     """
-
-    find_holders: Callable[[Any], HoldersBySort]
-    fields: Mapping[str | None, Sequence[Field]]
-
-    def __call__(self, reading: Any) -> Faults:
-        """The places of values that the API does not take.
-
-        Faults come by sort, and within one in the order of the request.
-        """
-        holders_by_sort = self.find_holders(reading)
-        for sort, fields in self.fields.items():
-            for holder in holders_by_sort.get(sort, ()):
-                wire = holder.wire
-                for field in fields:
-                    value = wire.get(field.name)
-                    if isinstance(value, field.types) and (value or not field.is_filled):
-                        continue
-                    place = field.place
-                    if place is None:
-                        place = f".{field.name}"
-                    yield f"{holder.place}{place}", field.problem
+    for sort, fields in fields_by_sort.items():
+        for holder in holders_by_sort.get(sort, ()):
+            wire = holder.wire
+            for field in fields:
+                value = wire.get(field.name)
+                is_unfilled = field.is_filled and not value
+                if is_unfilled or not isinstance(value, field.types):
+                    yield f"{holder.place}{field.suffix}", field.problem
 
 
 AnySortedView = TypeVar("AnySortedView", bound=SortedView)
+
+
+def report_unreadable(error: BadInput) -> Violation:
+    """The violation of a request that cannot be parsed: of `roles` if a role is wrong, else of `readable`."""
+    rule = "readable"
+    if error.place.endswith(".role"):
+        rule = "roles"
+    return Violation(rule=rule, place=error.place, message=f"{error.problem}; {error.hint}")
 
 
 def group_by_sort(views: Iterable[AnySortedView]) -> dict[str | None, list[AnySortedView]]:
@@ -245,6 +245,7 @@ def messages_are_objects(reading: RoleReading) -> Faults:
     if not list_or_empty(reading.request.get("messages")):
         yield "messages", "not a list of at least one message"
     for view in reading.views:
+        # Whatever is not an object is read as one without fields.
         if not view.wire and view.message != {}:
             yield view.place, "not an object"
 
@@ -264,17 +265,13 @@ def find_steps(views: Sequence[AnyStepView]) -> Iterator[tuple[AnyStepView, list
 
     Of assistant with calls, tool, tool, user it is the assistant message with both tool messages.
     """
-    caller: AnyStepView | None = None
     results: list[AnyStepView] = []
+    steps: list[tuple[AnyStepView, list[AnyStepView]]] = []
     for view in views:
         if view.is_result:
             results.append(view)
             continue
-        if caller is not None:
-            yield caller, results
-        caller = None
-        if view.makes_calls:
-            caller = view
         results = []
-    if caller is not None:
-        yield caller, results
+        if view.makes_calls:
+            steps.append((view, results))
+    return iter(steps)

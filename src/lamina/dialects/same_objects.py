@@ -1,4 +1,4 @@
-"""Changes to requests that leave what did not change the same object.
+"""Changes requests so that whatever did not change stays the same object.
 
 A client that compares objects sees what was changed, and nothing else is copied.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lamina.dialects.json_values import to_dict_or_none
+from lamina.dialects.json_values import MAPPING_TYPES, to_dict_or_none
 
 
 def drop_field(holder: Any, name: str) -> Any:
@@ -16,7 +16,7 @@ def drop_field(holder: Any, name: str) -> Any:
 
     `{"a": 1, "b": 2}` without `b` is a new dict, without `c` it is the same object.
     """
-    if not isinstance(holder, Mapping) or name not in holder:
+    if not isinstance(holder, MAPPING_TYPES) or name not in holder:
         return holder
     rest = dict(holder)
     del rest[name]

@@ -1,4 +1,4 @@
-"""The last step before a request leaves lamina: it passes its dialect's `check`, or it is refused.
+"""Makes the last step before a request leaves: it passes its dialect's `check`, or it is refused.
 
     settle_repairs ──▶ the envelope, with the lasting mends of rendering written into its ledger
     render_request ──▶ the request for an envelope, with every mend made, or InvalidRequest
@@ -76,10 +76,7 @@ def settle_repairs(
     """
     ledger = envelope.ledger
     cut = envelope.cut
-    repairs: Mapping[Ref, str] = {}
-    if dialect.wire.lasting is not None:
-        repairs = dialect.wire.lasting(envelope)
-    new_repairs = {ref: repair for ref, repair in repairs.items() if ledger.repairs.get(ref) != repair}
+    new_repairs = _find_new_repairs(envelope, dialect)
     if new_repairs:
         ledger = msgspec.structs.replace(ledger, repairs=ledger.repairs | new_repairs)
     if cut is None and before is not None:
@@ -89,10 +86,20 @@ def settle_repairs(
             ledger = msgspec.structs.replace(ledger, cuts=(*ledger.cuts, cut))
     if ledger is envelope.ledger:
         return envelope
+    # The next build goes on from the checkpoint only if it is given the ledger that this one leaves.
     checkpoint = memo.checkpoint
     if checkpoint is not None and checkpoint.ledger is envelope.ledger:
         memo.checkpoint = msgspec.structs.replace(checkpoint, ledger=ledger)
     return msgspec.structs.replace(envelope, ledger=ledger, cut=cut)
+
+
+def _find_new_repairs(envelope: Envelope, dialect: Dialect) -> dict[Ref, str]:
+    """The lasting mends of this request that no earlier request made."""
+    if dialect.wire.lasting is None:
+        return {}
+    repairs = dialect.wire.lasting(envelope)
+    old_repairs = envelope.ledger.repairs
+    return {ref: repair for ref, repair in repairs.items() if old_repairs.get(ref) != repair}
 
 
 def _rewrites_sent_entries(envelope: Envelope, new_repairs: Mapping[Ref, str], before: SentMark) -> bool:
@@ -100,10 +107,10 @@ def _rewrites_sent_entries(envelope: Envelope, new_repairs: Mapping[Ref, str], b
 
     A call that is signed from now on, and that an earlier request sent unsigned, is one.
     """
-    if not new_repairs:
+    mended_refs = _find_mended_refs(new_repairs)
+    if not mended_refs:
         return False
-    sent_before = envelope.sent[: before.sent]
-    return any(f"{entry.ref}{ON_THE_WIRE}" in new_repairs for entry in sent_before)
+    return any(entry.ref in mended_refs for entry in envelope.sent[: before.sent])
 
 
 def _moves_sent_entries(envelope: Envelope, dialect: Dialect, before: SentMark) -> bool:
@@ -133,8 +140,8 @@ def _select_movable_tail(entries: Sequence[Entry], *, new_count: int) -> list[En
     for entry in reversed(entries):
         if entry.form is Form.OMITTED or entry.layer is Layer.SYSTEM:
             continue
-        model_began = len(tail) > new_count and tail[-1].role is Role.ASSISTANT
-        if model_began and entry.role in (Role.USER, Role.TOOL):
+        is_users_side = entry.role in (Role.USER, Role.TOOL)
+        if is_users_side and len(tail) > new_count and tail[-1].role is Role.ASSISTANT:
             break
         tail.append(entry)
     tail.reverse()
@@ -155,7 +162,11 @@ def find_mended_refs(ledger: Ledger) -> frozenset[str]:
 
     `kabc~:wire` in the repairs says that the entry `kabc~` was mended on the wire.
     """
-    return frozenset(ref.removesuffix(ON_THE_WIRE) for ref in ledger.repairs if ref.endswith(ON_THE_WIRE))
+    return _find_mended_refs(ledger.repairs)
+
+
+def _find_mended_refs(repairs: Mapping[Ref, str]) -> frozenset[str]:
+    return frozenset(ref.removesuffix(ON_THE_WIRE) for ref in repairs if ref.endswith(ON_THE_WIRE))
 
 
 def render_request(envelope: Envelope, dialect: Dialect, *, memo: CheckMemo | None = None) -> dict[str, Any]:
@@ -188,18 +199,14 @@ def find_lost_question(caller_request: Request, request: Request) -> Violation |
         turns = list_or_empty(request.get(field))
         if not caller_turns or not turns:
             continue
-        if _is_by_model(caller_turns[-1]) or not _is_by_model(turns[-1]):
-            return None
-        if read_field(caller_turns[-1], "role") not in ("user", None):
+        asked = read_field(caller_turns[-1], "role") in ("user", None)
+        ends_with_model = read_field(turns[-1], "role") in ("assistant", "model")
+        if not asked or not ends_with_model:
             return None
         place = f"{field}[{len(caller_turns) - 1}]"
         message = "it says nothing, and without it the request would end with what the model said"
         return Violation(rule=rule, place=place, message=message)
     return None
-
-
-def _is_by_model(turn: Any) -> bool:
-    return read_field(turn, "role") in ("assistant", "model")
 
 
 def make_refusal(
@@ -215,14 +222,16 @@ def make_refusal(
     are what it broke besides. That may be the reason: if a blank question was left out, nothing is asked.
     """
     reported = list(violations)
+    quoted_request = request
     if caller_request is not None:
         reported = [_find_caller_place(violation, request, caller_request) for violation in violations]
+        quoted_request = caller_request
     hint = _HINTS.get(reported[0].rule, "correct it in the request")
     broken = {violation.rule for violation in violations}
     mends = [f"{mend.place} ({mend.rule})" for mend in mended_violations if mend.rule not in broken]
     if mends:
         hint += f"; left out or mended before: {', '.join(mends[:NOTE_LIMIT])}"
-    words = _quote_beginning(caller_request or request, reported[0].place)
+    words = _quote_beginning(quoted_request, reported[0].place)
     return InvalidRequest(reported, words=words, hint=hint)
 
 
@@ -252,7 +261,7 @@ def _find_caller_place(violation: Violation, request: Request, caller_request: R
     index = int(match[2])
     items = list_or_empty(request.get(field))
     item = next(iter(items[index : index + 1]), None)
-    equal_before = sum(other == item for other in items[:index])
+    equal_before = items[:index].count(item)
     caller_items = list_or_empty(caller_request.get(field))
     equal_indexes = [position for position, other in enumerate(caller_items) if other == item]
     if equal_before >= len(equal_indexes):

@@ -1,4 +1,4 @@
-"""What the streams of all dialects have in common: encoded data, and the lifetimes of cache markers."""
+"""Encodes what a cache compares, and reads the lifetimes of cache markers, for all dialects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defers the tools of a request: the list that is sent instead, for APIs that search for tools themselves.
+"""Defers the tools of a request, for APIs that search for tools themselves.
 
 Which tools stay loaded is the caller's choice, and so is their order: what never changes should stand first,
 since a cache keeps the list only up to the first difference. Deferred tools come last. They are not in the
@@ -8,6 +8,7 @@ prompt, so they may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from lamina.core.deferred_tools import is_deferred
@@ -28,22 +29,19 @@ def defer_tools(
 
     None if there is nothing to do: the client searches or defers by itself, or no tool may be deferred.
     """
-    definitions = [to_dict_or_empty(tool) for tool in tools]
-    if any(is_deferred(tool) or _is_search(tool) for tool in definitions):
-        return None
-    loaded: list[Any] = []
+    places = {name: place for place, name in enumerate(load)}
+    loaded: list[tuple[int, Any]] = []
     deferred: list[Any] = []
-    for tool, definition in zip(tools, definitions, strict=True):
-        if definition.get("name") not in load and may_defer(definition):
+    for tool in tools:
+        definition = to_dict_or_empty(tool)
+        if is_deferred(definition) or str(definition.get("type")).startswith(SEARCH_PREFIX):
+            return None
+        name = str(definition.get("name"))
+        if name not in places and may_defer(definition):
             deferred.append({**definition, "defer_loading": True})
         else:
-            loaded.append(tool)
+            loaded.append((places.get(name, len(places)), tool))
     if not deferred:
         return None
-    places = {name: place for place, name in enumerate(load)}
-    loaded.sort(key=lambda tool: places.get(str(to_dict_or_empty(tool).get("name")), len(places)))
-    return [dict(search_tool), *loaded, *deferred]
-
-
-def _is_search(definition: Json) -> bool:
-    return str(definition.get("type")).startswith(SEARCH_PREFIX)
+    loaded.sort(key=itemgetter(0))  # by place alone: of those without one, the order stays
+    return [dict(search_tool), *(tool for _, tool in loaded), *deferred]

@@ -1,4 +1,4 @@
-"""From one dialect to another: the head in the other's words, and the options that a build for it needs.
+"""Translates a request for another dialect: its head, and the options to build for that dialect.
 
 Messages need almost no translation. A log is the same for all dialects, and each renders from typed parts
 what it did not parse itself. What a dialect cannot express, the core lowers, with the reason that the dialect
@@ -35,8 +35,6 @@ def translate_log(log: Sequence[Segment]) -> tuple[Segment, ...]:
 
     It is counted then, and may be lowered like any other result.
     """
-    if not any(segment.unread for segment in log):
-        return tuple(log)
     translated = list(log)
     for position, segment in enumerate(log):
         if segment.unread:

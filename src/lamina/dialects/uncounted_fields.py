@@ -1,4 +1,4 @@
-"""What a message has besides its typed parts that takes no tokens, but makes another message of it.
+"""Finds fields that take no tokens, but whose change makes another message.
 
 Rendering sends every field as it came. If a client changes one of them in a message that was sent before,
 other bytes leave, and a cut must be recorded. Fields with words are counted (`extra_fields`) and part of the
@@ -47,6 +47,8 @@ IGNORED: Mapping[str, str] = {
 An id that pairs a call with its result is typed, and does count.
 """
 
+NO_DIGEST = Digest("")
+
 _EMPTY_BY_DEFAULT = frozenset(("annotations", "tool_calls", "images"))
 """Lists that an SDK writes out when they are empty. Without them the message is the same."""
 
@@ -88,9 +90,22 @@ def find_difference(holder: Mapping[str, Any], expected: Mapping[str, Any]) -> J
             if inner:
                 difference[name] = inner
             continue
-        is_same = type(value) is type(other) and value == other
-        if not is_same and (name in expected or name not in IGNORED):
+        # `1` and `true` are equal to Python, and other bytes leave for them.
+        if type(value) is type(other) and value == other:
+            continue
+        if name in expected or name not in IGNORED:
             difference[name] = value
+    return difference
+
+
+def find_uncounted_difference(
+    holder: Mapping[str, Any], expected: Mapping[str, Any], counted_fields: frozenset[str]
+) -> Json:
+    """The same without the fields that `collect_extra_fields` counts."""
+    difference = find_difference(holder, expected)
+    for name, value in list(difference.items()):
+        if is_counted(name, value, counted_fields):
+            del difference[name]
     return difference
 
 
@@ -108,17 +123,19 @@ def find_blank_blocks(content: Any) -> Json:
         fields = to_dict_or_empty(block)
         text = fields.get("text")
         if isinstance(text, str) and is_blank(text):
-            named = {name: value for name, value in fields.items() if name not in IGNORED}
-            blank_blocks[f"content[{position}]"] = named
+            blank_blocks[f"content[{position}]"] = _drop_ignored_fields(fields)
     return blank_blocks
+
+
+def _drop_ignored_fields(fields: Json) -> Json:
+    return {name: value for name, value in fields.items() if name not in IGNORED}
 
 
 def digest_rests(rests: Rests) -> Digest:
     """The digest of what is left of a message; "" if nothing is."""
-    filled = {place: rest for place, rest in rests.items() if rest}
-    if not filled:
-        return Digest("")
-    return digest(filled)
+    if not any(rests.values()):
+        return NO_DIGEST
+    return digest({place: rest for place, rest in rests.items() if rest})
 
 
 def name_places(place: str, rests_of_blocks: Iterable[Rests]) -> dict[str, Any]:

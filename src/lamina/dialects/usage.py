@@ -1,4 +1,4 @@
-"""What a call took, in tokens, as the API or a proxy in front of it reports it: each token once.
+"""Reads how many tokens a call took, as the API or a proxy in front of it reports them: each token once.
 
 APIs differ in what their numbers mean. OpenAI, Gemini and Ollama report everything that was read, and in
 another field how much of that came from the cache. Anthropic and Bedrock report only what was not cached, so
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.dialects.json_values import read_field
+from lamina.dialects.json_values import read_field, to_count
 
 _FieldReader = Callable[[str], Any]
 """Gives the value of a field by its name, None if there is no such field."""
@@ -181,12 +181,9 @@ def _make_reader(holder: Any) -> _FieldReader:
 
 
 def _read_count(read: _FieldReader, names: tuple[str, ...]) -> int:
-    """The first of these fields that counts something, 0 if none does.
-
-    Null, a negative number and true count nothing.
-    """
+    """The first of these fields that counts something, 0 if none does."""
     for name in names:
-        count = read(name)
-        if count and isinstance(count, int) and not isinstance(count, bool) and count > 0:
+        count = to_count(read(name))
+        if count:
             return count
     return 0

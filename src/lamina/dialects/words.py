@@ -1,4 +1,4 @@
-"""Text for content that a wire format has no field for.
+"""Writes content as text where a wire format has no field for it.
 
 Content that has a text is sent as that, an address with a few words around it, another provider's own block
 as its JSON. Whether content may be sent so is for a dialect's `carries` to say.
@@ -28,7 +28,8 @@ def _write_part(part: Part) -> str:
     match part:
         case Image(data="", url=url) if url:
             return f"[picture at {url}]"
+        case Document(data="", text="", name="", url=url) if url:
+            return f"[document at {url}]"
         case Document(data="", text="", name=name, url=url) if url:
-            label = " ".join(filter(None, ("document", name)))
-            return f"[{label} at {url}]"
+            return f"[document {name} at {url}]"
     return text_of((part,))

@@ -1,9 +1,11 @@
 """A provider's request goes in, and one that fits comes out. It has no state. Start reading in `request`.
 
 - `policy` says how: one value that every door takes.
-- `request` fits one request. It uses `markers` for cache markers and `server_reports` for what the provider's
-  server reported.
-- `recalls` has the recall tool and what it answers.
+- `request` fits one request: `building` decides who makes a cut, and `markers` places cache markers.
+  `fitted` is what comes out.
+- `server_reports`, `server_clearing` and `server_compaction` are about what the provider's server does with
+  a history by itself.
+- `own_tools` is the table of tools that lamina answers: `recalls` and `context_tool`.
 
 `lamina.conversations` keeps the ledger from request to request, for every door.
 """
@@ -13,9 +15,10 @@ from typing import TYPE_CHECKING
 from lamina._lazy_names import name_lazily
 
 if TYPE_CHECKING:
+    from lamina.fitting.fitted import Fitted
     from lamina.fitting.markers import Breakpoints, Lifetimes
     from lamina.fitting.policy import Policy, RecallMode
-    from lamina.fitting.request import Fitted, RequestMemo, fit_request, translate
+    from lamina.fitting.request import RequestMemo, fit_request, translate
     from lamina.fitting.server_compaction import (
         ON_DEMAND_BETA,
         CompactionCall,
@@ -51,9 +54,10 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = name_lazily(
         __name__,
         {
+            "lamina.fitting.fitted": "Fitted",
             "lamina.fitting.markers": "Breakpoints Lifetimes",
             "lamina.fitting.policy": "Policy RecallMode",
-            "lamina.fitting.request": "Fitted RequestMemo fit_request translate",
+            "lamina.fitting.request": "RequestMemo fit_request translate",
             "lamina.fitting.server_compaction": (
                 "ON_DEMAND_BETA CompactionCall ServerCompaction apply_compaction plan_compaction "
                 "read_compaction"

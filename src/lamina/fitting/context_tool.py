@@ -12,18 +12,18 @@ said, and its pins hold at most a quarter of the room.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from lamina.core.cut_positions import find_spared, find_untouchable
 from lamina.core.cut_target import SPARED, Sparing
 from lamina.core.envelope import Envelope
-from lamina.core.kinds import KINDS, Kinds
+from lamina.core.kinds import KINDS
 from lamina.core.ladder import ladder
-from lamina.core.ledger import current_turn
 from lamina.core.orders import OrderView
 from lamina.core.text.characters import split_words
 from lamina.core.text.excerpts import to_one_line
+from lamina.core.turns import current_turn
 from lamina.core.values import Entry, Form, Ledger, Ref, Segment, ToolCall, ToolResult
 from lamina.core.wishes import (
     ACCEPTED,
@@ -84,13 +84,10 @@ class _Situation(NamedTuple):
     """The last request, and what the model has asked for up to it."""
 
     envelope: Envelope
+    room: int
     ledger: Ledger
     wishes: Wishes
     held: frozenset[Ref]
-
-    @property
-    def room(self) -> int:
-        return self.envelope.room or 0
 
     @property
     def held_tokens(self) -> int:
@@ -117,11 +114,11 @@ def add_gauge(answer: Segment, envelope: Envelope) -> Segment:
         return answer
     text = text_of(part.content)
     share = 100 * envelope.tokens // max(envelope.room, 1)
-    passed = [mark for mark in GAUGE_MARKS if share >= mark]
-    if not passed or text.startswith(_STATUS):
+    passed_mark = max((mark for mark in GAUGE_MARKS if share >= mark), default=None)
+    if passed_mark is None or text.startswith(_STATUS):
         return answer
     left = max(envelope.room - envelope.tokens, 0)
-    line = f"[context: over {passed[-1]} % of your window is used, {left:,} tokens are left]"
+    line = f"[context: over {passed_mark} % of your window is used, {left:,} tokens are left]"
     return result(f"{text}\n{line}", id=part.id, name=part.name, error=part.error)
 
 
@@ -143,41 +140,36 @@ def _read_situation(envelope: Envelope | None, ledger: Ledger, tool: str) -> _Si
     if envelope is None or envelope.room is None:
         raise BadInput("there is no window to manage here", place="context")
     wishes = read_wishes(envelope.entries, ledger, tool=tool)
-    held = choose_held(wishes, envelope.entries, envelope.room or 0)
-    return _Situation(envelope, ledger, wishes, held)
+    held = choose_held(wishes, envelope.entries, envelope.room)
+    return _Situation(envelope, envelope.room, ledger, wishes, held)
 
 
 def _answer_pin(what: str, situation: _Situation) -> str:
     """Say that something is pinned. What is not in the request any more comes back in the answer."""
     targets = _find_entries(what, situation)
-    allowed = situation.room // PINNED_PART
-    left = allowed - situation.held_tokens
-    is_lowered = any(entry.form is not Form.FULL for entry in targets)
-    text = ""
-    tokens = sum(entry.tokens for entry in targets if entry.ref not in situation.held)
-    if is_lowered:
+    name = _name_entries(targets)
+    if any(entry.form is not Form.FULL for entry in targets):
         text = "\n".join(text_of(entry.segment.parts) for entry in targets)
         if len(text) > PIECE:
             hint = "recall the part that you need, and pin a few words of it"
             raise BadInput(f"it has {len(text):,} characters", place="context", hint=hint)
-        tokens = _estimate_tokens(text, targets)
-    if tokens > left:
-        hint = "release something first"
-        raise BadInput(
-            f"it takes about {tokens:,} tokens, and of {allowed:,} for pins {max(left, 0):,} are left",
-            place="context",
-            hint=hint,
-        )
-    name = _name_entries(targets)
-    if is_lowered:
+        # The text is not in the request, so its tokens are estimated: most texts have more than three
+        # characters for each.
+        _check_pins(situation, len(text) // 3 + len(targets))
         return f"{PINNED_TEXT}, and is never shortened until you release it ({name})\n{text}"
+    tokens = sum(entry.tokens for entry in targets if entry.ref not in situation.held)
+    _check_pins(situation, tokens)
     used = situation.held_tokens + tokens
-    return f"{ACCEPTED['pin']}{name}; pins take {used:,} of {allowed:,} tokens"
+    return f"{ACCEPTED['pin']}{name}; pins take {used:,} of {situation.room // PINNED_PART:,} tokens"
 
 
-def _estimate_tokens(text: str, targets: Sequence[Entry]) -> int:
-    """About the tokens of a text that comes back. Three characters for each is more than most texts take."""
-    return len(text) // 3 + len(targets)
+def _check_pins(situation: _Situation, tokens: int) -> None:
+    """Raise BadInput, in words for the model, if pins would take more than their part with these tokens."""
+    allowed = situation.room // PINNED_PART
+    left = allowed - situation.held_tokens
+    if tokens > left:
+        problem = f"it takes about {tokens:,} tokens, and of {allowed:,} for pins {max(left, 0):,} are left"
+        raise BadInput(problem, place="context", hint="release something first")
 
 
 def _answer_release(what: str, situation: _Situation) -> str:
@@ -185,7 +177,9 @@ def _answer_release(what: str, situation: _Situation) -> str:
     if not targets:
         return f"{ACCEPTED['release']}the note"
     releasable = [entry for entry in targets if may_release(entry)]
-    if not releasable and not any(entry.ref in situation.held for entry in targets):
+    was_held = any(entry.ref in situation.held for entry in targets)
+    # What the user said is never lowered first. But a pin on it can be taken off.
+    if not releasable and not was_held:
         hint = "it was not pinned, and stays as it is"
         raise BadInput("this is what the user said", place="context", hint=hint)
     freed = sum(entry.tokens for entry in releasable)
@@ -205,9 +199,8 @@ def write_note(what: str) -> str:
 
 def _find_entries(what: str, situation: _Situation, *, is_release: bool = False) -> list[Entry]:
     """The entries that a key or a quotation names. Raises BadInput, in words for the model, without any."""
-    own = situation.wishes.own
     entries = situation.envelope.entries
-    targets = find_targets(entries, situation.ledger.folds, what, own=own)
+    targets = find_targets(entries, situation.ledger.folds, what, own=situation.wishes.own)
     named_entries = [entry for entry in entries if entry.ref in targets]
     if named_entries:
         return named_entries
@@ -264,33 +257,34 @@ def _list_next(situation: _Situation) -> list[str]:
     Right after a cut nothing is left but the steps that it spared. The next one spares fewer of them.
     """
     sparing = Sparing(tokens=round(situation.room * SPARED))
-    while True:
-        lines = _list_moves(situation, sparing)
-        if lines or not sparing:
-            return lines or ["  nothing"]
+    lines = _list_moves(situation, sparing)
+    while sparing and not lines:
         sparing = sparing.halve()
+        lines = _list_moves(situation, sparing)
+    return lines or ["  nothing"]
 
 
-def _list_moves(situation: _Situation, sparing: Sparing, *, kinds: Kinds = KINDS) -> list[str]:
+def _list_moves(situation: _Situation, sparing: Sparing) -> list[str]:
     entries = situation.envelope.entries
-    held = frozenset(at for at, entry in enumerate(entries) if entry.ref in situation.held)
-    released = frozenset(at for at, entry in enumerate(entries) if entry.ref in situation.wishes.released)
     view = OrderView(
         entries=entries,
-        kinds=kinds,
-        untouchable=find_untouchable(entries) | held,
+        kinds=KINDS,
+        untouchable=find_untouchable(entries) | _find_indices(entries, situation.held),
         spared=find_spared(entries, sparing),
         current=current_turn(entries),
-        released=released,
+        released=_find_indices(entries, situation.wishes.released),
     )
-    seen: set[int] = set()
-    lines: list[str] = []
-    for batch in ladder(view):
-        entry = entries[batch[0].at]
-        if batch[0].at in seen or not entry.tokens:
+    lines: dict[int, str] = {}
+    for first, *_ in ladder(view):
+        entry = entries[first.at]
+        # The ladder names an entry again for each lower form. Here only the first of them counts.
+        if first.at in lines or not entry.tokens:
             continue
-        seen.add(batch[0].at)
-        lines.append(f"  {_name_entry(entry)}: {entry.tokens:,} tokens, {batch[0].why}")
+        lines[first.at] = f"  {_name_entry(entry)}: {entry.tokens:,} tokens, {first.why}"
         if len(lines) == _LISTED:
             break
-    return lines
+    return list(lines.values())
+
+
+def _find_indices(entries: Sequence[Entry], refs: Collection[Ref]) -> frozenset[int]:
+    return frozenset(index for index, entry in enumerate(entries) if entry.ref in refs)

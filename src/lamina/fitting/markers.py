@@ -89,22 +89,25 @@ def place_markers(
     mark of the last request. `cut` is the one that was made for this request. The envelope may not know it:
     a request that is built again from its ledger repeats the cut and makes none.
     """
-    if breakpoints == "keep":
-        return Marked(request=request)  # type: ignore[arg-type]
+    unmarked = Marked(request=request)  # type: ignore[arg-type]
     markers = dialect.cache.markers
-    if markers is None:
-        return Marked(request=request)  # type: ignore[arg-type]
-    if breakpoints == "none":
-        return Marked(request=markers.put(request, Marking()))
-    if not rules.markers or markers.cache != rules.match:
-        return Marked(request=request)  # type: ignore[arg-type]
-    if breakpoints == "auto" and not _wants_markers(request, envelope, dialect, rules):
-        return Marked(request=request)  # type: ignore[arg-type]
-    stream = dialect.cache.stream(request)
     lifetimes = Lifetimes()
-    if isinstance(breakpoints, Lifetimes):
-        lifetimes = _replace_auto(breakpoints, "")
-    stream = _without_tail(stream, envelope)
+    if markers is None:
+        return unmarked
+    match breakpoints:
+        case "keep":
+            return unmarked
+        case "none":
+            return Marked(request=markers.put(request, Marking()))
+        case "auto":
+            if not _wants_markers(request, envelope, dialect, rules):
+                return unmarked
+        case Lifetimes():
+            lifetimes = _replace_auto(breakpoints, "")
+    # The rules of a cache belong to the model, which may be served behind another provider's wire format.
+    if not rules.markers or markers.cache != rules.match:
+        return unmarked
+    stream = _without_tail(dialect.cache.stream(request), envelope)
     marker_plan = plan_markers(
         _weigh_start(stream, counter, rules.least(stream.model)),
         rules,
@@ -120,11 +123,13 @@ def place_markers(
 
 def _replace_auto(lifetimes: Lifetimes, word: str) -> Lifetimes:
     """The lifetimes with this word for each "auto"."""
-    words = [lifetimes.stable, lifetimes.tail]
-    for place, chosen in enumerate(words):
-        if chosen == AUTO:
-            words[place] = word
-    return Lifetimes(stable=words[0], tail=words[1])
+    stable = lifetimes.stable
+    tail = lifetimes.tail
+    if stable == AUTO:
+        stable = word
+    if tail == AUTO:
+        tail = word
+    return Lifetimes(stable=stable, tail=tail)
 
 
 def _wants_markers(
@@ -181,15 +186,16 @@ def _framing_tokens(block: StreamBlock, counter: Counter, *, is_first: bool) -> 
     The framing of the request, and that of all tools together, counts with the first block.
     """
     framing = counter.framing
+    is_tool = block.sort == "tool"
     tokens = 0
-    if block.sort == "tool":
+    if is_tool:
         tokens += framing.tool
     elif block.opens:
         tokens += framing.message
     if is_first:
         tokens += framing.request
-        if block.sort == "tool":
-            tokens += framing.tools
+    if is_first and is_tool:
+        tokens += framing.tools
     return tokens
 
 
@@ -214,25 +220,27 @@ def _last_sent_block(envelope: Envelope, before: SentMark | None, cut: Cut | Non
 
 
 def _last_block_before_cut(envelope: Envelope) -> int | None:
-    """The number of the last block that the last cut left as it was; None if there is none.
-
-    A cut names the first entry that it lowered. A digest that it wrote may stand before that entry.
-    """
+    """The number of the last block that the last cut left as it was; None if there is none."""
     cut = _last_lowering_cut(envelope.ledger)
     if cut is None:
         return None
-    digest_keys = {fold.key for fold in envelope.ledger.folds if fold.cut == cut.number}
-    unchanged_entries: list[Entry] = []
-    for entry in envelope.entries:
-        if entry.ref == cut.first or entry.segment.key in digest_keys:
-            break
-        unchanged_entries.append(entry)
-    else:
+    unchanged_entries = find_entries_before(cut, envelope.entries, envelope.ledger)
+    if len(unchanged_entries) == len(envelope.entries):
         return None  # what the cut changed is not in this request
     sent_entries = find_sent(unchanged_entries)
     if not sent_entries:
         return None
     return _last_block(envelope, sent_entries)
+
+
+def find_entries_before(cut: Cut, entries: Sequence[Entry], ledger: Ledger) -> Sequence[Entry]:
+    """The entries before the first one that this cut has changed; all of them if it changed none of these."""
+    digest_keys = {fold.key for fold in ledger.folds if fold.cut == cut.number}
+    for index, entry in enumerate(entries):
+        # A cut names the first entry that it lowered. A digest that it wrote may stand before that entry.
+        if entry.ref == cut.first or entry.segment.key in digest_keys:
+            return entries[:index]
+    return entries
 
 
 def _last_lowering_cut(ledger: Ledger) -> Cut | None:

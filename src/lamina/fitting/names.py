@@ -36,6 +36,7 @@ def name_segments(
             names[ref] = "the digest of earlier messages"
     places = _find_places(log, request or {})
     for each, place in zip(identify_segments(log), places, strict=True):
+        # The error names a segment by its ref, or by the key that the caller gave it.
         for ref in refs.intersection((each.ref, each.segment.key)):
             names[ref] = _describe(each.segment, place)
     return BudgetExceeded(

@@ -47,14 +47,15 @@ def limit_output(
     share = min(RESERVE, window // RESERVED_PART)
     tokens = envelope.tokens
     fits = max(window - tokens - tokens // MARGIN, share, _read_thinking_budget(request) + 1)
-    lowered = {
-        name: fits
-        for name in OUTPUT_LIMITS
-        if isinstance(request.get(name), int) and request[name] > fits and tokens + request[name] > window
-    }
-    if not lowered:
-        return request
-    return {**request, **lowered}
+    limited = request
+    for name in OUTPUT_LIMITS:
+        limit = request.get(name)
+        if not isinstance(limit, int):
+            continue
+        # The margin is only for a limit that must change: one that fits by count stays the client's.
+        if limit > max(fits, window - tokens):
+            limited = {**limited, name: fits}
+    return limited
 
 
 def note_lower_limit(envelope: Envelope, window: int) -> Envelope:
@@ -75,10 +76,7 @@ def _counts_output(model: str) -> bool:
 
 def _read_thinking_budget(request: Mapping[str, Any]) -> int:
     """The tokens that the model may think. Anthropic's API refuses a limit that is not above them."""
-    thinking = request.get("thinking")
-    if not isinstance(thinking, Mapping):
-        return 0
-    budget = thinking.get("budget_tokens")
-    if not isinstance(budget, int):
-        return 0
-    return budget
+    match request.get("thinking"):
+        case {"budget_tokens": int(budget)}:
+            return budget
+    return 0

@@ -97,6 +97,7 @@ def write_tools(
     A tool whose name the client has taken is left out, and so is one that the dialect cannot express.
     """
     takes_tool = dialect.head.takes_tool
+    # Of several choices (`n` of Chat Completions), one may call a tool while another has answered.
     if takes_tool is not None and not takes_tool(head):
         return (), ()
     plain = dialect.head.read(head)

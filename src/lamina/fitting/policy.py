@@ -141,17 +141,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         """Check every field, and make a window in tokens a budget, so that equal policies compare equal."""
         msgspec.structs.force_setattr(self, "budget", read_budget(self.budget, "Policy"))
-        if isinstance(self.history, int) and not isinstance(self.history, bool):
-            msgspec.structs.force_setattr(self, "history", LastN(self.history))
+        match self.history:
+            case bool():
+                pass  # True is an int, too, but no number of messages
+            case int(count):
+                msgspec.structs.force_setattr(self, "history", LastN(count))
         _check_reserve(self)
         _check_promise(self)
-        _check_choice("prefer", self.prefer, _PREFERENCES)
-        _check_choice("recall", self.recall, _RECALL_CHOICES)
-        _check_choice("server", self.server, get_args(ServerUse))
-        _check_choice("keep_warm", self.keep_warm, get_args(KeepWarm))
-        _check_choice("keep", self.keep, _KEEP_CHOICES)
-        _check_choice("tools", self.tools, _TOOL_CHOICES)
-        _check_choice("memory_tool", self.memory_tool, _MEMORY_CHOICES)
+        for name, choices in _CHOICES.items():
+            _check_choice(name, getattr(self, name), choices)
         _check_load_tools(self)
         check_breakpoints(self.breakpoints, "Policy")
         _check_types(self)
@@ -229,9 +227,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def find_wording(self, *, has_handles: bool) -> Wording:
         """The wording, with handles only where something answers them."""
         wording = self.wording or PLAIN
-        if wording.handles and not has_handles:
-            return _without_handles(wording)
-        return wording
+        if has_handles or not wording.handles:
+            return wording
+        if wording is PLAIN:
+            return _PLAIN_WITHOUT_HANDLES
+        return msgspec.structs.replace(wording, handles=False)
 
     def defer_tools(self, request: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any]:
         """The request with its tools deferred, if this policy says so and the API has tool search.
@@ -267,7 +267,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Raises BadInput if one of them is code, such as an order of cuts.
         """
         for name in _CODE:
-            if getattr(self, name) is not None and not isinstance(getattr(self, name), str):
+            if not isinstance(getattr(self, name), str | None):
                 hint = "a function cannot be stored or passed to another process: leave it out there"
                 raise BadInput(f"{name} is not plain data", place="Policy", hint=hint)
         fields: dict[str, Any] = msgspec.to_builtins(self)
@@ -275,20 +275,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def options(self) -> dict[str, Any]:
         """The options of a build that this policy sets, by their names in `Options`."""
-        options: dict[str, Any] = {}
-        if self.order is not None:
-            options["order"] = self.order
-        if self.kinds is not None:
-            options["kinds"] = self.kinds
-        if self.good_moments:
-            options["good_moments"] = True
-        window = self.find_window()
-        if window is not None:
-            options["window"] = window
-        need = self.find_need()
-        if need is not None:
-            options["need"] = need
-        return options
+        options = {
+            "order": self.order,
+            "kinds": self.kinds,
+            "good_moments": self.good_moments,
+            "window": self.find_window(),
+            "need": self.find_need(),
+        }
+        return {name: value for name, value in options.items() if value is not None}
 
 
 def choose_policy(
@@ -324,10 +318,13 @@ def load_policy(fields: Mapping[str, Any], *, place: str = "policy") -> Policy:
 
 def read_budget(budget: Any, place: str) -> Budget | None:
     """The budget. A whole number is the window in tokens. Anything else raises BadInput."""
-    if budget is None or isinstance(budget, Budget):
-        return budget
-    if isinstance(budget, int) and not isinstance(budget, bool):
-        return Budget(window=budget)
+    match budget:
+        case None | Budget():
+            return budget
+        case bool():
+            pass  # True is an int, too, but no window
+        case int():
+            return Budget(window=budget)
     hint = "give Budget(window=...), or the window in tokens"
     raise BadInput(f"budget is {budget!r:.100}", place=place, hint=hint)
 
@@ -336,7 +333,8 @@ def _check_reserve(policy: Policy) -> None:
     reserve: Any = policy.reserve
     if reserve is None:
         return
-    if not isinstance(reserve, int) or isinstance(reserve, bool) or reserve < 0:
+    is_number = isinstance(reserve, int) and not isinstance(reserve, bool)
+    if not is_number or reserve < 0:
         hint = "give the tokens that are left for the answer, 0 or more"
         raise BadInput(f"reserve is {reserve!r:.100}", place="Policy", hint=hint)
     if isinstance(policy.budget, Budget) and reserve >= policy.budget.window:
@@ -348,13 +346,14 @@ def _check_promise(policy: Policy) -> None:
     limit: Any = policy.hide_at_most
     if limit is None:
         return
-    is_share = isinstance(limit, int | float) and not isinstance(limit, bool) and 0 < limit < 1
-    if not is_share:
-        hint = "give a share of the names that answers need, between 0 and 1, such as 0.05"
-        raise BadInput(f"hide_at_most is {limit!r:.100}", place="Policy", hint=hint)
+    # No bool and no int is between 0 and 1, so only a float passes.
+    if isinstance(limit, int | float) and 0 < limit < 1:
+        return
+    hint = "give a share of the names that answers need, between 0 and 1, such as 0.05"
+    raise BadInput(f"hide_at_most is {limit!r:.100}", place="Policy", hint=hint)
 
 
-def _check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+def _check_choice(name: str, value: Any, choices: tuple[str | None, ...]) -> None:
     if isinstance(value, str | None) and value in choices:
         return
     words = ", ".join(repr(choice) for choice in choices if choice is not None)
@@ -364,19 +363,19 @@ def _check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
 def _check_load_tools(policy: Policy) -> None:
     """Make a list of names a tuple. Raises BadInput for anything else."""
     names: Any = policy.load_tools
-    if isinstance(names, list | tuple) and all(isinstance(name, str) for name in names):
-        msgspec.structs.force_setattr(policy, "load_tools", tuple(names))
-    else:
+    # A set is refused: its order differs from process to process, and so would the bytes of the tools.
+    is_ordered = isinstance(names, list | tuple)
+    if not is_ordered or not all(isinstance(name, str) for name in names):
         raise BadInput(f"load_tools is {names!r:.100}", place="Policy", hint="give names of tools")
+    msgspec.structs.force_setattr(policy, "load_tools", tuple(names))
 
 
 def _check_types(policy: Policy) -> None:
     """Raise BadInput for a field that has a value of another type. None leaves most of them open."""
     for name, (types, hint) in _TYPES.items():
         value = getattr(policy, name)
-        if isinstance(value, types):
-            continue
-        raise BadInput(f"{name} is {value!r:.100}", place="Policy", hint=hint)
+        if not isinstance(value, types):
+            raise BadInput(f"{name} is {value!r:.100}", place="Policy", hint=hint)
     if isinstance(policy.history, str) and policy.history != "all":
         hint = _TYPES["history"][1]
         raise BadInput(f"history is {policy.history!r:.100}", place="Policy", hint=hint)
@@ -385,11 +384,16 @@ def _check_types(policy: Policy) -> None:
         raise BadInput(f"order is {policy.order!r:.100}", place="Policy", hint=hint)
 
 
-_PREFERENCES = (None, *get_args(Preference))
-_RECALL_CHOICES = get_args(RecallChoice)
-_KEEP_CHOICES = get_args(Keep)
-_TOOL_CHOICES = get_args(ToolLoading)
-_MEMORY_CHOICES = get_args(MemoryServer)
+_CHOICES: dict[str, tuple[str | None, ...]] = {
+    "prefer": (None, *get_args(Preference)),
+    "recall": get_args(RecallChoice),
+    "server": get_args(ServerUse),
+    "keep_warm": get_args(KeepWarm),
+    "keep": get_args(Keep),
+    "tools": get_args(ToolLoading),
+    "memory_tool": get_args(MemoryServer),
+}
+"""The fields that hold one of a few words."""
 
 _CODE = ("counter", "order", "kinds", "wording")
 """The fields that may hold functions. A counter may also be the path of a tokenizer's file."""
@@ -429,12 +433,6 @@ def _read_need(path: str) -> NeedTable:
         return msgspec.json.decode(Path(path).expanduser().read_bytes(), type=NeedTable)
     except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise BadInput(f"need cannot be read: {error}", place=path, hint=hint) from None
-
-
-def _without_handles(wording: Wording) -> Wording:
-    if wording is PLAIN:
-        return _PLAIN_WITHOUT_HANDLES
-    return msgspec.structs.replace(wording, handles=False)
 
 
 _PLAIN_WITHOUT_HANDLES = msgspec.structs.replace(PLAIN, handles=False)

@@ -55,10 +55,8 @@ class DepthTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def find_rows(self, window: int) -> list[DepthBounds]:
         """The rows of the largest window that is no larger than this one."""
-        smaller = [row.window for row in self.rows if row.window <= window]
-        if not smaller:
-            return []
-        return [row for row in self.rows if row.window == max(smaller)]
+        measured = max((row.window for row in self.rows if row.window <= window), default=None)
+        return [row for row in self.rows if row.window == measured]
 
 
 def promise_depth(budget: Budget, limit: float, table: DepthTable) -> Budget:
@@ -73,13 +71,18 @@ def promise_depth(budget: Budget, limit: float, table: DepthTable) -> Budget:
     if not rows:
         problem = f"hide_at_most is {limit:g}, and nothing was measured for a window of {budget.window:,}"
         raise BadInput(problem, place="Policy", hint=FILE_HINT)
-    row_depths = [row.find_depth(limit) for row in rows]
-    depths = [each for each in row_depths if each is not None]
-    if len(depths) < len(rows):
-        least = max(row.bounds[0][1] for row in rows)
-        hint = f"give {least:.3f} or more, or a larger window"
-        problem = f"hide_at_most is {limit:g}, and no cut in a window of {budget.window:,} can promise that"
-        raise BadInput(problem, place="Policy", hint=hint)
+    depths: list[tuple[float, float]] = []
+    for row in rows:
+        deepest = row.find_depth(limit)
+        if deepest is None:
+            least = max(row.bounds[0][1] for row in rows)
+            hint = f"give {least:.3f} or more, or a larger window"
+            problem = (
+                f"hide_at_most is {limit:g}, and no cut in a window of {budget.window:,} can promise that"
+            )
+            raise BadInput(problem, place="Policy", hint=hint)
+        depths.append(deepest)
+    # A source that needs more of the room left decides for all of them.
     depth, bound = max(depths)
     sessions = sum(row.sessions for row in rows)
     promise = (

@@ -108,10 +108,10 @@ def recall_text(
 def answer_recall(log: Sequence[Segment], call: ToolCall, *, ledger: Ledger) -> Segment:
     """The result of a recall that the model asked for. A problem is a result, too."""
     try:
-        arguments = _read_arguments(call)
-        text = _answer_text(log, arguments, ledger)
+        key, start, find = _read_arguments(call)
+        text = answer_recall_text(log, key, ledger=ledger, start=start, find=find)
     except NotFound:
-        problem = f"nothing has the key {quote_text(arguments['key'][:_SHOWN_KEY])}; {_KEY_HINT}"
+        problem = f"nothing has the key {quote_text(key[:_SHOWN_KEY])}; {_KEY_HINT}"
         return result(problem, id=call.id, name=call.name, error=True)
     except BadInput as error:
         return result(str(error), id=call.id, name=call.name, error=True)
@@ -125,11 +125,11 @@ def answer_recall_text(
     if find:
         return _list_matches(recall_text(log, key, ledger=ledger, find=find), find)
     piece = recall_text(log, key, ledger=ledger, part=(start, PIECE))
-    if piece.end >= piece.total and start == 0:
-        return piece.text
     next_piece = ""
     if piece.end < piece.total:
         next_piece = f"; go on with start={piece.end}"
+    elif start == 0:
+        return piece.text  # the whole text: its place says nothing
     return f"[characters {start:,} to {piece.end:,} of {piece.total:,}{next_piece}]\n{piece.text}"
 
 
@@ -145,6 +145,7 @@ def read_call(call: Any) -> ToolCall:
     arguments = _read_first(function, "arguments", "input", "args")
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments or {})
+    # An item of the Responses API has an `id` of its own beside the `call_id` that its result answers.
     call_id = _read_first(call, "call_id", "id")
     return ToolCall(id=str(call_id or ""), name=name, arguments=arguments)
 
@@ -160,7 +161,7 @@ def _read_first(holder: Any, *names: str) -> Any:
 
 def render_turns(segments: Sequence[Segment], dialect: Dialect, head: RequestHead) -> tuple[Any, ...]:
     """An answer with its results as the messages, items or contents of a dialect."""
-    # The API wants a user first. That message is taken away again.
+    # The API wants the user to speak first. That message is taken away again.
     envelope = build(
         (user("."), *segments),
         head=head,
@@ -172,11 +173,11 @@ def render_turns(segments: Sequence[Segment], dialect: Dialect, head: RequestHea
 def read_turns(request: Mapping[str, Any]) -> tuple[Any, ...]:
     """The messages, items or contents of a request, as they came. A text is one turn of the user."""
     for name in TURN_FIELDS:
-        value = request.get(name)
-        if isinstance(value, list | tuple):
-            return tuple(value)
-        if isinstance(value, str):
-            return ({"role": "user", "content": value},)
+        match request.get(name):
+            case list() | tuple() as turns:
+                return tuple(turns)
+            case str(text):
+                return ({"role": "user", "content": text},)
     return ()
 
 
@@ -191,26 +192,22 @@ def plain_turn(turn: Any) -> Any:
     return turn
 
 
-def _read_arguments(call: ToolCall) -> dict[str, Any]:
-    """Read the arguments of a recall. Raises BadInput, in words for the model, if there is no key."""
+def _read_arguments(call: ToolCall) -> tuple[str, int, str]:
+    """Read `key`, `start` and `find`. Raises BadInput, in words for the model, if one is wrong."""
     hint = 'give {"key": "..."}, and `start` or `find` if you like'
     try:
         arguments = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):
         raise BadInput("the arguments are not JSON", place="recall", hint=hint) from None
     match arguments:
-        case {"key": str()}:
-            return dict(arguments)
-    raise BadInput("no key", place="recall", hint=hint)
-
-
-def _answer_text(log: Sequence[Segment], arguments: dict[str, Any], ledger: Ledger) -> str:
-    """What the model reads. Raises BadInput for arguments of the wrong type."""
-    start = arguments.get("start") or 0
-    find = arguments.get("find") or ""
+        case {"key": str(key)}:
+            start = arguments.get("start") or 0
+            find = arguments.get("find") or ""
+        case _:
+            raise BadInput("no key", place="recall", hint=hint)
     if not isinstance(start, int) or not isinstance(find, str):
         raise BadInput(f"{start!r}, {find!r}", place="recall", hint="start is a number, find a text")
-    return answer_recall_text(log, arguments["key"], ledger=ledger, start=start, find=find)
+    return key, start, find
 
 
 def _list_matches(recalled: Recalled, find: str) -> str:
@@ -230,14 +227,14 @@ def _find_matches(key: str, whole: str, find: str) -> Recalled:
     """
     folded_text = fold_case(whole)
     folded_find = fold_case(find)
-    places: list[int] = []
+    matches: list[TextMatch] = []
+    more = 0
     at = folded_text.find(folded_find)
     while at >= 0:
-        places.append(at)
+        if len(matches) < MATCHES:
+            context = whole[max(at - AROUND, 0) : at + len(find) + AROUND]
+            matches.append(TextMatch(at=at, text=context))
+        else:
+            more += 1
         at = folded_text.find(folded_find, at + len(folded_find))
-    matches: list[TextMatch] = []
-    for at in places[:MATCHES]:
-        context = whole[max(at - AROUND, 0) : at + len(find) + AROUND]
-        matches.append(TextMatch(at=at, text=context))
-    more = max(len(places) - MATCHES, 0)
     return Recalled(key=key, text="", total=len(whole), matches=tuple(matches), more=more)

@@ -21,6 +21,7 @@ from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.values import Cut, Entry, Form, Ledger, Raw, ServerClearing, Thinking, ToolResult
 from lamina.dialects.usage import count_noun
+from lamina.fitting.markers import find_entries_before
 from lamina.fitting.server_reports import CLEARS
 
 LEAST_KEPT = 3
@@ -65,31 +66,33 @@ def plan_clearing(envelope: Envelope, limits: CutLimits) -> ClearingPlan | None:
     cut has to.
     """
     sent = find_sent(envelope.entries)
-    results = [place for place, entry in enumerate(sent) if _is_result(entry)]
     if any(_runs_on_server(entry) for entry in sent):
         return None  # whether the server counts its own tools among the uses is not published
-    scale = envelope.tokens / max(sum(entry.tokens for entry in sent), 1)
+    results = [index for index, entry in enumerate(sent) if _is_result(entry)]
+    scale = envelope.tokens / max(_sum_tokens(sent), 1)
     freed = 0.0
-    clearable = results[: max(len(results) - LEAST_KEPT, 0)]
-    uses = 0
-    for place in clearable:
-        if sent[place].step == sent[-1].step:
-            break
-        freed += max(sent[place].tokens - PLACEHOLDER, 0) * scale
-        uses += 1
+    cleared: list[Entry] = []
+    for index in results[:-LEAST_KEPT]:
+        result = sent[index]
+        if result.step == sent[-1].step:
+            break  # the model has not read these results yet
+        freed += max(result.tokens - PLACEHOLDER, 0) * scale
+        cleared.append(result)
         if envelope.tokens - freed <= limits.target:
             break
+    if not cleared:
+        return None
     after = envelope.tokens - round(freed)
-    if not uses or (after > limits.target and after > limits.trigger - limits.least):
+    # Beside the target, it is enough to free as much as a cut has to: otherwise the next one comes at once.
+    if after > max(limits.target, limits.trigger - limits.least):
         return None
     first = results[0]
-    until = sent[results[uses - 1]].ref
     return ClearingPlan(
-        clearing=ServerClearing(until=until, uses=uses, tokens=round(freed)),
+        clearing=ServerClearing(until=cleared[-1].ref, uses=len(cleared), tokens=round(freed)),
         before=envelope.tokens,
         after=after,
-        cached=round(sum(entry.tokens for entry in sent[:first]) * scale),
-        first=sent[first].ref,
+        cached=round(_sum_tokens(sent[:first]) * scale),
+        first=cleared[0].ref,
         unbinds=any(_is_thinking(entry) for entry in sent[first:]),
     )
 
@@ -104,7 +107,8 @@ def _is_thinking(entry: Entry) -> bool:
 
 def _runs_on_server(entry: Entry) -> bool:
     """Whether a block is a call or a result of a tool that the provider runs."""
-    return any(isinstance(part, Raw) and "tool" in str(part.data.get("type", "")) for part in entry.parts)
+    raw_parts = (part for part in entry.parts if isinstance(part, Raw))
+    return any("tool" in str(part.data.get("type", "")) for part in raw_parts)
 
 
 def clears_as_before(envelope: Envelope, clearing: ServerClearing) -> bool:
@@ -148,15 +152,14 @@ def _count_cached(envelope: Envelope) -> int:
     """The tokens before the first entry that a cut of lamina's has changed."""
     if envelope.cut is None:
         return envelope.tokens
-    digest_keys = {fold.key for fold in envelope.ledger.folds if fold.cut == envelope.cut.number}
-    sent: Sequence[Entry] = find_sent(envelope.entries)
-    scale = envelope.tokens / max(sum(entry.tokens for entry in sent), 1)
-    cached = 0
-    for entry in sent:
-        if entry.ref == envelope.cut.first or entry.segment.key in digest_keys:
-            break
-        cached += entry.tokens
-    return round(cached * scale)
+    sent = find_sent(envelope.entries)
+    unchanged = find_entries_before(envelope.cut, sent, envelope.ledger)
+    scale = envelope.tokens / max(_sum_tokens(sent), 1)
+    return round(_sum_tokens(unchanged) * scale)
+
+
+def _sum_tokens(entries: Sequence[Entry]) -> int:
+    return sum(entry.tokens for entry in entries)
 
 
 def record_clearing_cut(envelope: Envelope, plan: ClearingPlan) -> Envelope:

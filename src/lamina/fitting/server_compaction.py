@@ -39,12 +39,6 @@ ON_DEMAND_BETA = "compact-2026-09-04"
 LEAST_KEPT = 4
 """Messages at the end of a history that are never compacted."""
 
-_HISTORY_FIELDS = {"anthropic": "messages", "openai_responses": "input"}
-COMPACTING_DIALECTS = frozenset(_HISTORY_FIELDS)
-"""The APIs that compact a history on demand."""
-
-_PATHS = {"anthropic": "/v1/messages", "openai_responses": "/v1/responses/compact"}
-
 _NOT_WITH_COMPACTION = ("stream", "context_management", "stop_sequences", "diagnostics", "metadata")
 """Fields of the Messages API that are refused beside `compaction`, or mean nothing there."""
 
@@ -87,31 +81,22 @@ def plan_compaction(
     The current turn stays. In a long tool loop, which is one turn, the last steps stay. `instructions`
     replace the provider's own for the summary, where it takes any.
     """
-    if dialect not in _HISTORY_FIELDS:
-        raise BadInput(
-            f"{dialect} has no compaction",
-            place="plan_compaction",
-            hint=f"use one of {', '.join(_HISTORY_FIELDS)}",
-        )
-    history = list_or_empty(request.get(_HISTORY_FIELDS[dialect]))
-    count = _find_boundary(history, dialect)
-    if not count:
+    if dialect not in _APIS:
+        hint = f"use one of {', '.join(_APIS)}"
+        raise BadInput(f"{dialect} has no compaction", place="plan_compaction", hint=hint)
+    api = _APIS[dialect]
+    history = list_or_empty(request.get(api.history))
+    covers = _find_boundary(history, api)
+    if not covers:
         return None
-    covered = history[:count]
-    headers: dict[str, str] = {}
-    if dialect == "anthropic":
-        sent = _compact_messages(request, covered, instructions)
-        headers = {BETAS: ON_DEMAND_BETA}
-    else:
-        sent = {name: value for name, value in request.items() if name in _COMPACT_FIELDS}
-        sent["input"] = list(covered)
+    covered = list(history[:covers])
     return CompactionCall(
         dialect=dialect,
-        path=_PATHS[dialect],
-        request=sent,
-        headers=headers,
-        covers=count,
-        covered=digest(list(covered)),
+        path=api.path,
+        request=api.write_call(request, covered, instructions),
+        headers=dict(api.headers),
+        covers=covers,
+        covered=digest(covered),
     )
 
 
@@ -125,15 +110,13 @@ def plan_next_compaction(
     call = plan_compaction(applied, dialect=dialect)
     if call is None:
         return None
-    field = _HISTORY_FIELDS[dialect]
+    field = _APIS[dialect].history
     history = list_or_empty(request.get(field))
     covers = call.covers + len(history) - len(list_or_empty(applied.get(field)))
     return msgspec.structs.replace(call, covers=covers, covered=digest(list(history[:covers])))
 
 
-def _compact_messages(
-    request: Mapping[str, Any], covered: Sequence[Any], instructions: str
-) -> dict[str, Any]:
+def _write_messages_call(request: Mapping[str, Any], covered: list[Any], instructions: str) -> dict[str, Any]:
     """The request of the Messages API that asks for a compaction of these messages.
 
     A forced tool and a format of the answer are refused beside it.
@@ -147,34 +130,37 @@ def _compact_messages(
     compaction: dict[str, Any] = {"type": "summarize"}
     if instructions:
         compaction["instructions"] = instructions
-    return {**sent, "messages": list(covered), "compaction": compaction}
+    return {**sent, "messages": covered, "compaction": compaction}
 
 
-def _find_boundary(history: Sequence[Any], dialect: str) -> int:
+def _write_responses_call(
+    request: Mapping[str, Any], covered: list[Any], _instructions: str
+) -> dict[str, Any]:
+    """The request to `responses/compact`, which takes no instructions for the summary."""
+    sent = {name: value for name, value in request.items() if name in _COMPACT_FIELDS}
+    return {**sent, "input": covered}
+
+
+def _find_boundary(history: Sequence[Any], api: _CompactingApi) -> int:
     """How many messages may be compacted: up to the last place where a turn, or a step, begins.
 
     Every call before that place has its result before it, too.
     """
-    begins_step: Callable[[Sequence[Any], int], bool] = _begins_item_step
-    begins_turn: Callable[[Any], bool] = _is_user_item
-    if dialect == "anthropic":
-        begins_step = _begins_message_step
-        begins_turn = _begins_message_turn
-    last = len(history) - 1
-    turns = [place for place in range(2, last + 1) if begins_turn(history[place])]
-    if turns and turns[-1] >= LEAST_KEPT:
-        return turns[-1]
-    steps = [place for place in range(2, last + 2 - LEAST_KEPT) if begins_step(history, place)]
-    if not steps:
-        return 0
-    return steps[-1]
+    for place in range(len(history) - 1, LEAST_KEPT - 1, -1):
+        if api.begins_turn(history[place]):
+            return place
+    for place in range(len(history) - LEAST_KEPT, 1, -1):
+        if api.begins_step(history, place):
+            return place
+    return 0
 
 
 def _begins_message_turn(message: Any) -> bool:
     """Whether the user says something new: a message without results."""
     if read_field(message, "role") != "user":
         return False
-    return not _has_block(message, "tool_result")
+    blocks = list_or_empty(read_field(message, "content"))
+    return all(read_field(block, "type") != "tool_result" for block in blocks)
 
 
 def _begins_message_step(messages: Sequence[Any], place: int) -> bool:
@@ -189,25 +175,17 @@ def _is_user_item(item: Any) -> bool:
 
 def _begins_item_step(items: Sequence[Any], place: int) -> bool:
     """Whether a step of the model begins right after the results of the one before it."""
-    return str(read_field(items[place - 1], "type")).endswith("_call_output") and not str(
-        read_field(items[place], "type")
-    ).endswith("_call_output")
+    was_result = _is_result_item(items[place - 1])
+    return was_result and not _is_result_item(items[place])
 
 
-def _has_block(message: Any, block_type: str) -> bool:
-    blocks = list_or_empty(read_field(message, "content"))
-    return any(read_field(block, "type") == block_type for block in blocks)
+def _is_result_item(item: Any) -> bool:
+    return str(read_field(item, "type")).endswith("_call_output")
 
 
 def read_compaction(call: CompactionCall, answer: Any) -> ServerCompaction:
     """What the provider made. Raises BadInput if the answer has no compaction that can be used."""
-    if call.dialect == "anthropic":
-        blocks = [_read_item(block) for block in list_or_empty(read_field(answer, "content"))]
-        items = [block for block in blocks if block.get("type") == "compaction" and block.get("content")]
-    else:
-        items = [_read_item(item) for item in list_or_empty(read_field(answer, "output"))]
-        if not any(item.get("type") == "compaction" and item.get("encrypted_content") for item in items):
-            items = []
+    items = _APIS[call.dialect].read_items(answer)
     if not items:
         raise BadInput(
             "the answer has no compaction",
@@ -221,6 +199,27 @@ def read_compaction(call: CompactionCall, answer: Any) -> ServerCompaction:
         covered=call.covered,
         usage=find_usage(answer),
     )
+
+
+def _read_messages_answer(answer: Any) -> list[dict[str, Any]]:
+    """The blocks of a Messages answer that are a compaction. One without content could not be made."""
+    blocks = [_read_item(block) for block in list_or_empty(read_field(answer, "content"))]
+    return [block for block in blocks if _is_compaction(block, "content")]
+
+
+def _read_responses_answer(answer: Any) -> list[dict[str, Any]]:
+    """All items of an answer of `responses/compact`, if one of them is a compaction.
+
+    The others are the user's messages, which are sent back beside it.
+    """
+    items = [_read_item(item) for item in list_or_empty(read_field(answer, "output"))]
+    if any(_is_compaction(item, "encrypted_content") for item in items):
+        return items
+    return []
+
+
+def _is_compaction(item: Mapping[str, Any], content_field: str) -> bool:
+    return item.get("type") == "compaction" and bool(item.get(content_field))
 
 
 def _read_item(item: Any) -> dict[str, Any]:
@@ -242,29 +241,74 @@ def apply_compaction(request: Mapping[str, Any], compaction: ServerCompaction) -
     If the client has changed any of that, the request is returned as it is: a summary of what is no longer
     there would say what the user took back.
     """
-    field = _HISTORY_FIELDS[compaction.dialect]
-    history = list_or_empty(request.get(field))
-    covered = history[: compaction.covers]
-    if len(history) <= compaction.covers or digest(list(covered)) != compaction.covered:
-        return request if isinstance(request, dict) else dict(request)
+    api = _APIS[compaction.dialect]
+    history = list_or_empty(request.get(api.history))
+    covered = list(history[: compaction.covers])
     rest = list(history[compaction.covers :])
-    if compaction.dialect == "anthropic":
-        return {**request, field: _put_first(list(compaction.items), rest)}
-    return {**request, field: [*compaction.items, *rest]}
+    if not rest or digest(covered) != compaction.covered:
+        return request if isinstance(request, dict) else dict(request)
+    return {**request, api.history: api.put_first(compaction.items, rest)}
 
 
-def _put_first(blocks: list[dict[str, Any]], messages: list[Any]) -> list[Any]:
+def _put_items_first(items: Sequence[dict[str, Any]], rest: list[Any]) -> list[Any]:
+    return [*items, *rest]
+
+
+def _put_blocks_first(blocks: Sequence[dict[str, Any]], messages: list[Any]) -> list[Any]:
     """The messages with the compaction as the first block of the conversation.
 
     If the assistant speaks first, the block stands in its message; else in one of its own.
     """
     first = to_dict_or_empty(messages[0])
     if first.get("role") != "assistant":
-        return [{"role": "assistant", "content": blocks}, *messages]
+        return [{"role": "assistant", "content": list(blocks)}, *messages]
     content = first.get("content")
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
     return [{**first, "content": [*blocks, *list_or_empty(content)]}, *messages[1:]]
+
+
+class _CompactingApi(msgspec.Struct, frozen=True, kw_only=True):
+    """How one API compacts a history, which it has in the field `history`.
+
+    `write_call` writes the call for these messages with these instructions, and `read_items` reads what the
+    answer has to stand in their place. `put_first` puts that before the rest of a history. `begins_turn` and
+    `begins_step` say where a history may be divided.
+    """
+
+    history: str
+    path: str
+    headers: Mapping[str, str] = {}
+    write_call: Callable[[Mapping[str, Any], list[Any], str], dict[str, Any]]
+    read_items: Callable[[Any], list[dict[str, Any]]]
+    put_first: Callable[[Sequence[dict[str, Any]], list[Any]], list[Any]]
+    begins_turn: Callable[[Any], bool]
+    begins_step: Callable[[Sequence[Any], int], bool]
+
+
+_APIS = {
+    "anthropic": _CompactingApi(
+        history="messages",
+        path="/v1/messages",
+        headers={BETAS: ON_DEMAND_BETA},
+        write_call=_write_messages_call,
+        read_items=_read_messages_answer,
+        put_first=_put_blocks_first,
+        begins_turn=_begins_message_turn,
+        begins_step=_begins_message_step,
+    ),
+    "openai_responses": _CompactingApi(
+        history="input",
+        path="/v1/responses/compact",
+        write_call=_write_responses_call,
+        read_items=_read_responses_answer,
+        put_first=_put_items_first,
+        begins_turn=_is_user_item,
+        begins_step=_begins_item_step,
+    ),
+}
+COMPACTING_DIALECTS = frozenset(_APIS)
+"""The APIs that compact a history on demand."""
 
 
 def recall_covered(request: Mapping[str, Any], key: str, *, dialect: str) -> tuple[Segment, ...]:

@@ -58,16 +58,20 @@ def add_server_help(
 ) -> ServerRequest:
     """Ask the provider's server for the help in `server`, from the first cut of a conversation on.
 
-    `ledger` is the one of this request. The server does not remember the switch, and the block that it has
-    dropped is sent again until the next cut. So every later request asks for it too.
+    `ledger` is the one of this request.
     """
     if ledger.clearing is not None and ledger.clearing.uses:
         return _ask_to_clear(request, dialect, ledger.clearing)
+    unhelped = ServerRequest(request=request)
     help_of_server = dialect.server
-    if help_of_server is None or not has_changed_bytes(ledger) or help_of_server.binding(request) != "strict":
-        return ServerRequest(request=request)
+    if help_of_server is None or not has_changed_bytes(ledger):
+        return unhelped
+    if help_of_server.binding(request) != "strict":
+        return unhelped
     if choose_binding(dialect, request, drop_block=may_drop_thinking(server)) != "drop":
-        return ServerRequest(request=request)
+        return unhelped
+    # The server does not remember the switch, and the thinking that it has dropped is sent again until the
+    # next cut. So every later request asks for it, too.
     helped_request = dict(help_of_server.ask_to_drop_thinking(request))
     return ServerRequest(request=helped_request, headers=dict(help_of_server.dropping_headers))
 
@@ -105,10 +109,7 @@ def with_headers(request: dict[str, Any], headers: Mapping[str, str], *, beta: b
     extra_headers = dict(request.get("extra_headers") or {})
     header_name = _find_betas_header(extra_headers)
     if beta and not header_name:
-        betas = request.get("betas")
-        own_betas: list[str] = []
-        if isinstance(betas, list | tuple):
-            own_betas = [str(name) for name in betas]
+        own_betas = map(str, list_or_empty(request.get("betas")))
         return {**request, "betas": merge_betas(*own_betas, headers[BETAS]).split(",")}
     own_header = str(extra_headers.get(header_name, ""))
     extra_headers[header_name or BETAS] = merge_betas(own_header, headers[BETAS])
@@ -140,17 +141,19 @@ def calibrate_ledger(
 ) -> Ledger:
     """The ledger with a new calibration, if the report says something new about this counter.
 
-    lamina counted what the server cleared and the provider did not, so it is added to the report. If the
-    server holds a part of the conversation, lamina counts only the rest, so the report teaches nothing.
+    If the server holds a part of the conversation, lamina counts only the rest: the report teaches nothing.
     """
     reported = usage_of(usage)
     last = ledger.mark
     if reported.input <= 0 or counter.exact:
+        return ledger  # an exact counter has nothing to learn
+    if last is None or not last.tokens:
         return ledger
-    if last is None or not last.tokens or last.counter != counter.identity:
-        return ledger
+    if last.counter != counter.identity:
+        return ledger  # the last request was counted by another counter
     if request is not None and _continues_on_server(request):
         return ledger
+    # lamina counted what the server cleared, and the provider did not.
     calibration = calibrate(
         ledger.calibration,
         counted=last.tokens,
@@ -177,9 +180,7 @@ def _continues_on_server(request: Mapping[str, Any]) -> bool:
     # In the Responses API `prompt` names a template on the server; in other APIs it is the text itself.
     if isinstance(request.get("prompt"), Mapping):
         return True
-    items = request.get("input")
-    if not isinstance(items, list | tuple):
-        return False
+    items = list_or_empty(request.get("input"))
     return any(read_field(item, "type") == "item_reference" for item in items)
 
 
@@ -209,6 +210,26 @@ def record_clearing(ledger: Ledger, usage: Usage) -> Ledger:
         after=usage.input,
     )
     return msgspec.structs.replace(ledger, cuts=(*ledger.cuts, cut))
+
+
+def check_clearing(ledger: Ledger, reported: Usage, *, may_ask: bool) -> Ledger:
+    """The ledger after a report: with what the server really cleared, or without what it did not clear.
+
+    `may_ask`: the server may still be asked. If not, lamina makes the next cut itself.
+    """
+    clearing = ledger.clearing
+    if clearing is None or not clearing.uses:
+        return ledger
+    cleared = reported.cleared
+    if not may_ask:
+        return msgspec.structs.replace(ledger, clearing=None)
+    if reported.input and not cleared.tool_uses:
+        # The server ignored what it was asked. A clearing without uses says so, and it is asked no more.
+        return msgspec.structs.replace(ledger, clearing=ServerClearing())
+    if cleared.tool_uses == clearing.uses and cleared.tokens:
+        measured = msgspec.structs.replace(clearing, tokens=cleared.tokens)
+        return msgspec.structs.replace(ledger, clearing=measured)
+    return ledger
 
 
 def _last_clearing(ledger: Ledger) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from lamina.caches import rules_for
-from lamina.dialects.json_values import mapping_or_empty, text_or_empty
+from lamina.dialects.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from lamina.dialects.model_names import find_model
 
 
@@ -43,9 +43,6 @@ def warm_request(request: Mapping[str, Any], *, dialect: str) -> WarmingRequest:
     return WarmingRequest(why_not=f"{dialect} has no request without an answer")
 
 
-_FORCED_CHOICES = ("any", "tool")
-
-
 def _warm_messages(request: Mapping[str, Any]) -> WarmingRequest:
     """The Messages API: `max_tokens: 0`.
 
@@ -57,10 +54,9 @@ def _warm_messages(request: Mapping[str, Any]) -> WarmingRequest:
         return WarmingRequest(why_not="the request has thinking on, which belongs to its prefix")
     if mapping_or_empty(request.get("output_config")).get("format") is not None:
         return WarmingRequest(why_not="the request has a format of the answer, which belongs to its prefix")
-    if mapping_or_empty(request.get("tool_choice")).get("type") in _FORCED_CHOICES:
+    if mapping_or_empty(request.get("tool_choice")).get("type") in ("any", "tool"):
         return WarmingRequest(why_not="the request forces a tool, and the choice belongs to its prefix")
-    warm = {name: value for name, value in request.items() if name not in ("stream", "diagnostics")}
-    return WarmingRequest(request={**warm, "max_tokens": 0})
+    return WarmingRequest(request={**_leave_out(request, "stream", "diagnostics"), "max_tokens": 0})
 
 
 def _warm_responses(request: Mapping[str, Any]) -> WarmingRequest:
@@ -71,19 +67,18 @@ def _warm_responses(request: Mapping[str, Any]) -> WarmingRequest:
     options = mapping_or_empty(request.get("prompt_cache_options"))
     if options.get("mode") == "explicit" and not _has_marker(request):
         return WarmingRequest(why_not="the request asks for explicit caching and marks nothing")
-    warm = {name: value for name, value in request.items() if name not in ("stream", "stream_options")}
-    other_options = {name: value for name, value in options.items() if name != "comparison_response_id"}
-    return WarmingRequest(request={**warm, "prompt_cache_options": {**other_options, "prewarm": True}})
+    warm = _leave_out(request, "stream", "stream_options")
+    warm["prompt_cache_options"] = {**_leave_out(options, "comparison_response_id"), "prewarm": True}
+    return WarmingRequest(request=warm)
+
+
+def _leave_out(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}
 
 
 def _has_marker(request: Mapping[str, Any]) -> bool:
-    items = request.get("input")
-    if not isinstance(items, list):
-        return False
-    for item in items:
-        content = mapping_or_empty(item).get("content")
-        if not isinstance(content, list):
-            continue
-        if any("prompt_cache_breakpoint" in mapping_or_empty(part) for part in content):
-            return True
+    for item in list_or_empty(request.get("input")):
+        for part in list_or_empty(mapping_or_empty(item).get("content")):
+            if "prompt_cache_breakpoint" in mapping_or_empty(part):
+                return True
     return False

@@ -43,12 +43,16 @@ class WindowAdvice(msgspec.Struct, frozen=True, kw_only=True):
 def advise_window(envelope: Envelope, window: int) -> WindowAdvice | None:
     """What to say about the window of this request, if a cut was just made and something is to be said."""
     cut = envelope.cut
-    if cut is None or not cut.lowered or not envelope.room or not window:
+    room = envelope.room
+    if cut is None or not cut.lowered:
         return None
-    cuts = [past_cut for past_cut in envelope.ledger.cuts if past_cut.lowered]
-    if len(cuts) == 1:
-        return _look_at_sizes(envelope, envelope.room, window)
-    if len(cuts) == CUTS_SEEN:
+    if not room or not window:
+        return None
+    # The number of cuts so far says it once, without a memory of what was said.
+    cuts = sum(1 for past_cut in envelope.ledger.cuts if past_cut.lowered)
+    if cuts == 1:
+        return _look_at_sizes(envelope, room, window)
+    if cuts == CUTS_SEEN:
         return _look_at_pace(envelope, window)
     return None
 

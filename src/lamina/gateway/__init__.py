@@ -1,13 +1,23 @@
 """A gateway in front of any client: what need not change leaves byte for byte as it came.
 
-Start reading in `exchange`: it shows one request from the socket to the upstream and back.
+The way of a request, module by module. Start reading in `exchange`, which shows it on one page:
 
-- `routes`, `upstreams` and `profiles` say where a request goes and what that server cannot take.
-- `security` says who may ask, `refusals` how an error looks in each API.
-- `bodies` reads a body and `fit` decides what leaves instead of it. `conversations` and `identity` find out
-  which conversation it continues, and `conversation_store` has every call of the store.
-- `stream` passes the answer on, `usage` reads what it reports, `misses` says why a cache missed.
-- `config` has the settings, `app` and `server` put it all on a socket.
+    app ──▶ exchange ──▶ fit ──▶ upstream_answer ──▶ answer ──▶ recording
+
+- `app` puts the gateway's own paths beside everything else, `server` puts both on a socket, and `config` has
+  the settings.
+- `security` says who may ask. `routes`, `upstreams` and `profiles` say where a request goes and what that
+  server cannot take. `refusals` says how an error looks in each API.
+- `bodies` reads a body, and `json_values` its values. `identity` and `conversations` find out which
+  conversation a request continues. `live_conversations` has what is remembered of it here,
+  `conversation_store` every call of the store, and `saving` says when it is called.
+- `fit` decides what leaves. `policies` chooses how it is fitted, `sizes` whether it has to be, and `fit_call`
+  runs `fit_request`.
+- `upstream_answer` sends it. If it is refused, `mending` may know a remedy.
+- `answer` passes the answer on, `stream` writes it, and `usage` reads what it reports. `recalls` answers what
+  the model recalls, with `recall_turns`.
+- `recording` keeps what left and what came back, `learning` what the next request depends on. `misses` says
+  why a cache missed, and `account` what it all cost.
 
 It needs the extra `gateway`.
 """
@@ -17,7 +27,8 @@ from typing import TYPE_CHECKING
 from lamina._lazy_names import name_lazily
 
 if TYPE_CHECKING:
-    from lamina.gateway.account import AnsweredRequest, GatewayAccount
+    from lamina.gateway.account import GatewayAccount
+    from lamina.gateway.answered_requests import AnsweredRequest
     from lamina.gateway.config import GatewaySettings, load_gateway_settings
 
 __all__ = [
@@ -31,7 +42,8 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = name_lazily(
         __name__,
         {
-            "lamina.gateway.account": "AnsweredRequest GatewayAccount",
+            "lamina.gateway.account": "GatewayAccount",
+            "lamina.gateway.answered_requests": "AnsweredRequest",
             "lamina.gateway.config": "GatewaySettings load_gateway_settings",
         },
     )

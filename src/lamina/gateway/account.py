@@ -1,20 +1,9 @@
 """What the requests of a gateway cost, and what they would have cost without it.
 
 The account is made of the lines of the gateway's log, so it holds exactly what upstreams reported. The price
-without lamina is a calculation, in two steps for each request:
-
-1. How long it would be with nothing cut and nothing recalled: as long as the one before it, and what
-   upstreams reported as new since then. A request with a cut shows no growth, so what is new in it is taken
-   as the gateway counts it, scaled by what the upstream reported of the growth that the gateway counted
-   before. If an earlier run has cut the conversation, the lines of that run tell how long it was. If they
-   are gone, the ledger of the conversation does, less exactly.
-2. How much of that the cache would have given back: all of the request before it, less what the real one
-   missed of its own. If the real one found only what stands before the first cut, the cache had nothing
-   more, and would have given back as much. A request with a cut shows no such figure, so that of the request
-   before it holds; and so it does after a recall, which lamina alone made.
-
-The rest is paid as the real one paid it: as written if anything was written. Before the first cut of a
-conversation both are the same.
+without lamina is a calculation: `uncut_requests` says how long each request would have been, and how much of
+it the cache would have given back. The rest is paid as the real one paid it: as written if anything was
+written. Before the first cut of a conversation both are the same.
 
 A request that would not have fitted the window of its model cannot have a price. If the first request of a
 conversation was cut already, nobody knows what the cache held of it: the sum takes it as not cached, and says
@@ -29,86 +18,16 @@ from typing import Any
 
 import msgspec
 
-from lamina.caches import rules_for
 from lamina.conversations.costs import NO_USAGE, CostSum
 from lamina.diagnose import AgreementRate
 from lamina.dialects.usage import Usage, count_noun
+from lamina.gateway.answered_requests import AnsweredRequest
+from lamina.gateway.journal import decode_event
+from lamina.gateway.uncut_requests import MeasuredConversation, UncutRequest
 from lamina.models.facts import model_or_none
 
 _ENDS = ("answered", "answered without usage", "unanswered", "kept warm")
 """Events after which a request that was sent is done with."""
-
-_REFUSALS = ("refused", "unanswered")
-"""Events of a request that the gateway or the upstream refused. One that is tried again counts each time."""
-
-ABOUT = 1.05
-"""A read of at most this many times the tokens before the first cut is a read of these alone: both are known
-to a few hundredths only."""
-
-
-class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the log about an answer. `lamina.gateway.uncut_sizes` has what would be if nothing were cut.
-
-    `full` is what `input` would be. `unchanged` of its tokens stand before the first thing that was lowered.
-    As the gateway counts, the request has `counted` tokens, of which the request before it did not have `new`
-    ones; `held_back` of these were shortened before they were ever sent. `gap` are the seconds since the
-    request before it.
-
-    `recalled`: the model recalled something, and the gateway sent the request once more. Without the gateway
-    there would be nothing to recall. `parent` is the conversation that this one was forked from: some clients
-    change the last message of each request. `agent_of` is the client's id of the conversation whose sub-agent
-    asked, "" if it was no sub-agent. `window` is the one that it was fitted into, and `window_source` where
-    that comes from (`lamina.gateway.sizes`).
-    """
-
-    id: str = ""
-    at: float | None = None
-    conversation: str
-    parent: str = ""
-    agent_of: str = ""
-    model: str
-    dialect: str = ""
-    input: int
-    full: int = 0
-    unchanged: int = 0
-    counted: int = 0
-    new: int = 0
-    held_back: int = 0
-    gap: float = 0.0
-    cached: int = 0
-    written: int = 0
-    written_long: int = 0
-    output: int = 0
-    cut: bool = False
-    recalled: bool = False
-    window: int = 0
-    window_source: str = ""
-
-    @property
-    def usage(self) -> Usage:
-        return Usage(
-            input=self.input,
-            cached=self.cached,
-            written=self.written,
-            written_long=self.written_long,
-            output=self.output,
-        )
-
-    @property
-    def process(self) -> str:
-        """What the ids of one gateway process begin with."""
-        return self.id.rpartition("-")[0]
-
-    @property
-    def was_cut(self) -> bool:
-        """Whether this request, or one before it in its conversation, was cut."""
-        return self.cut or self.full > self.input
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether the request came so late that a cache of the usual lifetime had forgotten the last one."""
-        lifetime = rules_for(self.model).seconds("")
-        return bool(lifetime) and self.gap > lifetime and not self.written_long
 
 
 class GatewayAccount:
@@ -133,7 +52,7 @@ class GatewayAccount:
         self._cost = CostSum()
         self._cost_without = CostSum()
         self._unknown_reads = 0
-        self._last: dict[str, _LastRequest] = {}
+        self._last: dict[str, MeasuredConversation] = {}
         self._windows: dict[str, _UsedWindow] = {}
         self._misses = _MissedCaches()
 
@@ -142,11 +61,8 @@ class GatewayAccount:
 
         None if it is something else, such as a warning of a server, or has fields of another release.
         """
-        try:
-            event = msgspec.json.decode(line, type=dict[str, Any])
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            return None
-        if not isinstance(event.get("event"), str):
+        event = decode_event(line)
+        if event is None or not isinstance(event.get("event"), str):
             return None
         try:
             self.read_event(event)
@@ -157,27 +73,27 @@ class GatewayAccount:
     def read_event(self, event: Mapping[str, Any]) -> None:
         """Take one line of the log. Lines about other things change nothing."""
         name = event.get("event")
-        if name == "sent":
-            self._unanswered.add(str(event.get("id")))
-            return
         if name in _ENDS:
             self._unanswered.discard(str(event.get("id")))
-        if name == "answered":
-            self.add(msgspec.convert(dict(event), AnsweredRequest))
-        elif name == "miss":
-            self._misses.add(event)
-        elif name == "advice":
-            self.advice = str(event.get("text", ""))
-        elif name in _REFUSALS:
-            self.refused += 1
-        elif name == "kept warm":
-            self._add_warming(event)
-        elif name == "cache report":
-            self.reports.add(str(event.get("verdict")))
-        elif name == "answered without usage":
-            self._count_event(event)
-            self._cost.miss(NO_USAGE)
-            self._cost_without.miss(NO_USAGE)
+        match name:
+            case "sent":
+                self._unanswered.add(str(event.get("id")))
+            case "answered":
+                self.add(msgspec.convert(dict(event), AnsweredRequest))
+            case "answered without usage":
+                self._count_event(event)
+                self._cost.miss(NO_USAGE)
+                self._cost_without.miss(NO_USAGE)
+            case "refused" | "unanswered":  # by the gateway or by the upstream; each try counts
+                self.refused += 1
+            case "miss":
+                self._misses.add(event)
+            case "advice":
+                self.advice = str(event.get("text", ""))
+            case "kept warm":
+                self._add_warming(event)
+            case "cache report":
+                self.reports.add(str(event.get("verdict")))
 
     def _add_warming(self, event: Mapping[str, Any]) -> None:
         """Add a request that only kept a cache warm. Without the gateway nobody would have sent it."""
@@ -235,15 +151,15 @@ class GatewayAccount:
             model=answer.model, tokens=answer.window, source=answer.window_source, largest=largest
         )
 
-    def _follow(self, answer: AnsweredRequest) -> _UncutRequest:
+    def _follow(self, answer: AnsweredRequest) -> UncutRequest:
         """Measure a request, and remember it as the last one of its conversation."""
         last = self._find_last(answer)
-        uncut = _UncutRequest.measure(answer, last)
+        uncut = UncutRequest.measure(answer, last)
         self._last[answer.conversation] = last.follow(answer, uncut)
         return uncut
 
-    def _find_last(self, answer: AnsweredRequest) -> _LastRequest:
-        return self._last.get(answer.conversation) or self._last.get(answer.parent) or _LastRequest()
+    def _find_last(self, answer: AnsweredRequest) -> MeasuredConversation:
+        return self._last.get(answer.conversation) or self._last.get(answer.parent) or MeasuredConversation()
 
     def _learn_earlier(self, process: str) -> None:
         """Take the lines of earlier runs as the past of their conversations. Nothing of them is summed.
@@ -262,12 +178,13 @@ class GatewayAccount:
                 answer = msgspec.convert(dict(event), AnsweredRequest)
             except msgspec.ValidationError:
                 continue  # fields of another release
-            if answer.process != process and answer.conversation not in present_conversations:
-                self._follow(answer)
+            if answer.process == process or answer.conversation in present_conversations:
+                continue
+            self._follow(answer)
 
     @property
     def broken_off(self) -> int:
-        """How many requests were sent of which nothing more is logged: the gateway was killed meanwhile."""
+        """How many requests were sent and have no line about an answer: the gateway was killed meanwhile."""
         return len(self._unanswered)
 
     @property
@@ -282,31 +199,47 @@ class GatewayAccount:
 
     def write_lines(self) -> list[str]:
         """The account in three lines, for a person, with one more for each thing that is seldom there."""
+        return [
+            self._describe_requests(),
+            f"cost: {self._describe_cost()}",
+            f"without lamina: {self._describe_cost_without()}",
+            *self._list_remarks(),
+        ]
+
+    def _describe_requests(self) -> str:
         usage = self.usage
-        recalls = ""
-        if self.recalls:
-            recalls = f", {count_noun(self.recalls, 'recall')}"
-        if self.warmings:
-            recalls += f", {count_noun(self.warmings, 'read')} to keep a cache warm"
-        refused = ""
-        if self.refused:
-            refused = f", {self.refused:,} refused"
         conversations = count_noun(len(set(self._forks.values())), "conversation")
-        requests = (
-            f"{count_noun(self.requests, 'request')} in {conversations}, "
-            f"{count_noun(self.cuts, 'cut')}{recalls}{refused}; {usage.input:,} tokens read, "
+        counts = [
+            f"{count_noun(self.requests, 'request')} in {conversations}",
+            count_noun(self.cuts, "cut"),
+        ]
+        if self.recalls:
+            counts.append(count_noun(self.recalls, "recall"))
+        if self.warmings:
+            counts.append(f"{count_noun(self.warmings, 'read')} to keep a cache warm")
+        if self.refused:
+            counts.append(f"{self.refused:,} refused")
+        return (
+            f"{', '.join(counts)}; {usage.input:,} tokens read, "
             f"{usage.cached:,} of them from the cache, {usage.output:,} answered"
         )
-        cost = str(self._cost)
-        if self.broken_off:
-            cost += f"; not in it: {count_noun(self.broken_off, 'request')} whose answer was not logged"
-        without = str(self._cost_without)
-        if self._unknown_reads and self.cost_without is not None:
-            requests_read = count_noun(self._unknown_reads, "request")
-            without += f" at most: what the cache held before {requests_read} with a first cut is not known"
-        if self.requests and not self.cuts and self.cost_without == self.cost and self.cost is not None:
-            without += ", the same: nothing was cut"
-        return [requests, f"cost: {cost}", f"without lamina: {without}", *self._list_remarks()]
+
+    def _describe_cost(self) -> str:
+        if not self.broken_off:
+            return str(self._cost)
+        unlogged = count_noun(self.broken_off, "request")
+        return f"{self._cost}; not in it: {unlogged} whose answer was not logged"
+
+    def _describe_cost_without(self) -> str:
+        text = str(self._cost_without)
+        if self.cost_without is None:
+            return text
+        if self._unknown_reads:
+            first_cuts = count_noun(self._unknown_reads, "request")
+            text += f" at most: what the cache held before {first_cuts} with a first cut is not known"
+        if self.requests and not self.cuts and self.cost_without == self.cost:
+            text += ", the same: nothing was cut"
+        return text
 
     def _list_remarks(self) -> Iterator[str]:
         """The lines about what is not in every account: windows, lost caches, advice, sub-agents."""
@@ -321,7 +254,7 @@ class GatewayAccount:
         if str(self.reports):
             yield f"causes of cache misses: {self.reports}"
 
-    def _add_without(self, answer: AnsweredRequest, uncut: _UncutRequest) -> None:
+    def _add_without(self, answer: AnsweredRequest, uncut: UncutRequest) -> None:
         """Add what a request would have cost with nothing cut."""
         if uncut.tokens == answer.input and not uncut.is_recalled:
             self._cost_without.add(answer.usage, answer.model, dialect=answer.dialect, at=answer.at)
@@ -438,105 +371,3 @@ class _SubAgents:
             f"read {self._first_input:,} tokens, {self._first_cached:,} of them from the cache: "
             f"{self._first_cost}"
         )
-
-
-class _UncutRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as it would have been with nothing cut and nothing recalled.
-
-    `tokens` is how long it would be, and `read` what the cache would have given back. `missed` is what the
-    cache did not give back of the request before it. `is_recalled`: it goes on after a recall.
-    """
-
-    tokens: int = 0
-    read: int = 0
-    missed: int = 0
-    read_is_unknown: bool = False
-    is_recalled: bool = False
-
-    @classmethod
-    def measure(cls, answer: AnsweredRequest, last: _LastRequest) -> _UncutRequest:
-        """The request of this answer, after the last one of its conversation."""
-        if last.answer is None:
-            return _measure_first(answer)
-        if last.answer.recalled:  # it has only what was recalled more
-            return msgspec.structs.replace(last.uncut, is_recalled=True)
-        if answer.cut:
-            return _measure_cut(answer, last)
-        held_back = round(answer.held_back * last.growth.scale(answer))
-        tokens = max(last.uncut.tokens + answer.input - last.answer.input + held_back, 0)
-        missed = max(last.answer.input - answer.cached, 0)
-        read = last.uncut.tokens - missed
-        if answer.cached <= ABOUT * answer.unchanged or not answer.cached:
-            read = answer.cached
-        if answer.is_idle:  # the cache misses no more of the next request for that
-            missed = last.uncut.missed
-        return cls(tokens=tokens, read=_limit(read, tokens), missed=missed)
-
-
-def _measure_first(answer: AnsweredRequest) -> _UncutRequest:
-    """The first request of a conversation in this log. An earlier process may have cut it.
-
-    What the upstream did not read would be as long without lamina: it is the end of the request, which no
-    cut has touched.
-    """
-    tokens = max(answer.full, answer.input)
-    if answer.cut:
-        return _UncutRequest(tokens=tokens, read_is_unknown=tokens > answer.input)
-    read = tokens - (answer.input - answer.cached)
-    if answer.cached <= ABOUT * answer.unchanged or not answer.cached:
-        read = answer.cached
-    return _UncutRequest(tokens=tokens, read=_limit(read, tokens))
-
-
-def _measure_cut(answer: AnsweredRequest, last: _LastRequest) -> _UncutRequest:
-    """A request with a cut: its own reads say nothing of those without, so those of the last one hold."""
-    tokens = last.uncut.tokens + round(answer.new * last.growth.scale(answer))
-    missed = last.uncut.missed
-    if answer.is_idle:
-        return _UncutRequest(tokens=tokens, missed=missed)
-    return _UncutRequest(tokens=tokens, read=_limit(last.uncut.tokens - missed, tokens), missed=missed)
-
-
-def _limit(read: int, tokens: int) -> int:
-    return min(max(read, 0), tokens)
-
-
-class _Growth(msgspec.Struct, frozen=True, kw_only=True):
-    """By how much the requests of a conversation grew: as upstreams reported it, and as the gateway counts.
-
-    Only what both know is in it. A request as a whole has a head that the two may count differently, so what
-    is new in one is scaled by growth alone.
-    """
-
-    reported: int = 0
-    counted: int = 0
-
-    def scale(self, answer: AnsweredRequest) -> float:
-        """Tokens of the upstream for each token of the gateway's count."""
-        if self.counted > 0 and self.reported > 0:
-            return self.reported / self.counted
-        if answer.counted:
-            return answer.input / answer.counted
-        return 1.0
-
-    def add(self, answer: AnsweredRequest, last: AnsweredRequest | None) -> _Growth:
-        """The growth with that of one more request, if it shows any."""
-        sent_new = answer.new - answer.held_back
-        if last is None or answer.cut or answer.recalled or last.recalled or sent_new <= 0:
-            return self
-        return _Growth(
-            reported=self.reported + answer.input - last.input,
-            counted=self.counted + sent_new,
-        )
-
-
-class _LastRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The last request of a conversation: the log's line about its answer, and itself with nothing cut."""
-
-    answer: AnsweredRequest | None = None
-    uncut: _UncutRequest = _UncutRequest()
-    growth: _Growth = _Growth()
-
-    def follow(self, answer: AnsweredRequest, uncut: _UncutRequest) -> _LastRequest:
-        """The request of this answer, as the last one."""
-        return _LastRequest(answer=answer, uncut=uncut, growth=self.growth.add(answer, self.answer))

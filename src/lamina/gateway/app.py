@@ -20,21 +20,17 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from lamina.gateway.client_connection import Receive
+from lamina.gateway.client_request import Scope
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.conversation_store import GatewayStore, StoreGone
-from lamina.gateway.conversations import ConversationIndex
 from lamina.gateway.draining import Drain
-from lamina.gateway.exchange import Scope, Send, answer_request
-from lamina.gateway.fit import Fitter
+from lamina.gateway.exchange import Send, answer_request
 from lamina.gateway.journal import Journal, open_journal
-from lamina.gateway.learning import AnswerLearner
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.openapi import DOCUMENT_PATH, describe_gateway
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import INSPECTOR, PROBES, is_below
-from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.security import admit_visitor
-from lamina.gateway.served_windows import ServedWindows
 from lamina.gateway.shared import Gateway
 from lamina.gateway.telemetry import open_telemetry
 from lamina.gateway.twins import TwinCalls
@@ -47,7 +43,7 @@ PAGE_KEY_VARIABLE = "LAMINA_GATEWAY_PAGE_KEY"
 """Has the key for the inspector's cookies in the environment of worker processes, which share it."""
 
 MMAP_THRESHOLD = -3
-"""The number by which glibc knows the size from which on a block is a mapping of its own."""
+"""glibc's number for the option `M_MMAP_THRESHOLD`: larger blocks are mapped one by one."""
 
 LARGE_BLOCK = 256 << 10
 
@@ -125,35 +121,20 @@ class _Shared:
         telemetry = open_telemetry(self.settings)
         self.store = GatewayStore(self.settings)
         await self.store.open()
-        keep = self.settings.policy.keep
-        index = ConversationIndex(self.store, shared=self.settings.shares_store, keep=keep)
-        saver = ConversationSaver(self.store, index, self.metrics)
-        learner = AnswerLearner(index, saver)
-        fitter = Fitter(
-            self.settings,
-            store=self.store,
-            index=index,
-            saver=saver,
-            learner=learner,
-            metrics=self.metrics,
-            journal=self.journal,
-            windows=ServedWindows(self.environment),
-        )
         async with _open_session(self.settings) as session:
             twins = await self._open_twins(session, self.store)
             self.gateway = Gateway(
                 self.settings,
                 session=session,
-                fitter=fitter,
-                learner=learner,
+                store=self.store,
                 metrics=self.metrics,
                 journal=self.journal,
                 environment=self.environment,
                 telemetry=telemetry,
                 drain=self.drain,
-                saver=saver,
                 twins=twins,
             )
+            saver = self.gateway.saver
             writing = asyncio.gather(saver.save_pending(), saver.record_pending(), self._prune())
             try:
                 yield

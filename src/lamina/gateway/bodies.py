@@ -7,23 +7,21 @@ decoded, and the memos of `lamina.fitting`, which compare objects, stay warm.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from itertools import chain
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.core.text.characters import lower_ascii
 from lamina.gateway.config import RequestLimits
 from lamina.gateway.encodings import unpack
+from lamina.gateway.json_values import DECODE_ERRORS, count_values, decode_value, refuse_json
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.turn_memory import (
     DecodedTurn,
     DecodedTurns,
     RepeatedTurns,
+    RequestOutline,
     TurnMemory,
     extend_outline,
     make_outline,
@@ -35,26 +33,12 @@ TURN_FIELDS = ("messages", "input", "contents")
 FOREIGN_FIELDS = ("api_base", "base_url", "api_key")
 """Fields by which some proxies let a client choose the server. Here the settings alone choose it."""
 
-COUNTED_BYTES = 1 << 16
-"""Bytes of a text in which values are counted at a time."""
-
 LONG_FIELD = 512
 """Bytes from which on a field is remembered by its bytes."""
 
-MEDIA_TOKENS = 5_000
-"""More than an image or a file that is only named takes."""
-
-_MEDIA = re.compile(r"^(?:input_)?image|_url$|file_?(?:id|uri)|inline_?data|^document$", re.ASCII)
-_LONGEST_NAME = 40
-"""How the names of fields and types read, in lower case, that hold or name an image or a file."""
-
 _KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
-_HALF_CHARACTER = re.compile(rb"(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
-"""An escape for the first half of a character beyond the first 65,536, without the second half after it."""
-
 _COMMA = re.compile(rb"[ \t\r\n]*,?")
 
-_ANY = msgspec.json.Decoder()
 _RAW_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RAW_LIST = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -77,7 +61,6 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def turns(self) -> tuple[Any, ...]:
-        """The decoded messages."""
         return self.decoded.values
 
     @property
@@ -108,27 +91,11 @@ def decode_body(packed: bytes, encoding: str, limits: RequestLimits, memory: Tur
     text = packed
     if encoding:
         text = unpack(packed, encoding, limits.unpacked)
-    repeated = memory.find_repeated(text)
-    content: _BodyContent | None = None
-    if repeated is not None:
-        value_count = repeated.outline.value_count + count_values(text[repeated.end :], limits.values)
-        if value_count <= limits.values:
-            content = _decode_rest(text, repeated, limits, memory)
-    if repeated is not None and content is not None:
-        outline = extend_outline(repeated, text, content.decoded, content.request, value_count=value_count)
-    else:
-        value_count = count_values(text, limits.values)
-        if value_count > limits.values:
-            raise Refusal(
-                413, f"the body has {value_count:,} values at all depths; the limit is {limits.values:,}"
-            )
-        scan = _scan_body(text)
-        content = _decode_scan(scan, NO_TURNS, limits, memory)
-        outline = make_outline(
-            text, scan.name, scan.start, content.decoded, content.request, value_count=value_count
-        )
-    if outline is not None:
-        memory.remember_outline(outline)
+    content = _decode_grown(text, limits, memory)
+    if content is None:
+        content = _decode_whole(text, limits, memory)
+    if content.outline is not None:
+        memory.remember_outline(content.outline)
     return RequestBody(
         packed=packed,
         text=text,
@@ -139,47 +106,55 @@ def decode_body(packed: bytes, encoding: str, limits: RequestLimits, memory: Tur
     )
 
 
-def count_values(text: bytes, limit: int) -> int:
-    """How many values a JSON text has at all depths, counted before any of them is decoded.
-
-    A decoded value may take twenty times the memory of its text, as in `[[],[],[]]`. Signs inside strings
-    count too, unless there are so many of them that it matters: the result is never too low, and if it is
-    above the limit it is exact.
-    """
-    count = _count_signs(text)
-    if count > limit:
-        count = _count_outside_strings(text)
-    return count
-
-
-def _count_outside_strings(text: bytes) -> int:
-    """As `_count_signs`, without what stands in strings. Piece by piece: a text may have millions of them."""
-    text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    count = 0
-    inside = 0
-    for start in range(0, len(text), COUNTED_BYTES):
-        parts = text[start : start + COUNTED_BYTES].split(b'"')
-        count += _count_signs(b"".join(parts[inside::2]))
-        inside = (inside + len(parts) - 1) % 2
-    return count
-
-
-def _count_signs(text: bytes) -> int:
-    return text.count(b",") + text.count(b"{") + text.count(b"[")
-
-
 class _BodyContent(NamedTuple):
-    """What a body was decoded to. `new_bytes` are those of messages that were not seen before."""
+    """What a body was decoded to. `new_bytes` are those of messages that were not seen before.
+
+    `outline` is what the next body is compared with, None if it cannot be.
+    """
 
     request: dict[str, Any]
     decoded: DecodedTurns
     new_bytes: int
+    outline: RequestOutline | None = None
+
+
+def _decode_grown(text: bytes, limits: RequestLimits, memory: TurnMemory) -> _BodyContent | None:
+    """Decode what an earlier body did not have. None if all of it must be read.
+
+    Agents send their whole history each time, so this is the usual way of a request.
+    """
+    repeated = memory.find_repeated(text)
+    if repeated is None:
+        return None
+    value_count = repeated.outline.value_count + count_values(text[repeated.end :], limits.values)
+    if value_count > limits.values:  # the sum may be too high: the whole text is counted exactly
+        return None
+    content = _decode_rest(text, repeated, limits, memory)
+    if content is None:
+        return None
+    outline = extend_outline(repeated, text, content.decoded, content.request, value_count=value_count)
+    return content._replace(outline=outline)
+
+
+def _decode_whole(text: bytes, limits: RequestLimits, memory: TurnMemory) -> _BodyContent:
+    """Decode a body from its first byte. Messages that were seen before are recalled all the same."""
+    value_count = count_values(text, limits.values)
+    if value_count > limits.values:
+        raise Refusal(
+            413, f"the body has {value_count:,} values at all depths; the limit is {limits.values:,}"
+        )
+    scan = _scan_body(text)
+    content = _decode_scan(scan, NO_TURNS, limits, memory)
+    outline = make_outline(
+        text, scan.name, scan.start, content.decoded, content.request, value_count=value_count
+    )
+    return content._replace(outline=outline)
 
 
 def _decode_rest(
     text: bytes, repeated: RepeatedTurns, limits: RequestLimits, memory: TurnMemory
 ) -> _BodyContent | None:
-    """Decode what an earlier body did not have. None if all of it must be read."""
+    """Decode what follows the messages of an earlier body. None if all of it must be read."""
     raw_turns = _split_new_turns(text, repeated)
     if raw_turns is None:
         scan = _scan_rest(text, repeated)
@@ -195,12 +170,9 @@ def _decode_scan(
     scan: _BodyScan, repeated: DecodedTurns, limits: RequestLimits, memory: TurnMemory
 ) -> _BodyContent:
     """Decode the fields of a body, and the messages after those that are decoded already."""
-    foreign = [name for name in FOREIGN_FIELDS if name in scan.fields]
-    if foreign:
-        raise Refusal(
-            400, f"the field {foreign[0]!r} is not allowed: the gateway's settings choose the server"
-        )
-
+    for name in FOREIGN_FIELDS:
+        if name in scan.fields:
+            raise Refusal(400, f"the field {name!r} is not allowed: the gateway's settings choose the server")
     request: dict[str, Any] = {}
     decoded = NO_TURNS
     new_bytes = 0
@@ -254,8 +226,8 @@ def _scan_body(text: bytes) -> _BodyScan:
     """
     try:
         fields = _RAW_FIELDS.decode(text)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise _refuse_json(text, "the body is not a JSON object", error) from None
+    except DECODE_ERRORS as error:
+        raise refuse_json(text, "the body is not a JSON object", error) from None
     places = _find_values(text, fields)
     name = ""
     for field in fields:
@@ -265,8 +237,8 @@ def _scan_body(text: bytes) -> _BodyScan:
         return _BodyScan(fields)
     try:
         raw_turns = _RAW_LIST.decode(fields[name])
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise _refuse_json(text, "the body is not JSON", error) from None
+    except DECODE_ERRORS as error:
+        raise refuse_json(text, "the body is not JSON", error) from None
     return _BodyScan(fields, name, places[name], list(map(bytes, raw_turns)))
 
 
@@ -286,7 +258,7 @@ def _split_new_turns(text: bytes, repeated: RepeatedTurns) -> Sequence[bytes] | 
         return None
     try:
         raw_turns = _RAW_LIST.decode(b"[%b]" % text[end + len(outline.gap) : new_end])
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except DECODE_ERRORS:
         return None
     return list(map(bytes, raw_turns)) or None
 
@@ -306,7 +278,9 @@ def _scan_rest(text: bytes, repeated: RepeatedTurns) -> _BodyScan | None:
         scan = _scan_body(outline.head + text[end:])
     except Refusal:
         return None
-    if scan.name != outline.name or scan.start >= len(outline.head) or continues != bool(scan.raw_turns):
+    if scan.name != outline.name or scan.start >= len(outline.head):
+        return None  # another field has the messages
+    if continues != bool(scan.raw_turns):
         return None
     return scan
 
@@ -349,7 +323,7 @@ def _decode_turns(
         turn = memory.recall(source)
         if turn is None:
             new_bytes += len(source)
-            turn = _decode_source(source, limits, f"{name}[{index}]")
+            turn = decode_value(source, limits, f"{name}[{index}]")
             if type(turn.value) is dict:
                 memory.remember(turn)
         new_turns.append(turn)
@@ -361,87 +335,9 @@ def _decode_field(raw: msgspec.Raw, limits: RequestLimits, memory: TurnMemory, n
     """Decode a field that is not the conversation. Long ones, as tools, are the same in each request."""
     source = bytes(raw)
     if len(source) < LONG_FIELD:
-        return _decode_source(source, limits, name).value
+        return decode_value(source, limits, name).value
     field = memory.recall(source)
     if field is None:
-        field = _decode_source(source, limits, name)
+        field = decode_value(source, limits, name)
         memory.remember(field)
     return field.value
-
-
-def _decode_source(source: bytes, limits: RequestLimits, place: str) -> DecodedTurn:
-    """Decode a value. It has no more tokens than bytes, and those of each image or file that it names."""
-    try:
-        value = _ANY.decode(source)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise _refuse_json(source, f"{place} is not JSON", error) from None
-    if type(value) is not dict and type(value) is not list:
-        return DecodedTurn(source, value, len(source))
-    media = _count_media(value, limits.depth)
-    if media is None:
-        raise Refusal(400, f"{place} is nested deeper than {limits.depth} levels")
-    _check_repeated_keys(source, value, place)
-    return DecodedTurn(source, value, len(source) + MEDIA_TOKENS * media)
-
-
-def _count_media(value: dict[str, Any] | list[Any], depth: int) -> int | None:
-    """How often a value names an image or a file; None if it is nested deeper than it may be."""
-    media = 0
-    level: list[dict[str, Any] | list[Any]] = [value]
-    for _ in range(depth):
-        inner: list[dict[str, Any] | list[Any]] = []
-        for container in level:
-            items: Iterable[Any] = container
-            if type(container) is dict:
-                items = chain(container, container.values())
-            for item in items:
-                kind = type(item)
-                if kind is str:
-                    if len(item) <= _LONGEST_NAME and _names_media(item):
-                        media += 1
-                elif kind is dict or kind is list:
-                    inner.append(item)
-        if not inner:
-            return media
-        level = inner
-    return None
-
-
-@lru_cache(maxsize=1024)
-def _names_media(name: str) -> bool:
-    return _MEDIA.search(lower_ascii(name)) is not None
-
-
-def _refuse_json(text: bytes, problem: str, error: Exception) -> Refusal:
-    """Why a text cannot be decoded. Clients that cut texts anywhere send halves of characters."""
-    half = _HALF_CHARACTER.search(text)
-    if half is None:
-        return Refusal(400, f"{problem}: {error}")
-    escape = half[0].decode("ascii")
-    return Refusal(400, f"{problem}: {escape} is half of a character; a text was cut in the middle of it")
-
-
-def _check_repeated_keys(source: bytes, value: Any, place: str) -> None:
-    """Refuse a value with an object, at any depth, that has the same key twice.
-
-    A value that is encoded to the bytes that it came from has lost nothing. Any other one, as most with
-    blanks in it, is read once more by a slower decoder that sees every key.
-    """
-    if msgspec.json.encode(value) == source:
-        return
-
-    def check_pairs(pairs: list[tuple[str, Any]]) -> None:
-        if len(pairs) == len(dict(pairs)):
-            return
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise Refusal(400, f"{place} has the key {repeated[:40]!r} twice")
-
-    try:
-        json.loads(source, object_pairs_hook=check_pairs, parse_int=_skip_number, parse_float=_skip_number)
-    except RecursionError:
-        raise Refusal(400, f"{place} is nested too deeply to be read") from None
-
-
-def _skip_number(_: str) -> None:
-    """Stands for a number, whose digits do not matter here."""

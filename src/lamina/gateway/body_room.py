@@ -1,4 +1,4 @@
-"""Room for the bodies of requests: large ones are let in by their bytes, not by their number.
+"""Limits the memory that bodies take: large ones are let in by their bytes, not by their number.
 
 A body takes a few times its bytes while it is fitted. Two hundred requests of 100 kB are nothing; two hundred
 of 30 MB would take all memory of the machine. So bodies of more than `SMALL` bytes share a fixed room, and
@@ -56,7 +56,7 @@ class BodyRoom:
             async with asyncio.timeout(self._seconds):
                 await turn
         except BaseException as error:
-            if turn.done() and not turn.cancelled():
+            if turn.done() and not turn.cancelled():  # it was let in, and gave up in the same moment
                 self._give_back(size)
             else:
                 self._waiting.remove(place)

@@ -1,4 +1,4 @@
-"""A request on its way through the gateway: as it came, for its upstream, and as it leaves."""
+"""The three forms of a request on its way through the gateway: as it came, for its upstream, as it leaves."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from lamina.dialects.model_names import MODEL_FIELDS
 from lamina.dialects.port import Dialect
 from lamina.fitting.request import Fitted
 from lamina.gateway.bodies import RequestBody, encode_body
-from lamina.gateway.conversations import ConversationMatch, LiveConversation
+from lamina.gateway.conversations import ConversationMatch
 from lamina.gateway.identity import ClientIdentity
+from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.profiles import add_salt, apply_profile
 from lamina.gateway.upstreams import Upstream
 
@@ -35,44 +36,57 @@ class IncomingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What to send. `body` is None if the bytes that came are sent.
+    """What to send. Without a conversation, the request passes without a look at it."""
 
-    `number` counts the requests of the conversation, so that a late report is not taken for a newer request.
-    `is_near`: the next request may be cut, so what is reported for this one must not be lost. `call` is the
-    request before it was fitted, and `place` where the recalls of the model belong in it. `new_segments`
-    are those that the last request of the conversation did not have. `before` is the ledger that it was
-    fitted with, and `new_cuts` are those that it did not have, changes of the caller among them. `unasked`
-    is the request without the question why a cache missed, None if it does not ask. `previous_id` is the
-    gateway's id of the request before it.
-    """
-
-    body: bytes | None = None
-    betas: str = ""
     request: Mapping[str, Any] = {}
-    conversation: LiveConversation | None = None
-    fitted: Fitted | None = None
-    number: int = 0
-    new_cuts: tuple[Cut, ...] = ()
-    is_near: bool = False
+    body: bytes | None = None
+    """None if the bytes that came are sent."""
+
+    betas: str = ""
     left_out: tuple[str, ...] = ()
+    unasked: Mapping[str, Any] | None = None
+    """The request without the question why a cache missed, None if it does not ask."""
+
+    call: UpstreamCall | None = None
+    """The request before it was fitted."""
+
+    fitted: Fitted | None = None
+    before: Ledger = Ledger()
+    """The ledger that it was fitted with."""
+
+    new_cuts: tuple[Cut, ...] = ()
+    """The cuts that this ledger did not have, changes of the caller among them."""
+
+    new_segments: int = 0
+    """How many segments the last request of the conversation did not have."""
+
+    place: RecallPlace | None = None
+    """Where the recalls of the model belong in it."""
+
+    conversation: LiveConversation | None = None
+    number: int = 0
+    """Counts the requests of the conversation, so that a late report is not taken for a newer request."""
+
+    is_near: bool = False
+    """Whether the next request may be cut, so that what is reported for this one must not be lost."""
+
+    # The request before it in the conversation.
     previous: Mapping[str, Any] | None = None
     previous_reported: int = 0
-    gap: float = 0.0
-    call: UpstreamCall | None = None
-    place: RecallPlace | None = None
-    new_segments: int = 0
-    before: Ledger = Ledger()
-    unasked: Mapping[str, Any] | None = None
     previous_id: str = ""
+    """The id under which the gateway logged it."""
+
+    gap: float = 0.0
+    """Seconds since it was sent."""
 
     @property
     def is_as_it_came(self) -> bool:
         """Whether the model reads what the client wrote: nothing but a question about the cache was added."""
         if self.body is None:
             return True
-        return (
-            self.unasked is not None and self.call is not None and self.unasked is self.call.incoming.request
-        )
+        if self.call is None:
+            return False
+        return self.unasked is self.call.incoming.request
 
     @property
     def cut(self) -> bool:
@@ -145,24 +159,26 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def _outgoing(
         self, conversation: LiveConversation | None, number: int, request: Mapping[str, Any]
     ) -> OutgoingRequest:
+        if conversation is None:
+            return OutgoingRequest(
+                body=self._find_body(request), request=request, left_out=self.left_out, call=self
+            )
         unasked = None
-        ask_report = self.incoming.dialect.cache.ask_report
-        if ask_report is not None and self.asks_report and conversation is not None:
-            question = ask_report(request, conversation.answer_id)
-            if question:
-                unasked = request
-                request = {**request, **question}
+        question = self._ask_report(request, conversation)
+        if question:
+            unasked = request
+            request = {**request, **question}
         outgoing = OutgoingRequest(
             body=self._find_body(request),
             request=request,
             unasked=unasked,
             conversation=conversation,
             number=number,
-            is_near=conversation is not None and (conversation.is_near or conversation.state.has_ledger),
+            is_near=conversation.is_near or conversation.state.has_ledger,
             left_out=self.left_out,
             call=self,
         )
-        if conversation is None or conversation.request is None:
+        if conversation.request is None:
             return outgoing
         return msgspec.structs.replace(
             outgoing,
@@ -172,23 +188,28 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             gap=monotonic() - conversation.sent_at,
         )
 
+    def _ask_report(self, request: Mapping[str, Any], conversation: LiveConversation) -> Mapping[str, Any]:
+        """The fields that ask the upstream why its cache missed; {} if it is not asked."""
+        ask_report = self.incoming.dialect.cache.ask_report
+        if ask_report is None or not self.asks_report:
+            return {}
+        return ask_report(request, conversation.answer_id)
+
     def forgo_report(self, sent: OutgoingRequest) -> OutgoingRequest:
         """What was sent, without the question about the cache."""
-        request = sent.unasked or sent.request
-        return msgspec.structs.replace(sent, request=request, body=self._find_body(request), unasked=None)
+        assert sent.unasked is not None  # noqa: S101 - only then there is a question
+        return msgspec.structs.replace(
+            sent, request=sent.unasked, body=self._find_body(sent.unasked), unasked=None
+        )
 
     def _find_body(self, request: Mapping[str, Any]) -> bytes | None:
         """The body to send; None if it is the one that came."""
         if request is self.incoming.request:
             return None
-        return self._encode(request)
-
-    def _encode(self, request: Mapping[str, Any]) -> bytes:
-        """The body of a request. A model that came in the path does not belong there."""
         body = self.incoming.body
         fields = dict(request)
         for name in MODEL_FIELDS:
-            if name not in body.request:
+            if name not in body.request:  # the model came in the path, and goes there again
                 fields.pop(name, None)
         return encode_body(fields, body)
 

@@ -1,4 +1,4 @@
-"""The client's side of a request: its body as it arrives, and the moment at which it goes away."""
+"""Reads a client's body as it arrives, and notices when the client goes away."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ClientConnection:
         deadline: float | None = self._settings.deadlines.body
         if self._link is not None:
             self._link.wants_whole_body = True
-            if self._link.body_is_complete:
+            if self._link.body_is_complete:  # it has arrived with the headers, as most bodies do
                 deadline = None
         pieces: list[bytes] = []
         size = 0

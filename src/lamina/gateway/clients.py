@@ -149,7 +149,7 @@ def point_client(
         changed[name] = value.replace("{url}", url)
     if row.config_variable:
         changed[row.config_variable] = _merge_config(row, url, environment)
-    if row.window_variable and window and row.window_variable not in environment:
+    if window and row.window_variable and row.window_variable not in environment:  # the user's own wins
         changed[row.window_variable] = str(limit_output(window))
     _exempt_from_proxies(changed)
     arguments = tuple(argument.replace("{url}", url) for argument in row.arguments)
@@ -186,9 +186,8 @@ def _merge_config(row: ClientRow, url: str, environment: Mapping[str, str]) -> s
 
     Settings that are not a JSON object would be refused by the client, so they are replaced.
     """
-    config: Any = {}
     try:
-        config = json.loads(environment.get(row.config_variable, "") or "{}")
+        config = json.loads(environment.get(row.config_variable) or "{}")
     except (ValueError, RecursionError):
         config = {}
     if not isinstance(config, dict):

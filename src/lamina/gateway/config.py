@@ -40,6 +40,12 @@ TOKEN_VARIABLE = "LAMINA_GATEWAY_TOKEN"  # noqa: S105 - the name of a variable
 DEFAULT_PORT = 4949
 MEBIBYTE = 1 << 20
 
+_PREFIX = re.compile(r"(?:/[A-Za-z0-9._~/-]*[A-Za-z0-9._~-])?")
+"""How the prefix of an upstream is written: `/claude`, or nothing."""
+
+_NEVER_IN_HOSTS = frozenset("/?#@\\ \t,")
+"""Signs in a Host header that two parsers may read differently, so that they see two hosts in it."""
+
 ProfileName = Literal["anthropic", "openai", "gemini", "openrouter", "bedrock", "llama.cpp", "vllm", "ollama"]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(gt=0)]
@@ -237,17 +243,25 @@ def _check_settings(settings: GatewaySettings, environment: Mapping[str, str]) -
     for host in settings.hosts:
         _check_host(host)
     for name, upstream in settings.upstreams.items():
-        place = f"upstreams.{name}"
-        _check_url(upstream.url, place)
+        _check_upstream(upstream, f"upstreams.{name}", environment)
         if upstream.policy.keep not in (DEFAULT_POLICY.keep, settings.policy.keep):
+            place = f"upstreams.{name}.policy.keep"
             hint = "set it under [policy]: a gateway keeps the same for all its upstreams"
-            raise BadInput("an upstream keeps nothing of its own", place=f"{place}.policy.keep", hint=hint)
-        if upstream.prefix and not re.fullmatch(r"/[A-Za-z0-9._~/-]*[A-Za-z0-9._~-]", upstream.prefix):
-            hint = 'write it like "/claude": a slash first, none at the end'
-            raise BadInput(f"{upstream.prefix!r} is not a prefix", place=f"{place}.prefix", hint=hint)
-        if upstream.key_env and not environment.get(upstream.key_env):
-            hint = "export it before you start the gateway"
-            raise BadInput(f"${upstream.key_env} is not set", place=f"{place}.key_env", hint=hint)
+            raise BadInput("an upstream keeps nothing of its own", place=place, hint=hint)
+
+
+def _check_upstream(upstream: UpstreamSettings, place: str, environment: Mapping[str, str]) -> None:
+    parts = urlsplit(upstream.url)
+    names_server = parts.scheme in ("http", "https") and parts.hostname
+    if not names_server or parts.query or parts.fragment:
+        hint = "write it like https://api.anthropic.com"
+        raise BadInput(f"{upstream.url!r} is not the address of a server", place=f"{place}.url", hint=hint)
+    if not _PREFIX.fullmatch(upstream.prefix):
+        hint = 'write it like "/claude": a slash first, none at the end'
+        raise BadInput(f"{upstream.prefix!r} is not a prefix", place=f"{place}.prefix", hint=hint)
+    if upstream.key_env and not environment.get(upstream.key_env):
+        hint = "export it before you start the gateway"
+        raise BadInput(f"${upstream.key_env} is not set", place=f"{place}.key_env", hint=hint)
 
 
 @lru_cache(maxsize=256)
@@ -270,7 +284,7 @@ def is_address(text: str) -> bool:
 @lru_cache(maxsize=256)
 def read_host_name(host: str) -> str:
     """The name in a Host header, without its port; "" if it is malformed, as in `evil.example/?#`."""
-    if any(character in host for character in "/?#@\\ \t,"):
+    if not _NEVER_IN_HOSTS.isdisjoint(host):
         return ""
     try:
         return urlsplit(f"//{host}").hostname or ""
@@ -280,19 +294,13 @@ def read_host_name(host: str) -> str:
 
 def _check_host(host: str) -> None:
     """Refuse a host that no Host header can match: names are compared without their ports."""
+    # A name with a port was once accepted, and never matched.
     name = read_host_name(host.rpartition("://")[2].rstrip("/"))
     if host and (name == lower_ascii(host) or is_address(host)):
         return
     expected = name or "gateway.example"
     hint = f'write the name alone, without a port: "{expected}"'
     raise BadInput(f"{host!r} is not the name of a host", place="hosts", hint=hint)
-
-
-def _check_url(url: str, place: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        hint = "write it like https://api.anthropic.com"
-        raise BadInput(f"{url!r} is not the address of a server", place=f"{place}.url", hint=hint)
 
 
 def _read_settings(path: Path) -> GatewaySettings:

@@ -1,7 +1,7 @@
-"""Answers that the upstream keeps, and a client continues by id: `previous_response_id` of the Responses API.
+"""Lets a client continue an answer by its id, `previous_response_id` of the Responses API, after a recall.
 
 The client sees the id of the first answer to its request. If the model recalled something, that answer ends
-with a recall that has no result, and the API refuses to go on from it. So the request is changed: it
+with a recall that has no result, and the API refuses to go on from it. So the gateway changes the request: it
 continues the last answer, and brings the recalled texts that belong beside the results of the client's tools.
 
 The store has the name of the conversation by the id that the client saw. Everything else is in the state of

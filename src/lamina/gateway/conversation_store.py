@@ -211,7 +211,6 @@ class GatewayStore:
         return deleted
 
     async def is_ready(self) -> bool:
-        """Whether the store answers."""
         try:
             await self._call(
                 lambda store: store.read(conversation_place("default", "ready"), last=0),
@@ -249,9 +248,10 @@ class GatewayStore:
             return await operation(self._store)
         except (Conflict, Reused):
             raise
-        except (StoreError, BadInput, OSError) as error:
-            if not isinstance(error, BadInput):
-                await self._retire()
+        except BadInput as error:  # an address or a key that is wrong; the store itself did not fail
+            raise StoreGone(str(error)) from error
+        except (StoreError, OSError) as error:
+            await self._retire()
             raise StoreGone(str(error)) from error
 
     async def _retire(self) -> None:

@@ -1,4 +1,4 @@
-"""Which conversation a request continues: by the chain of its messages, inside what the client's id allows.
+"""Finds the conversation that a request continues, by the digests of its messages, inside the client's id.
 
 A *family* is all conversations that begin with the same words under the same id. Of these the one with the
 longest common chain is taken. If the request goes on where that one ended, or repeats it, it is the same
@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
 from itertools import count
-from time import monotonic, time
+from time import time
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -24,21 +24,17 @@ import msgspec
 
 from lamina.conversations.recall_loop import select_exchanges
 from lamina.conversations.recognise import Recognised, recognise, rewind_to_fork
-from lamina.conversations.record import RecordWriter
-from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
+from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.conversations.store import ConversationState, family_of, find_title
-from lamina.dialects.memos import CheckMemo, ParseMemo
+from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import Dialect, ParsedRequest
 from lamina.fitting.policy import Keep
-from lamina.fitting.request import RequestMemo
 from lamina.gateway.bodies import RequestBody
 from lamina.gateway.conversation_store import GatewayConversation, GatewayStore, StoreGone
 from lamina.gateway.identity import ClientIdentity
-from lamina.gateway.sizes import MOVED_MARKERS, CountedRequest, KnownTrigger
-from lamina.gateway.turn_memory import MEMORY_BYTES, MOVING
-
-DOOR = "gateway"
-"""What the record calls this part of lamina."""
+from lamina.gateway.live_conversations import DOOR, Group, Landmark, LiveConversation
+from lamina.gateway.sizes import MOVED_MARKERS
+from lamina.gateway.turn_memory import MEMORY_BYTES
 
 LIVE_BYTES = MEMORY_BYTES
 """Bytes of requests whose conversations stay in memory, as many as there are decoded messages of."""
@@ -53,120 +49,8 @@ Without them a thousand short conversations would count as nothing.
 MOST_LEARNT = 64
 """Records of another process that are read so that their texts are not stored again."""
 
-Group = tuple[str, str, str]
-"""A workspace, a client's id and a dialect: what conversations must have in common to be one."""
-
 FamilyKey = tuple[str, str]
 """A workspace and a family in it."""
-
-
-class Landmark(NamedTuple):
-    """A message near the end of a request that the next one repeats: the same object at the same place.
-
-    `identity` is that of the object. The conversation holds it, so no other object has it meanwhile.
-    """
-
-    group: Group
-    place: int
-    identity: int
-
-
-class LiveConversation:
-    """A conversation that this process has seen. Everything here but the name can be had again.
-
-    `source` are the bytes of the state in the store, b"" before it is saved. `turns` are the messages of the
-    last request, `text_size` its bytes, `head_bytes` those that are not in its messages. `memory_size` is
-    what all of it takes in memory, and `landmark` is the message that a similar request is found by.
-    `trigger` is the size above which it would have been cut, and `is_near` says that the next one may be over
-    it. `counted` is the last request whose tokens the gateway has counted, and `tokens` their number.
-    `request` is the last request as sent, `sent_at` when, and `reported` the tokens that the upstream counted
-    for it; `answer_id` is the provider's id of its answer, and `sent_id` the gateway's of the request.
-    `measured` is the last request with such a report, if it was sent as it came. `spliced_memo` is the memo
-    of its requests with recalls in them. `record` is what happened in it, for the store. `lock` is
-    that of its family, which lives as long as one of its conversations.
-    """
-
-    def __init__(self, workspace: str, name: str, family: str, state: ConversationState) -> None:
-        self.workspace = workspace
-        self.name = name
-        self.family = family
-        self.state = state
-        self.source = b""
-        self.digests = NO_DIGESTS
-        self.memo = make_memo()
-        self.spliced_memo = make_memo()
-        self.turns: tuple[Any, ...] = ()
-        self.text_size = 0
-        self.head_bytes = 0
-        self.memory_size = 0
-        self.landmark: Landmark | None = None
-        self.tokens = 0
-        self.counted: CountedRequest | None = None
-        self.measured: CountedRequest | None = None
-        self.trigger: KnownTrigger | None = None
-        self.is_near = False
-        self.request: Any = None
-        self.sent_at = 0.0
-        self.reported = 0
-        self.answer_id = ""
-        self.sent_id = ""
-        self.lock: asyncio.Lock | None = None
-        self.record = RecordWriter()
-
-    def compare_with(self, parent: LiveConversation) -> None:
-        """Take the last request of the conversation that this one was forked from as the one before it.
-
-        An edit makes a fork, and its cache is lost: the two requests tell why.
-        """
-        self.request = parent.request
-        self.sent_at = parent.sent_at
-        self.reported = parent.reported
-        self.answer_id = parent.answer_id
-        self.sent_id = parent.sent_id
-
-    def note_sent(self, request: Any) -> None:
-        """A request of this conversation leaves now. It has no answer yet that a later one could name."""
-        self.request = request
-        self.sent_at = monotonic()
-        self.answer_id = ""
-
-    def accept(self, stored: GatewayConversation) -> None:
-        """Take over what another process has saved, unless this one has seen a later request."""
-        self.source = stored.source
-        if stored.state.began != self.state.began:  # it was deleted, and somebody has begun it again
-            self.record.begin_anew()
-        saved_digests = stored.state.digests()
-        if self._is_ahead(stored.state, saved_digests):
-            return
-        self.state = stored.state
-        self.digests = saved_digests
-        self.counted = None
-        self.measured = None
-
-    def _is_ahead(self, saved: ConversationState, saved_digests: RequestDigests) -> bool:
-        """Whether the last request here continues the one in the store, under the same ledger."""
-        if saved.ledger != self.state.ledger:
-            return False
-        chain = self.digests.chain
-        if count_shared_links(chain, saved_digests.chain) < len(saved_digests.chain):
-            return False
-        return len(chain) > len(saved_digests.chain) or self.state.requests > saved.requests
-
-    def drop_content(self) -> None:
-        """Forget the messages of a request that is too large to stay in memory, as a restart would."""
-        self.digests = self.state.digests()
-        self.memo = make_memo()
-        self.spliced_memo = make_memo()
-        self.turns = ()
-        self.counted = None
-        self.measured = None
-        self.request = None
-        self.record.forget_bodies()
-
-    def add_records(self, records: Iterable[bytes]) -> None:
-        """Keep records until the next time that the conversation is saved."""
-        for record in records:
-            self.record.add_record(record)
 
 
 class ParsedCall(NamedTuple):
@@ -195,6 +79,11 @@ class ConversationMatch(NamedTuple):
     shared: int
     certain: bool = True
 
+    @property
+    def new_segments(self) -> int:
+        """How many segments the last request of the conversation did not have."""
+        return max(len(self.digests.chain) - self.shared, 0)
+
 
 class ConversationIndex:
     """All conversations of one gateway process, over the store that it shares with others.
@@ -211,7 +100,7 @@ class ConversationIndex:
         self._by_family: dict[FamilyKey, dict[str, LiveConversation]] = {}
         self._by_landmark: dict[Landmark, LiveConversation] = {}
         self._size = 0
-        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[FamilyKey, asyncio.Lock] = WeakValueDictionary()
 
     def parse(
         self, workspace: str, identity: ClientIdentity, dialect: Dialect, body: RequestBody
@@ -226,6 +115,7 @@ class ConversationIndex:
             digests = similar.digests
         parsed = dialect.wire.parse(body.request, memo=memo)
         digests = digest_log(parsed.log, digests)
+        # Most requests repeat the beginning of another one, whose family need not be computed again.
         if similar is not None and digests.opening == similar.digests.opening:
             family = similar.family
         else:
@@ -243,45 +133,51 @@ class ConversationIndex:
 
     async def find(self, call: ParsedCall) -> ConversationMatch:
         """The conversation of a parsed request. The caller holds the lock of the family."""
-        workspace, identity, dialect, _, family, parsed, digests, memo = call
-        members = self._members(workspace, family)
+        members = self._members(call.workspace, call.family)
+        recognised = _recognise(members, call.digests)
         certain = True
-        recognised = _recognise(members, digests)
         if self.shared or recognised.relation != "continues":
             try:
-                members = await self._load_members(workspace, family)
-                recognised = _recognise(members, digests)
+                members = await self._load_members(call.workspace, call.family)
+                recognised = _recognise(members, call.digests)
             except StoreGone:
                 certain = False
-        conversation = recognised.nearest
-        if conversation is not None and recognised.relation == "continues":
-            conversation.memo.parse = memo
-            self._touch(conversation)
-            return ConversationMatch(conversation, parsed, digests, recognised.shared, certain)
+        nearest = recognised.nearest
+        shared = 0  # a new conversation has sent nothing yet, a fork neither
+        if nearest is None:
+            conversation = self._begin(call, members)
+        elif recognised.relation == "forks":
+            conversation = self._begin(call, members)
+            conversation.state = _fork_state(conversation.state, nearest, call, recognised.shared)
+            conversation.compare_with(nearest)
+        else:
+            conversation = nearest
+            shared = recognised.shared
+        conversation.memo.parse = call.memo
+        self._touch(conversation)
+        return ConversationMatch(conversation, call.parsed, call.digests, shared, certain)
 
+    def _begin(self, call: ParsedCall, members: Mapping[str, object]) -> LiveConversation:
+        """A conversation of which this request is the first."""
+        title = ""
+        if self._keep == "all":
+            title = find_title(call.parsed.log)
         state = ConversationState(
             door=DOOR,
             began=int(time()),
-            dialect=dialect.name,
-            group=identity.group,
-            parent=identity.parent,
-            family=family,
+            dialect=call.dialect.name,
+            group=call.identity.group,
+            parent=call.identity.parent,
+            family=call.family,
             keep=self._keep,
-            title=find_title(parsed.log) if self._keep == "all" else "",
+            title=title,
         )
-        if conversation is not None:
-            state = _fork_state(state, conversation, call, recognised.shared)
-        name = _make_name(identity, family, digests, members)
-        new_conversation = LiveConversation(workspace, name, family, state)
-        new_conversation.memo.parse = memo
-        if state.parent and conversation is not None and conversation.name == state.parent:
-            new_conversation.compare_with(conversation)
-        self._touch(new_conversation)
-        return ConversationMatch(new_conversation, parsed, digests, 0, certain)
+        name = _make_name(call.identity, call.family, call.digests, members)
+        return LiveConversation(call.workspace, name, call.family, state)
 
     async def reload(self, conversation: LiveConversation) -> None:
         """Read a conversation again, after another process has changed it."""
-        stored = await self._store.load(conversation.workspace, conversation.name)
+        stored = await self._store.load(*conversation.key)
         if stored is None:
             conversation.source = b""
             await self._learn_records(conversation, None)
@@ -291,20 +187,21 @@ class ConversationIndex:
 
     def note_request(self, conversation: LiveConversation, text_size: int) -> None:
         """Note that a conversation has a new last request, and forget old conversations if need be."""
-        if (conversation.workspace, conversation.name) not in self._live:
+        if conversation.key not in self._live:
             return
         self._set_landmark(conversation)
         conversation.text_size = text_size
         self._measure(conversation)
         while self._size > LIVE_BYTES and len(self._live) > 1:
             self.forget(next(iter(self._live.values())))
+        # One request alone may be over the limit: one of 32 MB once took 2.4 GB while it stayed here.
         if self._size > LIVE_BYTES:
             self._drop_landmark(conversation)
             conversation.drop_content()
 
     def forget(self, conversation: LiveConversation) -> None:
         """Drop a conversation from memory. What has to stay is in the store."""
-        if self._live.pop((conversation.workspace, conversation.name), None) is None:
+        if self._live.pop(conversation.key, None) is None:
             return
         self._size -= conversation.memory_size
         conversation.memory_size = 0
@@ -344,15 +241,14 @@ class ConversationIndex:
         was saved. A long record is not read: a request would wait for it.
         """
         record = conversation.record
-        workspace, name = conversation.workspace, conversation.name
         if count is None:
-            count = await self._store.count_records(workspace, name)
+            count = await self._store.count_records(*conversation.key)
         if count < record.count:
             record.begin_anew()
         if count - record.count > MOST_LEARNT:
             record.skip_to(count)
         elif count > record.count:
-            record.learn(await self._store.load_records(workspace, name, after=record.count))
+            record.learn(await self._store.load_records(*conversation.key, after=record.count))
 
     def _accept(
         self,
@@ -373,11 +269,10 @@ class ConversationIndex:
         """Put a conversation last in the order in which they are forgotten."""
         if conversation.lock is None:
             conversation.lock = self.lock(conversation.workspace, conversation.family)
-        key = (conversation.workspace, conversation.name)
-        if key not in self._live:
+        if conversation.key not in self._live:
             self._measure(conversation)
-        self._live[key] = conversation
-        self._live.move_to_end(key)
+        self._live[conversation.key] = conversation
+        self._live.move_to_end(conversation.key)
         members = self._by_family.setdefault((conversation.workspace, conversation.family), {})
         members.pop(conversation.name, None)
         members[conversation.name] = conversation
@@ -396,7 +291,7 @@ class ConversationIndex:
         turns = conversation.turns
         if turns:
             place = max(len(turns) - MOVED_MARKERS, 0)
-            conversation.landmark = Landmark(_group_of(conversation), place, id(turns[place]))
+            conversation.landmark = Landmark(conversation.group, place, id(turns[place]))
             self._by_landmark[conversation.landmark] = conversation
 
     def _drop_landmark(self, conversation: LiveConversation) -> None:
@@ -405,22 +300,6 @@ class ConversationIndex:
         conversation.landmark = None
         if landmark is not None and self._by_landmark.get(landmark) is conversation:
             del self._by_landmark[landmark]
-
-
-def make_memo() -> RequestMemo:
-    """What is remembered of a conversation's last request.
-
-    Messages that came as the same bytes are the same objects here, and nobody changes them in place.
-    """
-    memo = RequestMemo()
-    memo.parse = ParseMemo(copies=False)
-    memo.incoming = CheckMemo(tail=MOVING)
-    return memo
-
-
-def _group_of(conversation: LiveConversation) -> Group:
-    state = conversation.state
-    return conversation.workspace, state.group, state.dialect
 
 
 def _recognise(

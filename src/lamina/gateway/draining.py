@@ -1,4 +1,4 @@
-"""How a gateway stops: it finishes what runs, and says so to whoever has to be cut off.
+"""Stops a gateway: it finishes the requests that run, and tells clients that it has to cut off.
 
     signal ──▶ not ready, still open ──▶ closed, requests finish ──▶ the rest is cut off ──▶ end
                `deadlines.notice`        `deadlines.drain`

@@ -1,4 +1,4 @@
-"""Content encodings: a whole body is unpacked for reading, and never beyond a limit."""
+"""Content encodings: a client's whole body is unpacked up to a limit, an upstream's answer piece by piece."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import brotli  # type: ignore[import-untyped]
 import zstandard
 
-from lamina.conversations.encodings import UNPACK_ERRORS
+from lamina.conversations.encodings import UNPACK_ERRORS, Unpacker, make_unpacker
 from lamina.core.text.characters import lower_ascii
 from lamina.gateway.refusals import Refusal
 
@@ -19,7 +19,8 @@ _STEP = 1 << 16
 
 def unpack(data: bytes, encoding: str, limit: int) -> bytes:
     """The body without its content encodings. Raises Refusal if it is broken or larger than `limit`."""
-    for name in reversed([word.strip(" \t") for word in lower_ascii(encoding).split(",")]):
+    names = [word.strip(" \t") for word in lower_ascii(encoding).split(",")]
+    for name in reversed(names):  # they are listed in the order in which they were applied
         if name in ("", "identity"):
             continue
         unpack_all = _WHOLE.get(name)
@@ -32,6 +33,23 @@ def unpack(data: bytes, encoding: str, limit: int) -> bytes:
         if len(data) > limit:
             raise Refusal(413, f"the body is larger than {limit:,} bytes when unpacked")
     return data
+
+
+def make_answer_unpacker(encoding: str) -> Unpacker:
+    """What unpacks an answer piece by piece. Both an unknown encoding and a broken piece raise Refusal."""
+    unpacker = make_unpacker(encoding)
+    if unpacker is None:
+        raise Refusal(502, "the upstream packed its answer in a way that the gateway cannot read")
+
+    def unpack_piece(piece: bytes) -> bytes:
+        if not piece:  # zstd refuses to go on after its end, even with nothing
+            return b""
+        try:
+            return unpacker(piece)
+        except UNPACK_ERRORS as error:
+            raise Refusal(502, f"the upstream's answer cannot be unpacked: {type(error).__name__}") from None
+
+    return unpack_piece
 
 
 def _unpack_gzip(data: bytes, most: int) -> bytes:

@@ -1,57 +1,42 @@
 """One request through the gateway: read it, fit it, send it, pass the answer on. Read this file first.
 
     admit ──▶ route ──▶ read ──▶ fit ──▶ send ──▶ relay ──▶ learn
+    security  routes    bodies   fit     upstream_answer    answer, recording
 
-Whatever happens, the client gets an answer in the shape of its own API. A client that goes away cancels
-everything that is done for it.
+If the upstream refuses a request, `mending` may know a remedy. Whatever happens, the client gets an answer in
+the shape of its own API (`refusals`). A client that goes away cancels everything that is done for it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from time import monotonic
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
-import aiohttp
 import msgspec
+from multidict import CIMultiDict
 
-from lamina.conversations.encodings import Unpacker, make_unpacker
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects import DIALECTS
-from lamina.dialects.anthropic.server import refuses_binding_switch, refuses_editing
-from lamina.dialects.cache_reports import refuses_question
-from lamina.dialects.overflow import read_overflow
+from lamina.gateway.answer import AnswerRelay, relay_unread
 from lamina.gateway.bodies import RequestBody, decode_body
-from lamina.gateway.calls import IncomingRequest, OutgoingRequest, call_upstream
+from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.client_connection import LINK, ClientConnection, Receive
+from lamina.gateway.client_request import ClientRequest, Scope
 from lamina.gateway.identity import identify_client
-from lamina.gateway.recalls import RecallRelay
-from lamina.gateway.recorder import AnswerRecorder
 from lamina.gateway.recording import ExchangeRecord
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import match_route
-from lamina.gateway.security import Headers, Visitor, admit_visitor, read_header, read_list
+from lamina.gateway.security import admit_visitor, read_header, read_list
 from lamina.gateway.shared import Gateway
-from lamina.gateway.stream import FLOW, AnswerWriter, ClientGone, read_piece, read_pieces
-from lamina.gateway.telemetry import record_answered, record_prepared, watch_status
-from lamina.gateway.twins import AnswerBody, TwinCall
-from lamina.gateway.upstream_answer import (
-    ERROR_CHARACTERS,
-    UpstreamAnswer,
-    UpstreamRequest,
-    read_late_error,
-    read_overflow_body,
-    unpack_error,
-)
-from lamina.gateway.upstreams import Upstream, request_headers, response_headers, upstream_url
-from lamina.gateway.usage import UsageReader
-from lamina.gateway.warming import Warming
+from lamina.gateway.stream import FLOW, AnswerWriter, ClientGone
+from lamina.gateway.telemetry import record_prepared, watch_status
+from lamina.gateway.upstream_answer import UpstreamAnswer, UpstreamRequest, read_overflow_body, unpack_error
+from lamina.gateway.upstreams import Upstream
 from lamina.telemetry import CallTrace
 
 STOPPING = "the gateway is stopping, and this request took too long to wait for; try again"
 
-Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
@@ -75,8 +60,9 @@ async def _answer_traced(
         _refuse_unserved(scope)
         gateway.enter(visitor.workspace)
         try:
-            exchange = ProxiedExchange(gateway, scope, receive, writer, visitor, trace=trace)
-            await exchange.run()
+            request = ClientRequest.read(scope, visitor, gateway.upstreams)
+            client = ClientConnection(receive, request.headers, gateway.settings, scope.get(LINK))
+            await ProxiedExchange(gateway, request, client, writer, trace).run()
         finally:
             gateway.leave(visitor.workspace)
     except Refusal as refusal:
@@ -87,7 +73,7 @@ async def _answer_traced(
     except ClientGone:
         gateway.journal.write("client gone", path=path)
     except asyncio.CancelledError:
-        if not gateway.drain.take_cut():
+        if not gateway.drain.take_cut():  # somebody else cancelled it, who does not want an answer
             raise
         gateway.journal.write("cut off", path=path)
         await _refuse(writer, Refusal(503, STOPPING, retry_after=1), match_route("POST", path).dialect)
@@ -117,12 +103,12 @@ def _refuse_unserved(scope: Scope) -> None:
 
 
 def _refuse_malformed(request: Mapping[str, Any]) -> None:
-    """Refuse messages that no API takes, before they are sent. `input` may be empty: a prompt has an id."""
+    """Refuse messages that no API takes, before they are sent."""
     for field in ("messages", "contents", "input"):
         messages = request.get(field)
         if not isinstance(messages, list):
             continue
-        if not messages and field != "input":
+        if not messages and field != "input":  # the Responses API may have all of it in a stored prompt
             raise Refusal(400, f"{field} is empty; send at least one message")
         for place, message in enumerate(messages):
             if not isinstance(message, dict):
@@ -154,39 +140,28 @@ class ProxiedExchange:
     def __init__(
         self,
         gateway: Gateway,
-        scope: Scope,
-        receive: Receive,
+        request: ClientRequest,
+        client: ClientConnection,
         writer: AnswerWriter,
-        visitor: Visitor,
-        *,
         trace: CallTrace,
     ) -> None:
-        self._trace = trace
         self._gateway = gateway
-        self._scope = scope
+        self._request = request
+        self._client = client
         self._writer = writer
-        self._visitor = visitor
-        self._headers: Headers = scope["headers"]
-        self._client = ClientConnection(receive, self._headers, gateway.settings, scope.get(LINK))
-        self._began = monotonic()
-        self._prefixed, path = gateway.upstreams.by_prefix(scope["path"])
-        self._raw_path = _remove_prefix(scope["raw_path"], self._prefixed)
-        self._route = match_route(scope["method"], path)
-        self._recalls: RecallRelay | None = None
-        self._sent_id = ""
+        self._trace = trace
         self._record = ExchangeRecord(gateway.saver, gateway.settings.policy.keep)
 
     async def run(self) -> None:
         """Answer the request, or stop as soon as the client goes away."""
-        is_off = lower_ascii(read_header(self._headers, b"x-lamina")) == "off"
-        if self._route.action == "pass" or is_off:
+        if self._request.passes_unread:
             await self._pass_through()
             return
         gateway = self._gateway
         with gateway.bodies.open_ticket() as ticket:
             packed = await self._client.read_body(ticket)
-            encoding = read_list(self._headers, b"content-encoding")
-            memory = gateway.memory(self._visitor.workspace)
+            encoding = read_list(self._request.headers, b"content-encoding")
+            memory = gateway.memory(self._request.visitor.workspace)
             body = decode_body(packed, encoding, gateway.settings.limits, memory)
             ticket.set_size(len(body.text))
             await self._client.work_until_left(self._answer(body))
@@ -194,7 +169,7 @@ class ProxiedExchange:
     async def _answer(self, body: RequestBody) -> None:
         incoming = self._describe(body)
         gateway = self._gateway
-        if self._route.action == "count":
+        if self._request.route.action == "count":
             tokens = await gateway.fitter.count(incoming)
             if tokens is not None:
                 await self._write_count(tokens)
@@ -210,11 +185,14 @@ class ProxiedExchange:
             dialect=incoming.dialect.name,
             outcome=outgoing.outcome,
         )
+        relay = AnswerRelay(
+            gateway, self._request, incoming, self._writer, record=self._record, trace=self._trace
+        )
         following: OutgoingRequest | None = outgoing
         why = ""
         try:
             while following is not None:  # once more after each recall of the model
-                following = await self._send_fitting(incoming, following, why=why)
+                following = await self._send_fitting(incoming, following, relay, why=why)
                 why = "recall"
         except BaseException as error:
             self._record.failed(error)
@@ -222,9 +200,9 @@ class ProxiedExchange:
 
     def _describe(self, body: RequestBody) -> IncomingRequest:
         """The request with everything that fitting depends on."""
-        route = self._route
+        route = self._request.route
         model = route.model or body.model
-        upstream = self._prefixed or self._gateway.upstreams.choose(route.dialect, model)
+        upstream = self._request.prefixed or self._gateway.upstreams.choose(route.dialect, model)
         request = body.request
         _refuse_malformed(request)
         model_field = "model"
@@ -233,8 +211,8 @@ class ProxiedExchange:
         if route.model and model_field not in request:
             request = {model_field: route.model, **request}
         return IncomingRequest(
-            workspace=self._visitor.workspace,
-            identity=identify_client(self._headers, request),
+            workspace=self._request.visitor.workspace,
+            identity=identify_client(self._request.headers, request),
             dialect=DIALECTS[route.dialect],
             upstream=upstream,
             body=body,
@@ -244,357 +222,107 @@ class ProxiedExchange:
 
     async def _write_count(self, tokens: int) -> None:
         field = "input_tokens"
-        if self._route.dialect == "gemini":
+        if self._request.route.dialect == "gemini":
             field = "totalTokens"
         body = msgspec.json.encode({field: tokens})
         await self._writer.answer(200, [(b"content-type", b"application/json")], body)
 
     async def _send_fitting(
-        self, incoming: IncomingRequest, outgoing: OutgoingRequest, *, why: str = ""
+        self, incoming: IncomingRequest, outgoing: OutgoingRequest, relay: AnswerRelay, *, why: str
     ) -> OutgoingRequest | None:
         """Send the request, and once more if it was refused and can be mended.
 
         Returns the request to send next, if the model recalled something. `why`: it was sent before.
         """
-        opened = self._open_answer(incoming, outgoing, why=why)
-        async with opened as answer:
+        sending = self._send(incoming, outgoing, why=why)
+        async with sending as answer:
             self._record.first_byte()
             error_body = await read_overflow_body(answer)
             if error_body is None:
-                return await self._relay(incoming, outgoing, answer, retries=opened.retries)
-            self._record.answered(answer, body=error_body, retries=opened.retries)
+                return await relay.relay(outgoing, answer, sending)
+            self._record.answered(answer, body=error_body, retries=sending.retries)
             error_text = unpack_error(error_body, answer)
-            mended = await self._mend(incoming, outgoing, answer.status, error_text)
+            mended = await self._gateway.mender.mend(outgoing, answer.status, error_text)
             if mended is None:
-                await self._relay_error(incoming, answer, error_body)
+                await relay.relay_error(answer, error_body)
                 return None
-        opened = self._open_answer(incoming, mended, why=f"refused with the status {answer.status}")
-        async with opened as answer:
+        sending = self._send(incoming, mended, why=f"refused with the status {answer.status}")
+        async with sending as answer:
             self._record.first_byte()
-            return await self._relay(incoming, mended, answer, retries=opened.retries)
+            return await relay.relay(mended, answer, sending)
 
-    async def _mend(
-        self, incoming: IncomingRequest, outgoing: OutgoingRequest, status: int, error_text: str
-    ) -> OutgoingRequest | None:
-        """The request to send after the upstream refused one; None if the client gets the error.
-
-        A request that was too long is made shorter. One that asks its server for something which that does
-        not know is fitted anew without it, and one with a question about the cache is sent without that.
-        """
+    def _send(self, incoming: IncomingRequest, outgoing: OutgoingRequest, *, why: str) -> UpstreamAnswer:
+        """Send a request that was read. A count is not logged: it costs nothing."""
         gateway = self._gateway
-        if refuses_question(status, error_text):
-            unasked = gateway.fitter.forgo_report(incoming, outgoing)
-            if unasked is not None:
-                return unasked
-        if refuses_binding_switch(status, error_text):
-            return await gateway.fitter.forgo_server(incoming, outgoing, use="never")
-        if refuses_editing(status, error_text):
-            return await gateway.fitter.forgo_server(incoming, outgoing, use="thinking")
-        overflow = read_overflow(status, error_text)
-        if overflow is None:
-            return None
-        shorter = await gateway.fitter.shrink(incoming, outgoing, overflow)
-        if shorter is not None:
-            gateway.metrics.add("lamina_overflows_total", upstream=incoming.upstream.name)
-        return shorter
-
-    def _open_answer(
-        self, incoming: IncomingRequest, outgoing: OutgoingRequest, *, why: str = ""
-    ) -> UpstreamAnswer:
         body = outgoing.body
         if body is None:
             body = incoming.body.packed
-        headers = request_headers(
-            self._headers,
+        headers = self._request.headers_for(
             incoming.upstream,
-            environment=self._gateway.environment,
-            drop_key=self._visitor.key_is_token,
+            gateway.environment,
             betas=outgoing.betas,
             unpacked=outgoing.body is not None,
         )
-        if self._route.action != "count":
-            self._sent_id = self._gateway.journal.write_sent(
+        sent_id = ""
+        if self._request.route.action != "count":
+            sent_id = gateway.journal.write_sent(
                 conversation=outgoing.conversation_name, upstream=incoming.upstream.name, model=incoming.model
             )
             if outgoing.conversation is not None:
-                outgoing.conversation.sent_id = self._sent_id
-            window = self._gateway.fitter.find_window(incoming, outgoing)
+                outgoing.conversation.sent_id = sent_id
+            window = gateway.policies.find_window(incoming, outgoing)
             tokens = window.tokens if window is not None else 0
-            self._record.sent(incoming, outgoing, self._sent_id, window=tokens, why=why)
-        return self._ask(incoming.upstream, body, headers, keeps_alive=self._wants_events(incoming))
+            self._record.sent(incoming, outgoing, sent_id, window=tokens, why=why)
+        keeps_alive = self._request.wants_events(incoming)
+        return self._ask(incoming.upstream, body, headers, keeps_alive=keeps_alive, sent_id=sent_id)
 
     def _ask(
-        self, upstream: Upstream, body: Any, headers: Any, *, keeps_alive: bool = False
+        self,
+        upstream: Upstream,
+        body: bytes | AsyncIterator[bytes] | None,
+        headers: CIMultiDict[str],
+        *,
+        keeps_alive: bool = False,
+        sent_id: str = "",
     ) -> UpstreamAnswer:
         headers.update(self._trace.start_sending())
         request = UpstreamRequest(
             upstream=upstream,
-            method=self._scope["method"],
-            url=upstream_url(upstream, self._raw_path, self._scope["query_string"]),
+            method=self._request.method,
+            url=self._request.url_at(upstream),
             headers=headers,
             body=body,
             keeps_alive=keeps_alive,
-            sent_id=self._sent_id,
+            sent_id=sent_id,
         )
         return UpstreamAnswer(request, self._gateway, self._writer)
 
-    def _wants_events(self, incoming: IncomingRequest) -> bool:
-        """Whether the client expects an event stream, in which comments are allowed."""
-        if self._route.dialect == "gemini":
-            return self._route.streams and b"alt=sse" in self._scope["query_string"]
-        if self._route.dialect == "bedrock_converse":
-            return False  # its streams are frames of bytes
-        return incoming.dialect.name != "ollama" and incoming.request.get("stream") is True
-
-    async def _relay(
-        self,
-        incoming: IncomingRequest,
-        outgoing: OutgoingRequest,
-        answer: aiohttp.ClientResponse,
-        *,
-        retries: int = 0,
-    ) -> OutgoingRequest | None:
-        """Pass the answer on, and learn from the usage that it reports.
-
-        Returns the request to send next, if the model recalled something.
-        """
-        content_type = lower_ascii(answer.headers.get("content-type", ""))
-        encoding = lower_ascii(answer.headers.get("content-encoding", ""))
-        keeps_body = self._record.keeps_bodies or self._is_twin(incoming, outgoing)
-        reader = UsageReader(content_type, encoding, keeps_body=keeps_body, request=outgoing.request)
-        self._count_answer(incoming, answer)
-        if outgoing.own_names and answer.status < 300:
-            return await self._relay_recalls(incoming, outgoing, answer, reader, retries=retries)
-        deadlines = self._gateway.settings.deadlines
-        unpacker = None
-        if self._writer.started:
-            if answer.status >= 400:
-                raise await read_late_error(answer, deadlines.idle)
-            unpacker = make_unpacker(encoding)
-        else:
-            await self._writer.start(answer.status, _answer_headers(answer, outgoing))
-        on_silence = None
-        if content_type.startswith("text/event-stream") and not encoding:
-            on_silence = self._writer.comment
-        recorder = AnswerRecorder(self._gateway.learner, outgoing, reader, succeeded=answer.status < 300)
-        last_piece = b""
-        try:
-            while piece := await read_piece(answer, deadlines, on_silence):
-                ready = _unpack(await recorder.take(piece), unpacker)
-                if answer.content.at_eof():
-                    last_piece = ready
-                elif ready:
-                    await self._writer.write(ready)
-            await self._writer.finish(last_piece + _unpack(await recorder.finish(), unpacker))
-        finally:
-            self._learn(incoming, outgoing, answer, reader, retries=retries)
-        return None
-
-    async def _relay_recalls(
-        self,
-        incoming: IncomingRequest,
-        outgoing: OutgoingRequest,
-        answer: aiohttp.ClientResponse,
-        reader: UsageReader,
-        *,
-        retries: int,
-    ) -> OutgoingRequest | None:
-        """Pass on what the client may see of an answer that may recall something."""
-        gateway = self._gateway
-        if self._recalls is None:
-            self._recalls = RecallRelay(
-                gateway.fitter,
-                self._writer,
-                gateway.settings.deadlines,
-                incoming.dialect,
-                outgoing.own_names,
-            )
-        following = None
-        try:
-            headers = _answer_headers(answer, outgoing)
-            following = await self._recalls.relay(outgoing, answer, headers, reader)
-        finally:
-            recalled = following is not None
-            self._learn(incoming, outgoing, answer, reader, recalled=recalled, retries=retries)
-        return following
-
-    def _count_answer(self, incoming: IncomingRequest, answer: aiohttp.ClientResponse) -> None:
-        status = f"{answer.status // 100}xx"
-        self._gateway.metrics.add("lamina_answers_total", upstream=incoming.upstream.name, status=status)
-
-    def _learn(
-        self,
-        incoming: IncomingRequest,
-        outgoing: OutgoingRequest,
-        answer: aiohttp.ClientResponse,
-        reader: UsageReader,
-        *,
-        recalled: bool = False,
-        retries: int = 0,
-    ) -> None:
-        """Record what the answer reported, also if the client has gone meanwhile.
-
-        `recalled`: the answer was for the gateway, and the request goes on.
-        """
-        if answer.status >= 300 or self._route.action == "count":
-            self._record.answered(answer, reader=reader, retries=retries)
-            self._trace.end_call(error=str(answer.status) if answer.status >= 400 else "")
-            return
-        gateway = self._gateway
-        usage = reader.finish()
-        gateway.learner.note_answer(outgoing, reader.facts.id)
-        account = gateway.misses.report(
-            incoming,
-            outgoing,
-            usage,
-            sent_id=self._sent_id,
-            recalled=recalled,
-            report=reader.report,
-            window=gateway.fitter.find_window(incoming, outgoing),
-        )
-        self._record.answered(answer, reader=reader, account=account, recalled=recalled, retries=retries)
-        record_answered(self._trace, outgoing, usage, reader.facts, recalled=recalled)
-        self._trace.end_call()
-        for kind in ("input", "cached", "written", "output"):
-            amount = getattr(usage, kind)
-            if amount:
-                gateway.metrics.add("lamina_tokens_total", amount, kind=kind)
-        if recalled:
-            gateway.metrics.add("lamina_recalls_total", upstream=incoming.upstream.name)
-            return
-        gateway.metrics.observe("lamina_request_seconds", monotonic() - self._began, part="whole")
-        self._plan_warming(incoming, outgoing)
-        if answer.content.at_eof():
-            self._send_twin(incoming, outgoing, answer, reader)
-        if self._recalls is not None:  # the relay of recalls has recorded it, unless the answer broke off
-            return
-        if not gateway.learner.record_if_free(outgoing, usage):
-            gateway.finish_later(gateway.learner.record_answer(outgoing, usage))
-
-    def _plan_warming(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> None:
-        """Plan to read the prefix of this request again before its cache ends, where the policy says so."""
-        if incoming.upstream.settings.policy.keep_warm == "never":
-            return
-        headers = request_headers(
-            self._headers,
-            incoming.upstream,
-            environment=self._gateway.environment,
-            drop_key=self._visitor.key_is_token,
-            betas=outgoing.betas,
-            unpacked=True,
-        )
-        url = upstream_url(incoming.upstream, self._raw_path, self._scope["query_string"])
-        self._gateway.warmer.plan(Warming(incoming=incoming, outgoing=outgoing, url=url, headers=headers))
-
-    def _is_twin(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> bool:
-        """Whether this call is among those that a twin run sends twice."""
-        twins = self._gateway.twins
-        return twins is not None and self._route.action != "count" and twins.chooses(incoming, outgoing)
-
-    def _send_twin(
-        self,
-        incoming: IncomingRequest,
-        outgoing: OutgoingRequest,
-        answer: aiohttp.ClientResponse,
-        reader: UsageReader,
-    ) -> None:
-        """Send the client's own request, too, if a twin run wants to. The client has its answer already."""
-        twins = self._gateway.twins
-        body = reader.kept_body()
-        if twins is None or body is None or not self._is_twin(incoming, outgoing):
-            return
-        salted = bool(self._gateway.settings.tokens)
-        own_body = call_upstream(incoming, salted=salted).unchanged().body
-        headers = request_headers(
-            self._headers,
-            incoming.upstream,
-            environment=self._gateway.environment,
-            drop_key=self._visitor.key_is_token,
-            unpacked=own_body is not None,
-        )
-        twins.send(
-            TwinCall(
-                incoming=incoming,
-                outgoing=outgoing,
-                url=upstream_url(incoming.upstream, self._raw_path, self._scope["query_string"]),
-                headers=headers,
-                body=incoming.body.packed if own_body is None else own_body,
-                answer=AnswerBody.of(answer, body),
-                usage=reader.usage,
-            )
-        )
-
-    async def _relay_error(
-        self, incoming: IncomingRequest, answer: aiohttp.ClientResponse, body: bytes
-    ) -> None:
-        """Pass an error on whose body has been read already."""
-        self._count_answer(incoming, answer)
-        self._trace.end_call(error=str(answer.status))
-        if self._writer.started:
-            raise Refusal(answer.status, unpack_error(body, answer)[:ERROR_CHARACTERS])
-        await self._relay_unread(answer, first=body)
-
     async def _pass_through(self) -> None:
         """Pass a request on without reading it. Its body is sent as it arrives."""
-        upstream = self._prefixed or self._choose_unread()
-        headers = request_headers(
-            self._headers,
-            upstream,
-            environment=self._gateway.environment,
-            drop_key=self._visitor.key_is_token,
-        )
-        length = read_header(self._headers, b"content-length")
+        gateway = self._gateway
+        upstream = self._request.prefixed or self._choose_unread()
+        headers = self._request.headers_for(upstream, gateway.environment)
+        length = read_header(self._request.headers, b"content-length")
         body = None
-        if length or read_header(self._headers, b"transfer-encoding"):
+        if length or read_header(self._request.headers, b"transfer-encoding"):
             body = self._client.read_pieces()
         if length:
             headers["content-length"] = length
-        self._gateway.metrics.add(
-            "lamina_requests_total", upstream=upstream.name, dialect=self._route.dialect, outcome="passed"
+        gateway.metrics.add(
+            "lamina_requests_total",
+            upstream=upstream.name,
+            dialect=self._request.route.dialect,
+            outcome="passed",
         )
         async with self._ask(upstream, body, headers) as answer:
-            if body is None or self._client.body_is_read:
-                await self._client.work_until_left(self._relay_unread(answer))
+            relay = relay_unread(gateway, self._writer, answer)
+            if body is None or self._client.body_is_read:  # a client that goes away cancels the upstream
+                await self._client.work_until_left(relay)
             else:  # what is left of the body may be read by one only
-                await self._relay_unread(answer)
-
-    async def _relay_unread(self, answer: aiohttp.ClientResponse, first: bytes = b"") -> None:
-        """Pass an answer on without reading it. `first` is the part of it that has been read already."""
-        await self._writer.start(answer.status, response_headers(answer.raw_headers, answer.status))
-        if first:
-            await self._writer.write(first)
-        async for piece in read_pieces(answer, self._gateway.settings.deadlines, None):
-            await self._writer.write(piece)
-        await self._writer.finish()
+                await relay
 
     def _choose_unread(self) -> Upstream:
-        if self._route.dialect:
-            return self._gateway.upstreams.choose(self._route.dialect, self._route.model)
-        return self._gateway.upstreams.for_other_paths(self._scope["path"], self._headers)
-
-
-def _unpack(piece: bytes, unpacker: Unpacker | None) -> bytes:
-    if unpacker is None or not piece:
-        return piece
-    return unpacker(piece)
-
-
-def _answer_headers(answer: aiohttp.ClientResponse, outgoing: OutgoingRequest) -> list[tuple[bytes, bytes]]:
-    """The upstream's headers for the client, and what the gateway did to the request."""
-    headers = response_headers(answer.raw_headers, answer.status)
-    if outgoing.is_as_it_came:
-        return headers
-    change = b"fitted"
-    if outgoing.cut:
-        change = b"cut"
-    return [*headers, (b"x-lamina", change)]
-
-
-def _remove_prefix(raw_path: bytes, prefixed: Upstream | None) -> bytes:
-    """The path as the client wrote it, without the prefix that chose the upstream."""
-    if prefixed is None:
-        return raw_path
-    prefix = prefixed.settings.prefix.encode()
-    if not raw_path.startswith(prefix):
-        raise Refusal(400, "the prefix of a path must not be percent-encoded")
-    return raw_path[len(prefix) :] or b"/"
+        route = self._request.route
+        if route.dialect:
+            return self._gateway.upstreams.choose(route.dialect, route.model)
+        return self._gateway.upstreams.for_other_paths(self._request.path, self._request.headers)

@@ -1,4 +1,4 @@
-"""Which conversation a client says that it is: its own ids, in the order in which they can be trusted.
+"""Reads which conversation a client names: its own ids, in the order in which they can be trusted.
 
 An id names a group of conversations, not one. Claude Code sends the same session id for a title call, Codex
 for a thread, opencode for all calls of a session. Inside a group, and for clients that send no id at all, the
@@ -34,10 +34,18 @@ class ClientIdentity(NamedTuple):
     parent: str = ""
 
 
+class _ClaudeCodeUser(msgspec.Struct):
+    """The one field that is read of what Claude Code writes into `metadata.user_id`."""
+
+    session_id: str = ""
+
+
 def identify_client(headers: Headers, request: Mapping[str, Any]) -> ClientIdentity:
     """The client's own id for a request. Of a header that came twice the first counts."""
     identity = _read_identity(dict(reversed(headers)), request)
-    if not identity.parent and identity.group.startswith(_CLAUDE_CODE) and _says_sub_agent(request):
+    if identity.parent or not identity.group.startswith(_CLAUDE_CODE):
+        return identity
+    if _says_sub_agent(request):
         return ClientIdentity(identity.group, identity.group)
     return identity
 
@@ -80,15 +88,14 @@ def _says_sub_agent(request: Mapping[str, Any]) -> bool:
     `x-anthropic-billing-header: cc_version=2.1.325.0dc; cc_is_subagent=true;` does. Some relays drop the
     header with the id of the agent, and this stays.
     """
-    blocks = request.get("system")
-    if not isinstance(blocks, list) or not blocks or not isinstance(blocks[0], Mapping):
-        return False
-    text = blocks[0].get("text")
-    return isinstance(text, str) and _SUB_AGENT.search(text[:LONGEST_ID]) is not None
+    match request.get("system"):
+        case [{"text": str(text)}, *_]:
+            return _SUB_AGENT.search(text[:LONGEST_ID]) is not None
+    return False
 
 
 def _read_codex(by_name: _HeaderValues) -> ClientIdentity:
-    """The thread of Codex. That of a sub-agent names its parent, and its session is that of the root."""
+    """The thread of Codex. A sub-agent names its parent's thread, and has the session of the root thread."""
     session = _read_value(by_name, b"session-id")
     identity = _name("thread", _read_value(by_name, b"thread-id") or session)
     parent = _read_value(by_name, b"x-codex-parent-thread-id")
@@ -106,17 +113,17 @@ def _read_opencode(by_name: _HeaderValues) -> ClientIdentity:
 
 def _read_user_id(request: Mapping[str, Any]) -> str:
     """Claude Code's session in `metadata.user_id`, which is JSON in a string."""
-    metadata = request.get("metadata")
-    if not isinstance(metadata, Mapping) or not isinstance(metadata.get("user_id"), str):
-        return ""
+    match request.get("metadata"):
+        case {"user_id": str(user_id)}:
+            return _read_session(user_id)
+    return ""
+
+
+def _read_session(user_id: str) -> str:
     try:
-        fields = msgspec.json.decode(metadata["user_id"], type=dict[str, Any])
+        return msgspec.json.decode(user_id, type=_ClaudeCodeUser).session_id
     except (msgspec.DecodeError, RecursionError):
         return ""
-    session = fields.get("session_id")
-    if isinstance(session, str):
-        return session
-    return ""
 
 
 def _read_value(by_name: _HeaderValues, header_name: bytes) -> str:

@@ -133,7 +133,6 @@ class _NothingKept:
 
 
 def _read_page_token(query: bytes) -> str:
-    """The token in the address of a page."""
     values = parse_qs(query.decode("latin-1")).get("token", [""])
     return values[-1]
 

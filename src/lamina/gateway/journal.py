@@ -131,11 +131,17 @@ def read_journal(path: Path) -> Iterator[dict[str, Any]]:
         except OSError:
             continue
         for line in lines:
-            try:
-                event = msgspec.json.decode(line, type=dict[str, Any])
-            except (msgspec.DecodeError, ValueError, RecursionError):
-                continue  # not a line of a gateway
-            yield event
+            event = decode_event(line)
+            if event is not None:
+                yield event
+
+
+def decode_event(line: bytes) -> dict[str, Any] | None:
+    """The event in a line; None if it is something else, such as a warning of a server."""
+    try:
+        return msgspec.json.decode(line, type=dict[str, Any])
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
 
 
 def find_journal(settings: GatewaySettings, environment: Mapping[str, str]) -> Path | None:
@@ -164,7 +170,6 @@ def place_journal(address: str) -> Path:
 
 
 def open_journal(settings: GatewaySettings, environment: Mapping[str, str]) -> Journal:
-    """The log of a gateway."""
     try:
         return Journal(path=find_journal(settings, environment))
     except LaminaError:  # the settings of the user are wrong; opening the store says so

@@ -1,4 +1,4 @@
-"""What a conversation learns from an answer: the tokens that its upstream reported for the last request."""
+"""Tells a conversation what its answer reported: the tokens that the upstream counted in the last request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import msgspec
 
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.conversations import ConversationIndex, LiveConversation
+from lamina.gateway.conversations import ConversationIndex
+from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.sizes import CountedRequest
 
@@ -26,6 +27,7 @@ class AnswerLearner:
         conversation = sent.conversation
         if conversation is None:
             return True
+        # Without a task of its own, as most answers are: that is a part of the CPU that a request takes.
         if self._index.lock(conversation.workspace, conversation.family).locked():
             return False
         if _learn_usage(sent, conversation, usage):
@@ -49,7 +51,8 @@ class AnswerLearner:
         async with self._index.lock(conversation.workspace, conversation.family):
             if not _learn_usage(sent, conversation, usage):
                 return
-            if at_once and not _is_far_below(conversation) and await self._saver.save_now(conversation):
+            depends_on_it = at_once and not _is_far_below(conversation)
+            if depends_on_it and await self._saver.save_now(conversation):
                 return
         self._saver.save_later(conversation)
 
@@ -57,7 +60,9 @@ class AnswerLearner:
 def _learn_usage(sent: OutgoingRequest, conversation: LiveConversation, usage: Usage) -> bool:
     """Note what was reported, unless a later request has been sent meanwhile. Whether there is news."""
     state = conversation.state
-    if usage == NOTHING_REPORTED or state.requests != sent.number or _says_the_same(usage, state.usage):
+    if usage == NOTHING_REPORTED or _says_the_same(usage, state.usage):
+        return False
+    if state.requests != sent.number:  # the report is late, and would be taken for that of a longer request
         return False
     conversation.reported = usage.input
     conversation.measured = _measure_request(sent, conversation, usage)
@@ -79,11 +84,13 @@ def _measure_request(
 ) -> CountedRequest | None:
     """The last request of a conversation with the tokens that the upstream reported for it.
 
-    None if it was not sent as it came, or if so few tokens cannot be all of it: some servers report only
-    what they did not have in their cache.
+    None if it was not sent as it came, or if the report is too low to be true: some servers report only what
+    they did not have in their cache.
     """
+    if not sent.is_as_it_came:
+        return None
     tokens = usage.input + usage.cleared.tokens
-    if not sent.is_as_it_came or tokens * MOST_BYTES < conversation.text_size:
+    if tokens * MOST_BYTES < conversation.text_size:
         return None
     if not conversation.turns:  # the request was too large to stay in memory
         return None

@@ -1,4 +1,4 @@
-"""Which cache markers a request leaves the gateway with: its own, lamina's, or none."""
+"""Decides which cache markers (breakpoints) a request leaves with: its own, lamina's, or none."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from lamina.caches import rules_for
 from lamina.fitting.markers import Breakpoints, keeps_only_marked
 from lamina.gateway.calls import IncomingRequest
+from lamina.gateway.json_values import list_objects
 
 _FIELD = "cache_control"
 _KEY = b'"cache_control"'
@@ -32,10 +33,13 @@ def plans_markers(incoming: IncomingRequest) -> bool:
         return breakpoints != "keep"
     rules = rules_for(incoming.model, dialect=incoming.dialect.name)
     markers = incoming.dialect.cache.markers
-    if markers is None or markers.cache != rules.match or not keeps_only_marked(rules):
+    if markers is None or markers.cache != rules.match:  # this API cannot mark what that cache reads
+        return False
+    if not keeps_only_marked(rules):
         return False
     text = incoming.body.text
-    if len(text) < rules.least(incoming.model):  # a text has no more tokens than bytes
+    # A text has no more tokens than bytes, so this one is too short for the cache.
+    if len(text) < rules.least(incoming.model):
         return False
     if incoming.dialect.name == "bedrock_converse":
         return b'"cachePoint"' not in text
@@ -47,24 +51,17 @@ def _has_marker(request: Mapping[str, Any]) -> bool:
 
     Most clients mark the system text, and the end of the last message.
     """
-    if request.get(_FIELD):
+    if request.get(_FIELD) or _has_marked_block(request.get("system")):
         return True
-    messages = _list_objects(request.get("messages"))
-    return (
-        _has_marked_block(request.get("system"))
-        or any(_has_marked_block(message.get("content")) for message in reversed(messages))
-        or _has_marked_block(request.get("tools"))
-    )
+    for message in reversed(list_objects(request.get("messages"))):
+        if _has_marked_block(message.get("content")):
+            return True
+    return _has_marked_block(request.get("tools"))
 
 
 def _has_marked_block(blocks: Any) -> bool:
-    for block in _list_objects(blocks):
-        if block.get(_FIELD) or _has_marked_block(block.get("content")):
-            return True
-    return False
+    return any(map(_is_marked, list_objects(blocks)))
 
 
-def _list_objects(values: Any) -> list[Mapping[str, Any]]:
-    if not isinstance(values, list):
-        return []
-    return [value for value in values if isinstance(value, Mapping)]
+def _is_marked(block: Mapping[str, Any]) -> bool:
+    return bool(block.get(_FIELD)) or _has_marked_block(block.get("content"))

@@ -1,4 +1,4 @@
-"""What the gateway counts and measures, for Prometheus. Labels are names of the settings, never content.
+"""Counts and measures what the gateway does, for Prometheus. Labels are names of the settings, never content.
 
 A scrape reaches one worker process, and has to get the numbers of all: the next one may reach another worker,
 and Prometheus takes a smaller number for a restart. So the workers of one gateway keep theirs in files of one
@@ -31,7 +31,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Measure(NamedTuple):
-    """One counter, gauge or histogram: what it says, and by what it is told apart."""
+    """One counter, gauge or histogram, with its help text and its labels."""
 
     kind: Literal["counter", "gauge", "histogram"]
     text: str
@@ -94,13 +94,11 @@ class GatewayMetrics:
         self._children: dict[tuple[str, ...], Counter | Gauge | Histogram] = {}
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
-        """Add to a counter or a gauge."""
         child = self._find(name, labels)
         assert not isinstance(child, Histogram)  # noqa: S101 - for the type checker
         child.inc(amount)
 
     def observe(self, name: str, seconds: float, **labels: str) -> None:
-        """Note how long something took."""
         child = self._find(name, labels)
         assert isinstance(child, Histogram)  # noqa: S101 - for the type checker
         child.observe(seconds)

@@ -1,16 +1,14 @@
-"""Predicted beside reported cache reads, and the cause of a miss.
+"""Compares the cache reads that were predicted with those that an upstream reports, and names why one missed.
 
-If a request continues the last one, its cache should give back what the last one held. If an upstream that
-reports cache reads reports far fewer, `lamina.diagnose` compares the two requests as they were sent, and the
-cause is logged. If the upstream itself says why its cache missed, its word is logged beside lamina's cause,
-with whether the two agree. The comparison runs in a thread after the answer, one at a time, and delays
-nobody.
+If a request continues the last one, its cache should give back what the last one held. If the upstream
+reports far fewer tokens, `lamina.diagnose` compares the two requests as they were sent, and the gateway logs
+the cause. If the upstream itself says why its cache missed, the log has its word beside lamina's cause, and
+whether the two agree. The comparison runs in a thread after the answer, one at a time, and delays nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 from anyio import to_thread
@@ -56,31 +54,16 @@ class MissReporter:
         report: CacheReport = NO_REPORT,
         window: ChosenWindow | None = None,
     ) -> dict[str, Any]:
-        """Log what a request was expected to read from the cache and what it read, and begin a diagnosis.
+        """Log the cache reads that were expected beside those that were reported, and begin a diagnosis.
 
         `sent_id` is the id under which the request was logged when it was sent. `recalled`: the answer
         recalled something, and the same request of the client goes on. `report` is what the upstream says
         about its cache, and `window` the one that the request was fitted into. Returns what the account of
         the request needs besides its usage.
         """
-        conversation = sent.conversation
-        name = ""
-        parent = ""
-        if conversation is not None:
-            name = conversation.name
-            parent = conversation.state.parent
+        request = _describe_request(incoming, sent, sent_id, recalled=recalled)
         if not usage.input:
-            self._journal.write(
-                "answered without usage",
-                id=sent_id,
-                conversation=name,
-                parent=parent,
-                agent_of=incoming.identity.parent,
-                upstream=incoming.upstream.name,
-                model=incoming.model,
-                cut=sent.cut,
-                recalled=recalled,
-            )
+            self._journal.write("answered without usage", **request)
             return {}
         counter = incoming.upstream.settings.policy.find_counter(incoming.model)
         uncut = measure_uncut(sent, usage, counter)
@@ -93,21 +76,14 @@ class MissReporter:
             "gap": round(sent.gap, 1),
             "predicted": sent.predicted_read,
         }
-        chosen: dict[str, Any] = {}
+        window_facts: dict[str, Any] = {}
         if window is not None:
-            chosen = {"window": window.tokens, "window_source": window.source}
+            window_facts = {"window": window.tokens, "window_source": window.source}
         self._journal.write(
             "answered",
-            id=sent_id,
-            conversation=name,
-            parent=parent,
-            agent_of=incoming.identity.parent,
-            upstream=incoming.upstream.name,
-            model=incoming.model,
+            **request,
             dialect=incoming.dialect.name,
             outcome=sent.outcome,
-            cut=sent.cut,
-            recalled=recalled,
             left_out=sent.left_out,
             input=usage.input,
             cached=usage.cached,
@@ -116,21 +92,38 @@ class MissReporter:
             output=usage.output,
             provider_cause=report.cause,
             **account,
-            **chosen,
+            **window_facts,
         )
-        if conversation is None or sent.previous is None:
-            return account
+        if sent.previous is not None:
+            self._compare_later(incoming, sent, usage, report, sent_id=sent_id)
+        return account
+
+    def _compare_later(
+        self,
+        incoming: IncomingRequest,
+        sent: OutgoingRequest,
+        usage: Usage,
+        report: CacheReport,
+        *,
+        sent_id: str,
+    ) -> None:
+        """Begin a diagnosis, if the cache gave back too little or the upstream says why it missed."""
         is_missed = _is_missed(sent, usage)
         if report.cause == HIT and not is_missed:
             agreement = Agreement(verdict="agrees", provider=HIT, own="nothing")
             self._log_agreement(sent, report, agreement, sent_id=sent_id)
-            return account
-        if (is_missed and not self._tasks) or (report.cause and len(self._tasks) < WAITING):
+            return
+        # One miss at a time is enough to name a cause. A provider's word is rare, so it may wait in line.
+        longest_line = 1
+        if report.cause:
+            longest_line = WAITING
+        if len(self._tasks) >= longest_line:
+            return
+        if is_missed or report.cause:
             diagnosis = self._diagnose(incoming, sent, usage, report, sent_id=sent_id, is_missed=is_missed)
             task = asyncio.ensure_future(diagnosis)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        return account
 
     async def _diagnose(
         self,
@@ -142,14 +135,9 @@ class MissReporter:
         sent_id: str,
         is_missed: bool,
     ) -> None:
-        previous = sent.previous
-        if previous is None or sent.conversation is None:
-            return
         try:
             async with self._one_at_a_time:
-                difference, agreement = await to_thread.run_sync(
-                    lambda: _compare(previous, incoming, sent, report)
-                )
+                difference, agreement = await to_thread.run_sync(_compare, incoming, sent, report)
         except LaminaError as error:
             self._journal.write("miss not diagnosed", error=type(error).__name__)
             return
@@ -160,7 +148,7 @@ class MissReporter:
         self._metrics.add("lamina_misses_total", upstream=incoming.upstream.name, cause=difference.cause)
         self._journal.write(
             "miss",
-            conversation=sent.conversation.name,
+            conversation=sent.conversation_name,
             cause=difference.cause,
             place=difference.place,
             predicted=difference.kept,
@@ -209,12 +197,32 @@ def _is_missed(sent: OutgoingRequest, usage: Usage) -> bool:
     return usage.cached < EXPECTED_SHARE * sent.previous_reported
 
 
+def _describe_request(
+    incoming: IncomingRequest, sent: OutgoingRequest, sent_id: str, *, recalled: bool
+) -> dict[str, Any]:
+    """What the log says about every answer, whether it reports its usage or not."""
+    parent = ""
+    if sent.conversation is not None:
+        parent = sent.conversation.state.parent
+    return {
+        "id": sent_id,
+        "conversation": sent.conversation_name,
+        "parent": parent,
+        "agent_of": incoming.identity.parent,
+        "upstream": incoming.upstream.name,
+        "model": incoming.model,
+        "cut": sent.cut,
+        "recalled": recalled,
+    }
+
+
 def _compare(
-    previous: Mapping[str, Any], incoming: IncomingRequest, sent: OutgoingRequest, report: CacheReport
+    incoming: IncomingRequest, sent: OutgoingRequest, report: CacheReport
 ) -> tuple[Difference, Agreement]:
+    assert sent.previous is not None  # noqa: S101 - only then a request is compared
     return check_report(
         report,
-        previous,
+        sent.previous,
         sent.request,
         rules=rules_for(incoming.model, dialect=incoming.dialect.name),
         gap=sent.gap,

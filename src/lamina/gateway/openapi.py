@@ -1,7 +1,7 @@
-"""The gateway's own paths as an OpenAPI document, for clients that are generated and for people.
+"""Describes the gateway's own paths as an OpenAPI document, for generated clients and for people.
 
-What it does with the APIs of upstreams is theirs to describe. They are listed here by name only, with what
-becomes of a request: fitted, counted, or passed.
+Upstreams describe their APIs themselves. Those are listed here by path only, with what the gateway does with
+a request: it fits it, counts it, or passes it on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ DOCUMENT_PATH = "/lamina/openapi.json"
 def describe_gateway(version: str) -> dict[str, Any]:
     """The document. `version` is that of the package."""
     paths = {path: {"get": _describe_page(*page)} for path, page in _OWN_PAGES.items()}
-    paths |= {path: {"post": _describe_route(*route)} for path, route in _ROUTES.items()}
+    paths |= {path: {"post": _describe_route(path, *route)} for path, route in _ROUTES.items()}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -63,7 +63,7 @@ _OWN_PAGES: dict[str, tuple[str, str, str, bool]] = {
         True,
     ),
 }
-"""Each path of the gateway itself: a name, what it gives, as what, and whether it needs a token."""
+"""Each path of the gateway itself: name, answer, media type, and whether it needs a token."""
 
 _ROUTES: dict[str, tuple[str, str]] = {
     "/v1/messages": ("askAnthropic", "Fitted: the Messages API of Anthropic."),
@@ -102,7 +102,7 @@ def _describe_page(name: str, summary: str, media_type: str, needs_token: bool) 
     return operation
 
 
-def _describe_route(name: str, summary: str) -> dict[str, Any]:
+def _describe_route(path: str, name: str, summary: str) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": name,
         "summary": summary,
@@ -116,7 +116,7 @@ def _describe_route(name: str, summary: str) -> dict[str, Any]:
             "503": {"description": "The gateway is busy or stopping; Retry-After says when to try again."},
         },
     }
-    if name.endswith("Gemini"):
+    if "{model}" in path:
         operation["parameters"] = [
             {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
         ]

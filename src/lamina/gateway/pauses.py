@@ -1,4 +1,4 @@
-"""How long each kind of client pauses between two requests of a conversation, since this process began.
+"""Remembers how long each kind of client pauses between two requests of a conversation.
 
 Lifetimes of caches are chosen from it (`lamina.caches.lifetimes`). A kind of client is a program in one
 workspace with one model: Claude Code pauses for a person, its sub-agents only for tools, and each of them has

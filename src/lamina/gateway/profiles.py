@@ -1,4 +1,4 @@
-"""What each kind of upstream cannot take, and is therefore left out of a request.
+"""Leaves out of a request what its kind of upstream cannot take.
 
 The public APIs of Anthropic, OpenAI and Google get every request as the client wrote it. Other servers speak
 the same formats with gaps. A profile is a list of edits; each edit names what it leaves out, for the account.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
+from operator import is_
 from typing import Any, NamedTuple
 
 BILLING = "x-anthropic-billing-header:"
@@ -22,8 +23,7 @@ class Profile(NamedTuple):
     """The edits of one kind of upstream, the dialects that it speaks, and the header for its key.
 
     `drops_betas`: the server knows no betas of Anthropic's. `salts`: it can keep the caches of workspaces
-    apart by a field of the request. `reads_markers`: it caches what a request
-    marks.
+    apart by a field of the request. `reads_markers`: it caches what a request marks.
     """
 
     dialects: tuple[str, ...]
@@ -94,8 +94,9 @@ def _drop_ttl(block: Json) -> Json:
     marker = block.get("cache_control")
     if not isinstance(marker, Mapping) or "ttl" not in marker:
         return block
-    without = {name: value for name, value in marker.items() if name != "ttl"}
-    return {**block, "cache_control": without}
+    without_ttl = dict(marker)
+    del without_ttl["ttl"]
+    return {**block, "cache_control": without_ttl}
 
 
 def _edit_list(holder: Json, name: str, edit: Edit) -> Json:
@@ -103,8 +104,11 @@ def _edit_list(holder: Json, name: str, edit: Edit) -> Json:
     items = holder.get(name)
     if not isinstance(items, list):
         return holder
-    edited_items = [edit(item) if isinstance(item, dict) else item for item in items]
-    if all(edited is item for edited, item in zip(edited_items, items, strict=True)):
+    edited_items = list(items)
+    for place, item in enumerate(items):
+        if isinstance(item, dict):
+            edited_items[place] = edit(item)
+    if all(map(is_, edited_items, items)):
         return holder
     return {**holder, name: edited_items}
 
@@ -121,7 +125,7 @@ def _drop_fields(*names: str) -> Edit:
 _BILLING_EDIT = ("the billing block of Claude Code", _drop_billing_block)
 _TTL_EDIT = ("lifetimes of cache markers", _drop_marker_lifetimes)
 _MANAGEMENT_EDIT = ("context_management", _drop_fields("context_management"))
-_LOCAL_EDITS = (_BILLING_EDIT, _TTL_EDIT, _MANAGEMENT_EDIT)
+_ALL_EDITS = (_BILLING_EDIT, _TTL_EDIT, _MANAGEMENT_EDIT)
 _OPEN_DIALECTS = ("openai_chat", "openai_responses", "anthropic")
 
 PROFILES: dict[str, Profile] = {
@@ -132,15 +136,13 @@ PROFILES: dict[str, Profile] = {
     "bedrock": Profile(
         ("anthropic", "bedrock_converse"),
         "authorization",
-        (_BILLING_EDIT, _TTL_EDIT, _MANAGEMENT_EDIT),
+        _ALL_EDITS,
         drops_betas=True,
         reads_markers=True,
     ),
-    "llama.cpp": Profile(_OPEN_DIALECTS, "authorization", _LOCAL_EDITS, drops_betas=True),
-    "vllm": Profile(_OPEN_DIALECTS, "authorization", _LOCAL_EDITS, drops_betas=True, salts=True),
-    "ollama": Profile(
-        ("ollama", "openai_chat", "anthropic"), "authorization", _LOCAL_EDITS, drops_betas=True
-    ),
+    "llama.cpp": Profile(_OPEN_DIALECTS, "authorization", _ALL_EDITS, drops_betas=True),
+    "vllm": Profile(_OPEN_DIALECTS, "authorization", _ALL_EDITS, drops_betas=True, salts=True),
+    "ollama": Profile(("ollama", "openai_chat", "anthropic"), "authorization", _ALL_EDITS, drops_betas=True),
 }
 """Every profile by its name in the settings. docs/gateway-upstreams.md lists what each leaves out."""
 

@@ -1,8 +1,8 @@
-"""The usage that a client sees of an answer with recalls in it.
+"""Adds up the usage that a client sees of an answer with recalls in it.
 
-What was read is that of the last call, which read everything before it. A client that decides by it when to
-compact its history must not see the sum. What was written by the model is summed over all calls: the client
-pays for all of it. The account of the gateway has every call by itself.
+Its input is that of the last call, which read everything before it: a client that decides by it when to
+compact its history must not see the sum. Its output is the sum over all calls, since the client pays for all
+of it. The account of the gateway has every call by itself.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ Path = tuple[str, ...]
 
 _SUMMED: tuple[Path, ...] = (
     ("output_tokens",),
+    ("outputTokens",),
     ("output_tokens_details", "reasoning_tokens"),
     ("completion_tokens",),
     ("completion_tokens_details", "reasoning_tokens"),
@@ -26,9 +27,10 @@ _SUMMED: tuple[Path, ...] = (
 
 _TOTALS: dict[str, tuple[Path, ...]] = {
     "total_tokens": (("output_tokens",), ("completion_tokens",)),
+    "totalTokens": (("outputTokens",),),
     "totalTokenCount": (("candidatesTokenCount",), ("thoughtsTokenCount",)),
 }
-"""Fields that are the sum of what was read and what was written, with those that were summed."""
+"""Fields that hold input and output together, each with the fields of its output."""
 
 _HOLDERS = ("usage", "usageMetadata")
 
@@ -62,8 +64,8 @@ class UsageSum:
     def complete(self, event: Any) -> Any:
         """An event of the last answer as the client sees it; the same object if nothing was recalled.
 
-        Anthropic reports what was read when an answer begins. The client has seen that of the first answer,
-        so that of the last one comes with the end.
+        Anthropic reports the input when an answer begins. The client has seen the beginning of the first
+        answer only, so the input of the last one comes with the end.
         """
         if not self._earlier or not isinstance(event, dict):
             return event
@@ -85,6 +87,9 @@ def find_usage_object(event: Mapping[str, Any]) -> tuple[Path, Json]:
             return (name,), dict(event[name])
     if "eval_count" in event:
         return (), dict(event)
+    match event:
+        case {"metadata": {"usage": Mapping() as usage}}:  # the last event of Bedrock
+            return ("metadata", "usage"), dict(usage)
     return (), {}
 
 
@@ -92,15 +97,21 @@ def add_output(usage: Json, earlier: Sequence[Json]) -> Json:
     """A usage with what was written in earlier answers added to it."""
     summed = usage
     for path in _SUMMED:
-        number = _read_number(usage, path)
-        added = sum(_read_number(other, path) for other in earlier)
+        added = _sum_numbers(earlier, path)
         if added:
-            summed = _replace(summed, path, number + added)
+            summed = _replace(summed, path, _read_number(usage, path) + added)
     for total, paths in _TOTALS.items():
-        if total in usage:
-            added = sum(_read_number(other, path) for other in earlier for path in paths)
-            summed = summed | {total: _read_number(usage, (total,)) + added}
+        if total not in usage:
+            continue
+        number = _read_number(usage, (total,))
+        for path in paths:
+            number += _sum_numbers(earlier, path)
+        summed = {**summed, total: number}
     return summed
+
+
+def _sum_numbers(usages: Sequence[Json], path: Path) -> int:
+    return sum(_read_number(usage, path) for usage in usages)
 
 
 def _read_object(holder: Mapping[str, Any], name: str) -> Json:
@@ -113,7 +124,9 @@ def _read_object(holder: Mapping[str, Any], name: str) -> Json:
 def _read_number(usage: Mapping[str, Any], path: Path) -> int:
     value: Any = usage
     for name in path:
-        value = value.get(name) if isinstance(value, Mapping) else None
+        if not isinstance(value, Mapping):
+            return 0
+        value = value.get(name)
     if isinstance(value, int):
         return value
     return 0
@@ -123,7 +136,7 @@ def _replace(holder: Json, path: Path, value: Any) -> Json:
     """An object with another value at this path; with (), the value itself."""
     if not path:
         return dict(value)
-    inner = holder.get(path[0])
-    if len(path) > 1:
-        value = _replace(dict(inner) if isinstance(inner, Mapping) else {}, path[1:], value)
-    return {**holder, path[0]: value}
+    name, *inner_path = path
+    if inner_path:
+        value = _replace(_read_object(holder, name), tuple(inner_path), value)
+    return {**holder, name: value}

@@ -1,31 +1,29 @@
-"""Calls of lamina's tools inside one answer, most of all recalls: the client never sees them.
+"""Answers calls of lamina's own tools inside one answer, recalls above all: the client never sees them.
 
     client ──▶ gateway ──▶ model: recall("k…")
                   └──────▶ the request again, with the text ──▶ model: answer ──▶ client
 
-The client gets one answer: one begin, blocks that are numbered through, one end. What it must not see is left
-out of it (`conversations.recall_streams`), and what was said meanwhile is stored with the conversation and
-put back into every later request (`conversations.recall_loop`). It is stored before the client sees the end
-of the answer, since the client may go on at once, with another worker or after a restart.
+The client gets one answer: one begin, blocks that are numbered through, one end. `recall_streams` in
+`lamina.conversations` leaves the calls and their results out of it. They are stored with the conversation,
+and put back into every later request (`recall_loop` there). They are stored before the client sees the end of
+the answer, since the client may go on at once, with another worker or after a restart.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import is_
 from time import monotonic
 from typing import Any, NamedTuple
 
 import aiohttp
-import brotli  # type: ignore[import-untyped]
 import msgspec
-import zstandard
 from anyio import to_thread
 
-from lamina.conversations.answer_events import AnswerEvent, EventSplitter
-from lamina.conversations.encodings import Unpacker, make_unpacker
+from lamina.conversations.answer_events import AnswerEvent, splitter_for
+from lamina.conversations.encodings import Unpacker
 from lamina.conversations.recall_answers import shows_client_call, strip_recalls
 from lamina.conversations.recall_loop import RecallExchange, RecallLoop
 from lamina.conversations.recall_notice import fill_answer, fill_stream
@@ -36,19 +34,20 @@ from lamina.conversations.recall_streams import (
     mend_recalls,
 )
 from lamina.core.text.characters import lower_ascii
+from lamina.dialects.bedrock_converse.event_stream import CONTENT_TYPE as FRAMES
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.errors import LaminaError
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.config import Deadlines
-from lamina.gateway.fit import Fitter
+from lamina.gateway.encodings import make_answer_unpacker
+from lamina.gateway.recall_turns import RecallTurns
 from lamina.gateway.recall_usage import UsageSum
-from lamina.gateway.refusals import Refusal
 from lamina.gateway.stream import AnswerWriter, read_pieces
 from lamina.gateway.usage import UsageReader
 
 Header = tuple[bytes, bytes]
 
-_STREAMS = ("text/event-stream", "application/x-ndjson")
+_STREAMS = ("text/event-stream", "application/x-ndjson", FRAMES)
 _BODY_HEADERS = ("content-length", "content-encoding")
 """Headers that are no longer true of an answer that was changed."""
 
@@ -58,13 +57,13 @@ class RecallRelay:
 
     def __init__(
         self,
-        fitter: Fitter,
+        turns: RecallTurns,
         writer: AnswerWriter,
         deadlines: Deadlines,
         dialect: Dialect,
         own_names: Collection[str],
     ) -> None:
-        self._fitter = fitter
+        self._turns = turns
         self._writer = writer
         self._deadlines = deadlines
         self._dialect = dialect
@@ -85,9 +84,7 @@ class RecallRelay:
 
         Returns None when the client has the whole answer. `headers` are those of the answer, for the client.
         """
-        unpacker = make_unpacker(answer.headers.get("content-encoding", ""))
-        if unpacker is None:
-            raise Refusal(502, "the upstream packed its answer in a way that the gateway cannot read")
+        unpacker = make_answer_unpacker(answer.headers.get("content-encoding", ""))
         received = _ReceivedAnswer(outgoing, answer, headers, reader, unpacker)
         is_stream = _read_content_type(answer).startswith(_STREAMS)
         if self._loop is None:
@@ -98,19 +95,22 @@ class RecallRelay:
 
     async def _relay_stream(self, received: _ReceivedAnswer, loop: RecallLoop) -> OutgoingRequest | None:
         answer = received.answer
-        by_line = not _read_content_type(answer).startswith("text/event-stream")
-        stream = _AnswerStream(by_line=by_line)
-        on_silence = None if by_line else self._comment
+        content_type = _read_content_type(answer)
+        stream = _AnswerStream(content_type)
+        on_silence = None
+        if content_type.startswith("text/event-stream"):  # lines of JSON and frames have no comments
+            on_silence = self._comment
         if not self._writer.started:
             await self._writer.start(answer.status, _without_body_headers(received.headers))
         async for piece in received.read_pieces(self._deadlines, on_silence):
-            for event in stream.splitter.take(_unpack(received.unpacker, piece)):
+            for event in stream.splitter.take(received.unpacker(piece)):
                 await self._pass_event(event, stream)
             if on_silence is not None and self._is_silent():
                 await on_silence()
         for event in stream.splitter.finish():
             await self._pass_event(event, stream)
 
+        # The events that end the answer wait meanwhile: whether it has ended is known only now.
         absorbed = _absorb_events(self._filter.events, self._dialect, self._own_names)
         shows_call = self._filter.shows_call
         following = await self._recall(absorbed, received, loop, self._filter.events, shows_call=shows_call)
@@ -157,31 +157,41 @@ class RecallRelay:
         """Pass an answer on that is one JSON value: an answer, or the list of chunks that Gemini sends."""
         pieces = [piece async for piece in received.read_pieces(self._deadlines, None)]
         source = b"".join(pieces)
-        value = _decode(_unpack(received.unpacker, source))
-        chunks = value if isinstance(value, list) else [value]
-        for chunk in chunks:
-            self._usage.read(chunk)
+        value = _decode(received.unpacker(source))
         if isinstance(value, list):
+            chunks = value
             absorbed = _absorb_events(value, self._dialect, self._own_names)
         else:
+            chunks = [value]
             absorbed = _absorb(value, self._dialect)
+        for chunk in chunks:
+            self._usage.read(chunk)
         shows_call = any(shows_client_call(chunk, self._dialect, self._own_names) for chunk in chunks)
         following = await self._recall(absorbed, received, loop, chunks, shows_call=shows_call)
         if following is not None:
             return following
-        stripped_chunks = [strip_recalls(chunk, self._dialect, self._own_names) for chunk in chunks]
-        shown_chunks = [self._usage.complete(chunk) for chunk in stripped_chunks]
-        if loop.shows_nothing:
-            shown_chunks[-1] = fill_answer(shown_chunks[-1], self._dialect)
-        if all(shown is chunk for shown, chunk in zip(shown_chunks, chunks, strict=True)):
-            await self._write_whole(received.answer.status, list(received.headers), source)
+        shown_chunks = self._show_chunks(chunks, loop)
+        status = received.answer.status
+        if all(map(is_, shown_chunks, chunks)):
+            await self._write_whole(status, list(received.headers), source)
             return None
-        shown_value = shown_chunks if isinstance(value, list) else shown_chunks[0]
+        shown_value: Any = shown_chunks
+        if not isinstance(value, list):
+            [shown_value] = shown_chunks
         body = msgspec.json.encode(shown_value)
         length = (b"content-length", str(len(body)).encode())
-        headers = [*_without_body_headers(received.headers), length]
-        await self._write_whole(received.answer.status, headers, body)
+        await self._write_whole(status, [*_without_body_headers(received.headers), length], body)
         return None
+
+    def _show_chunks(self, chunks: list[Any], loop: RecallLoop) -> list[Any]:
+        """What the client sees of an answer; the same objects where nothing is hidden."""
+        shown_chunks: list[Any] = []
+        for chunk in chunks:
+            stripped = strip_recalls(chunk, self._dialect, self._own_names)
+            shown_chunks.append(self._usage.complete(stripped))
+        if loop.shows_nothing:
+            shown_chunks[-1] = fill_answer(shown_chunks[-1], self._dialect)
+        return shown_chunks
 
     async def _write_whole(self, status: int, headers: list[Header], body: bytes) -> None:
         if not self._writer.started:
@@ -206,13 +216,14 @@ class RecallRelay:
         # in a thread, since a tool of lamina's own may wait for the store
         take = partial(loop.take, absorbed, outgoing.fitted, shows_call=shows_call)
         turns = await to_thread.run_sync(take)
-        if turns:
+        if turns:  # `RecallLoop` ends a model that recalls without end
             self._usage.next_round()
-            return await self._fitter.add_turns(outgoing, turns, usage)
+            return await self._turns.add_turns(outgoing, turns, usage)
         exchange = loop.exchange(outgoing.place)
-        if exchange is not None and outgoing.request.get("store") is not False:
+        keeps_answers = outgoing.request.get("store") is not False  # only then a request can continue one
+        if exchange is not None and keeps_answers:
             exchange = self._note_ids(exchange, events)
-        await self._fitter.record_exchange(outgoing, usage, exchange)
+        await self._turns.record_exchange(outgoing, usage, exchange)
         return None
 
     def _note_ids(self, exchange: RecallExchange, events: list[Any]) -> RecallExchange:
@@ -251,8 +262,8 @@ class _ReceivedAnswer(NamedTuple):
 class _AnswerStream:
     """The events of one stream, by the identity of their values, and those that end it."""
 
-    def __init__(self, *, by_line: bool) -> None:
-        self.splitter = EventSplitter(by_line=by_line)
+    def __init__(self, content_type: str) -> None:
+        self.splitter = splitter_for(content_type)
         self.events: dict[int, AnswerEvent] = {}
         self.closing: list[AnswerEvent] = []
 
@@ -278,13 +289,6 @@ def _without_body_headers(headers: Sequence[Header]) -> list[Header]:
         if lower_ascii(name.decode("latin-1")) not in _BODY_HEADERS:
             kept_headers.append((name, value))
     return kept_headers
-
-
-def _unpack(unpacker: Unpacker, piece: bytes) -> bytes:
-    try:
-        return unpacker(piece)
-    except (zlib.error, brotli.error, zstandard.ZstdError) as error:
-        raise Refusal(502, f"the upstream's answer cannot be unpacked: {type(error).__name__}") from None
 
 
 def _absorb(answer: Any, dialect: Dialect) -> Absorbed:

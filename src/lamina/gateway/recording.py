@@ -18,10 +18,9 @@ import msgspec
 from lamina.conversations.record import Answered, CutNote, SentRequest
 from lamina.conversations.store import changes_requests
 from lamina.core.text.characters import lower_ascii
-from lamina.dialects.usage import NOTHING_REPORTED
 from lamina.fitting.policy import Keep
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
-from lamina.gateway.conversations import DOOR, LiveConversation
+from lamina.gateway.live_conversations import DOOR, LiveConversation
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.usage import UsageReader
 
@@ -38,10 +37,9 @@ class ExchangeRecord:
         self._keep = keep
         self._first_id = ""
         self._sent_id = ""
-        self._sent: OutgoingRequest | None = None
+        self._unanswered: LiveConversation | None = None
         self._began = 0.0
         self._first_byte = 0.0
-        self._is_open = False
 
     @property
     def keeps_bodies(self) -> bool:
@@ -60,21 +58,20 @@ class ExchangeRecord:
         conversation = outgoing.conversation
         if conversation is None or self._keep == "nothing":
             return
-        self._sent = outgoing
+        self._unanswered = conversation
         self._sent_id = sent_id
         self._began = monotonic()
         self._first_byte = 0.0
-        self._is_open = True
-        body = outgoing.body
-        came: bytes | None = incoming.body.text
-        if body is None:
-            body = incoming.body.text
-            came = None
         ledger = conversation.state.ledger
         tokens = 0
         if outgoing.fitted is not None:
             ledger = outgoing.fitted.ledger
             tokens = outgoing.fitted.envelope.tokens
+        body = outgoing.body
+        came: bytes | None = incoming.body.text
+        if body is None:
+            body = incoming.body.text
+            came = None
         request = SentRequest(
             id=sent_id,
             at=round(time(), 3),
@@ -92,11 +89,12 @@ class ExchangeRecord:
             left_out=outgoing.left_out,
         )
         self._first_id = self._first_id or sent_id
-        if self.keeps_bodies:
-            kept_ledger = ledger if changes_requests(ledger) else None
-            conversation.record.add_sent(request, body=body, came=came, ledger=kept_ledger)
-        else:
+        if not self.keeps_bodies:
             conversation.record.add_sent(request)  # no digest: to hash a body costs as much as to pass it
+        elif changes_requests(ledger):
+            conversation.record.add_sent(request, body=body, came=came, ledger=ledger)
+        else:
+            conversation.record.add_sent(request, body=body, came=came)
         self._save_soon(conversation)
 
     def first_byte(self) -> None:
@@ -129,10 +127,9 @@ class ExchangeRecord:
         )
         if reader is not None:
             body = reader.kept_body()
-            usage = reader.usage
             answered = msgspec.structs.replace(
                 answered,
-                usage=None if usage == NOTHING_REPORTED else usage,
+                usage=reader.reported_usage,
                 stop=reader.facts.finish_reasons,
                 provider_cause=reader.report.cause,
                 provider_missed=reader.report.missed,
@@ -155,11 +152,13 @@ class ExchangeRecord:
         )
 
     def _add(self, answered: Answered, body: bytes | None) -> None:
-        if not self._is_open or self._sent is None or self._sent.conversation is None:
+        conversation = self._unanswered
+        if conversation is None:  # nothing was sent, or its answer is in the record already
             return
-        self._is_open = False
-        conversation = self._sent.conversation
-        conversation.record.add_answer(answered, body=body if self.keeps_bodies else None)
+        self._unanswered = None
+        if not self.keeps_bodies:
+            body = None
+        conversation.record.add_answer(answered, body=body)
         self._save_soon(conversation)
 
     def _save_soon(self, conversation: LiveConversation) -> None:

@@ -1,4 +1,4 @@
-"""Errors of the gateway itself, in the shape of the API that the client speaks.
+"""Writes the gateway's own errors in the shape of the API that the client speaks.
 
 An SDK reads the error of its own provider. So a refusal has the provider's shape, and `lamina` as its source.
 """
@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.budget_errors import OPEN_LOOP
-from lamina.errors import BudgetExceeded
+from lamina.core.cut import OPEN_LOOP
+from lamina.errors import BudgetExceeded, InvalidRequest
 
 _TYPES = {
     400: ("invalid_request_error", "INVALID_ARGUMENT"),
@@ -27,7 +27,7 @@ _TYPES = {
     503: ("overloaded_error", "UNAVAILABLE"),
     504: ("timeout_error", "DEADLINE_EXCEEDED"),
 }
-"""What Anthropic and OpenAI, and what Google call each status."""
+"""The name of each status: first that of Anthropic and OpenAI, then Google's."""
 
 _EXCEPTIONS = {
     400: "ValidationException",
@@ -97,6 +97,13 @@ class Refusal(Exception):
         return {"type": "error", "sequence_number": number, **flat, "error": error}
 
 
+def explain_unfit(error: BudgetExceeded | InvalidRequest, dialect: str) -> Refusal:
+    """The refusal of a request that cannot be sent, and that must not be sent as it came."""
+    if isinstance(error, BudgetExceeded):
+        return explain_floor(error, dialect)
+    return Refusal(400, str(error))
+
+
 def explain_floor(error: BudgetExceeded, dialect: str) -> Refusal:
     """Why no request fits, in words that the client's own handling of long prompts recognises."""
     sizes = f"prompt is too long: {error.floor} tokens > {error.room} maximum"
@@ -119,7 +126,6 @@ def explain_floor(error: BudgetExceeded, dialect: str) -> Refusal:
 
 
 def describe_error(dialect: str, status: int, message: str, code: str = "") -> dict[str, Any]:
-    """An error as one API writes it."""
     usual, google = _TYPES.get(status, ("api_error", "INTERNAL"))
     if dialect == "anthropic":
         return {"type": "error", "error": {"type": usual, "message": message}}

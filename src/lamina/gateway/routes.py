@@ -1,4 +1,4 @@
-"""What a path asks for: which API, and whether to generate, to count, or neither.
+"""Reads from a path which API a request is for, and whether to generate, to count, or to pass it on unread.
 
 Paths are matched by their end, since clients put different things before it: `/v1/responses`,
 `/openai/v1/responses`, `/backend-api/codex/responses`.
@@ -58,7 +58,6 @@ def is_below(path: str, folder: str) -> bool:
 
 
 def match_route(method: str, path: str) -> RouteMatch:
-    """What a request asks for."""
     if method != "POST":
         return PASS
     for ending, route in _ENDINGS:

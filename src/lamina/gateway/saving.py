@@ -1,7 +1,8 @@
 """Puts conversations into the store: at once where a request depends on it, else a moment later.
 
-The ledger of a request that was changed is saved before the first byte goes upstream. What no request depends
-on is saved together with what comes in the next moments, and lost if the gateway is killed meanwhile.
+The ledger of a request that was changed is saved before the first byte goes upstream. Everything else waits a
+moment, so that several changes are one save. If the gateway is killed meanwhile it is lost, and no request
+depends on it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from lamina.fitting.policy import Keep
 from lamina.fitting.request import Fitted
 from lamina.formats.codec import encode
 from lamina.gateway.conversation_store import GatewayStore, StoreGone
-from lamina.gateway.conversations import ConversationIndex, LiveConversation
+from lamina.gateway.conversations import ConversationIndex
+from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
 
 SAVE_PAUSE, SHARED_PAUSE = 2.0, 0.02
@@ -95,7 +97,7 @@ class ConversationSaver:
         Another process on the same store may have continued it, and anyone may have deleted it.
         """
         try:
-            stored = await self._store.load(conversation.workspace, conversation.name)
+            stored = await self._store.load(*conversation.key)
         except StoreGone:
             return "the store does not answer"
         if stored is None:
@@ -108,12 +110,12 @@ class ConversationSaver:
 
     def save_later(self, conversation: LiveConversation) -> None:
         """Save a conversation soon. If that fails nothing is lost but its line in a list."""
-        self._unsaved[(conversation.workspace, conversation.name)] = conversation
+        self._unsaved[conversation.key] = conversation
         self._wake.set()
 
     def record_soon(self, conversation: LiveConversation) -> None:
         """Add what happened to the record in the store, in a moment."""
-        self._unrecorded[(conversation.workspace, conversation.name)] = conversation
+        self._unrecorded[conversation.key] = conversation
         self._wake_recording.set()
 
     async def record_pending(self) -> None:
@@ -142,7 +144,7 @@ class ConversationSaver:
             together = waiting[start : start + SAVED_TOGETHER]
             if not all(await asyncio.gather(*map(self._write_record, together))):
                 for conversation in waiting[start:]:
-                    self._unrecorded.setdefault((conversation.workspace, conversation.name), conversation)
+                    self._unrecorded.setdefault(conversation.key, conversation)
                 return False
         return True
 
@@ -154,10 +156,9 @@ class ConversationSaver:
                 if not len(record):
                     return True
                 try:
-                    await self._store.append(
-                        conversation.workspace, conversation.name, record.encode(), expect=record.count
-                    )
+                    await self._store.append(*conversation.key, record.encode(), expect=record.count)
                 except Conflict:
+                    # Records name others by their number in the store, so they are encoded anew after this.
                     if not await self._reload(conversation):
                         return False
                 except StoreGone:
@@ -202,7 +203,7 @@ class ConversationSaver:
             if not await self.save_now(conversation):
                 return False
             # Not before: the gateway may be stopped while it saves.
-            self._unsaved.pop((conversation.workspace, conversation.name), None)
+            self._unsaved.pop(conversation.key, None)
             return True
 
     async def _save_over(self, conversation: LiveConversation) -> bool:
@@ -225,7 +226,7 @@ class ConversationSaver:
 
 
 def encode_lowered(fitted: Fitted, before: Ledger, keep: Keep) -> list[bytes]:
-    """What was lowered since this ledger, if that is what is kept."""
+    """The segments that were lowered since this ledger, as records; none unless `keep` is "lowered"."""
     if keep != "lowered":
         return []
     lowered_before = {*before.lines}
@@ -235,6 +236,6 @@ def encode_lowered(fitted: Fitted, before: Ledger, keep: Keep) -> list[bytes]:
     for entry in fitted.envelope.entries:
         if entry.form is Form.FULL or entry.ref in lowered_before:
             continue
-        if not entry.segment.is_own:
+        if not entry.segment.is_own:  # lamina writes its own again, from the ledger
             records.append(encode(entry.segment))
     return records

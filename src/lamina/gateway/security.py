@@ -1,8 +1,8 @@
-"""Who may ask: the host name, the page that asks, and the access token. All before the body is read.
+"""Decides who may ask, before the body is read: by host name, by origin, and by access token.
 
-A gateway on the loopback address answers only to loopback names. So a web page whose own name was pointed at
-127.0.0.1 gets 421, and a page that posts across sites gets 403. Tokens are compared by their SHA-256, all of
-them in constant time, so the time tells nothing about which one was nearly right.
+A gateway on the loopback address answers only to loopback names. So DNS rebinding, in which a page points its
+own name at 127.0.0.1, gets 421, and a page that posts across sites gets 403. Tokens are compared by their
+SHA-256, all of them in constant time, so the time tells nothing about which one was nearly right.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def check_sender(headers: Headers, settings: GatewaySettings) -> None:
     """Refuse a host name that is not served here, pages of other sites, and two keys in one header."""
     _check_host(headers, settings)
     _check_origin(headers, settings)
-    for key_header in KEY_HEADERS:
-        if len({value for name, value in headers if name == key_header}) > 1:
+    for key_header in KEY_HEADERS:  # servers differ in which of two values they take
+        if len(set(_read_values(headers, key_header))) > 1:
             raise Refusal(400, f"two different {key_header.decode()} headers came; send one")
 
 
@@ -80,14 +80,20 @@ def read_header(headers: Headers, header_name: bytes) -> str:
 
 def read_list(headers: Headers, header_name: bytes) -> str:
     """The values of a header that may come in several lines, as one list: `zstd,gzip`."""
-    return ",".join([value.decode("latin-1") for name, value in headers if name == header_name])
+    return b",".join(_read_values(headers, header_name)).decode("latin-1")
+
+
+def _read_values(headers: Headers, header_name: bytes) -> list[bytes]:
+    return [value for name, value in headers if name == header_name]
 
 
 def _find_workspace(token: str, settings: GatewaySettings) -> str | None:
+    if not token:
+        return None
     digest = sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
     workspace = None
     for access in settings.tokens:  # all of them, so that the time is the same for each
-        if hmac.compare_digest(access.sha256, digest) and token:
+        if hmac.compare_digest(access.sha256, digest):
             workspace = access.workspace
     return workspace
 
@@ -96,9 +102,9 @@ def _check_host(headers: Headers, settings: GatewaySettings) -> None:
     """Refuse foreign Host headers (DNS rebinding).
 
     If other machines may ask and no names are listed, the token decides. It also decides where they ask by
-    address, as Prometheus does with each pod: only a name can be pointed at another machine.
+    address: only a name can be pointed at another machine.
     """
-    values = [value for name, value in headers if name == b"host"]
+    values = _read_values(headers, b"host")
     if len(values) != 1:
         raise Refusal(400, "a request needs one Host header")
     if settings.is_public and not settings.hosts:
@@ -106,7 +112,7 @@ def _check_host(headers: Headers, settings: GatewaySettings) -> None:
     host = read_host_name(values[0].decode("latin-1"))
     if is_loopback(host) or host in map(lower_ascii, settings.hosts):
         return
-    if settings.is_public and is_address(host):
+    if settings.is_public and is_address(host):  # as Prometheus asks each pod
         return
     raise Refusal(421, "this host name is not served here; list it in `hosts`")
 

@@ -1,7 +1,7 @@
-"""The last request of a conversation, as a mark in the ledger of the next one.
+"""Marks the last request of a conversation in the ledger of the next one.
 
-Most requests pass as they came, and leave no ledger. When the first one of a conversation has to be fitted,
-its beginning was sent already: a large result in it may be lowered by a cut, but not as something new.
+Most requests pass as they came, and leave no ledger. When a conversation is fitted for the first time, most
+of the request was sent before: a cut may lower a large result in it, but must not treat it as new.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from lamina.core.entries import find_logged
-from lamina.core.envelope import prefix_at
+from lamina.core.epochs import prefix_at
 from lamina.core.values import Form, SentMark
 from lamina.fitting.request import Fitted
 from lamina.gateway.conversations import ConversationMatch
@@ -20,8 +20,7 @@ def mark_last_request(match: ConversationMatch, whole: Fitted) -> SentMark | Non
     mark = whole.ledger.mark
     if mark is None:
         return None
-    new_count = max(len(match.digests.chain) - match.shared, 0)
-    earlier_count = len(find_logged(whole.envelope.entries)) - new_count
+    earlier_count = len(find_logged(whole.envelope.entries)) - match.new_segments
     sent = 0
     for entry in whole.envelope.entries:
         if not entry.segment.is_own:

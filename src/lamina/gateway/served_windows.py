@@ -1,14 +1,15 @@
-"""The windows of local servers, as these list them themselves: vLLM and llama.cpp, `GET /v1/models`.
+"""Asks local servers for their context windows: vLLM and llama.cpp list them at `GET /v1/models`.
 
-A server is asked when a request for it comes and nobody has said how large its window is. An answer is kept;
-a server that does not answer in time, or lists no window, is asked again after a while, and until then the
-gateway goes by its table and settings.
+The gateway asks when a request comes and neither the settings nor an earlier answer say how large the window
+is. It asks again after a while if the server does not answer in time, or lists no window. Until then it goes
+by its table of models and its settings.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from math import inf
 from time import monotonic
 from typing import Any
 from urllib.error import URLError
@@ -53,16 +54,16 @@ class ServedWindows:
     async def ask(self, upstream: Upstream, model: str) -> None:
         """Ask a local server for its windows, unless they are known or were asked for a moment ago."""
         settings = upstream.settings
-        if settings.profile not in LOCAL_PROFILES or settings.policy.budget is not None:
+        if settings.profile not in LOCAL_PROFILES or settings.policy.budget is not None:  # it is known
             return
         if self.find(upstream, model) is not None:
             return
-        last = self._asked.get(upstream.name)
-        if last is not None and self._now() - last < PAUSE:
+        last_asked = self._asked.get(upstream.name, -inf)
+        if self._now() - last_asked < PAUSE:
             return
         self._asked[upstream.name] = self._now()
         headers = {}
-        key = self._environment.get(settings.key_env, "") if settings.key_env else ""
+        key = self._environment.get(settings.key_env, "")
         if key:
             headers["Authorization"] = f"Bearer {key}"
         address = f"{settings.url.rstrip('/').removesuffix('/v1')}/v1/models"

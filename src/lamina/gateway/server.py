@@ -152,7 +152,6 @@ class GatewayWorker(multiprocess.Process):
 
 
 def make_protocol(settings: GatewaySettings) -> type[HttpToolsProtocol]:
-    """Uvicorn's protocol with these settings."""
     attributes = {
         "header_limit": settings.limits.headers,
         "header_deadline": settings.deadlines.header,

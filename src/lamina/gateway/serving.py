@@ -37,8 +37,9 @@ def serve(
     that cannot be opened, are errors before anything is served.
     """
     path = None
+    if isinstance(settings, str | PathLike):
+        path = Path(settings).expanduser()
     if not isinstance(settings, GatewaySettings):
-        path = None if settings is None else Path(settings).expanduser()
         settings = load_gateway_settings(path, os.environ)
     changes: dict[str, object] = {}
     if host is not None:

@@ -1,4 +1,8 @@
-"""What all requests of one gateway process share: settings, connections, and what it has to finish."""
+"""What all requests of one gateway process share, and how its parts are put together.
+
+policies ──▶ call_fitter ──▶ fitter, mender, recall_turns     what to send
+index ──▶ saver ──▶ learner                                   what is remembered between two requests
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,21 @@ import aiohttp
 
 from lamina.gateway.body_room import BodyRoom
 from lamina.gateway.config import GatewaySettings
+from lamina.gateway.conversation_store import GatewayStore
+from lamina.gateway.conversations import ConversationIndex
 from lamina.gateway.draining import Drain
 from lamina.gateway.fit import Fitter
+from lamina.gateway.fit_call import CallFitter
 from lamina.gateway.journal import Journal
 from lamina.gateway.learning import AnswerLearner
+from lamina.gateway.mending import RequestMender
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.misses import MissReporter
+from lamina.gateway.policies import RequestPolicies
+from lamina.gateway.recall_turns import RecallTurns
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.saving import ConversationSaver
+from lamina.gateway.served_windows import ServedWindows
 from lamina.gateway.turn_memory import TurnMemory
 from lamina.gateway.twins import TwinCalls
 from lamina.gateway.upstreams import Upstreams
@@ -26,38 +37,68 @@ from lamina.telemetry import Telemetry
 
 
 class Gateway:
-    """What all requests share."""
+    """The parts of one gateway process."""
 
     def __init__(
         self,
         settings: GatewaySettings,
         *,
         session: aiohttp.ClientSession,
-        fitter: Fitter,
-        learner: AnswerLearner,
+        store: GatewayStore,
         metrics: GatewayMetrics,
         journal: Journal,
         environment: Mapping[str, str],
-        telemetry: Telemetry | None = None,
-        drain: Drain | None = None,
-        saver: ConversationSaver,
-        twins: TwinCalls | None = None,
+        telemetry: Telemetry,
+        drain: Drain,
+        twins: TwinCalls | None,
     ) -> None:
-        self.drain = drain or Drain()
-        self.telemetry = telemetry or Telemetry()
         self.settings = settings
         self.session = session
-        self.fitter = fitter
-        self.learner = learner
-        self.saver = saver
-        self.twins = twins
         self.metrics = metrics
         self.journal = journal
         self.environment = environment
+        self.telemetry = telemetry
+        self.drain = drain
+        self.twins = twins
         self.upstreams = Upstreams(settings)
         self.misses = MissReporter(metrics, journal)
-        self.warmer = PrefixWarmer(session, fitter.pauses, saver, journal, settings.policy.keep)
         self.bodies = BodyRoom(settings.limits.held, settings.deadlines.body)
+
+        keep = settings.policy.keep
+        index = ConversationIndex(store, shared=settings.shares_store, keep=keep)
+        self.saver = ConversationSaver(store, index, metrics)
+        self.learner = AnswerLearner(index, self.saver)
+
+        self.policies = RequestPolicies(ServedWindows(environment))
+        call_fitter = CallFitter(self.policies, store, metrics, journal)
+        self.fitter = Fitter(
+            settings,
+            self.policies,
+            call_fitter=call_fitter,
+            store=store,
+            index=index,
+            saver=self.saver,
+            metrics=metrics,
+            journal=journal,
+        )
+        self.mender = RequestMender(
+            self.policies,
+            call_fitter=call_fitter,
+            index=index,
+            saver=self.saver,
+            metrics=metrics,
+            journal=journal,
+        )
+        self.recall_turns = RecallTurns(
+            keep,
+            call_fitter=call_fitter,
+            store=store,
+            index=index,
+            saver=self.saver,
+            learner=self.learner,
+            metrics=metrics,
+        )
+        self.warmer = PrefixWarmer(session, self.policies.pauses, self.saver, journal, keep)
         self._memories: dict[str, TurnMemory] = {}
         self._active: dict[str, int] = {}
         self._tasks: set[asyncio.Future[None]] = set()
@@ -75,7 +116,6 @@ class Gateway:
         task.add_done_callback(self._tasks.discard)
 
     async def finish_all(self) -> None:
-        """Wait for what is being finished."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def enter(self, workspace: str) -> None:

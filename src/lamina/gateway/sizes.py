@@ -1,7 +1,7 @@
-"""How large a request is, without counting it: bounds that are surely above its tokens, and its budget.
+"""Finds the budget of a request, and bounds its tokens without counting them.
 
-A text has no more tokens than bytes. What the last request was counted as, here or by its upstream, holds for
-the part that both have in common.
+A bound is never below the tokens: a text has no more tokens than bytes. What the last request was counted as,
+here or by its upstream, holds for the part that both have in common.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Passing an answer on as it comes, with a comment in a silent stream, and an end to one that is dead.
+"""Writes an answer to the client as it arrives. A silent stream gets comments, and a dead one an end.
 
 Bytes are passed in the pieces in which they arrive. The next piece is read when the client has taken the last
 one. After `keep_alive` seconds of silence an event stream gets a comment, which every reader of event streams
@@ -103,6 +103,7 @@ class AnswerWriter:
 
     async def _deliver(self, message: MutableMapping[str, Any]) -> None:
         """Send a message. A client that does not take it in time is given up."""
+        # A client that takes what is written needs no deadline: sending does not wait.
         if self._flow is not None and not self._flow.write_paused:
             await self._send(message)
             return
@@ -126,7 +127,7 @@ async def read_piece(
 ) -> bytes:
     """The next piece of an answer, b"" after the last. Raises Refusal as `read_pieces` does."""
     piece = _read_ready(answer)
-    silent = 0.0
+    silent = 0.0  # a comment does not begin a new wait: the upstream has said nothing all the while
     while not piece and not answer.content.at_eof():
         wait = deadlines.idle - silent
         if on_silence is not None:

@@ -24,7 +24,7 @@ def main() -> None:
     """Serve with the settings that the supervisor sends, until it is gone."""
     listener = socket.socket(fileno=int(sys.argv[1]))
     line = sys.stdin.buffer.readline()
-    if not line:
+    if not line:  # it was a spare one, and its supervisor has ended
         return
     settings = msgspec.json.decode(line, type=GatewaySettings)
     threading.Thread(target=_stop_with_supervisor, daemon=True).start()

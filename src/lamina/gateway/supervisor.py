@@ -23,6 +23,7 @@ import msgspec
 
 from lamina.errors import LaminaError
 from lamina.gateway.config import GatewaySettings
+from lamina.gateway.journal import decode_event
 
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
@@ -159,6 +160,7 @@ class GatewaySupervisor:
             process.wait()
             if self._stopping.is_set():
                 return
+            # The first one is replaced at once, since the client waits for it.
             if monotonic() - began < SHORTEST_LIFE and self.restarts:
                 self._stopping.wait(SHORTEST_LIFE / 2)
             with self._lock:
@@ -193,19 +195,18 @@ class GatewaySupervisor:
             if self._log is not None:
                 self._log.write(line)
                 self._log.flush()
-            try:
-                event = msgspec.json.decode(line, type=dict[str, Any])
-            except (msgspec.DecodeError, ValueError, RecursionError):
+            event = decode_event(line)
+            if event is None:
                 self._last_lines.append(line.decode("utf-8", "replace"))
-                return
-            self._read_event(event)
+            else:
+                self._read_event(event)
 
     def _end(self) -> None:
         """Stop everything and read the log to its end, so that the account is complete."""
         self._stopping.set()
         with self._lock:
             processes = [process for process in (self._process, self._spare) if process is not None]
-        for process in processes:
+        for process in processes:  # all of them first, so that they finish at the same time
             _close_input(process)
         for process in processes:
             try:

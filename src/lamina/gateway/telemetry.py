@@ -48,13 +48,10 @@ def record_prepared(trace: CallTrace, incoming: IncomingRequest, outgoing: Outgo
     """What was done to a request before it is sent."""
     if not trace.is_on:
         return
-    conversation = ""
-    if outgoing.conversation is not None:
-        conversation = outgoing.conversation.name
     trace.describe(
         dialect=incoming.dialect.name,
         model=incoming.model,
-        conversation=conversation,
+        conversation=outgoing.conversation_name,
         upstream=incoming.upstream.name,
         server=incoming.upstream.settings.url,
     )

@@ -92,6 +92,7 @@ class RequestOutline(NamedTuple):
     def count_same(self, text: bytes) -> int:
         """How many messages at the beginning of a text are the same bytes."""
         sources = self.turns.sources
+        # The usual case first, in which all are the same: it takes no step of Python for a message.
         has_gaps = all(map(text.startswith, repeat(self.gap), self.gap_places))
         if has_gaps and all(map(text.startswith, sources, self.places)):
             return len(sources)
@@ -103,7 +104,7 @@ class RequestOutline(NamedTuple):
         return len(sources)
 
     def end_of(self, count: int) -> int:
-        """Where the first messages end, so many of them."""
+        """Where the first `count` messages end."""
         return self.places[count - 1] + len(self.turns.sources[count - 1])
 
 
@@ -160,7 +161,7 @@ class TurnMemory:
             if not outline.resembles(text):
                 continue
             count = outline.count_same(text)
-            if count == 0 or count + MOVING < len(outline.places):
+            if count == 0 or count + MOVING < len(outline.places):  # another conversation that begins alike
                 continue
             del self._outlines[key]
             self._outline_size -= outline.end

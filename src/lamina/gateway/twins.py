@@ -1,4 +1,4 @@
-"""The twin run of a gateway: some calls are also sent as the client sent them, and the choices compared.
+"""Makes the twin run: sends some calls once more as the client wrote them, and compares the model's choices.
 
     client ──▶ gateway ──▶ fitted request ──▶ model ──▶ answer ──▶ client
                   └──────▶ the client's own request ──▶ model ──▶ compared, counted, forgotten
@@ -130,10 +130,13 @@ class TwinCalls:
                 twin.take_tally(tally)
 
     def chooses(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> bool:
-        """Whether a call is to be sent twice, as far as that is known before its answer."""
-        if outgoing.fitted is None or outgoing.conversation is None or not incoming.request.get("tools"):
+        """Whether a call may be sent twice. What it would cost is known only after its answer."""
+        fitted = outgoing.fitted
+        if fitted is None or not changes_requests(fitted.ledger):  # both calls would be the same
             return False
-        if not changes_requests(outgoing.fitted.ledger) or len(self._tasks) >= AT_ONCE:
+        if not incoming.request.get("tools"):
+            return False
+        if len(self._tasks) >= AT_ONCE:
             return False
         return self._twins[incoming.upstream.name].chooses(_name(outgoing))
 
@@ -164,7 +167,7 @@ class TwinCalls:
         except (aiohttp.ClientError, OSError, TimeoutError, LaminaError, _NoAnswer):
             twin.give_up(name, cost=cost)
             outcome = FAILED
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # the gateway stops: what the upstream did so far may be paid for
             twin.give_up(name, cost=call.expected_price())
             raise
         else:
@@ -220,6 +223,7 @@ class TwinCalls:
                     continue
                 except StoreGone:
                     return  # it stays in memory, and is added the next time
+                # Other calls may have been compared while this one was saved.
                 added_meanwhile = twin.tally.since(stored_tally).since(new)
                 self._stored[name] = merged
                 twin.take_tally(merged.plus(added_meanwhile))

@@ -1,4 +1,4 @@
-"""How long a request would be if its conversation had never been cut, in tokens of its upstream.
+"""Measures how long a request would be if its conversation had never been cut, in tokens of its upstream.
 
 The gateway counts with its own counter and upstreams report their own tokens. `lamina.gateway.account`, which
 sees what was reported for many requests, scales the one to the other and adds them up.
@@ -6,12 +6,12 @@ sees what was reported for many requests, scales the one to the other and adds t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from lamina.core.entries import find_logged
 from lamina.core.tokens import Counter, part_cost
-from lamina.core.values import Entry, Form, Ledger, ToolCall
+from lamina.core.values import Entry, Form, ToolCall
 from lamina.dialects.usage import Usage
 from lamina.fitting.request import Fitted
 from lamina.gateway.calls import OutgoingRequest
@@ -21,9 +21,9 @@ class UncutSizes(NamedTuple):
     """Tokens of a request that was sent, if nothing of its conversation had been cut.
 
     `full` is the whole request, and `unchanged` what stands before the first thing that was lowered, or 0 if
-    nothing was. Both are in tokens of the upstream. As the gateway counts, `counted` is the request as it
-    was sent, `new` what the request before it did not have, in full, and `held_back` what of that was
-    shortened before it was ever sent.
+    nothing was. Both are in tokens of the upstream, and the others in tokens of the gateway's counter:
+    `counted` is the request as it was sent, `new` what the request before it did not have, before anything of
+    it was shortened, and `held_back` what was shortened in it before it was ever sent.
     """
 
     full: int
@@ -82,31 +82,28 @@ def _count_unchanged(fitted: Fitted) -> int:
 
 
 def _count_removed(fitted: Fitted, counter: Counter, counted: int) -> int:
-    """The tokens that cuts took away, with what was never sent in full, less what was recalled.
+    """The tokens that the conversation has lost: by cuts, and by entering shortened, less what was recalled.
 
-    Each cut of the ledger says what it took away, with the calibration of its time, which is taken out again.
+    A cut of the ledger says how much it took away, in calibrated tokens. Here the calibration is undone.
     """
     ledger = fitted.ledger
     calibrated = fitted.envelope.tokens / counted
-    removed = sum(cut.before - cut.after for cut in ledger.cuts if cut.before > cut.after)
-    logged_entries = find_logged(fitted.envelope.entries)
-    entered_lowered = [entry for entry in logged_entries if _entered_lowered(entry, ledger)]
-    held_back = sum(_count_hidden(entry, counter) for entry in entered_lowered)
-    recalled = sum(entry.tokens for entry in _find_recalled(logged_entries, fitted.own_names))
+    removed = 0
+    for cut in ledger.cuts:
+        removed += max(cut.before - cut.after, 0)  # a changed head may make a request longer
+    held_back = 0
+    recalled = 0
+    for entry in find_logged(fitted.envelope.entries):
+        line = ledger.lines.get(entry.ref)
+        if line is not None and not line.cut:  # it entered lowered, so no cut has counted it
+            held_back += _count_hidden(entry, counter)
+        if _is_recall(entry, fitted.own_names):
+            recalled += entry.tokens
     return max(round(removed / calibrated) + held_back - recalled, 0)
 
 
-def _entered_lowered(entry: Entry, ledger: Ledger) -> bool:
-    line = ledger.lines.get(entry.ref)
-    return line is not None and not line.cut
-
-
-def _find_recalled(entries: Iterable[Entry], own_names: Collection[str]) -> list[Entry]:
-    """The calls of lamina's own tools and their results, which the client does not have."""
-    return [entry for entry in entries if _is_recall(entry, own_names)]
-
-
 def _is_recall(entry: Entry, own_names: Collection[str]) -> bool:
+    """Whether it is a call of one of lamina's own tools, or its result. The client has neither."""
     if entry.asked is not None:
         return entry.asked.name in own_names
     return any(isinstance(part, ToolCall) and part.name in own_names for part in entry.parts)

@@ -1,4 +1,4 @@
-"""Asks an upstream, with the deadlines and retries of the settings, and reads its errors."""
+"""Sends a request to its upstream, with the deadlines and retries of the settings, and reads its errors."""
 
 from __future__ import annotations
 
@@ -83,6 +83,7 @@ class UpstreamAnswer:
         self._deadlines = gateway.settings.deadlines
         self._writer = writer
         self._answer: aiohttp.ClientResponse | None = None
+        self.sent_id = request.sent_id
         self.retries = 0
 
     async def __aenter__(self) -> aiohttp.ClientResponse:
@@ -95,7 +96,7 @@ class UpstreamAnswer:
     async def _ask_until_answered(self) -> aiohttp.ClientResponse:
         began = monotonic()
         answer = await self._ask()
-        while self._may_retry(answer, self.retries):
+        while self._may_retry(answer):
             pause = int(answer.headers["retry-after"])
             answer.close()
             await asyncio.sleep(pause)
@@ -124,15 +125,17 @@ class UpstreamAnswer:
         if self._request.sent_id:
             self._journal.write("unanswered", id=self._request.sent_id, status=status)
 
-    def _may_retry(self, answer: aiohttp.ClientResponse, retries: int) -> bool:
+    def _may_retry(self, answer: aiohttp.ClientResponse) -> bool:
         """Whether the upstream itself asks to try again soon, and nothing was sent to the client."""
         request = self._request
-        if retries >= request.upstream.settings.retries or not isinstance(request.body, bytes):
+        if self.retries >= request.upstream.settings.retries:
+            return False
+        if not isinstance(request.body, bytes):  # it was sent as it arrived, so it is gone
+            return False
+        if answer.status not in RETRIED:
             return False
         pause = answer.headers.get("retry-after", "")
-        if answer.status not in RETRIED or not _SECONDS.fullmatch(pause):
-            return False
-        return int(pause) <= LONGEST_PAUSE
+        return _SECONDS.fullmatch(pause) is not None and int(pause) <= LONGEST_PAUSE
 
     async def _ask(self) -> aiohttp.ClientResponse:
         name = self._request.upstream.name
@@ -253,6 +256,7 @@ def _describe_refusal(error: aiohttp.ClientConnectorError) -> str:
 
     A certificate or a name that was not found has a number that is not the system's, so its type is named.
     """
-    if type(error) is aiohttp.ClientConnectorError and error.errno and error.errno > 0:
-        return os.strerror(error.errno)
+    number = error.errno or 0
+    if type(error) is aiohttp.ClientConnectorError and number > 0:
+        return os.strerror(number)
     return type(error).__name__

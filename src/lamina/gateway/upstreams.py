@@ -1,4 +1,4 @@
-"""Which upstream a request goes to, and with which address and headers it is sent there."""
+"""Chooses the upstream of a request, and the address and headers with which it is sent there."""
 
 from __future__ import annotations
 
@@ -63,28 +63,28 @@ class Upstreams:
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._all = [Upstream(name, upstream) for name, upstream in settings.list_upstreams().items()]
+        prefixed = [upstream for upstream in self._all if upstream.settings.prefix]
+        self._longest_prefix_first = sorted(
+            prefixed, key=lambda upstream: len(upstream.settings.prefix), reverse=True
+        )
 
     def by_prefix(self, path: str) -> tuple[Upstream | None, str]:
         """The upstream whose prefix the path begins with, and the rest of the path. The longest one wins."""
-        matching = [upstream for upstream in self._all if _has_prefix(path, upstream.settings.prefix)]
-        if not matching:
-            return None, path
-        longest = max(matching, key=lambda upstream: len(upstream.settings.prefix))
-        return longest, path[len(longest.settings.prefix) :] or "/"
+        for upstream in self._longest_prefix_first:
+            prefix = upstream.settings.prefix
+            if is_below(path, prefix):
+                return upstream, path[len(prefix) :] or "/"
+        return None, path
 
     def choose(self, dialect: str, model: str) -> Upstream:
         """The upstream for a model, else the first one that speaks this API."""
-        first_open: Upstream | None = None
-        for upstream in self._all:
-            if dialect not in upstream.profile.dialects:
-                continue
-            patterns = upstream.settings.models
-            if any(fnmatchcase(model, pattern) for pattern in patterns):
+        speaking = [upstream for upstream in self._all if dialect in upstream.profile.dialects]
+        for upstream in speaking:
+            if any(fnmatchcase(model, pattern) for pattern in upstream.settings.models):
                 return upstream
-            if not patterns and first_open is None:
-                first_open = upstream
-        if first_open is not None:
-            return first_open
+        for upstream in speaking:
+            if not upstream.settings.models:
+                return upstream
         raise Refusal(404, "no upstream serves this model; see `upstreams` in the gateway's settings")
 
     def for_other_paths(self, path: str, headers: Headers) -> Upstream:
@@ -131,18 +131,21 @@ def request_headers(
     """
     profile = upstream.profile
     key_name = upstream.settings.key_env
-    dropped = _add_connection_names(_NEVER_SENT, headers)
+    # A key that opened the gateway is none of the upstream's, and one of the settings replaces the client's.
+    dropped = set(_add_connection_names(_NEVER_SENT, headers))
     if key_name or drop_key:
-        dropped = dropped.union(KEY_HEADERS)
+        dropped.update(KEY_HEADERS)
     if unpacked:
-        dropped = dropped.union((b"content-encoding",))
+        dropped.add(b"content-encoding")
     if profile.drops_betas:
-        dropped = dropped.union((BETAS.encode(),))
+        dropped.add(BETAS.encode())
+        betas = ""
     sent: CIMultiDict[str] = CIMultiDict()
     for name, value in headers:
-        if name not in dropped and not name.startswith(_OWN):
-            sent.add(name.decode("latin-1"), _decode_value(value))
-    if betas and not profile.drops_betas:
+        if name in dropped or name.startswith(_OWN):
+            continue
+        sent.add(name.decode("latin-1"), _decode_value(value))
+    if betas:
         sent[BETAS] = merge_betas(*sent.getall(BETAS, []), betas)
     if key_name:
         scheme = ""
@@ -178,7 +181,3 @@ def _add_connection_names(dropped: frozenset[bytes], headers: Headers) -> frozen
         if name.lower() == b"connection":
             dropped = dropped.union(word.strip(b" \t").lower() for word in value.split(b","))
     return dropped
-
-
-def _has_prefix(path: str, prefix: str) -> bool:
-    return bool(prefix) and is_below(path, prefix)

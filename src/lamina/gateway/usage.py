@@ -1,4 +1,4 @@
-"""What an answer reports: tokens read, cached, written. Read beside the stream, which passes unchanged.
+"""Reads what an answer reports, such as its tokens, beside the stream, which passes unchanged.
 
 The reader sees every piece of an answer, unpacks it for itself and looks only at events that speak of usage.
 It stops at `LONGEST` bytes: an answer that long is passed on all the same.
@@ -14,8 +14,9 @@ import msgspec
 from lamina.conversations.encodings import UNPACK_ERRORS, make_unpacker
 from lamina.dialects.anthropic.server import read_cleared
 from lamina.dialects.bedrock_converse.event_stream import CONTENT_TYPE, FrameReader
-from lamina.dialects.cache_reports import NO_REPORT, CacheReport, read_cache_report
-from lamina.dialects.usage import Usage, find_usage
+from lamina.dialects.cache_reports import NO_REPORT, read_cache_report
+from lamina.dialects.usage import NOTHING_REPORTED, Usage, find_usage
+from lamina.gateway.json_values import list_objects
 
 LONGEST = 16 << 20
 """Bytes of a whole answer, or of one event, that are held to be read."""
@@ -59,12 +60,15 @@ class UsageReader:
         self._request = request
         self._unpacker = make_unpacker(encoding)
         self.is_stream = content_type.startswith(("text/event-stream", "application/x-ndjson"))
-        self._frames = None
+        self.is_plain_event_stream = content_type.startswith("text/event-stream") and not encoding
+        self._frames: FrameReader | None = None
         if content_type.startswith(CONTENT_TYPE):
             self._frames = FrameReader()
         self._parts: list[bytes] = []
         self._size = 0
-        self._kept: list[bytes] | None = [] if keeps_body else None
+        self._kept: list[bytes] | None = None
+        if keeps_body:
+            self._kept = []
         self._kept_size = 0
         self.usage = Usage()
         self.facts = AnswerFacts()
@@ -81,8 +85,10 @@ class UsageReader:
             self._unpacker = None
             return
         if self._frames is not None:
-            for _, payload in self._frames.feed(text):
-                self._read_line(payload)
+            for frame in self._frames.feed(text):
+                self._read_line(frame.payload)
+            if self._frames.is_broken:
+                self._unpacker = None
         elif self.is_stream:
             self._read_lines(text)
         else:
@@ -93,6 +99,13 @@ class UsageReader:
         if self._kept is None:
             return None
         return b"".join(self._kept)
+
+    @property
+    def reported_usage(self) -> Usage | None:
+        """The usage so far; None if the upstream has reported nothing, which is not the same as 0."""
+        if self.usage == NOTHING_REPORTED:
+            return None
+        return self.usage
 
     def _keep(self, piece: bytes) -> None:
         if self._kept is None:
@@ -109,6 +122,7 @@ class UsageReader:
             self._read_line(rest)
         elif rest:
             self._read_json(rest)
+        # Anthropic's API says nothing if nothing differs, so silence is a report where it was asked.
         if self.report is NO_REPORT and self.usage.input:
             self.report = read_cache_report({}, self._request)
         return self.usage
@@ -159,41 +173,38 @@ class UsageReader:
         """Take the usage of an event. Anthropic begins it in `message`, OpenAI ends it in `response`."""
         if not isinstance(event, dict):
             return
-        for holder in (event, event.get("message"), event.get("response")):
-            if isinstance(holder, dict):
-                self._merge(find_usage(holder), holder)
-                self.facts = _read_facts(holder, self.facts)
-                self._take_report(read_cache_report(holder))
-        self.facts = _read_facts(event.get("delta"), self.facts)
-
-    def _take_report(self, report: CacheReport) -> None:
-        if report.cause:
-            self.report = report
+        for holder in list_objects([event, event.get("message"), event.get("response")]):
+            self._merge(find_usage(holder), holder)
+            self.facts = _read_facts(holder, self.facts)
+            report = read_cache_report(holder)
+            if report.cause:
+                self.report = report
+        delta = event.get("delta")
+        if isinstance(delta, dict):  # why the answer ended; its usage stands beside it
+            self.facts = _read_facts(delta, self.facts)
 
     def _merge(self, usage: Usage, holder: dict[str, Any]) -> None:
         """A later report wins where it says more: the last event of a stream may repeat only the output."""
         last = self.usage
         cleared = read_cleared(holder)
+        if not cleared.tokens and not cleared.tool_uses:
+            cleared = last.cleared
         self.usage = Usage(
             input=max(usage.input, last.input),
             cached=max(usage.cached, last.cached),
             written=max(usage.written, last.written),
             written_long=max(usage.written_long, last.written_long),
             output=max(usage.output, last.output),
-            cleared=cleared if cleared.tokens or cleared.tool_uses else last.cleared,
+            cleared=cleared,
         )
 
 
-def _read_facts(holder: Any, last: AnswerFacts) -> AnswerFacts:
+def _read_facts(holder: dict[str, Any], last: AnswerFacts) -> AnswerFacts:
     """The facts of an answer with what one of its objects says, in the words of any API."""
-    if not isinstance(holder, dict):
-        return last
     reasons = [_read_reason(holder)]
     for name in ("choices", "candidates"):
-        choices = holder.get(name)
-        if isinstance(choices, list):
-            reasons += [_read_reason(choice) for choice in choices if isinstance(choice, dict)]
-    finish_reasons = tuple(reason for reason in reasons if reason)
+        reasons += map(_read_reason, list_objects(holder.get(name)))
+    finish_reasons = tuple(filter(None, reasons))
     return AnswerFacts(
         id=_read_text(holder, "id", "responseId") or last.id,
         model=_read_text(holder, "model", "modelVersion") or last.model,

@@ -1,11 +1,11 @@
-"""Reads a prefix again before its cache ends, while the client is away, where that is cheaper.
+"""Keeps a prompt cache warm: sends the prefix again before its lifetime ends, where that is cheaper.
 
-It is off by default (`keep_warm`). After each answer one reading is planned for its conversation, shortly
-before the lifetime of the cache ends. A new request of the conversation takes its place. How often in a row
-it is read for nobody is decided from the pauses of this kind of client (`lamina.caches.lifetimes`), and never
-more often than pays. The reading is a request of the gateway's own: it is logged and recorded with its usage,
-so that its cost is in every account. The headers of the client's last request, with its key, are held in
-memory for it, and nowhere else.
+It is off by default (`keep_warm`). After each answer the gateway plans one such reading of its conversation,
+shortly before the cache forgets it. A new request of the conversation takes its place. While the client stays
+away, the prefix is read again only as often as pays, judged by the pauses of this kind of client
+(`lamina.caches.lifetimes`). A reading is a request of the gateway's own: it is logged and recorded with its
+usage, so that its cost is in every account. The headers of the client's last request, with its key, are held
+in memory for it, and nowhere else.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.fitting.policy import Keep
 from lamina.fitting.warming import warm_request
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
-from lamina.gateway.conversations import DOOR, LiveConversation
 from lamina.gateway.journal import Journal
+from lamina.gateway.live_conversations import DOOR, LiveConversation
 from lamina.gateway.pauses import PauseBook
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.usage import UsageReader
@@ -72,14 +72,14 @@ class PrefixWarmer:
         self._pauses = pauses
         self._saver = saver
         self._journal = journal
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def plan(self, warming: Warming) -> None:
         """A request was answered. Plan to read its prefix again, if that pays and its API has a way to."""
         conversation = warming.outgoing.conversation
         if conversation is None or warming.incoming.upstream.settings.policy.keep_warm == "never":
             return
-        key = f"{conversation.workspace}/{conversation.name}"
+        key = conversation.key
         self._cancel(key)
         dialect = warming.incoming.dialect.name
         rules = rules_for(warming.incoming.model, dialect=dialect)
@@ -97,7 +97,6 @@ class PrefixWarmer:
         task.add_done_callback(lambda done: self._forget(key, done))
 
     async def close(self) -> None:
-        """Send nothing more."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -105,12 +104,12 @@ class PrefixWarmer:
             with suppress(asyncio.CancelledError):
                 await task
 
-    def _cancel(self, key: str) -> None:
+    def _cancel(self, key: tuple[str, str]) -> None:
         task = self._tasks.pop(key, None)
         if task is not None:
             task.cancel()
 
-    def _forget(self, key: str, done: asyncio.Task[None]) -> None:
+    def _forget(self, key: tuple[str, str], done: asyncio.Task[None]) -> None:
         if self._tasks.get(key) is done:
             del self._tasks[key]
 
@@ -151,10 +150,11 @@ class PrefixWarmer:
                     id=sent_id,
                     at=round(time(), 3),
                     status=status,
-                    usage=None if usage == NOTHING_REPORTED else usage,
+                    usage=usage,
                 )
             )
             self._saver.save_later(conversation)
+        reported = usage or NOTHING_REPORTED
         self._journal.write(
             "kept warm",
             id=sent_id,
@@ -163,13 +163,13 @@ class PrefixWarmer:
             dialect=incoming.dialect.name,
             number=number,
             status=status,
-            input=usage.input,
-            cached=usage.cached,
-            written=usage.written,
-            written_long=usage.written_long,
-            output=usage.output,
+            input=reported.input,
+            cached=reported.cached,
+            written=reported.written,
+            written_long=reported.written_long,
+            output=reported.output,
         )
-        return status < 300 and status != 0
+        return 200 <= status < 300
 
     def _record_sent(
         self, warming: Warming, conversation: LiveConversation, body: bytes, sent_id: str
@@ -194,7 +194,7 @@ class PrefixWarmer:
         else:
             conversation.record.add_sent(request)
 
-    async def _send(self, warming: Warming, body: bytes) -> tuple[int, Usage]:
+    async def _send(self, warming: Warming, body: bytes) -> tuple[int, Usage | None]:
         """The status of the answer and what it took; the status is 0 if there was no answer."""
         timeout = aiohttp.ClientTimeout(total=PATIENCE)
         try:
@@ -205,6 +205,7 @@ class PrefixWarmer:
                     answer.headers.get("content-type", ""), answer.headers.get("content-encoding", "")
                 )
                 reader.feed(await answer.read())
-                return answer.status, reader.finish()
+                reader.finish()
+                return answer.status, reader.reported_usage
         except (aiohttp.ClientError, TimeoutError, OSError):
-            return 0, Usage()
+            return 0, None

@@ -1,4 +1,4 @@
-"""The page across all sessions: what they cost by day, client, project, model and user, and what to do."""
+"""The page across all sessions: their cost by day, client, project, model and user, and how to lower it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from lamina.errors import BadInput
+from lamina.inspector.settings import read_whole
 from lamina.inspector.views import Inspector, Json
 from lamina.replay.across import summarise_across
 from lamina.replay.groups import NOT_NAMED
 from lamina.replay.session_places import SessionFigures
-
-FILTERS = ("client", "project", "model", "user")
 
 _SECONDS_OF_DAY = 86_400
 
@@ -35,12 +33,10 @@ def show_across(inspector: Inspector, query: Mapping[str, str]) -> Json:
 
 
 def _read_since(query: Mapping[str, str]) -> float | None:
-    days = query.get("days", "")
-    if not days:
+    days = read_whole(query, "days", hint="give a whole number of days")
+    if days is None:
         return None
-    if not days.isascii() or not days.isdigit():
-        raise BadInput(f"days is {days!r}", place="days", hint="give a whole number of days")
-    return time.time() - int(days) * _SECONDS_OF_DAY
+    return time.time() - days * _SECONDS_OF_DAY
 
 
 def _is_chosen(figures: SessionFigures, query: Mapping[str, str], since: float | None) -> bool:
@@ -48,14 +44,14 @@ def _is_chosen(figures: SessionFigures, query: Mapping[str, str], since: float |
     reported = figures.reported
     if since is not None and (reported.began is None or reported.began < since):
         return False
-    values = {
+    names = {
         "client": reported.client or reported.source,
         "project": reported.project,
         "model": reported.model,
         "user": reported.user,
     }
-    for name in FILTERS:
-        word = query.get(name, "")
-        if word and word != (values[name] or NOT_NAMED):
+    for filter_name, name in names.items():
+        word = query.get(filter_name, "")
+        if word and word != (name or NOT_NAMED):
             return False
     return True

@@ -1,17 +1,18 @@
-"""One session under another policy, window, model, cache or list of tools, as `lamina replay` has it."""
+"""Replays one session under another policy, window, model, cache or list of tools, for `alternatives`."""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping
-from typing import get_args
+from typing import Literal, cast, get_args
 
 import msgspec
 
 from lamina.caches import all_rules
 from lamina.errors import BadInput
-from lamina.inspector.sessions import RecordedSession
+from lamina.inspector.last_used import LastUsed
+from lamina.inspector.recorded_sessions import RecordedSession
+from lamina.inspector.settings import read_whole
 from lamina.models.facts import model_or_none
 from lamina.replay.account_sums import OWN_RULES, OWN_WINDOW
 from lamina.replay.policies import POLICIES, find_policy
@@ -21,7 +22,7 @@ from lamina.replay.values import ReplayOutcome
 
 UNTOUCHED = "none"
 
-_KEPT_ROWS = 400
+_MOST_ROWS = 400
 """Rows that stay in memory, of all sessions together."""
 
 _TOOLS = ("all", "called")
@@ -36,7 +37,7 @@ class Alternative(msgspec.Struct, frozen=True, kw_only=True):
     window: int = 0
     model: str = ""
     rules: str = ""
-    markers: str = ""
+    markers: Markers | Literal[""] = ""
     lifetime: str = ""
     tools: str = ""
 
@@ -46,19 +47,17 @@ class AlternativeRows:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._rows: OrderedDict[tuple[str, int, Alternative], ReplayOutcome] = OrderedDict()
+        self._rows: LastUsed[tuple[str, int, Alternative], ReplayOutcome] = LastUsed(_MOST_ROWS)
 
     def find(self, session: RecordedSession, alternative: Alternative) -> ReplayOutcome:
         key = (session.summary.id, session.version, alternative)
         with self._lock:
             outcome = self._rows.get(key)
         if outcome is None:
+            # Without the lock: the page asks for several rows at once, and each may take seconds.
             outcome = evaluate(session, alternative)
-        with self._lock:
-            self._rows[key] = outcome
-            self._rows.move_to_end(key)
-            while len(self._rows) > _KEPT_ROWS:
-                self._rows.popitem(last=False)
+            with self._lock:
+                self._rows.add(key, outcome)
         return outcome
 
 
@@ -68,9 +67,6 @@ def read_alternative(query: Mapping[str, str]) -> Alternative:
     if ":" in policy:  # a name with a colon would import a module that the address chose
         raise BadInput(repr(policy), place="policy", hint=f"use one of {', '.join(POLICIES)}")
     find_policy(policy)
-    window = query.get("window", "")
-    if window and not (window.isascii() and window.isdigit()):
-        raise BadInput(f"window is {window!r}", place="window", hint="give a whole number of tokens")
     _check_word(query, "rules", tuple(sorted(all_rules())))
     _check_word(query, "markers", get_args(Markers))
     _check_word(query, "tools", _TOOLS)
@@ -79,10 +75,10 @@ def read_alternative(query: Mapping[str, str]) -> Alternative:
         raise BadInput(f"there is no model {model!r}", place="model", hint="see lamina's table of models")
     return Alternative(
         policy=policy,
-        window=int(window or 0),
+        window=read_whole(query, "window", hint="give a whole number of tokens") or 0,
         model=model,
         rules=query.get("rules", ""),
-        markers=query.get("markers", ""),
+        markers=cast("Markers", query.get("markers", "")),  # it was checked above
         lifetime=query.get("lifetime", ""),
         tools=query.get("tools", ""),
     )
@@ -103,11 +99,6 @@ def evaluate(session: RecordedSession, alternative: Alternative) -> ReplayOutcom
             place="session",
             hint=_KEEP_ALL,
         )
-    markers: Markers = "planned"
-    if alternative.markers == "last":
-        markers = "last"
-    elif alternative.markers == "none":
-        markers = "none"
     options = ReplayOptions(
         policies=(alternative.policy,),
         windows=(alternative.window or OWN_WINDOW,),
@@ -115,7 +106,7 @@ def evaluate(session: RecordedSession, alternative: Alternative) -> ReplayOutcom
         model=alternative.model,
         points=True,
         fill_head=True,
-        markers=markers,
+        markers=alternative.markers or "planned",
         lifetime=alternative.lifetime,
         called_tools=alternative.tools == "called",
     )

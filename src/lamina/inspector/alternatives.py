@@ -1,4 +1,4 @@
-"""What if: a session under other settings, one row of a table at a time.
+"""Shows a session under other settings ("what if"), one row of a table at a time.
 
 The first row is what was reported, and all others are simulated. The page asks for one row after the other:
 each is there as soon as it is computed, and changing one setting computes one row.

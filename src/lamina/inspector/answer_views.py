@@ -1,4 +1,4 @@
-"""What came back for a recorded request, as plain JSON values: text, thinking and calls, status and times."""
+"""Shows the answer to a recorded request as plain JSON values: text, thinking and calls, status and times."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.conversations.answer_bodies import read_answer, read_answer_text, read_values, unpack_answer
+from lamina.conversations.answer_bodies import read_answer_text, read_values, unpack_answer
 from lamina.conversations.costs import is_refused
 from lamina.conversations.record import RecordedCall
 from lamina.core.values import Part, Segment, Text, Thinking, ToolCall
@@ -15,6 +15,7 @@ from lamina.errors import BadInput, LaminaError
 from lamina.inspector.building import KEEP_ALL, find_call
 from lamina.inspector.built_values import BuiltSession
 from lamina.inspector.segment_texts import join_texts
+from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, Json
 
@@ -27,20 +28,19 @@ _DIAGNOSES = (("diagnostics", "cache_miss_reason"), ("prompt_cache_diagnostics",
 
 def show_answer(built: BuiltSession, number: int) -> Json | None:
     """What came back for a request that lamina recorded; None if nothing did, or for any other log."""
-    sent = built.session.sent
-    if sent is None or not built.is_sent:
+    if built.sent is None:
         return None
-    call = sent.calls[number]
+    call = built.sent.calls[number]
     answer = call.answer
     if answer is None:
         return None
-    body = sent.record.answer_body(call)
+    body = built.sent.record.answer_body(call)
     parts: list[Json] = []
     problem = ""
     diagnosis = None
     if body is not None:
         try:
-            parts = list(_read_parts(body, call))
+            parts = list(_read_parts(built.sent, call, read_answer_text(body, answer)))
         except LaminaError as error:
             problem = str(error)
         diagnosis = find_diagnosis(read_values(unpack_answer(body, answer.encoding) or b""))
@@ -68,28 +68,24 @@ def show_raw_answer(inspector: Inspector, session_id: str, number: int, settings
     """The bytes of an answer as they came, unpacked: the JSON, or the events of the stream."""
     built = inspector.built(session_id, settings)
     find_call(built, number)
-    sent = built.session.sent
+    answer = None
     body = None
-    if sent is not None:
-        body = sent.record.answer_body(sent.calls[number])
-    if sent is None or body is None:
+    if built.session.sent is not None:
+        call = built.session.sent.calls[number]
+        answer = call.answer
+        body = built.session.sent.record.answer_body(call)
+    if answer is None or body is None:
         raise BadInput(f"the answer to request {number} is not kept", place="request", hint=KEEP_ALL)
-    answer = sent.calls[number].answer
-    assert answer is not None  # noqa: S101 - it has a body
     return {"text": read_answer_text(body, answer), "content_type": answer.content_type}
 
 
-def _read_parts(body: bytes, call: RecordedCall) -> Iterator[Json]:
+def _read_parts(sent: SentConversation, call: RecordedCall, raw_text: str) -> Iterator[Json]:
     """What the model said. An error, or an answer that its dialect cannot read, is shown as it came."""
-    assert call.answer is not None  # noqa: S101 - for the type checker
     segments: Sequence[Segment] = ()
     if not is_refused(call):
-        try:
-            segments = read_answer(body, call.answer, call.request.dialect).segments
-        except LaminaError:
-            segments = ()
+        segments = sent.read_answer(call)
     if not segments:
-        yield {"sort": "raw", "name": "", "text": read_answer_text(body, call.answer)[:LONGEST_ANSWER]}
+        yield {"sort": "raw", "name": "", "text": raw_text[:LONGEST_ANSWER]}
         return
     for segment in segments:
         for part in segment.parts:
@@ -117,10 +113,17 @@ def find_diagnosis(values: Sequence[Any]) -> str | None:
         if not isinstance(value, dict):
             continue
         for holder in (value, value.get("message"), value.get("response")):
-            if not isinstance(holder, dict):
-                continue
-            for field, reason in _DIAGNOSES:
-                report = holder.get(field)
-                if isinstance(report, dict) and report.get(reason):
-                    return msgspec.json.encode(report).decode()
+            report = _find_report(holder)
+            if report is not None:
+                return msgspec.json.encode(report).decode()
+    return None
+
+
+def _find_report(answer: Any) -> dict[str, Any] | None:
+    if not isinstance(answer, dict):
+        return None
+    for field, reason in _DIAGNOSES:
+        report = answer.get(field)
+        if isinstance(report, dict) and report.get(reason):
+            return report
     return None

@@ -1,4 +1,4 @@
-"""The same pages as an ASGI application, for the gateway and for any server that runs one.
+"""Serves the pages as an ASGI application, for the gateway and for any server that runs one.
 
     app = make_app(Inspector(Sessions(["logs/"])), hosts=["127.0.0.1:8000"], token="…", prefix="/inspect")
 

@@ -1,21 +1,19 @@
-"""The body of a request in the provider's own form: its exact text, and the same as something to read.
+"""Shows the body of a request in the provider's own form: its exact text, and an outline to read.
 
     {"model": …, "system": […], "tools": […], "messages": [{"role": "user", "content": […]}]}
 
-becomes one section for each field and for each message, with its path (`messages[3]`), its role, and its
-blocks under the names that the provider gives them (`tool_use`, `functionCall`).
+becomes one section for each field and for each message. A section has its path (`messages[3]`), its role, and
+its blocks under the names that the provider gives them (`tool_use`, `functionCall`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from lamina.errors import BadInput
 from lamina.fitting.recalls import TURN_FIELDS
-from lamina.inspector.building import KEEP_ALL, find_call
 from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, Json
 
@@ -23,24 +21,55 @@ LONGEST_BLOCK = 200_000
 """Characters of one block that the page gets. The exact text of the body has all of it."""
 
 _SYSTEM_FIELDS = frozenset(("system", "instructions", "systemInstruction", "system_instruction"))
-_TEXT_FIELDS = ("text", "thinking", "refusal", "output_text")
-_RESULT_FIELDS = ("content", "output")
+
+_CONTENT_FIELDS = ("reasoning_content", "content", "parts", "tool_calls", "images")
+"""Fields of a message that hold its blocks."""
+
+_WRAPPERS = (
+    "function",
+    "functionCall",
+    "functionResponse",
+    "toolUse",
+    "toolResult",
+    "toolSpec",
+    "reasoningContent",
+    "reasoningText",
+)
+"""Fields that hold the call, the result or the tool itself: OpenAI chat, Gemini and Converse wrap them.
+
+In Converse, `reasoningContent` holds `reasoningText`.
+"""
+
+_READABLE_FIELDS = (
+    "text",
+    "thinking",
+    "refusal",
+    "output_text",
+    "input",
+    "arguments",
+    "args",
+    "response",
+    "content",
+    "output",
+)
+"""Fields of a block that a person reads. A block that has several is shown by the first."""
+
+_NAME_FIELDS = ("name", "tool_use_id", "call_id", "toolUseId")
+_RESULT_NAME_FIELDS = ("tool_call_id", "tool_name", "name")
 
 
 def show_body(inspector: Inspector, session_id: str, number: int, settings: BuildSettings) -> Json:
     """The body that was sent, or would be: as text, and in sections.
 
-    `client` is the size of the body that the client wrote, None if that is the same or is not known.
+    `client` is the size of the body that the client wrote. It is None if lamina changed nothing, or if the
+    client's body was not recorded.
     """
     built = inspector.built(session_id, settings)
-    find_call(built, number)
-    request = inspector.builder.build_call(built, number).request
-    if not request:
-        raise BadInput(f"the body of request {number} is not kept", place="request", hint=KEEP_ALL)
+    request = inspector.builder.build_with_body(built, number).request
     text = msgspec.json.encode(request)
     client_size = None
-    sent = built.session.sent
-    if sent is not None and built.is_sent:
+    sent = built.sent
+    if sent is not None:
         call = sent.calls[number]
         text = sent.record.sent_body(call) or text
         if call.came_pieces != call.sent_pieces:
@@ -59,113 +88,127 @@ def outline_request(request: Mapping[str, Any]) -> Iterator[Json]:
     """The sections of a body, in its own order. Small settings stand together at the end."""
     settings: dict[str, Any] = {}
     for field, value in request.items():
-        if field in TURN_FIELDS and isinstance(value, list):
-            for at, turn in enumerate(value):
-                yield _outline_turn(turn, f"{field}[{at}]")
-        elif field in _SYSTEM_FIELDS:
-            yield {"title": field, "role": "system", "place": field, "blocks": list(_outline(value, field))}
-        elif field == "tools" and isinstance(value, list):
-            blocks = [_block(_name_tool(tool), tool, f"tools[{at}]") for at, tool in enumerate(value)]
-            yield {"title": "tools", "role": "tools", "place": field, "blocks": blocks}
-        else:
-            settings[field] = value
+        match value:
+            case list() if field in TURN_FIELDS:
+                for at, turn in enumerate(value):
+                    yield _outline_turn(turn, f"{field}[{at}]")
+            case _ if field in _SYSTEM_FIELDS:
+                yield _section(field, "system", list(_outline_content(value, field)))
+            case list() if field == "tools":
+                yield _outline_tools(value, field)
+            case {"tools": list(tools), **others} if field == "toolConfig":  # Converse has its tools here
+                yield _outline_tools(tools, "toolConfig.tools")
+                settings[field] = others
+            case _:
+                settings[field] = value
     if settings:
-        block = {"sort": "json", "name": "", "text": _write(settings), "place": "", "marker": ""}
+        block = _block(_write(settings), "", sort="json")
         yield {"title": "settings", "role": "settings", "place": "", "blocks": [block]}
+
+
+def _section(place: str, role: str, blocks: list[Json]) -> Json:
+    return {"title": place, "role": role, "place": place, "blocks": blocks}
+
+
+def _block(text: str, place: str, *, sort: str = "", name: str = "", marker: str = "") -> Json:
+    return {"sort": sort, "name": name, "text": text[:LONGEST_BLOCK], "place": place, "marker": marker}
+
+
+def _outline_tools(tools: list[Any], place: str) -> Json:
+    """The tools, each under its name. A tool that the provider runs may have a type and no name."""
+    blocks: list[Json] = []
+    for at, tool in enumerate(tools):
+        sort = ""
+        if isinstance(tool, dict):
+            sort = _find_word(_unwrap(tool), _NAME_FIELDS) or _find_sort(tool)
+        blocks.append(_block(_write(tool), f"{place}[{at}]", sort=sort))
+    return _section(place, "tools", blocks)
 
 
 def _outline_turn(turn: Any, place: str) -> Json:
     """One message or item. Items of the Responses API have a type and no role."""
     if not isinstance(turn, dict):
-        return {"title": place, "role": "", "place": place, "blocks": [_block("", turn, place)]}
-    role = str(turn.get("role") or turn.get("type") or "")
-    blocks: list[Json] = []
+        return _section(place, "", [_block(_write(turn), place)])
     if "role" not in turn:
-        blocks.append(_outline_block(turn, place))
-    else:
-        for field in ("reasoning_content", "content", "parts", "tool_calls", "images"):
-            if turn.get(field) is not None:
-                blocks += _outline(turn[field], f"{place}.{field}")
-        if role == "tool":
-            name = turn.get("tool_call_id") or turn.get("tool_name") or turn.get("name") or ""
-            blocks = [block | {"sort": "tool", "name": str(name)} for block in blocks]
-    return {"title": place, "role": role, "place": place, "blocks": blocks}
+        return _section(place, str(turn.get("type", "")), [_outline_block(turn, place)])
+    role = str(turn["role"])
+    blocks: list[Json] = []
+    for field in _CONTENT_FIELDS:
+        if turn.get(field) is not None:
+            blocks += _outline_content(turn[field], f"{place}.{field}")
+    if role == "tool":  # the message is the result itself, so its blocks have no names of their own
+        name = _find_word(turn, _RESULT_NAME_FIELDS)
+        blocks = [block | {"sort": "tool", "name": name} for block in blocks]
+    return _section(place, role, blocks)
 
 
-def _outline(value: Any, place: str) -> Iterator[Json]:
+def _outline_content(value: Any, place: str) -> Iterator[Json]:
     """The blocks of a content: a text, a list of blocks, or Gemini's object with parts."""
-    if isinstance(value, str):
-        yield {"sort": "text", "name": "", "text": value[:LONGEST_BLOCK], "place": place, "marker": ""}
-    elif isinstance(value, list):
-        for at, block in enumerate(value):
-            yield _outline_block(block, f"{place}[{at}]")
-    elif isinstance(value, dict) and isinstance(value.get("parts"), list):
-        yield from _outline(value["parts"], f"{place}.parts")
-    else:
-        yield _block("", value, place)
+    match value:
+        case str():
+            yield _block(value, place, sort="text")
+        case list():
+            for at, block in enumerate(value):
+                yield _outline_block(block, f"{place}[{at}]")
+        case {"parts": list(parts)}:
+            yield from _outline_content(parts, f"{place}.parts")
+        case _:
+            yield _block(_write(value), place)
 
 
 def _outline_block(block: Any, place: str) -> Json:
-    """One block under the provider's own name for it, with what a person reads of it."""
+    """One block under the provider's own name for it, with the text that a person reads of it."""
     if not isinstance(block, dict):
-        return _block("", block, place)
-    sort = str(block.get("type") or next(iter(block), ""))
-    marker = block.get("cache_control")
-    row: Json = {"sort": sort, "name": _name_of(block), "place": place, "marker": _write_marker(marker)}
-    for field in _TEXT_FIELDS:
-        if isinstance(block.get(field), str):
-            return row | {"text": block[field][:LONGEST_BLOCK]}
-    call = block.get("function") or block.get("functionCall") or block.get("functionResponse")
-    if isinstance(call, dict):
-        inner = call.get("arguments") or call.get("args") or call.get("response")
-        return row | {"name": str(call.get("name", "")), "text": _read_text(inner)}
-    for field in ("input", "arguments"):
-        if field in block:
-            return row | {"text": _read_text(block[field])}
-    for field in _RESULT_FIELDS:
-        if field in block:
-            return row | {"text": _read_text(block[field])}
-    return row | {"text": _write(block)}
+        return _block(_write(block), place)
+    content = _unwrap(block)
+    text = _write(block)
+    for field in _READABLE_FIELDS:
+        if content.get(field) is not None:
+            text = _read_text(content[field])
+            break
+    marker = ""
+    if isinstance(block.get("cache_control"), dict):
+        marker = _find_word(block["cache_control"], ("ttl", "type")) or "marked"
+    return _block(text, place, sort=_find_sort(block), name=_find_word(content, _NAME_FIELDS), marker=marker)
 
 
-def _block(sort: str, value: Any, place: str) -> Json:
-    return {"sort": sort, "name": "", "text": _write(value), "place": place, "marker": ""}
+def _unwrap(block: dict[str, Any]) -> dict[str, Any]:
+    """The call, the result or the tool inside of a block, or the block itself."""
+    for field in _WRAPPERS:
+        if isinstance(block.get(field), dict):
+            block = block[field]
+    return block
+
+
+def _find_sort(block: dict[str, Any]) -> str:
+    """What a block is. Those of Gemini and Converse have no type: their only field says it."""
+    return str(block.get("type") or next(iter(block), ""))
+
+
+def _find_word(value: Mapping[str, Any], fields: tuple[str, ...]) -> str:
+    """The first of these fields that is there and not empty."""
+    for field in fields:
+        if value.get(field):
+            return str(value[field])
+    return ""
 
 
 def _read_text(value: Any) -> str:
-    """A text, the texts of a list of blocks, or JSON."""
+    """A text, the texts of a list of blocks that are all texts, or JSON."""
     if isinstance(value, str):
-        return value[:LONGEST_BLOCK]
-    if isinstance(value, Sequence):
-        texts = [inner.get("text") for inner in value if isinstance(inner, dict)]
-        if texts and len(texts) == len(value) and all(isinstance(text, str) for text in texts):
-            return "\n".join(str(text) for text in texts)[:LONGEST_BLOCK]
-    return _write(value)
-
-
-def _name_of(value: Any) -> str:
-    """What a tool, a call or a result is called."""
-    if not isinstance(value, dict):
-        return ""
-    function = value.get("function")
-    if isinstance(function, dict) and function.get("name"):
-        return str(function["name"])
-    return str(value.get("name") or value.get("tool_use_id") or value.get("call_id") or "")
-
-
-def _name_tool(tool: Any) -> str:
-    """A tool that the provider runs may have a type and no name."""
-    if isinstance(tool, dict) and not _name_of(tool):
-        return str(tool.get("type", ""))
-    return _name_of(tool)
-
-
-def _write_marker(marker: Any) -> str:
-    if not isinstance(marker, dict):
-        return ""
-    return str(marker.get("ttl") or marker.get("type") or "marked")
+        return value
+    if not value or not isinstance(value, list):
+        return _write(value)
+    texts: list[str] = []
+    for block in value:
+        match block:
+            case {"text": str(text)}:
+                texts.append(text)
+            case _:
+                return _write(value)
+    return "\n".join(texts)
 
 
 def _write(value: Any) -> str:
     """A value as JSON on several lines."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()[:LONGEST_BLOCK]
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

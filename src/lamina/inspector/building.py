@@ -1,17 +1,17 @@
-"""Every call of a session: as it was sent if lamina recorded it, or built again under some settings.
+"""Builds the calls of a session: as they were sent if lamina recorded them, or again under some settings.
 
 A build is pure, so a request of a recorded session can be made again at any time from its log and the ledger
-before it. A session is walked through once, which keeps the ledger before each call and what changed. The
-whole envelope of one call is built again when somebody looks at it. Requests that lamina recorded itself are
-shown from that record (`sent_requests`).
+before it. One walk through the session (`walk`) keeps the ledger before each call, and what changed at it.
+The whole envelope of one call is built again when somebody looks at it. Requests that lamina recorded itself
+are shown from that record (`sent_requests`).
 """
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
+from functools import partial
 from typing import Any
 
 from lamina.core.build import build
@@ -20,23 +20,25 @@ from lamina.core.values import Ledger, Segment
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
 from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession
+from lamina.inspector.last_used import LastUsed
 from lamina.inspector.long_sessions import measure_calls
 from lamina.inspector.pricing import price_calls
+from lamina.inspector.recorded_sessions import RecordedSession
+from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.sent_history import SentHistory
-from lamina.inspector.sent_requests import SentConversation, SentRequests
+from lamina.inspector.sent_requests import SentRequests
 from lamina.inspector.sent_sessions import list_sent_calls
-from lamina.inspector.sessions import RecordedSession
-from lamina.inspector.settings import AS_RECORDED, BuildSettings
+from lamina.inspector.settings import BuildSettings
 from lamina.inspector.walk import SessionWalk, build_log, choose_segments
 from lamina.replay.model_calls import CHAT
 
-_KEPT_SESSIONS = 8
-"""Sessions, under some settings, that are kept in memory."""
+_MOST_SESSIONS = 8
+"""Sessions, under some settings, that stay in memory."""
 
-_KEPT_REQUESTS = 6
-"""Single requests that are kept in memory."""
+_MOST_REQUESTS = 6
+"""Single requests that stay in memory."""
 
-_KEPT_HISTORIES = 2
+_MOST_HISTORIES = 2
 """Recorded conversations whose segments are remembered by request."""
 
 KEEP_ALL = 'with keep = "all" in its settings, the gateway stores requests as they were sent'
@@ -47,71 +49,58 @@ MOST_WORK = 150_000
 
 
 class SessionBuilder:
-    """Builds sessions and single requests, and keeps the last few of both. One lock guards them."""
+    """Builds sessions and single requests, and keeps the last few of both.
+
+    One lock guards them. It is held while a session is built: a page asks for several views of one session
+    at once, and they wait for one build instead of making it several times.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._sessions: OrderedDict[Hashable, BuiltSession] = OrderedDict()
-        self._requests: OrderedDict[Hashable, BuiltRequest] = OrderedDict()
-        self._histories: OrderedDict[Hashable, SentHistory] = OrderedDict()
+        self._sessions: LastUsed[Hashable, BuiltSession] = LastUsed(_MOST_SESSIONS)
+        self._requests: LastUsed[Hashable, BuiltRequest] = LastUsed(_MOST_REQUESTS)
+        self._histories: LastUsed[Hashable, SentHistory] = LastUsed(_MOST_HISTORIES)
 
     def build(self, session: RecordedSession, settings: BuildSettings) -> BuiltSession:
         key = (session.summary.id, session.version, settings)
         with self._lock:
-            built = self._sessions.get(key)
-            if built is None:
-                built = _build_or_list(session, settings)
-            _keep_last(self._sessions, key, built, _KEPT_SESSIONS)
-        return built
+            return self._sessions.get_or_make(key, partial(_build_or_list, session, settings))
 
     def build_call(self, built: BuiltSession, number: int) -> BuiltRequest:
         """One request."""
-        return self._keep(built, number, build_call, in_full=False)
+        key = (*_name_session(built), number)
+        with self._lock:
+            return self._requests.get_or_make(key, partial(build_call, built, number))
+
+    def build_with_body(self, built: BuiltSession, number: int) -> BuiltRequest:
+        """One request. Raises BadInput if its body is not kept."""
+        built_request = self.build_call(built, number)
+        if not built_request.request:
+            raise BadInput(f"the body of request {number} is not kept", place="request", hint=KEEP_ALL)
+        return built_request
 
     def build_in_full(self, built: BuiltSession, number: int) -> BuiltRequest:
         """One request with nothing lowered."""
-        return self._keep(built, number, build_in_full, in_full=True)
+        key = (*_name_session(built), number, "in full")
+        with self._lock:
+            return self._requests.get_or_make(key, partial(build_in_full, built, number))
 
     def find_history(self, conversation: SentConversation) -> SentHistory:
-        """What is known of the segments of a recorded conversation over time."""
+        """The history of the segments of a recorded conversation."""
         key = (conversation.name, conversation.record.count)
         with self._lock:
-            history = self._histories.get(key)
-            if history is None:
-                history = SentHistory(conversation)
-            _keep_last(self._histories, key, history, _KEPT_HISTORIES)
-        return history
+            return self._histories.get_or_make(key, partial(SentHistory, conversation))
 
-    def _keep(
-        self,
-        built: BuiltSession,
-        number: int,
-        build_one: Callable[[BuiltSession, int], BuiltRequest],
-        *,
-        in_full: bool,
-    ) -> BuiltRequest:
-        key = (built.session.summary.id, built.session.version, built.settings, number, in_full)
-        with self._lock:
-            request = self._requests.get(key)
-            if request is None:
-                request = build_one(built, number)
-            _keep_last(self._requests, key, request, _KEPT_REQUESTS)
-        return request
+
+def _name_session(built: BuiltSession) -> tuple[Hashable, ...]:
+    return (built.session.summary.id, built.session.version, built.settings)
 
 
 def _build_or_list(session: RecordedSession, settings: BuildSettings) -> BuiltSession:
     """The session as lamina recorded it, or built under the settings if these ask for anything else."""
-    is_as_sent = settings.policy == AS_RECORDED and not settings.pinned and not settings.left_out
-    if session.sent is not None and is_as_sent:
-        return list_sent_calls(session, session.sent, settings)
-    return build_session(session, settings)
-
-
-def _keep_last(values: OrderedDict[Hashable, Any], key: Hashable, value: object, most: int) -> None:
-    values[key] = value
-    values.move_to_end(key)
-    while len(values) > most:
-        values.popitem(last=False)
+    if session.sent is None or settings.changes_requests:
+        return build_session(session, settings)
+    return list_sent_calls(session, session.sent, settings)
 
 
 def build_session(
@@ -128,19 +117,19 @@ def build_session(
             place="policy",
             hint=KEEP_ALL,
         )
-    run = SessionWalk(session, settings)
-    conversation = session.conversation
-    work = sum(call.end for call in conversation.calls)
+    walk = SessionWalk(session, settings)
+    calls = session.conversation.calls
+    work = sum(call.end for call in calls)
     if numbers is None and work > MOST_WORK:
-        measured_calls = measure_calls(run)
+        measured_calls = measure_calls(walk)
         if measured_calls is not None:
-            return _finish(run, measured_calls)
-        numbers = choose_calls(len(conversation.calls), work)
+            return _finish(walk, measured_calls)
+        numbers = choose_calls(len(calls), work)
     if numbers is None:
-        numbers = range(len(conversation.calls))
+        numbers = range(len(calls))
     for number in numbers:
-        run.send(number, conversation.calls[number])
-    return _finish(run, price_calls(run))
+        walk.send(number, calls[number])
+    return _finish(walk, price_calls(walk))
 
 
 def choose_calls(count: int, work: int) -> list[int]:
@@ -150,28 +139,27 @@ def choose_calls(count: int, work: int) -> list[int]:
     return sorted({round(at * step) for at in range(most)})
 
 
-def _finish(run: SessionWalk, calls: Sequence[BuiltCall]) -> BuiltSession:
+def _finish(walk: SessionWalk, calls: Sequence[BuiltCall]) -> BuiltSession:
     return BuiltSession(
-        session=run.session,
-        settings=run.settings,
-        rules=run.rules,
-        budget=run.budget,
-        counter=run.counter,
-        head=run.head,
+        session=walk.session,
+        settings=walk.settings,
+        rules=walk.rules,
+        budget=walk.budget,
+        counter=walk.counter,
+        head=walk.head,
         calls=tuple(calls),
-        history={ref: tuple(changes) for ref, changes in run.history.items()},
-        arrivals=run.arrivals,
-        unrecorded=run.unrecorded,
-        skipped=len(run.session.conversation.calls) - len(calls),
+        history={ref: tuple(changes) for ref, changes in walk.history.items()},
+        arrivals=walk.arrivals,
+        unrecorded=walk.unrecorded,
+        skipped=len(walk.session.conversation.calls) - len(calls),
     )
 
 
 def build_call(built: BuiltSession, number: int) -> BuiltRequest:
     """One call: as it was sent, or built again from the ledger before it."""
     call = find_call(built, number)
-    sent = _find_sent(built)
-    if sent is not None:
-        build = SentRequests(sent).read(number)
+    if built.sent is not None:
+        build = SentRequests(built.sent).read(number)
         return BuiltRequest(envelope=build.envelope or _EMPTY, request=build.request, note=build.note)
     envelope = build_log(
         read_log(built, call),
@@ -188,9 +176,8 @@ def build_call(built: BuiltSession, number: int) -> BuiltRequest:
 def build_in_full(built: BuiltSession, number: int) -> BuiltRequest:
     """The same call with nothing lowered: it says how large everything was that is left out."""
     call = find_call(built, number)
-    sent = _find_sent(built)
-    if sent is not None:
-        return BuiltRequest(envelope=SentRequests(sent).build_in_full(number) or _EMPTY)
+    if built.sent is not None:
+        return BuiltRequest(envelope=SentRequests(built.sent).build_in_full(number) or _EMPTY)
     envelope = build_log(
         read_log(built, call),
         head=built.head,
@@ -205,13 +192,6 @@ def build_in_full(built: BuiltSession, number: int) -> BuiltRequest:
 
 _EMPTY = build(())
 """Stands for a request whose body is not kept."""
-
-
-def _find_sent(built: BuiltSession) -> SentConversation | None:
-    """Lamina's record of a session, if the session is shown from it."""
-    if built.is_sent:
-        return built.session.sent
-    return None
 
 
 def find_call(built: BuiltSession, number: int) -> BuiltCall:

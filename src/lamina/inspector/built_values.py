@@ -11,7 +11,8 @@ from lamina.caches import CacheRules
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger, Ref, RequestHead
-from lamina.inspector.sessions import RecordedSession
+from lamina.inspector.recorded_sessions import RecordedSession
+from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.settings import BuildSettings
 from lamina.replay.model_calls import CHAT, ModelCall
 
@@ -86,6 +87,11 @@ class BuiltCall(msgspec.Struct, frozen=True, kw_only=True):
     lost_why: str = ""
     lost_dollars: float | None = None
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the provider refused it. One without an answer has a remark in `refusal`, too."""
+        return bool(self.refusal) and not self.is_open
+
 
 class BuiltRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One request that somebody looks at: its entries, and the JSON that was or would be sent.
@@ -102,8 +108,8 @@ class BuiltSession(msgspec.Struct, frozen=True, kw_only=True):
     """A session under some settings, call by call, and the form of each segment over time.
 
     `unrecorded` are the tokens of system text and tools that the records do not have, as far as the first
-    reported usage tells. `skipped` is the number of calls of a long session that were not built. `is_sent`:
-    the calls are those of lamina's own record, as they were sent, and nothing was built anew.
+    reported usage tells. `skipped` is the number of calls of a long session that were not built. `sent` is
+    lamina's own record, if the calls are shown from it, as they were sent; None if they were built anew.
     """
 
     session: RecordedSession
@@ -117,7 +123,11 @@ class BuiltSession(msgspec.Struct, frozen=True, kw_only=True):
     arrivals: Mapping[Ref, int]
     unrecorded: int = 0
     skipped: int = 0
-    is_sent: bool = False
+    sent: SentConversation | None = None
+
+    @property
+    def is_sent(self) -> bool:
+        return self.sent is not None
 
     @property
     def dialect(self) -> str:

@@ -1,7 +1,7 @@
-"""Two requests side by side, and a session beside what other settings would have made of it.
+"""Compares two requests, and a session with what other settings would have made of it.
 
-What the provider reported is the truth about its cache. The bytes of two requests say where they part; the
-rules of a cache say what should have happened; neither may contradict the amounts that were reported.
+Three sources say what a cache did: the amounts that the provider reported, the bytes of the two requests, and
+the rules of the cache. The reported amounts win wherever the others contradict them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from lamina.caches.stream import StreamBlock
 from lamina.diagnose.differences import diff
 from lamina.diagnose.values import CAUSES, Difference
 from lamina.dialects import DIALECTS
-from lamina.errors import BadInput
 from lamina.fitting.recalls import RECALL
-from lamina.inspector.building import KEEP_ALL, build_session, find_call
+from lamina.inspector.building import build_session, find_call
 from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession
 from lamina.inspector.settings import LAMINA, BuildSettings
 from lamina.inspector.views import Inspector, Json, find_limits, show_call, sum_calls
@@ -63,18 +62,12 @@ def compare_requests(
     """
     built = inspector.built(session_id, settings)
     calls = [find_call(built, before), find_call(built, after)]
-    built_requests = [inspector.builder.build_call(built, number) for number in (before, after)]
-    for number, built_request in zip((before, after), built_requests, strict=True):
-        if not built_request.request:
-            raise BadInput(f"the body of request {number} is not kept", place="request", hint=KEEP_ALL)
-    gap = None
-    start = calls[0].at
-    end = calls[1].at
-    if start is not None and end is not None:
-        gap = max(end - start, 0.0)
+    built_requests = [inspector.builder.build_with_body(built, number) for number in (before, after)]
+    gap = _measure_gap(calls)
     difference = _find_difference(built, calls, built_requests, gap)
     answer: Json = msgspec.to_builtins(difference)
-    if any(call.cut for call in built.calls if before < call.number <= after):
+    calls_since = [call for call in built.calls if before < call.number <= after]
+    if any(call.cut for call in calls_since):
         # What lamina did itself, it knows better than the bytes say.
         own_cause = diff(built_requests[0].envelope, built_requests[1].envelope)
         answer |= {name: getattr(own_cause, name) for name in ("cause", "sentence", "advice", "name")}
@@ -83,7 +76,9 @@ def compare_requests(
     answer["before"] = before
     answer["after"] = after
     answer["gap"] = gap
-    answer["reported"] = _show_reported(calls) if _is_next(built, before, after) else None
+    answer["reported"] = None
+    if len(calls_since) <= 1:  # of two requests that are apart, the cache knew one between them better
+        answer["reported"] = _show_reported(calls)
     answer |= _compare_blocks(built, built_requests)
     return answer
 
@@ -91,17 +86,23 @@ def compare_requests(
 def _explain_own_tool(call: BuiltCall) -> Json:
     """With its first cut lamina adds the tool that brings things back: nobody else changed the tools."""
     words = CAUSES["cut"]
-    reason = f": {call.cut}" if call.cut else ""
+    sentence = "lamina made a cut"
+    if call.cut:
+        sentence += f": {call.cut}"
     return {
         "cause": "cut",
-        "sentence": f"lamina made a cut{reason}, and added its own tool {RECALL.name}",
+        "sentence": f"{sentence}, and added its own tool {RECALL.name}",
         "advice": words.advice,
     }
 
 
-def _is_next(built: BuiltSession, before: int, after: int) -> bool:
-    """Whether no other request was sent between two: only then the cache knows the earlier one best."""
-    return not any(before < call.number < after for call in built.calls)
+def _measure_gap(calls: Sequence[BuiltCall]) -> float | None:
+    """Seconds between two calls; None where a time is not recorded."""
+    start = calls[0].at
+    end = calls[1].at
+    if start is None or end is None:
+        return None
+    return max(end - start, 0.0)
 
 
 def _find_difference(
@@ -116,34 +117,38 @@ def _find_difference(
     dialect = DIALECTS[built.dialect]
     earlier, later = calls
     difference = diff(one, other, rules=built.rules, gap=gap, dialect=dialect, tokens=earlier.reported)
-    has_markers = built.is_sent or not built.rules.markers
-    is_contradicted = later.reported is not None and (later.read > 0 or later.written > 0)
-    if difference.cause in _MARKER_CAUSES and (is_contradicted or not has_markers):
+    if difference.cause in _MARKER_CAUSES and not _can_blame_markers(built, later):
         difference = diff(one, other, dialect=dialect, tokens=earlier.reported)
-    if difference.cause == "none" and _is_expired(built.rules, gap) and _lost_share(earlier, later) > 0:
-        expired = CAUSES["expired"]
-        return msgspec.structs.replace(
-            difference,
-            cause="expired",
-            sentence=expired.sentence,
-            advice=built.rules.advice.get("expired", expired.advice),
-        )
-    return difference
+    if difference.cause != "none" or not _is_expired(built.rules, gap):
+        return difference
+    if not _is_lost(earlier, later):
+        return difference
+    expired = CAUSES["expired"]
+    return msgspec.structs.replace(
+        difference,
+        cause="expired",
+        sentence=expired.sentence,
+        advice=built.rules.advice.get("expired", expired.advice),
+    )
+
+
+def _can_blame_markers(built: BuiltSession, later: BuiltCall) -> bool:
+    """Whether the markers are known, and what was reported does not contradict that they are missing."""
+    if built.rules.markers and not built.is_sent:
+        return False
+    return later.reported is None or later.read + later.written == 0
 
 
 def _is_expired(rules: CacheRules, gap: float | None) -> bool:
-    lifetime = rules.lifetimes.get(rules.lifetime, 0.0)
-    return bool(lifetime) and gap is not None and gap > lifetime
+    """Whether the cache had forgotten the earlier request. Caches without a lifetime forget nothing."""
+    return gap is not None and gap > rules.seconds("")
 
 
-def _lost_share(earlier: BuiltCall, later: BuiltCall) -> float:
-    """Which share of what it could have read a request did not read, by what was reported of both."""
+def _is_lost(earlier: BuiltCall, later: BuiltCall) -> bool:
+    """Whether a request read clearly less than it could have, by what was reported of both."""
     if later.reported is None or earlier.reported is None:
-        return 0.0
-    shared = min(earlier.reported, later.reported)
-    if not shared or later.read >= READ_SHARE * shared:
-        return 0.0
-    return 1 - later.read / shared
+        return False
+    return later.read < READ_SHARE * min(earlier.reported, later.reported)
 
 
 def _show_reported(calls: Sequence[BuiltCall]) -> Json | None:
@@ -152,12 +157,15 @@ def _show_reported(calls: Sequence[BuiltCall]) -> Json | None:
     if later.reported is None or earlier.reported is None or later.simulated:
         return None
     shared = min(earlier.reported, later.reported)
-    is_lost = _lost_share(earlier, later) > 0
+    is_lost = _is_lost(earlier, later)
+    lost = 0
+    if is_lost:
+        lost = shared - later.read
     return {
         "shared": shared,
         "read": later.read,
         "is_lost": is_lost,
-        "lost": max(shared - later.read, 0) if is_lost else 0,
+        "lost": lost,
         "dollars": later.lost_dollars,
         "why": later.lost_why,
     }
@@ -167,23 +175,27 @@ def _compare_blocks(built: BuiltSession, requests: Sequence[BuiltRequest]) -> Js
     """The blocks of two requests: how many are the same at the start, which differ, and the first byte."""
     dialect = DIALECTS[built.dialect]
     streams = [dialect.cache.stream(each.request).blocks for each in requests]
-    one = [(block.sort, block.role, block.data) for block in streams[0]]
-    other = [(block.sort, block.role, block.data) for block in streams[1]]
-    shared = count_common_items(one, other)
-    rows = list(_list_rows(streams[0][shared:], streams[1][shared:]))
+    shared = count_common_items(_list_keys(streams[0]), _list_keys(streams[1]))
+    before = streams[0][shared:]
+    after = streams[1][shared:]
+    rows = list(_list_rows(before, after))
     return {
         "shared": shared,
-        "blocks": [len(one), len(other)],
+        "blocks": [len(stream) for stream in streams],
         "rows": rows[:MOST_ROWS],
         "more_rows": max(len(rows) - MOST_ROWS, 0),
-        "first_byte": _show_first_byte(streams[0][shared:], streams[1][shared:]),
+        "first_byte": _show_first_byte(before, after),
     }
 
 
+def _list_keys(blocks: Sequence[StreamBlock]) -> list[tuple[str, str, bytes]]:
+    """What a cache compares of blocks: neither their places nor their markers."""
+    return [(block.sort, block.role, block.data) for block in blocks]
+
+
 def _list_rows(before: Sequence[StreamBlock], after: Sequence[StreamBlock]) -> Iterator[Json]:
-    """The blocks after the same ones: each as it was, as it is, or both with their words compared."""
-    keys = [[(block.sort, block.role, block.data) for block in side] for side in (before, after)]
-    matcher = difflib.SequenceMatcher(None, keys[0], keys[1], autojunk=False)
+    """The blocks after the common beginning: removed, added, or changed, with their words compared."""
+    matcher = difflib.SequenceMatcher(None, _list_keys(before), _list_keys(after), autojunk=False)
     for operation, start, end, new_start, new_end in matcher.get_opcodes():
         if operation == "equal":
             yield {"operation": "same", "count": end - start}
@@ -262,7 +274,7 @@ def show_what_if(inspector: Inspector, session_id: str, settings: BuildSettings)
     other = inspector.built(session_id, msgspec.structs.replace(settings, policy=LAMINA))
     recorded = inspector.built(session_id, BuildSettings(rules=other.rules.name))
     reported_dollars = recorded.session.summary.dollars
-    if other.skipped:
+    if other.skipped:  # what was reported is of all requests, and only some were built
         reported_dollars = None
         if not recorded.is_sent:
             numbers = [call.number for call in other.calls]

@@ -1,7 +1,7 @@
-"""Whether a recorded request begins with all of the one before it, told by the pieces of their bodies.
+"""Decides whether a recorded request begins with all of the one before it, by the pieces of their bodies.
 
-A record of thousands of requests has gigabytes of bodies, of which each is a few pieces more than the one
-before it. Pieces have numbers, and equal numbers are equal bytes. So what two bodies have in common is found
+A record of thousands of requests has gigabytes of bodies, and each has a few pieces more than the one before
+it. Pieces have numbers, and equal numbers are equal bytes. So the common beginning of two bodies is found
 without reading it, and only the turns around the place where they part are decoded:
 
     before   [0 1 2 3 4]           4 closes the list of messages
@@ -26,6 +26,7 @@ from lamina.conversations.body_places import (
 )
 from lamina.conversations.record import ConversationRecord, RecordedCall
 from lamina.dialects import DIALECTS
+from lamina.dialects.port import Dialect
 from lamina.inspector.sent_requests import count_common_turns
 from lamina.replay.traces.recorded_conversations import decode_body
 
@@ -51,22 +52,23 @@ class Continuations:
         """
         old = before.sent_pieces
         new = after.sent_pieces
-        if old is None or new is None or after.request.dialect not in DIALECTS:
+        dialect = DIALECTS.get(after.request.dialect)
+        if old is None or new is None or dialect is None:
             return True
         if before.request.dialect != after.request.dialect:
             return False
         if old == new:
             return True
-        answer = self._compare_turns(old, new, after.request.dialect)
-        if answer is not None:
-            return answer
-        old_request = decode_body(self._record.sent_body(before)) or {}
-        new_request = decode_body(self._record.sent_body(after)) or {}
+        is_continued = self._compare_turns(old, new, dialect)
+        if is_continued is not None:
+            return is_continued
+        old_request = decode_body(self._record.sent_body(before))
+        new_request = decode_body(self._record.sent_body(after))
         if not old_request or not new_request:
             return True
-        return count_common_turns(old_request, new_request, DIALECTS[after.request.dialect]) is not None
+        return count_common_turns(old_request, new_request, dialect) is not None
 
-    def _compare_turns(self, old: tuple[int, ...], new: tuple[int, ...], dialect: str) -> bool | None:
+    def _compare_turns(self, old: tuple[int, ...], new: tuple[int, ...], dialect: Dialect) -> bool | None:
         """The answer from the turns where two bodies part; None if they part elsewhere."""
         start = count_common_items(old, new)
         places = self._places.find(old)
@@ -76,12 +78,13 @@ class Continuations:
             return None
         old_end = self._read_turns(old, start, places[start])
         new_end = self._read_turns(new, start, places[start])
-        if old_end is None or new_end is None or old_end.rest != new_end.rest:
+        if old_end is None or new_end is None:
+            return None
+        if old_end.rest != new_end.rest:  # tools may stand after the turns
             return None
         field = places[start].field
-        one = {field: old_end.turns}
-        other = {field: new_end.turns}
-        return count_common_turns(one, other, DIALECTS[dialect]) is not None
+        common_turns = count_common_turns({field: old_end.turns}, {field: new_end.turns}, dialect)
+        return common_turns is not None
 
     def _read_turns(self, pieces: tuple[int, ...], start: int, place: BodyPlace) -> _EndOfTurns | None:
         """The turns from one piece to the end of the list, and what follows it; None if that is not there."""

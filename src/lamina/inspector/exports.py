@@ -1,4 +1,4 @@
-"""Requests to take away: one as JSON, one as a command, all of a session as an archive."""
+"""Exports requests: one as JSON, one as a `curl` command, all of a session as an archive."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from lamina.errors import BadInput
-from lamina.inspector.building import KEEP_ALL, find_call
-from lamina.inspector.built_values import BuiltSession
+from lamina.inspector.built_values import BuiltCall, BuiltSession
 from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, Json
 from lamina.replay.model_calls import CHAT
@@ -49,11 +47,7 @@ _ENDPOINTS = {
 def export_request(inspector: Inspector, session_id: str, number: int, settings: BuildSettings) -> Json:
     """The request as it was sent, or would be, as JSON."""
     built = inspector.built(session_id, settings)
-    find_call(built, number)
-    request = inspector.builder.build_call(built, number).request
-    if not request:
-        raise BadInput(f"the body of request {number} is not kept", place="request", hint=KEEP_ALL)
-    return request
+    return inspector.builder.build_with_body(built, number).request
 
 
 def write_curl(inspector: Inspector, session_id: str, number: int, settings: BuildSettings) -> Json:
@@ -85,7 +79,7 @@ def export_session(inspector: Inspector, session_id: str, settings: BuildSetting
             continue
         entries.append(
             {
-                "startedDateTime": _moment(call.at),
+                "startedDateTime": write_moment(call.at),
                 "request": inspector.builder.build_call(built, call.number).request,
                 "usage": {
                     "input": call.tokens,
@@ -93,21 +87,25 @@ def export_session(inspector: Inspector, session_id: str, settings: BuildSetting
                     "written": call.written,
                     "output": call.output,
                 },
-                "lamina": {
-                    "cut": call.cut,
-                    "continues": call.continues,
-                    "dollars": call.dollars,
-                    "status": call.status,
-                    "follows": call.follows,
-                    "why": call.why,
-                    "recalled": call.recalled,
-                },
+                "lamina": {"dollars": call.dollars} | show_remarks(call),
             }
         )
     return {"log": {"version": "1.0", "creator": {"name": "lamina"}, "entries": entries}}
 
 
-def _moment(seconds: float | None) -> str | None:
+def show_remarks(call: BuiltCall) -> Json:
+    """What lamina did with a request, and what became of it."""
+    return {
+        "cut": call.cut,
+        "continues": call.continues,
+        "status": call.status,
+        "follows": call.follows,
+        "why": call.why,
+        "recalled": call.recalled,
+    }
+
+
+def write_moment(seconds: float | None) -> str | None:
     if seconds is None:
         return None
     return datetime.fromtimestamp(seconds, UTC).isoformat()

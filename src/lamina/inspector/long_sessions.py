@@ -1,4 +1,4 @@
-"""Sessions of thousands of calls: measured in one pass over their entries, where nothing is lowered.
+"""Measures a session of thousands of calls in one pass over its entries, if nothing in it is lowered.
 
 Building every call takes a time that grows with the square of the length of a session.
 """
@@ -24,19 +24,19 @@ _CHECKED_CALLS = 5
 """Calls of a long session that are built, to see whether measuring it gives the same."""
 
 
-def measure_calls(run: SessionWalk) -> list[BuiltCall] | None:
+def measure_calls(walk: SessionWalk) -> list[BuiltCall] | None:
     """Every call of a session that is sent as it was recorded, measured in one pass over its entries.
 
     Nothing is lowered there, so a request is the beginning of the last one, and its size is a sum. A few
     calls are built as well. None is returned if one of them differs, or if something would be lowered.
     """
-    if not run.is_plain:
+    if walk.settings.changes_requests:
         return None
-    conversation = run.session.conversation
+    conversation = walk.session.conversation
     parse_memo = ParseMemo()
     try:
         log = DIALECTS[CHAT].wire.parse(conversation.request(conversation.calls[-1]), memo=parse_memo).log
-        envelope = run.build_log(log, 0)
+        envelope = walk.build_log(log, 0)
     except LaminaError:
         return None
     if len(envelope.entries) != len(log):
@@ -63,24 +63,24 @@ def measure_calls(run: SessionWalk) -> list[BuiltCall] | None:
             room=None,
             turn=turn_of(envelope.entries, end),
         )
-        tally = _guess_tally(run, built.tokens, previous_tokens, idle)
-        calls.append(price_call(run, built, add_unrecorded(tally, run.unrecorded)))
+        tally = _guess_tally(walk, built.tokens, previous_tokens, idle)
+        calls.append(price_call(walk, built, add_unrecorded(tally, walk.unrecorded)))
         previous_tokens = built.tokens
         if call.at is not None:
             previous_time = call.at
-    if not _are_as_built(run, calls):
+    if not _are_as_built(walk, calls):
         return None
-    _note_arrivals(run, envelope, [ends[call.end] for call in conversation.calls])
+    _note_arrivals(walk, envelope, [ends[call.end] for call in conversation.calls])
     return calls
 
 
-def _note_arrivals(run: SessionWalk, envelope: Envelope, ends: Sequence[int]) -> None:
+def _note_arrivals(walk: SessionWalk, envelope: Envelope, ends: Sequence[int]) -> None:
     """Keep for each entry the first call whose request it is in. `ends` says how many entries each has."""
     start = 0
     for number, end in enumerate(ends):
         for entry in envelope.entries[start:end]:
-            run.arrivals[entry.ref] = number
-            run.history[entry.ref] = [FormChange(number, entry.form.name, entry.why)]
+            walk.arrivals[entry.ref] = number
+            walk.history[entry.ref] = [FormChange(number, entry.form.name, entry.why)]
         start = end
 
 
@@ -125,38 +125,38 @@ class _EntrySums:
         """Where the turn of each entry begins: at the first entry with the same turn."""
         starts: list[int] = []
         for at, entry in enumerate(self._entries):
-            begins = at == 0 or entry.turn != self._entries[at - 1].turn
-            starts.append(at if begins else starts[-1])
+            start = at
+            if at and entry.turn == self._entries[at - 1].turn:
+                start = starts[-1]
+            starts.append(start)
         return starts
 
 
-def _guess_tally(run: SessionWalk, tokens: int, previous_tokens: int, idle: float) -> Tally:
+def _guess_tally(walk: SessionWalk, tokens: int, previous_tokens: int, idle: float) -> Tally:
     """What a cache would read of a request that continues the last one: all of it, while it is remembered.
 
     A request that is shorter than the least that the cache stores is never read.
     """
-    rules = run.rules
-    model = run.session.conversation.trace.model
-    lifetime = rules.lifetimes.get(rules.lifetime, 0.0)
-    is_remembered = not lifetime or idle <= lifetime
+    rules = walk.rules
+    model = walk.session.conversation.trace.model
     read = 0
-    if is_remembered and previous_tokens >= rules.least(model):
+    if idle <= rules.seconds("") and previous_tokens >= rules.least(model):
         read = min(previous_tokens, tokens)
     if rules.write > 1:
         return Tally(read=read, written=tokens - read)
     return Tally(read=read, uncached=tokens - read)
 
 
-def _are_as_built(run: SessionWalk, calls: Sequence[BuiltCall]) -> bool:
+def _are_as_built(walk: SessionWalk, calls: Sequence[BuiltCall]) -> bool:
     """Whether a few calls, built one by one, have the measured sizes.
 
     If one has not, the measured sizes are not used at all.
     """
     step = max(len(calls) // _CHECKED_CALLS, 1)
     for call in calls[::step]:
-        request = run.session.conversation.request(call.call)
+        request = walk.session.conversation.request(call.call)
         try:
-            envelope = run.build_log(DIALECTS[CHAT].wire.parse(request).log, 0)
+            envelope = walk.build_log(DIALECTS[CHAT].wire.parse(request).log, 0)
         except LaminaError:
             return False
         if envelope.account.total != call.tokens:

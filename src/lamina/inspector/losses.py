@@ -1,4 +1,4 @@
-"""Where the cache of a recorded conversation was lost, by what the provider reported of its requests."""
+"""Finds the requests of a recorded conversation that lost their cache, by the usage that was reported."""
 
 from __future__ import annotations
 
@@ -7,29 +7,22 @@ from collections.abc import Mapping
 import msgspec
 
 from lamina.conversations.record import SentRequest
-from lamina.inspector.sent_requests import SentConversation
+from lamina.inspector.sent_conversations import SentConversation
 from lamina.replay.recorded_usage import sum_recorded_usage
-from lamina.replay.traces.recorded_conversations import to_recorded_usage
 from lamina.replay.values import LostCache, Trace
 
 
 def find_losses(conversation: SentConversation) -> Mapping[int, LostCache]:
     """The requests that read less than half of what they could, by what was reported, with their numbers."""
-    numbers = []
-    used = {}
-    for number, call in enumerate(conversation.calls):
-        if call.answer is not None and call.answer.usage is not None:
-            numbers.append(number)
-            used[number] = to_recorded_usage(
-                call.answer.usage, at=call.request.at or None, model=call.request.model
-            )
+    usages = conversation.read_usages()
+    numbers = list(usages)
     trace = Trace(
         id=conversation.name,
         place=conversation.name,
         dialect=conversation.dialect,
         items=[],
         model=conversation.model,
-        used=used,
+        used=usages,
     )
     losses: dict[int, LostCache] = {}
     for loss in sum_recorded_usage(trace).lost:
@@ -39,7 +32,10 @@ def find_losses(conversation: SentConversation) -> Mapping[int, LostCache]:
 
 
 def explain_by_record(loss: LostCache, request: SentRequest) -> LostCache:
-    """The loss with the reason that lamina recorded. Amounts alone would blame the client for a cut."""
+    """The loss with the reason that lamina recorded.
+
+    The reported amounts alone would blame the client for a cut of lamina's.
+    """
     if request.cut is None:
         return loss
     why = f"the caller changed what was sent: {request.cut.reason}"

@@ -1,7 +1,7 @@
-"""Writes the inspector as one page with everything in it, to send to a colleague.
+"""Writes the inspector into one HTML file, to send to a colleague.
 
-The page holds the answers that the server would give for each session as it was recorded. Scripts in it may
-run only if they are the inspector's own: the page names them by their hashes.
+The file holds the answers that the server would give for each session as it was recorded. Its content policy
+names the inspector's own scripts by their hashes, so no other script in it runs.
 """
 
 from __future__ import annotations
@@ -101,11 +101,13 @@ def _collect(
 
     The page in the file asks the same addresses as one on a server.
     """
-    listed = show_sessions(inspector)
+    session_list = show_sessions(inspector)
+    summaries = session_list["sessions"]
     if session_id:
-        listed["sessions"] = [each for each in listed["sessions"] if each["id"] == session_id]
-    answers: dict[str, Any] = {"/api/sessions": listed}
-    for summary in listed["sessions"]:
+        summaries = [summary for summary in summaries if summary["id"] == session_id]
+        session_list["sessions"] = summaries
+    answers: dict[str, Any] = {"/api/sessions": session_list}
+    for summary in summaries:
         answers |= _collect_session(inspector, summary["id"], span)
     if redaction is not None:
         return {address: redaction.redact_view(answer) for address, answer in answers.items()}
@@ -142,20 +144,19 @@ def _collect_session(inspector: Inspector, session_id: str, span: RequestSpan) -
     places: dict[str, int] = {}
     texts: dict[str, Any] = {}
     numbers = [call["number"] for call in session["calls"] if not call["error"]]
+    numbers_before = [None, *numbers[:-1]]
     entries_left = MOST_ENTRIES
-    for at in reversed(range(len(numbers))):
-        number = numbers[at]
+    for before, number in zip(reversed(numbers_before), reversed(numbers), strict=True):
         request = show_request(inspector, session_id, number, settings)
         entries_left -= len(request["entries"])
         if entries_left < 0:
             break
-        if not texts:
+        if not texts:  # this is the last request, which has most of the segments
             for entry in request["entries"][:MOST_SEGMENTS]:
                 texts[entry["ref"]] = show_segment(inspector, session_id, number, entry["ref"], settings)
         request["entries"] = [_share_entry(entry, rows, places) for entry in request["entries"]]
         answers[f"/api/request/{session_id}/{number}"] = request
-        if at:
-            before = numbers[at - 1]
+        if before is not None:
             address = f"/api/compare/{session_id}/{before}/{number}"
             with suppress(BadInput):  # the bodies are not kept, so there is nothing to compare
                 answers[address] = compare_requests(inspector, session_id, before, number, settings)

@@ -1,4 +1,4 @@
-"""The files of the page, JSON that any browser reads, and files that a reader saves."""
+"""Reads the files of the page, and encodes JSON that any browser reads."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from lamina.inspector.page_files import FILE_TYPES, Download, encode_json, read_
 from lamina.inspector.request_views import show_request
 from lamina.inspector.search import read_filters, search_places
 from lamina.inspector.segment_views import show_segment, show_text
-from lamina.inspector.settings import BuildSettings, read_settings
+from lamina.inspector.settings import BuildSettings, parse_whole, read_settings
 from lamina.inspector.take_along import save_session
 from lamina.inspector.views import Inspector, show_session, show_sessions, show_tools
 from lamina.inspector.visibility import find_visible
@@ -107,13 +107,11 @@ def answer_request(
 
 
 def refuse_stranger(target: str, headers: Mapping[str, str], access: Access) -> PageAnswer | None:
-    """The refusal of a request that another site sent, or that has no token; None for a welcome one.
-
-    A page of another site can make a browser send requests here. The browser then says so itself
-    (`Sec-Fetch-Site`), and after a change of its name server the host name is not one of ours.
-    """
+    """The refusal of a request that another site sent, or that has no token; None if it may be answered."""
+    # DNS rebinding: another site points its own name at this machine, so the Host header is not one of ours.
     if headers.get("host", "").lower() not in access.hosts:
         return _problem(HTTPStatus.MISDIRECTED_REQUEST, "this server does not answer under that host name")
+    # A page of another site can make a browser send requests here. The browser says so in `Sec-Fetch-Site`.
     is_of_other_site = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
     if is_of_other_site and not is_followed_link(urlsplit(target).path, headers):
         return _problem(HTTPStatus.FORBIDDEN, "requests from other sites are refused")
@@ -137,12 +135,10 @@ def is_followed_link(path: str, headers: Mapping[str, str]) -> bool:
     Only the page itself is opened so, which holds nothing of any session. It asks for that itself, and then
     the browser says that the page asks.
     """
-    is_page = path in ("", "/")
-    return (
-        is_page
-        and headers.get("sec-fetch-mode") == "navigate"
-        and headers.get("sec-fetch-dest") == "document"
-    )
+    if path not in ("", "/"):
+        return False
+    purpose = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest"))
+    return purpose == ("navigate", "document")
 
 
 def write_event(state: str, last_state: str) -> bytes:
@@ -179,32 +175,32 @@ _VIEWS: dict[tuple[str, int], View] = {
     ("session", 2): lambda inspector, words, _, settings: show_session(inspector, words[1], settings),
     ("tools", 2): lambda inspector, words, _, settings: show_tools(inspector, words[1], settings),
     ("request", 3): lambda inspector, words, _, settings: show_request(
-        inspector, words[1], _number(words[2]), settings
+        inspector, words[1], _read_number(words[2]), settings
     ),
     ("segment", 4): lambda inspector, words, _, settings: show_segment(
-        inspector, words[1], _number(words[2]), words[3], settings
+        inspector, words[1], _read_number(words[2]), words[3], settings
     ),
     ("text", 4): lambda inspector, words, _, settings: show_text(
-        inspector, words[1], _number(words[2]), words[3], settings
+        inspector, words[1], _read_number(words[2]), words[3], settings
     ),
     ("body", 3): lambda inspector, words, _, settings: show_body(
-        inspector, words[1], _number(words[2]), settings
+        inspector, words[1], _read_number(words[2]), settings
     ),
     ("answer", 3): lambda inspector, words, _, settings: show_raw_answer(
-        inspector, words[1], _number(words[2]), settings
+        inspector, words[1], _read_number(words[2]), settings
     ),
     ("compare", 4): lambda inspector, words, _, settings: compare_requests(
-        inspector, words[1], _number(words[2]), _number(words[3]), settings
+        inspector, words[1], _read_number(words[2]), _read_number(words[3]), settings
     ),
     ("whatif", 2): lambda inspector, words, _, settings: show_what_if(inspector, words[1], settings),
     ("visible", 2): lambda inspector, words, query, settings: find_visible(
         inspector, words[1], query.get("text", ""), settings
     ),
     ("export", 3): lambda inspector, words, _, settings: export_request(
-        inspector, words[1], _number(words[2]), settings
+        inspector, words[1], _read_number(words[2]), settings
     ),
     ("curl", 3): lambda inspector, words, _, settings: write_curl(
-        inspector, words[1], _number(words[2]), settings
+        inspector, words[1], _read_number(words[2]), settings
     ),
     ("alternatives", 2): lambda inspector, words, _, __: show_choices(inspector, words[1]),
     ("alternative", 2): lambda inspector, words, query, _: show_alternative(inspector, words[1], query),
@@ -215,6 +211,10 @@ _VIEWS: dict[tuple[str, int], View] = {
     ("archive", 2): lambda inspector, words, _, settings: export_session(inspector, words[1], settings),
 }
 """Each view under /api: the first word of its path and the number of words."""
+
+
+def _read_number(word: str) -> int:
+    return parse_whole(word, "request", hint="give the number of a request, from 0")
 
 
 def _answer_api(
@@ -248,26 +248,21 @@ def encode_lines(value: dict[str, Any]) -> bytes:
     The first line is the value with its long lists empty. Each line after it has the next items of one:
     `{"calls": [], "rules": "…"}`, then `{"list": "calls", "items": [ … ]}`.
     """
-    lists = {name: items for name, items in value.items() if isinstance(items, list)}
-    long_lists = {name: items for name, items in lists.items() if len(items) > LINE_ITEMS}
-    first: dict[str, Any] = value | {name: [] for name in long_lists}
-    lines = [encode_json(first)]
-    for name, items in long_lists.items():
+    first: dict[str, Any] = {}
+    pieces: list[dict[str, Any]] = []
+    for name, items in value.items():
+        if not isinstance(items, list) or len(items) <= LINE_ITEMS:
+            first[name] = items
+            continue
+        first[name] = []
         starts = range(0, len(items), LINE_ITEMS)
-        pieces = [{"list": name, "items": items[start : start + LINE_ITEMS]} for start in starts]
-        lines += map(encode_json, pieces)
-    return b"\n".join(lines)
+        pieces += [{"list": name, "items": items[start : start + LINE_ITEMS]} for start in starts]
+    return b"\n".join(map(encode_json, [first, *pieces]))
 
 
 def _show_progress(inspector: Inspector, name: str) -> dict[str, Any]:
     job = inspector.progress.look(name)
     return {"what": job.what, "done": job.done, "total": job.total, "seconds_left": job.seconds_left}
-
-
-def _number(word: str) -> int:
-    if not word.isascii() or not word.isdigit():
-        raise BadInput(f"{word!r} is not the number of a request", place="request", hint="count from 0")
-    return int(word)
 
 
 def _answer_file(words: list[str]) -> PageAnswer:

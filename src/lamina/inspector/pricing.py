@@ -1,4 +1,4 @@
-"""What the calls of a session cost: what a cache read and wrote of each, as reported or by its rules."""
+"""Prices the calls of a session: what a cache read and wrote of each, as reported or by its rules."""
 
 from __future__ import annotations
 
@@ -13,37 +13,35 @@ from lamina.replay.outcomes import input_equivalents, simulate_cache
 from lamina.replay.policies.port import Setting
 
 
-def price_calls(run: SessionWalk) -> list[BuiltCall]:
+def price_calls(walk: SessionWalk) -> list[BuiltCall]:
     """The calls with what a cache read and wrote: as recorded if it was, else by the rules."""
-    trace = run.session.conversation.trace
+    trace = walk.session.conversation.trace
     setting = Setting(
         window=0,
         room=0,
         trigger=0,
         target=0,
-        message_sizes=run.sizes,
-        rules=run.rules,
+        message_sizes=walk.sizes,
+        rules=walk.rules,
         model=trace.model,
     )
-    tallies = iter(simulate_cache(run.steps, setting, run.rules))
+    tallies = iter(simulate_cache(walk.steps, setting, walk.rules))
     priced: list[BuiltCall] = []
-    for call in run.calls:
+    for call in walk.calls:
         if call.error:
             priced.append(call)
             continue
-        tally = add_unrecorded(next(tallies), run.unrecorded)
-        priced.append(price_call(run, call, tally))
+        tally = add_unrecorded(next(tallies), walk.unrecorded)
+        priced.append(price_call(walk, call, tally))
     return priced
 
 
-def price_call(run: SessionWalk, call: BuiltCall, tally: Tally) -> BuiltCall:
-    """One call with its tally, or with the reported one where the session is shown as it was recorded.
-
-    Under other rules, or with other settings, nothing was reported, so the tally is simulated.
-    """
-    model = run.session.conversation.trace.model
-    usage = run.usages[call.number]
-    shows_records = run.is_plain and not run.settings.rules
+def price_call(walk: SessionWalk, call: BuiltCall, tally: Tally) -> BuiltCall:
+    """One call with its tally, or with the reported one where the session is shown as it was recorded."""
+    model = walk.session.conversation.trace.model
+    usage = walk.usages[call.number]
+    # Under other rules or settings the provider reported nothing: its amounts are of what was sent then.
+    shows_records = not walk.settings.changes_requests and not walk.settings.rules
     if usage is not None and shows_records:
         tally = Tally(
             read=usage.read,
@@ -58,8 +56,8 @@ def price_call(run: SessionWalk, call: BuiltCall, tally: Tally) -> BuiltCall:
         written=tally.written + tally.written_long,
         uncached=tally.uncached,
         output=call.call.output,
-        dollars=_price_tally(tally, model, run.rules, call.call.output),
-        equivalents=input_equivalents(tally, run.rules, run.rules.read_share(model)),
+        dollars=_price_tally(tally, model, walk.rules, call.call.output),
+        equivalents=input_equivalents(tally, walk.rules, walk.rules.read_share(model)),
         simulated=usage is None or not shows_records,
         reported=None if usage is None else usage.total,
         miss="" if call.continues else tally.why,

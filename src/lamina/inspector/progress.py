@@ -1,4 +1,4 @@
-"""How far a long answer is: the page asks for it while it waits, and shows a bar with the time that is left.
+"""Reports how far a long answer is: the page asks while it waits, and draws a bar with the time left.
 
     with progress.job("7"):                      # around the view that the page asked for as its job 7
         for place in report_steps(places, "looking into requests"):

@@ -1,8 +1,8 @@
-"""What is sent on without what was said: names stay, and each text becomes a mark with its length.
+"""Redacts a session that somebody sends on: names stay, and each text becomes a mark with its length.
 
-Equal texts have equal marks, so that a reader still sees what was repeated. The marks are made with a key
-that is thrown away: nobody can try out which text a mark stands for. Only fields that are known to hold names
-are left as they are. A field that nobody thought of is a text.
+Equal texts have equal marks, so a reader still sees what was repeated. The marks are made with a key that is
+thrown away, so nobody can find a text by trying. Only fields that are known to hold names stay as they are:
+a field that nobody thought of counts as a text.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ _NAMES_OF_VIEWS = frozenset(
 
 _NAMES_OF_BODIES = frozenset("model name object role status stop_reason finish_reason type".split())
 """Fields of requests and answers of any API that hold names."""
+
+_ARGUMENT_FIELDS = frozenset(("arguments", "input", "args"))
 
 _EMPTIED: dict[str, Any] = {"difference": [], "images": [], "path": {}, "read_again": {}, "headers": {}}
 """Fields that quote the session in lists, or as names of values."""
@@ -48,18 +50,16 @@ class Redaction:
         return f"[text {digest}, {len(text):,} characters]"
 
     def redact_view(self, value: Any, field: str = "") -> Any:
-        """An answer of the inspector without what was said."""
-        if isinstance(value, dict):
-            return {name: self._redact_field(name, inner) for name, inner in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.redact_view(inner, field) for inner in value]
-        if not isinstance(value, str) or field in _NAMES_OF_VIEWS:
-            return value
-        if field in ("place", "entry", "was") and _STRUCTURE.fullmatch(value):
-            return value
-        if field == "what" and _ONE_NAME.fullmatch(value):
-            return value
-        return self.mark(value)
+        """An answer of the inspector, redacted."""
+        match value:
+            case dict():
+                return {name: self._redact_field(name, inner) for name, inner in value.items()}
+            case list() | tuple():
+                return [self.redact_view(inner, field) for inner in value]
+            case str() if not _is_name_in_view(field, value):
+                return self.mark(value)
+            case _:
+                return value
 
     def _redact_field(self, name: str, value: Any) -> Any:
         if name in _EMPTIED:
@@ -67,18 +67,32 @@ class Redaction:
         return self.redact_view(value, name)
 
     def redact_body(self, value: Any, field: str = "") -> Any:
-        """A request or an answer without what was said. Names of fields stay, unless they are arguments."""
-        if isinstance(value, dict):
-            if field in ("arguments", "input", "args") and not _looks_like_item(value):
-                return {self.mark(name): self.redact_body(inner) for name, inner in value.items()}
-            return {name: self.redact_body(inner, name) for name, inner in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.redact_body(inner, field) for inner in value]
-        if isinstance(value, str) and field not in _NAMES_OF_BODIES:
-            return self.mark(value)
-        return value
+        """A request or an answer of any API, redacted. Names of fields stay, unless they are arguments."""
+        match value:
+            case dict():
+                return self._redact_object(value, field)
+            case list() | tuple():
+                return [self.redact_body(inner, field) for inner in value]
+            case str() if field not in _NAMES_OF_BODIES:
+                return self.mark(value)
+            case _:
+                return value
+
+    def _redact_object(self, value: dict[str, Any], field: str) -> dict[str, Any]:
+        """An object of a body. Names of arguments are marked too: a tool may take paths or words as names."""
+        # `input` is the arguments of a call in Anthropic's API, and the list of items in OpenAI's.
+        is_item = "role" in value or "type" in value
+        if field in _ARGUMENT_FIELDS and not is_item:
+            return {self.mark(name): self.redact_body(inner) for name, inner in value.items()}
+        return {name: self.redact_body(inner, name) for name, inner in value.items()}
 
 
-def _looks_like_item(value: dict[str, Any]) -> bool:
-    """Whether a value is an item of a request, and not the arguments of a call."""
-    return "role" in value or "type" in value
+def _is_name_in_view(field: str, text: str) -> bool:
+    """Whether a text of a view is a name, and stays."""
+    match field:
+        case "place" | "entry" | "was":
+            return _STRUCTURE.fullmatch(text) is not None
+        case "what":
+            return _ONE_NAME.fullmatch(text) is not None
+        case _:
+            return field in _NAMES_OF_VIEWS

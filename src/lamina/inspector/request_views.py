@@ -1,4 +1,4 @@
-"""One request as plain JSON values: what was sent, in its order, what was left out, and the cache markers."""
+"""Shows one request as plain JSON values: what was sent, in its order, what was left out, and the markers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from lamina.caches.stream import StreamBlock
 from lamina.core.entries import pair_calls
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import explain
-from lamina.core.text.subjects import read_subject
 from lamina.core.values import Entry, Form, ToolCall, ToolResult
 from lamina.dialects import DIALECTS
 from lamina.errors import LaminaError
 from lamina.inspector.answer_views import show_answer
 from lamina.inspector.building import find_call
 from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession
-from lamina.inspector.segment_texts import first_part, join_texts, write_preview
+from lamina.inspector.segment_texts import first_part, join_texts, read_path, write_preview
 from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, Json, find_limits, show_call
 from lamina.inspector.walk import turn_of
@@ -78,6 +77,9 @@ def show_request(inspector: Inspector, session_id: str, number: int, settings: B
     if built.is_sent:
         call = _add_entries(call, envelope)
     _mark_cached(rows, call, manifest.tools + built.unrecorded)
+    notes = list(manifest.notes)
+    if built_request.note:
+        notes.append(built_request.note)
     return {
         "call": show_call(call),
         "limits": find_limits(built),
@@ -87,7 +89,7 @@ def show_request(inspector: Inspector, session_id: str, number: int, settings: B
         "markers": list(_list_markers(built, call, built_request)),
         "other": manifest.answer + manifest.parameters + manifest.request + manifest.margin,
         "exact": manifest.exact,
-        "notes": _list_notes(manifest.notes, built_request),
+        "notes": notes,
         "groups": group_entries(envelope.entries),
         "cut": msgspec.to_builtins(manifest.cut),
         "answer": show_answer(built, number),
@@ -128,23 +130,23 @@ def _full_sizes(inspector: Inspector, built: BuiltSession, number: int) -> dict[
 
 
 def _estimate_full_sizes(entries: Sequence[Entry]) -> dict[str, int]:
-    sent_entries = [entry for entry in entries if entry.form is Form.FULL]
-    characters = sum(len(join_texts(entry.parts)) for entry in sent_entries)
-    tokens = sum(entry.tokens for entry in sent_entries)
-    share = tokens / characters if characters else _USUAL_SHARE
-    sizes: dict[str, int] = {}
+    lowered_entries: list[Entry] = []
+    characters = 0
+    tokens = 0
     for entry in entries:
         if entry.form is not Form.FULL:
-            sizes[str(entry.ref)] = max(round(len(join_texts(entry.segment.parts)) * share), entry.tokens)
+            lowered_entries.append(entry)
+            continue
+        characters += len(join_texts(entry.parts))
+        tokens += entry.tokens
+    share = _USUAL_SHARE
+    if characters:
+        share = tokens / characters
+    sizes: dict[str, int] = {}
+    for entry in lowered_entries:
+        size = round(len(join_texts(entry.segment.parts)) * share)
+        sizes[str(entry.ref)] = max(size, entry.tokens)
     return sizes
-
-
-def _list_notes(notes: Sequence[str], built_request: BuiltRequest) -> list[str]:
-    """What is noted of a request: by the build, and by the record."""
-    all_notes = list(notes)
-    if built_request.note:
-        all_notes.append(built_request.note)
-    return all_notes
 
 
 def _list_markers(built: BuiltSession, call: BuiltCall, built_request: BuiltRequest) -> Iterator[Json]:
@@ -162,8 +164,6 @@ def find_sent_markers(built: BuiltSession, built_request: BuiltRequest) -> Itera
     try:
         blocks = dialect.cache.stream(built_request.request).blocks
     except LaminaError:
-        return
-    if not any(block.marker for block in blocks):
         return
     # A marker is drawn to the pixel, so bytes are close enough: to count all tokens again takes seconds.
     sized = [msgspec.structs.replace(block, tokens=len(block.data)) for block in blocks]
@@ -222,7 +222,7 @@ class _BlockPositions:
     """Where each block of a stream ends, in tokens that are scaled to those of the request."""
 
     def __init__(self, blocks: Sequence[StreamBlock], rules: CacheRules, tokens: int) -> None:
-        self._ends = list(accumulate(block.tokens for block in blocks))
+        self._ends = list(accumulate((block.tokens for block in blocks), initial=0))  # 0, and each end
         self._scale = tokens / max(self._ends[-1], 1)
         self._positions = list(number_positions(blocks, runs=rules.runs))
         self._look_back = rules.look_back
@@ -232,10 +232,9 @@ class _BlockPositions:
         first = at
         while first and self._positions[at] - self._positions[first - 1] < self._look_back:
             first -= 1
-        start = self._ends[first - 1] if first else 0
         return {
-            "tokens": round(self._ends[at] * self._scale),
-            "looks_back_to": round(start * self._scale),
+            "tokens": round(self._ends[at + 1] * self._scale),
+            "looks_back_to": round(self._ends[first] * self._scale),
             "why": why,
         }
 
@@ -270,13 +269,11 @@ def find_subjects(entries: Sequence[Entry]) -> dict[int, tuple[str, str]]:
     A result has no path of its own: it has that of its call.
     """
     subjects: dict[int, tuple[str, str]] = {}
-    sources = [entry.source for entry in entries]
-    results = {result: call for call, result in pair_calls(entries)}
-    for at, segment in enumerate(sources):
-        part = first_part(segment)
+    for at, entry in enumerate(entries):
+        part = first_part(entry.source)
         if isinstance(part, ToolCall):
-            subjects[at] = (part.name, str(getattr(read_subject(part), "resource", "")))
-    for result, call in results.items():
+            subjects[at] = (part.name, read_path(part))
+    for call, result in pair_calls(entries):
         if call in subjects:
             subjects[result] = subjects[call]
     return subjects

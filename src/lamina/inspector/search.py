@@ -1,4 +1,4 @@
-"""Search to the place: where a text stands in everything that was said, with the words around it.
+"""Searches all sessions for a text, and shows each place that has it with the words around it.
 
     parcel importer            every word occurs, in any order and case
     "the parcel importer"      exactly these words, in this case
@@ -13,27 +13,25 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate, islice
 
 import msgspec
 
-from lamina.conversations.answer_bodies import read_answer
 from lamina.core.recall import list_refs
-from lamina.core.text.subjects import read_subject
 from lamina.core.values import Ledger, Ref, Segment, ToolCall, ToolResult
 from lamina.core.wording import describe_segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
 from lamina.errors import BadInput, LaminaError
 from lamina.inspector.progress import report_steps
-from lamina.inspector.segment_texts import first_part, join_texts
-from lamina.inspector.sent_requests import SentConversation
-from lamina.inspector.sessions import RecordedSession, SessionSummary
+from lamina.inspector.recorded_sessions import RecordedSession, SessionSummary
+from lamina.inspector.segment_texts import first_part, join_texts, read_path
+from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.views import Inspector, Json
 from lamina.replay.model_calls import CHAT
-from lamina.replay.traces.recorded_conversations import decode_body, find_last_request
+from lamina.replay.traces.recorded_conversations import find_last_request
 
 MOST_PLACES = 200
 """Places that a search lists; it says how many more there are."""
@@ -51,10 +49,10 @@ _SECONDS_OF_DAY = 86_400
 
 
 class SearchFilters(msgspec.Struct, frozen=True, kw_only=True):
-    """What a place must be, besides the words. Empty fields ask for nothing.
+    """What a place must have besides the words. An empty field asks for nothing.
 
-    `sight` is "in" for what the last request had in full, "out" for what it had not. `since` and `until` are
-    days (2026-11-17), both included.
+    `sight` is "in" for what the last request had in full, "out" for what it had not. `path` and `client` are
+    in lower case. `start` and `end` are seconds since 1970; the end is not included.
     """
 
     session: str = ""
@@ -63,8 +61,8 @@ class SearchFilters(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     sight: str = ""
     client: str = ""
-    since: str = ""
-    until: str = ""
+    start: float | None = None
+    end: float | None = None
     whole: bool = False
 
 
@@ -89,24 +87,25 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
     answer: int | None = None
 
 
-def read_filters(query: dict[str, str]) -> SearchFilters:
-    """The filters of an address. A day that is none, or a sight that is none, raises BadInput."""
-    filters = SearchFilters(
+def read_filters(query: Mapping[str, str]) -> SearchFilters:
+    """The filters of an address. Raises BadInput for a wrong day, or if sight is not "in" or "out"."""
+    sight = query.get("sight", "")
+    if sight not in ("", "in", "out"):
+        raise BadInput(f"sight is {sight!r}", place="sight", hint='use "in" or "out"')
+    end = _read_day(query, "until")
+    if end is not None:
+        end += _SECONDS_OF_DAY  # the day itself is included
+    return SearchFilters(
         session=query.get("session", ""),
         role=query.get("role", ""),
         tool=query.get("tool", ""),
-        path=query.get("path", ""),
-        sight=query.get("sight", ""),
-        client=query.get("client", ""),
-        since=query.get("since", ""),
-        until=query.get("until", ""),
+        path=query.get("path", "").lower(),
+        sight=sight,
+        client=query.get("client", "").lower(),
+        start=_read_day(query, "since"),
+        end=end,
         whole=query.get("whole", "") not in ("", "0"),
     )
-    if filters.sight not in ("", "in", "out"):
-        raise BadInput(f"sight is {filters.sight!r}", place="sight", hint='use "in" or "out"')
-    for name in ("since", "until"):
-        _read_day(getattr(filters, name), name)
-    return filters
 
 
 def read_terms(text: str, *, whole: bool = False) -> list[Term]:
@@ -121,7 +120,7 @@ def read_terms(text: str, *, whole: bool = False) -> list[Term]:
         else:
             pattern = re.compile(re.escape(word), re.IGNORECASE)
         terms.append(Term(pattern=pattern, is_absent=bool(minus)))
-    if not any(not term.is_absent for term in terms):
+    if all(term.is_absent for term in terms):
         raise BadInput("there is nothing to look for", place="text", hint="give a word, a path or a phrase")
     return terms
 
@@ -129,9 +128,8 @@ def read_terms(text: str, *, whole: bool = False) -> list[Term]:
 def search_places(inspector: Inspector, text: str, filters: SearchFilters) -> Json:
     """The places where a text stands, the newest session first, and how many more there are."""
     terms = read_terms(text, whole=filters.whole)
-    summaries = [
-        summary for summary in inspector.sessions.summaries() if _is_wanted_session(summary, filters)
-    ]
+    all_summaries = inspector.sessions.summaries()
+    summaries = [summary for summary in all_summaries if _is_wanted_session(summary, filters)]
     places: list[Json] = []
     count = 0
     for summary in report_steps(summaries, "searching sessions"):
@@ -190,22 +188,23 @@ def _show_place(
 
 
 def _is_wanted_session(summary: SessionSummary, filters: SearchFilters) -> bool:
-    if filters.session and summary.id != filters.session:
+    if filters.session and filters.session != summary.id:
         return False
-    if filters.client and filters.client.lower() not in summary.source.lower():
+    if filters.client not in summary.source.lower():
         return False
-    since = _read_day(filters.since, "since")
-    until = _read_day(filters.until, "until")
-    if since is None and until is None:
+    if filters.start is None and filters.end is None:
         return True
     if summary.ended is None:
         return False
+    if filters.start is not None and summary.ended < filters.start:
+        return False
     began = summary.began or summary.ended
-    return summary.ended >= (since or 0.0) and (until is None or began < until + _SECONDS_OF_DAY)
+    return filters.end is None or began < filters.end
 
 
-def _read_day(day: str, name: str) -> float | None:
+def _read_day(query: Mapping[str, str], name: str) -> float | None:
     """The first second of a day in UTC; None for no day."""
+    day = query.get(name, "")
     if not day:
         return None
     try:
@@ -219,9 +218,15 @@ def _is_wanted_place(place: _Place, filters: SearchFilters) -> bool:
         return False
     if filters.tool and filters.tool != place.tool:
         return False
-    if filters.path and filters.path.lower() not in place.path.lower():
+    if filters.path not in place.path.lower():
         return False
-    return not filters.sight or (filters.sight == "in") == place.in_sight
+    match filters.sight:
+        case "in":
+            return place.in_sight
+        case "out":
+            return not place.in_sight
+        case _:
+            return True
 
 
 class _SessionPlaces:
@@ -256,23 +261,10 @@ class _SessionPlaces:
         if last_call is None:
             return
         self._last = conversation.calls.index(last_call)
-        request = decode_body(conversation.record.came_body(last_call))
-        dialect = DIALECTS.get(last_call.request.dialect)
-        if request is None or dialect is None:
-            return
-        try:
-            log = dialect.wire.parse(request).log
-        except (LaminaError, RecursionError):
-            return
+        log = conversation.read_log(last_call)
         yield from _list_segments(log, conversation.record.ledger(last_call))
-        body = conversation.record.answer_body(last_call)
-        if body is None or last_call.answer is None:
-            return
-        try:
-            segments = read_answer(body, last_call.answer, dialect.name).segments
-        except (LaminaError, RecursionError):
-            return
-        yield from _list_answer(segments, self._last)
+        for place in _list_segments(conversation.read_answer(last_call), Ledger()):
+            yield msgspec.structs.replace(place, ref=None, answer=self._last)
 
     def _list_logged(self) -> Iterator[_Place]:
         """The messages of a client's log. All of them were sent in full."""
@@ -286,9 +278,8 @@ class _SessionPlaces:
         call_ends = [call.end for call in conversation.calls]
         last = len(call_ends) - 1
         for at, place in enumerate(_list_segments(log, Ledger())):
-            message = bisect_right(
-                ends, at
-            )  # [1, 3] segments: segment 0 is of message 0, 1 and 2 of message 1
+            # If messages end at [1, 3], segment 0 is of message 0, and segments 1 and 2 are of message 1.
+            message = bisect_right(ends, at)
             number = bisect_right(call_ends, message)  # the first request that ends after this message
             if number > last:
                 yield msgspec.structs.replace(place, ref=None, answer=last)
@@ -296,11 +287,6 @@ class _SessionPlaces:
             if place.ref is not None:
                 self._arrivals.setdefault(place.ref, number)
             yield place
-
-
-def _list_answer(segments: Sequence[Segment], number: int) -> Iterator[_Place]:
-    for place in _list_segments(segments, Ledger()):
-        yield msgspec.structs.replace(place, ref=None, answer=number)
 
 
 def _list_segments(log: Sequence[Segment], ledger: Ledger) -> Iterator[_Place]:
@@ -313,7 +299,7 @@ def _list_segments(log: Sequence[Segment], ledger: Ledger) -> Iterator[_Place]:
         part = first_part(segment)
         if isinstance(part, ToolCall):
             tool = part.name
-            path = str(getattr(read_subject(part), "resource", ""))
+            path = read_path(part)
             calls[part.id] = (tool, path)
         elif isinstance(part, ToolResult):
             tool, path = calls.get(part.id, (part.name, ""))

@@ -1,9 +1,10 @@
-"""The text of a segment, as people read it: its parts one below the other, and its beginning on one line."""
+"""Writes a segment as people read it: its parts one below the other, or its beginning on one line."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lamina.core.text.subjects import read_subject
 from lamina.core.values import Image, Part, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
 
@@ -46,3 +47,11 @@ def write_preview(segment: Segment) -> str:
 def first_part(segment: Segment) -> Part | None:
     """The first part of a segment; None if it has none."""
     return next(iter(segment.parts), None)
+
+
+def read_path(call: ToolCall) -> str:
+    """The file that a call is about, "" if there is none."""
+    subject = read_subject(call)
+    if subject is None:
+        return ""
+    return subject.resource

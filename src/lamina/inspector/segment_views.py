@@ -1,4 +1,4 @@
-"""One segment of a request as plain JSON values: as sent, in full, how the two differ, and why."""
+"""Shows one segment of a request as plain JSON values: as sent, in full, how the two differ, and why."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from itertools import repeat
-from typing import Any
 
 import msgspec
 
@@ -49,6 +48,12 @@ def show_segment(
     if entry.segment.is_own:
         original = sent
     history = list_changes(inspector, built, number, entry)
+    arrived = built.arrivals.get(entry.ref, number)
+    if history:
+        arrived = history[0].call
+    recall = ""
+    if entry.form is not Form.FULL:
+        recall = handle(entry.content)
     return {
         "ref": str(entry.ref),
         "key": entry.segment.key or handle(entry.content),
@@ -63,10 +68,10 @@ def show_segment(
         "original": original[:LONGEST_TEXT],
         "clipped": max(len(sent), len(original)) > LONGEST_TEXT,
         "difference": list(compare_texts(original, sent)),
-        "arrived": history[0].call if history else built.arrivals.get(entry.ref, number),
+        "arrived": arrived,
         "history": [msgspec.to_builtins(change) for change in history],
         "explanation": explain_form(entry, history, built),
-        "recall": handle(entry.content) if entry.form is not Form.FULL else "",
+        "recall": recall,
         "covers": [str(covered) for covered in entry.segment.covers],
         "images": list(find_images(entry.segment.parts)),
         "path": _path_of(envelope, entry),
@@ -77,9 +82,9 @@ def list_changes(
     inspector: Inspector, built: BuiltSession, number: int, entry: Entry
 ) -> Sequence[FormChange]:
     """The forms of a segment over the session, until this request if lamina recorded it."""
-    if not built.is_sent or built.session.sent is None:
+    if built.sent is None:
         return built.history.get(entry.ref, ())
-    return inspector.builder.find_history(built.session.sent).list_changes(entry.ref, number)
+    return inspector.builder.find_history(built.sent).list_changes(entry.ref, number)
 
 
 def show_text(inspector: Inspector, session_id: str, number: int, ref: str, settings: BuildSettings) -> Json:
@@ -97,14 +102,17 @@ def find_images(parts: Sequence[Part]) -> Iterator[str]:
     Images inside of results count too. A very large one is left out.
     """
     for part in parts:
-        if isinstance(part, ToolResult):
-            yield from find_images(part.content)
-        if not isinstance(part, Image):
-            continue
-        source = part.url
-        if part.data:
-            source = f"data:{part.media_type or 'image/png'};base64,{part.data}"
-        if _IMAGE.match(source) and len(source) <= LONGEST_IMAGE:
+        match part:
+            case ToolResult(content=content):
+                yield from find_images(content)
+                continue
+            case Image(data="", url=url):
+                source = url
+            case Image(data=data, media_type=media_type):
+                source = f"data:{media_type or 'image/png'};base64,{data}"
+            case _:
+                continue
+        if len(source) <= LONGEST_IMAGE and _IMAGE.match(source):
             yield source
 
 
@@ -140,24 +148,25 @@ def compare_texts(original: str, sent: str) -> Iterator[tuple[str, str]]:
         yield from zip(repeat("+"), after[new_start:new_end], strict=False)
 
 
-def explain_form(entry: Entry, history: Sequence[Any], built: BuiltSession) -> str:
+_FORM_SENTENCES = {
+    Form.FULL: "It is sent in full",
+    Form.COMPACT: "It is sent shortened",
+    Form.STUB: "Only its name and a handle are sent",
+    Form.OMITTED: "It is not sent",
+}
+
+
+def explain_form(entry: Entry, history: Sequence[FormChange], built: BuiltSession) -> str:
     """Why a segment is sent as it is, in a sentence or two.
 
     "Only its name and a handle are sent: attachment. It was lowered at request 4 of 9. …"
     """
-    forms = {
-        "FULL": "It is sent in full",
-        "COMPACT": "It is sent shortened",
-        "STUB": "Only its name and a handle are sent",
-        "OMITTED": "It is not sent",
-    }
-    sentence = forms[entry.form.name]
+    sentence = _FORM_SENTENCES[entry.form]
     if entry.why:
         sentence += f": {entry.why}"
     sentence += "."
     if len(history) > 1:
-        last = history[-1]
-        sentence += f" It was lowered at request {last.call + 1} of {len(built.calls)}."
+        sentence += f" It was lowered at request {history[-1].call + 1} of {len(built.calls)}."
     if entry.form is not Form.FULL and not entry.segment.is_own:
         sentence += " Pin it to keep it in full, or recall it by its handle."
     return sentence

@@ -1,29 +1,25 @@
-"""What a recorded conversation tells of one segment over time: when it arrived, and when it was lowered.
+"""Follows one segment through a recorded conversation: when it arrived, and when it was lowered.
 
-The client's history grows, so the first request that has a segment is found by halves. Forms change at cuts
-alone, and the ledger of each cut is in the record, so no request has to be fitted again.
+The client's history only grows, so a binary search finds the first request that has a segment. Forms change
+at cuts alone, and the ledger of each cut is in the record, so no request has to be fitted again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import zip_longest
 
-from lamina.conversations.answer_bodies import read_answer
 from lamina.conversations.costs import is_refused
-from lamina.conversations.record import RecordedCall
+from lamina.conversations.record import RecordedCall, SentRequest
 from lamina.core.recall import list_refs
 from lamina.core.values import Form, Ledger, Ref, ToolCall
-from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
-from lamina.errors import LaminaError
 from lamina.fitting.recalls import RECALL
 from lamina.inspector.built_values import FormChange
-from lamina.inspector.sent_requests import SentConversation
-from lamina.replay.traces.recorded_conversations import decode_body
+from lamina.inspector.sent_conversations import SentConversation
 
 
 class SentHistory:
-    """Answers about the segments of one conversation. What was read of a request is kept."""
+    """Finds arrivals and changes of segments. What was read of a request stays in memory."""
 
     def __init__(self, conversation: SentConversation) -> None:
         self._conversation = conversation
@@ -65,16 +61,8 @@ class SentHistory:
         refs = self._refs.get(number)
         if refs is not None:
             return refs
-        call = self._conversation.calls[number]
-        request = decode_body(self._conversation.record.came_body(call))
-        dialect = DIALECTS.get(call.request.dialect)
-        refs = frozenset()
-        if request is not None and dialect is not None:
-            try:
-                log = dialect.wire.parse(request, memo=self._memo).log
-                refs = frozenset(str(ref) for ref, _ in list_refs(log))
-            except (LaminaError, RecursionError):
-                refs = frozenset()
+        log = self._conversation.read_log(self._conversation.calls[number], self._memo)
+        refs = frozenset(str(ref) for ref, _ in list_refs(log))
         self._refs[number] = refs
         return refs
 
@@ -102,35 +90,25 @@ def number_turns(conversation: SentConversation) -> list[int]:
     """The turn of each request, from 1: a turn ends with an answer that calls no tool of the client."""
     turns: list[int] = []
     turn = 1
-    for call, is_last in zip(conversation.calls, _find_turn_ends(conversation), strict=True):
+    for call, next_call in zip_longest(conversation.calls, conversation.calls[1:]):
         turns.append(turn)
-        if is_last and call is not conversation.calls[-1]:
+        if next_call is not None and _ends_turn(conversation, call, next_call.request):
             turn += 1
     return turns
 
 
-def _find_turn_ends(conversation: SentConversation) -> Iterator[bool]:
-    calls = conversation.calls
-    repeated = {call.request.follows for call in calls if call.request.follows}
-    for at, call in enumerate(calls):
-        is_sent_again = at + 1 < len(calls) and calls[at + 1].request.follows in (
-            call.request.id,
-            call.request.follows or call.request.id,
-        )
-        if call.answer is None or is_refused(call) or (call.request.id in repeated and is_sent_again):
-            yield False
-            continue
-        yield not (is_sent_again or _calls_tool(conversation, call))
+def _ends_turn(conversation: SentConversation, call: RecordedCall, next_request: SentRequest) -> bool:
+    """Whether a request was answered, and the answer calls no tool of the client.
 
-
-def _calls_tool(conversation: SentConversation, call: RecordedCall) -> bool:
-    """Whether an answer calls a tool of the client. One that is not kept counts as the end of its turn."""
-    body = conversation.record.answer_body(call)
-    if body is None or call.answer is None:
+    An answer that is not kept counts as the end of its turn.
+    """
+    if call.answer is None or is_refused(call):
         return False
-    try:
-        segments = read_answer(body, call.answer, call.request.dialect).segments
-    except (LaminaError, RecursionError):
+    # Requests that repeat another one all name the first, so the next may follow this one or the same one.
+    if next_request.follows and next_request.follows in (call.request.id, call.request.follows):
         return False
-    parts = [part for segment in segments for part in segment.parts if isinstance(part, ToolCall)]
-    return any(part.name != RECALL.name for part in parts)
+    for segment in conversation.read_answer(call):
+        for part in segment.parts:
+            if isinstance(part, ToolCall) and part.name != RECALL.name:
+                return False
+    return True

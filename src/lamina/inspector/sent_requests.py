@@ -1,14 +1,15 @@
-"""Recorded requests as they were sent: the entries of each, with the reason for every form.
+"""Reads recorded requests as they were sent: the entries of each, with the reason for every form.
 
 The record has the body that left and the body that the client wrote. The client's body is fitted again with
 the ledger that was recorded, under a budget that nothing exceeds. So nothing new is lowered, and every entry
-has its form and its reason. The outcome must be the body that left, but for its cache markers. If it is not,
-the body itself is read: its entries are then shown without reasons, and a note says so.
+has its form and its reason. The outcome must be the body that left, apart from its cache markers. If it is
+not, the body itself is read. Its entries are then shown without reasons, and a note says so.
 """
 
 from __future__ import annotations
 
 from collections import Counter as Tally
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,6 @@ import msgspec
 from lamina.conversations.recall_loop import append_turns, place_after, splice_exchanges
 from lamina.conversations.record import ConversationRecord, RecordedCall
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
-from lamina.conversations.store import ConversationState
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.recall import list_refs
@@ -28,9 +28,11 @@ from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import Dialect
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput, LaminaError
+from lamina.fitting.building import AS_LOGGED
 from lamina.fitting.policy import Policy, RecallMode
 from lamina.fitting.recalls import RECALL, TURN_FIELDS, read_turns
-from lamina.fitting.request import AS_LOGGED, Fitted, RequestMemo, fit_request
+from lamina.fitting.request import Fitted, RequestMemo, fit_request
+from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
 from lamina.models.counters.openai import o200k
 from lamina.replay.traces.recorded_conversations import decode_body, explain_missing_bodies
 
@@ -44,50 +46,6 @@ READ_AS_SENT = (
 ERASED_NOTE = "Something of this request was deleted since: what is left of it is shown."
 NOT_SENT = "it is in the client's request, and not in the one that was sent"
 UNREADABLE = "the body that was sent cannot be read as a request of its API"
-
-
-class SentConversation:
-    """A recorded conversation: its name, what is stored of it, and its requests. It has at least one."""
-
-    def __init__(self, name: str, state: ConversationState, record: ConversationRecord) -> None:
-        self.name = name
-        self.state = state
-        self.record = record
-        self.calls: tuple[RecordedCall, ...] = tuple(record.calls)
-
-    def find_earlier(self, number: int) -> int | None:
-        """The number of the request that one was sent after, for the same request of the client.
-
-        All of them name the first as the one that they follow. The one before is the last of these.
-        """
-        first_id = self.calls[number].request.follows
-        if not first_id:
-            return None
-        for earlier in range(number - 1, -1, -1):
-            request = self.calls[earlier].request
-            if first_id in (request.id, request.follows):
-                return earlier
-        return None
-
-    @property
-    def model(self) -> str:
-        """The model of the last request."""
-        return self.calls[-1].request.model or self.state.model
-
-    @property
-    def dialect(self) -> str:
-        """The dialect of the last request."""
-        return self.calls[-1].request.dialect or self.state.dialect
-
-    @property
-    def window(self) -> int:
-        """The window of the last request; 0 if it was not fitted."""
-        return self.calls[-1].request.window
-
-    @property
-    def has_bodies(self) -> bool:
-        """Whether any body is kept."""
-        return any(call.sent_pieces is not None for call in self.calls)
 
 
 class SentRequestBuild(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -124,18 +82,17 @@ class SentRequests:
         if request is None or dialect is None:
             return SentRequestBuild(request=request or {}, note=UNREADABLE)
         came = self._read_came(number, dialect)
-        fitted = self._fit_again(call, came, request, dialect)
         note = ""
+        envelope = self._fit_again(call, came, request, dialect)
+        if envelope is None:
+            note = READ_AS_SENT
+            envelope = self._read_as_sent(came, request, dialect)
+        if envelope is None:
+            note = UNREADABLE
+        else:
+            envelope = _scale(envelope, call)
         if record.is_erased(call):
             note = ERASED_NOTE
-        if fitted is not None:
-            envelope: Envelope | None = _scale(fitted.envelope, call)
-            return SentRequestBuild(request=request, came=came, envelope=envelope, note=note)
-        envelope = self._read_as_sent(came, request, dialect)
-        if envelope is not None:
-            envelope = _scale(envelope, call)
-        if not note:
-            note = READ_AS_SENT if envelope is not None else UNREADABLE
         return SentRequestBuild(request=request, came=came, envelope=envelope, note=note)
 
     def build_in_full(self, number: int) -> Envelope | None:
@@ -158,20 +115,20 @@ class SentRequests:
         conversation = self._conversation
         call = conversation.calls[number]
         earlier_number = conversation.find_earlier(number)
-        if earlier_number is not None:
-            came = self._read_came(earlier_number, dialect)
-            earlier = conversation.calls[earlier_number]
-            if earlier.answer is None or not earlier.answer.recalled:
-                return came  # it was refused, and is the same request
-            recalled_turns = _find_added_turns(conversation.record, earlier, call, dialect)
-            if recalled_turns is None:  # there was a cut between the two
-                recalled_turns = self._find_exchange(call, dialect)
-            return append_turns(came, recalled_turns)
-        request = decode_body(conversation.record.came_body(call)) or {}
-        digests = self._digest(request, dialect)
-        if digests is None:
-            return request
-        return splice_exchanges(request, conversation.state.exchanges, digests)
+        if earlier_number is None:
+            request = decode_body(conversation.record.came_body(call)) or {}
+            digests = self._digest(request, dialect)
+            if digests is None:
+                return request
+            return splice_exchanges(request, conversation.state.exchanges, digests)
+        came = self._read_came(earlier_number, dialect)
+        earlier = conversation.calls[earlier_number]
+        if earlier.answer is None or not earlier.answer.recalled:
+            return came  # it was refused, and is the same request
+        recalled_turns = _find_added_turns(conversation.record, earlier, call, dialect)
+        if recalled_turns is None:  # there was a cut between the two
+            recalled_turns = self._find_exchange(call, dialect)
+        return append_turns(came, recalled_turns)
 
     def _find_exchange(self, call: RecordedCall, dialect: Dialect) -> tuple[Any, ...]:
         """The recall at the end of a client's request, as it was remembered for later requests."""
@@ -198,8 +155,8 @@ class SentRequests:
 
     def _fit_again(
         self, call: RecordedCall, came: Mapping[str, Any], sent: Mapping[str, Any], dialect: Dialect
-    ) -> Fitted | None:
-        """The client's request with the recorded ledger, if that gives the body that was sent."""
+    ) -> Envelope | None:
+        """The entries of the client's request under the recorded ledger, if these give the body that left."""
         ledger = self._conversation.record.ledger(call)
         for mode in self._choose_modes(ledger):
             try:
@@ -208,7 +165,7 @@ class SentRequests:
                 continue
             if count_common_turns(fitted.request, sent, dialect, whole=True) is not None:
                 self._mode = mode
-                return fitted
+                return fitted.envelope
         return None
 
     def _choose_modes(self, ledger: Ledger) -> Sequence[RecallMode]:
@@ -226,12 +183,7 @@ class SentRequests:
             came,
             dialect=dialect,
             ledger=ledger,
-            policy=Policy(
-                budget=UNLIMITED,
-                counter=o200k(),
-                breakpoints="keep",
-                recall=mode,
-            ),
+            policy=Policy(budget=UNLIMITED, counter=o200k(), breakpoints="keep", recall=mode),
             memo=self._memos.setdefault(mode, RequestMemo()),
         )
 
@@ -258,9 +210,7 @@ def _scale(envelope: Envelope, call: RecordedCall) -> Envelope:
     The provider reports the whole request and not its parts, so each part is its share of that. The shares
     come from one quick counter: those of some models take seconds for a request of 100,000 tokens.
     """
-    tokens = call.request.tokens
-    if call.answer is not None and call.answer.usage is not None:
-        tokens = call.answer.usage.input or tokens
+    tokens = count_request_tokens(call)
     counted = envelope.account.total
     if not tokens or not counted or tokens == counted:
         return envelope
@@ -268,12 +218,11 @@ def _scale(envelope: Envelope, call: RecordedCall) -> Envelope:
     entries = [
         msgspec.structs.replace(entry, tokens=round(entry.tokens * share)) for entry in envelope.entries
     ]
-    amounts = {
-        name: round(getattr(envelope.account, name) * share)
-        for name in ("tools", "answer", "parameters", "request")
-    }
+    amounts: dict[str, int] = {}
+    for name in ("tools", "answer", "parameters", "request"):
+        amounts[name] = round(getattr(envelope.account, name) * share)
     amounts["entries"] = sum(entry.tokens for entry in entries)
-    amounts["margin"] = tokens - sum(amounts.values())
+    amounts["margin"] = tokens - sum(amounts.values())  # what rounding left over
     account = msgspec.structs.replace(envelope.account, basis="estimated", **amounts)
     return msgspec.structs.replace(envelope, entries=tuple(entries), account=account)
 
@@ -292,18 +241,18 @@ def _list_as_sent(request: Mapping[str, Any], dialect: Dialect, counter: Counter
 
 def _add_missing(sent: Sequence[Entry], original: Sequence[Entry]) -> Iterator[Entry]:
     """The entries that were sent, and those of the client's that were not, each before what follows it."""
-    left = Tally(entry.content for entry in sent)
-    waiting = list(original)
+    # How often each content is still to come among the sent entries: one that does not come was left out.
+    to_come = Tally(entry.content for entry in sent)
+    waiting = deque(original)
     for entry in sent:
-        while waiting and left[waiting[0].content] <= 0:
-            yield _omit(waiting.pop(0))
+        while waiting and to_come[waiting[0].content] <= 0:
+            yield _omit(waiting.popleft())
         if waiting and waiting[0].content == entry.content:
-            waiting.pop(0)
-        left[entry.content] -= 1
+            waiting.popleft()
+        to_come[entry.content] -= 1
         yield entry
-    for entry in waiting:
-        if left[entry.content] <= 0:
-            yield _omit(entry)
+    for entry in waiting:  # none is to come any more
+        yield _omit(entry)
 
 
 def _omit(entry: Entry) -> Entry:
@@ -332,26 +281,34 @@ def count_common_turns(
     """
     turns = read_turns(before)
     other_turns = read_turns(after)
-    if len(turns) > len(other_turns) or (whole and len(turns) != len(other_turns)):
+    if len(turns) > len(other_turns):
         return None
-    differing = [
-        (one, other)
-        for one, other in zip(turns, other_turns, strict=False)
-        if one is not other and one != other
-    ]
-    if not differing and _without_turns(before) == _without_turns(after):
+    if whole and len(turns) != len(other_turns):
+        return None
+    # Requests of one conversation share most of their turns as objects. Blocks are made of the others only:
+    # a request of a thousand turns has a few that a cache marker came to or left.
+    differing_turns: list[Any] = []
+    differing_others: list[Any] = []
+    for turn, other_turn in zip(turns, other_turns, strict=False):
+        if turn is other_turn or turn == other_turn:
+            continue
+        differing_turns.append(turn)
+        differing_others.append(other_turn)
+    if not differing_turns and _select_head(before) == _select_head(after):
         return len(turns)
-    one = _list_blocks(before, [pair[0] for pair in differing], dialect)
-    other = _list_blocks(after, [pair[1] for pair in differing], dialect)
-    if one is None or one != other:
+    blocks = _list_blocks(before, differing_turns, dialect)
+    if blocks is None:
+        return None
+    if blocks != _list_blocks(after, differing_others, dialect):
         return None
     return len(turns)
 
 
-_HEAD_FIELDS = ("system", "instructions", "systemInstruction", "system_instruction", "tools")
+_HEAD_FIELDS = ("system", "instructions", "systemInstruction", "system_instruction", "tools", "toolConfig")
+"""Where the APIs have their system text and tools. Converse has its tools in `toolConfig`."""
 
 
-def _without_turns(request: Mapping[str, Any]) -> dict[str, Any]:
+def _select_head(request: Mapping[str, Any]) -> dict[str, Any]:
     return {name: request.get(name) for name in _HEAD_FIELDS}
 
 

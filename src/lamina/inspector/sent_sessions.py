@@ -1,7 +1,8 @@
-"""A recorded conversation, call by call, as it was sent: sizes, cuts and costs are those of the record.
+"""Lists the calls of a recorded conversation as they were sent, with the sizes, cuts and costs of the record.
 
-No request is fitted again here, and no body is read that is like the one before it: a record of thousands of
-requests opens at once. What only the entries of a request tell is told when somebody looks at it.
+No request is fitted again here, and no body is read that is like the one before it, so a record of thousands
+of requests opens at once. Layers and turns need the entries of a request; they are added when somebody looks
+at it (`request_views`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from lamina.inspector.built_values import BuiltCall, BuiltSession
 from lamina.inspector.continuations import Continuations
 from lamina.inspector.losses import find_losses
 from lamina.inspector.progress import report_steps
-from lamina.inspector.sent_requests import SentConversation
-from lamina.inspector.sessions import RecordedSession
+from lamina.inspector.recorded_sessions import RecordedSession
+from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
 from lamina.inspector.settings import BuildSettings, find_rules
 from lamina.inspector.walk import idle_between
 from lamina.models.counters.openai import o200k
@@ -57,7 +58,7 @@ def list_sent_calls(
         calls=tuple(calls),
         history={},
         arrivals={},
-        is_sent=True,
+        sent=conversation,
     )
 
 
@@ -73,7 +74,7 @@ def _measure(conversation: SentConversation, number: int, rules: CacheRules) -> 
         tally = tally_usage(call.answer.usage)
         output = call.answer.usage.output
         reported = call.answer.usage.input
-    tokens = reported or request.tokens
+    tokens = count_request_tokens(call)
     return BuiltCall(
         number=number,
         call=ModelCall(end=0, answer="", at=at, sent=tokens, output=output),

@@ -1,14 +1,14 @@
-"""What each session cost and what it spent its context on, for the page across all sessions.
+"""Measures what each session cost and what it spent its context on, for the page across all sessions.
 
-A session that has not changed is not looked at again. Tokens of single results are counted with OpenAI's
-tokenizer whatever the model is, since that of Claude is a hundred times slower. They say what is large, and
-amounts of money that follow from them are estimates.
+A session that has not changed is not measured again. Tokens of single results are counted with OpenAI's
+tokenizer whatever the model is, since that of Claude is a hundred times slower. The counts show what is
+large; amounts of money that follow from them are estimates.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,8 +17,9 @@ import msgspec
 from lamina.errors import LaminaError
 from lamina.inspector.losses import explain_by_record
 from lamina.inspector.progress import report_steps
-from lamina.inspector.sent_requests import SentConversation
-from lamina.inspector.sessions import RecordedSession, Sessions, SessionSummary
+from lamina.inspector.recorded_sessions import RecordedSession, SessionSummary
+from lamina.inspector.sent_conversations import SentConversation
+from lamina.inspector.sessions import Sessions
 from lamina.models.counters.openai import o200k
 from lamina.replay.figures_folder import read_figures
 from lamina.replay.findings import find_in_session
@@ -29,8 +30,8 @@ from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.runs import TraceReplay
 from lamina.replay.session_places import SessionFigures
 from lamina.replay.traces.own_answers import SeenAnswers, digest_answers, select_own
-from lamina.replay.traces.recorded_conversations import name_client, to_recorded_usage
-from lamina.replay.values import RecordedUsage, Reported, SessionFindings, Trace
+from lamina.replay.traces.recorded_conversations import name_client
+from lamina.replay.values import Reported, SessionFindings, Trace
 
 
 class _MeasuredSession(NamedTuple):
@@ -57,10 +58,7 @@ class FiguresOfSessions:
             if self._replayed is None:
                 self._replayed = []
                 for folder in self._folders:
-                    for replay in read_figures(Path(folder)):
-                        if replay.reported is not None:
-                            figures = _figures_of_replay(replay, replay.reported)
-                            self._replayed.append((replay, figures))
+                    self._replayed += _read_folder(folder)
             return self._replayed
 
     def collect(self, sessions: Sessions) -> list[SessionFigures]:
@@ -72,19 +70,24 @@ class FiguresOfSessions:
         collected: dict[str, SessionFigures] = {}
         seen = SeenAnswers()
         for summary in report_steps(summaries, "reading sessions"):
-            figures = self._find(sessions, summary, seen)
+            figures = self._measure(sessions, summary, seen)
             if figures is not None:
                 collected[summary.id] = figures
         for _, replayed_figures in self.replayed():
             collected.setdefault(replayed_figures.id, replayed_figures)
         return list(collected.values())
 
-    def _find(self, sessions: Sessions, summary: SessionSummary, seen: SeenAnswers) -> SessionFigures | None:
+    def _measure(
+        self, sessions: Sessions, summary: SessionSummary, seen: SeenAnswers
+    ) -> SessionFigures | None:
         """The figures of one session; None if it cannot be read, or has nothing of its own."""
         with self._lock:
             measured = self._measured.get(summary.id)
-        if measured is not None and measured.summary == summary:
+        if measured is not None and measured.summary != summary:
+            measured = None  # the session has grown
+        if measured is not None:
             copied = seen.add(measured.answers)
+            # Which answers are copies depends on the sessions before this one, and these may have changed.
             if copied == measured.copied:
                 return measured.figures
         try:
@@ -92,12 +95,19 @@ class FiguresOfSessions:
         except LaminaError:
             return None
         answers = digest_answers(session.conversation.trace)
-        if measured is None or measured.summary != summary:
+        if measured is None:
             copied = seen.add(answers)
         figures = measure_session(session, copied)
         with self._lock:
             self._measured[summary.id] = _MeasuredSession(summary, answers, copied, figures)
         return figures
+
+
+def _read_folder(folder: str) -> Iterator[tuple[TraceReplay, SessionFigures]]:
+    """The sessions of a folder of figures. Those without a reported usage have nothing to show."""
+    for replay in read_figures(Path(folder)):
+        if replay.reported is not None:
+            yield replay, _figures_of_replay(replay, replay.reported)
 
 
 def measure_session(session: RecordedSession, copied: frozenset[int] = frozenset()) -> SessionFigures | None:
@@ -108,7 +118,7 @@ def measure_session(session: RecordedSession, copied: frozenset[int] = frozenset
         return SessionFigures(
             id=summary.id,
             reported=_report_sent(session, session.sent),
-            findings=_find(conversation, under_lamina=True),
+            findings=_find_advice(conversation, under_lamina=True),
             cuts=summary.cuts,
             has_requests=False,
         )
@@ -118,12 +128,12 @@ def measure_session(session: RecordedSession, copied: frozenset[int] = frozenset
             return None
         conversation = read_conversation(own_part)
     reported = sum_recorded_usage(conversation.trace)
-    if not reported.calls:  # nothing was reported, and so nothing is measured but how often a model was asked
+    if not reported.calls:  # nothing was reported: only the number of requests is known
         reported = msgspec.structs.replace(reported, calls=len(conversation.calls))
     return SessionFigures(
         id=summary.id,
         reported=_name(reported, summary),
-        findings=_find(conversation, under_lamina=reported.under_lamina),
+        findings=_find_advice(conversation, under_lamina=reported.under_lamina),
         cuts=summary.cuts,
         has_requests=not copied,
     )
@@ -133,12 +143,7 @@ def _report_sent(session: RecordedSession, sent: SentConversation) -> Reported:
     """What was reported of a conversation that lamina recorded, request by request."""
     summary = session.summary
     trace = session.conversation.trace
-    used: dict[int, RecordedUsage] = {}
-    for number, call in enumerate(sent.calls):
-        if call.answer is not None and call.answer.usage is not None:
-            used[number] = to_recorded_usage(
-                call.answer.usage, at=call.request.at or None, model=call.request.model
-            )
+    usages = sent.read_usages()
     reported = sum_recorded_usage(
         Trace(
             id=summary.name,
@@ -147,13 +152,13 @@ def _report_sent(session: RecordedSession, sent: SentConversation) -> Reported:
             items=[],
             source=summary.source,
             model=summary.model,
-            used=used,
+            used=usages,
             under_lamina=True,
             client=name_client(sent.name, sent.state),
             user=trace.user,
         )
     )
-    numbers = list(used)
+    numbers = list(usages)
     lost = [explain_by_record(loss, sent.calls[numbers[loss.call - 1]].request) for loss in reported.lost]
     reported = msgspec.structs.replace(reported, dollars=summary.dollars, lost=tuple(lost))
     return _name(reported, summary)
@@ -171,7 +176,7 @@ def _name(reported: Reported, summary: SessionSummary) -> Reported:
     )
 
 
-def _find(conversation: RecordedConversation, *, under_lamina: bool) -> SessionFindings:
+def _find_advice(conversation: RecordedConversation, *, under_lamina: bool) -> SessionFindings:
     if not conversation.calls:
         return SessionFindings()
     return find_in_session(conversation, _count_message, o200k().count, under_lamina=under_lamina)

@@ -1,107 +1,28 @@
-"""Which sessions can be inspected: recorded traces in files and folders, and conversations in stores."""
+"""Lists the sessions that can be inspected: recorded traces in files and folders, conversations in stores.
+
+A live page asks often. So a file is read again only if its size or its time has changed.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import re
 import threading
-from collections.abc import Callable, Container, Iterable, Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Container, Iterable, Sequence
+from typing import Protocol
 
 import msgspec
 
-from lamina.errors import BadInput, LaminaError
-from lamina.inspector.sent_requests import SentConversation
-from lamina.models.facts import model as facts_of
-from lamina.replay.model_calls import ModelCall, RecordedConversation, message_text, read_conversation
-from lamina.replay.recorded_usage import sum_recorded_usage
+from lamina.errors import BadInput
+from lamina.inspector.recorded_sessions import (
+    ListedSession,
+    RecordedSession,
+    SessionSummary,
+    StoredSession,
+    make_id,
+    read_session,
+)
 from lamina.replay.traces import find_files, read_traces
-from lamina.replay.values import RecordedUsage, Trace, UnreadableLine
-
-FIRST_WORDS = 120
-"""Characters of the first question that the list shows."""
-
-DEFAULT_WINDOW = 200_000
-"""The window of a model that nobody knows."""
-
-_TAG = re.compile(r"<(/?)([a-z_-]{1,40})>")
-"""The beginning or the end of what clients put before the first question, as `<system-reminder>`."""
-
-
-class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the list of sessions. Amounts that the records do not have are None.
-
-    `answered` is False if no model has answered the first request, which is then the only one.
-    """
-
-    id: str
-    name: str
-    source: str
-    place: str
-    first_words: str
-    model: str
-    dialect: str
-    calls: int
-    messages: int
-    tokens: int | None
-    dollars: float | None
-    lost_caches: int
-    began: float | None
-    ended: float | None
-    cuts: int = 0
-    project: str = ""
-    parent: str = ""
-    answered: bool = True
-
-
-class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A recorded session, read and ready to be built.
-
-    `sent` is lamina's own record of it, None for any other log. `history` reads what the client said: of a
-    record, that is its last request as the client wrote it, which is read when somebody asks for it.
-    """
-
-    summary: SessionSummary
-    history: Callable[[], RecordedConversation]
-    sent: SentConversation | None = None
-
-    @property
-    def conversation(self) -> RecordedConversation:
-        """The client's own history, for the question what other settings would have made of it."""
-        return self.history()
-
-    @property
-    def version(self) -> int:
-        """A number that changes when the session grows."""
-        if self.sent is not None:
-            return self.sent.record.count
-        return self.summary.messages
-
-    @property
-    def window(self) -> int:
-        """The window of the model that answered, or the one that its last request was fitted to."""
-        if self.sent is not None and self.sent.window:
-            return self.sent.window
-        return window_of(self.conversation.trace.model)
-
-    @property
-    def has_head(self) -> bool:
-        """Whether system text or tools were recorded. Logs of some coding agents have neither."""
-        if self.sent is not None or self.conversation.tools:
-            return True
-        return any(message.get("role") in ("system", "developer") for message in self.conversation.messages)
-
-
-class StoredSession(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A session of which only the summary is in memory. `load` reads the rest.
-
-    `sizes` has the time and the tokens of each of its requests, None where they are not known.
-    """
-
-    summary: SessionSummary
-    load: Callable[[], RecordedSession]
-    sizes: tuple[tuple[float | None, int | None], ...] = ()
+from lamina.replay.values import Trace, UnreadableLine
 
 
 class TraceSource(Protocol):
@@ -126,7 +47,7 @@ class Sessions:
         self.sources = tuple(sources)
         self._lock = threading.RLock()
         self._by_file: dict[str, _ReadFile] = {}
-        self._sessions: dict[str, RecordedSession | StoredSession] = {}
+        self._sessions: dict[str, ListedSession] = {}
         self._problems: list[UnreadableLine] = []
         self._state: object = None
 
@@ -155,13 +76,12 @@ class Sessions:
             )
         return _load(session)
 
-    def children(self, session: RecordedSession) -> list[RecordedSession | StoredSession]:
+    def children(self, session: RecordedSession) -> list[ListedSession]:
         """The sessions of the sub-agents of a session, and what was forked from it."""
         with self._lock:
             self._refresh()
-            return [
-                other for other in self._sessions.values() if other.summary.parent == session.summary.name
-            ]
+            others = list(self._sessions.values())
+        return [other for other in others if other.summary.parent == session.summary.name]
 
     def state(self) -> str:
         """A word that changes whenever a file or a store does: the live page asks for it."""
@@ -179,7 +99,7 @@ class Sessions:
             return
         self._state = state
         self._read_files()
-        results: list[RecordedSession | StoredSession | UnreadableLine] = []
+        results: list[ListedSession | UnreadableLine] = []
         for read_file in self._by_file.values():
             results += read_file.results
         for source in self.sources:
@@ -208,7 +128,7 @@ class _ReadFile(msgspec.Struct, frozen=True, kw_only=True):
     """What a file held when its size and time were these."""
 
     state: tuple[int, int]
-    results: list[RecordedSession | StoredSession | UnreadableLine]
+    results: list[ListedSession | UnreadableLine]
 
 
 def _look_at_files(paths: Sequence[str]) -> tuple[tuple[str, tuple[int, int]], ...]:
@@ -230,9 +150,9 @@ def _look_at_files(paths: Sequence[str]) -> tuple[tuple[str, tuple[int, int]], .
 
 def _read_sessions(
     traces: Iterable[Trace | UnreadableLine | StoredSession],
-) -> list[RecordedSession | StoredSession | UnreadableLine]:
+) -> list[ListedSession | UnreadableLine]:
     """Traces as sessions. A trace in which no model was asked is left out, a damaged line stays."""
-    results: list[RecordedSession | StoredSession | UnreadableLine] = []
+    results: list[ListedSession | UnreadableLine] = []
     for trace in traces:
         if not isinstance(trace, Trace):
             results.append(trace)
@@ -243,7 +163,7 @@ def _read_sessions(
     return results
 
 
-def _load(session: RecordedSession | StoredSession) -> RecordedSession:
+def _load(session: ListedSession) -> RecordedSession:
     """The whole session, under the id that it has in the list."""
     if isinstance(session, RecordedSession):
         return session
@@ -252,152 +172,9 @@ def _load(session: RecordedSession | StoredSession) -> RecordedSession:
     return msgspec.structs.replace(loaded, summary=summary)
 
 
-def _name_apart(
-    session: RecordedSession | StoredSession, others: Container[str]
-) -> RecordedSession | StoredSession:
+def _name_apart(session: ListedSession, others: Container[str]) -> ListedSession:
     """The session with an id that no other has."""
     session_id = session.summary.id
     while session_id in others:
         session_id = make_id(session_id)
     return msgspec.structs.replace(session, summary=msgspec.structs.replace(session.summary, id=session_id))
-
-
-def read_session(trace: Trace) -> RecordedSession | None:
-    """A trace as a session; None for one in which no model was asked.
-
-    A question at the end that nobody answered counts as a call, if it is the only one.
-    """
-    try:
-        conversation = read_conversation(trace)
-    except (LaminaError, RecursionError):
-        return None
-    is_answered = bool(conversation.calls)
-    if not is_answered:
-        conversation = _add_unanswered_call(conversation)
-    if not conversation.calls:
-        return None
-    reported = sum_recorded_usage(trace)
-    usages = [usage for _, usage in sorted(trace.used.items())]
-    times = [usage.at for usage in usages if usage.at is not None]
-    summary = SessionSummary(
-        id=make_id(trace.source, trace.place, trace.id),
-        name=trace.id,
-        source=trace.source,
-        place=trace.place,
-        first_words=find_first_words(conversation),
-        model=trace.model,
-        dialect=trace.dialect,
-        calls=len(conversation.calls),
-        messages=len(trace.items),
-        tokens=_largest_request(usages),
-        dollars=reported.dollars,
-        lost_caches=len(reported.lost),
-        began=min(times, default=None),
-        ended=max(times, default=None),
-        cuts=len(trace.compacted),
-        project=_find_project(trace),
-        parent=_find_parent(trace),
-        answered=is_answered,
-    )
-    return RecordedSession(summary=summary, history=lambda: conversation)
-
-
-def _add_unanswered_call(conversation: RecordedConversation) -> RecordedConversation:
-    """The conversation with its first request, if there is no answer to it.
-
-    It stays without a call if all of its answers are copies from another session, or if nobody asked
-    anything: clients also record their own commands.
-    """
-    roles = {message.get("role") for message in conversation.messages}
-    if "assistant" in roles or not find_first_words(conversation):
-        return conversation
-    call = ModelCall(end=len(conversation.messages), answer="")
-    return msgspec.structs.replace(conversation, calls=(call,))
-
-
-def window_of(model: str) -> int:
-    """The window of a model, or a usual one if the model is not known."""
-    try:
-        return facts_of(model).budget.window
-    except LaminaError:
-        return DEFAULT_WINDOW
-
-
-def find_first_words(conversation: RecordedConversation) -> str:
-    """The beginning of the first question, without what the client put before it.
-
-    Clients put reminders and files into tags before the words.
-    """
-    for message in conversation.messages:
-        if message.get("role") != "user":
-            continue
-        for text in reversed(_texts_of(message)):  # attachments stand before the question
-            words = " ".join(_remove_tagged(text).split())
-            if words:
-                return words[:FIRST_WORDS]
-    return ""
-
-
-def _remove_tagged(text: str) -> str:
-    """A text without `<name>…</name>`, whatever the name is.
-
-    No pattern with a reference to the name does this: it reads the rest of the text for each tag that has no
-    end.
-    """
-    tags = list(_TAG.finditer(text))
-    last_ends = {tag[2]: tag.start() for tag in tags if tag[1]}
-    outside: list[str] = []
-    position = 0
-    open_name = ""
-    for tag in tags:
-        is_end, name = tag.groups()
-        if open_name:
-            if is_end and name == open_name:
-                open_name = ""
-                position = tag.end()
-        elif not is_end and last_ends.get(name, -1) > tag.start():
-            outside.append(text[position : tag.start()])
-            open_name = name
-    outside.append(text[position:])
-    return " ".join(outside)
-
-
-def _texts_of(message: dict[str, Any]) -> list[str]:
-    content = message.get("content")
-    if isinstance(content, list):
-        return [message_text({"content": [part]}) for part in content]
-    return [message_text(message)]
-
-
-def _largest_request(usages: Sequence[RecordedUsage]) -> int | None:
-    if not usages:
-        return None
-    return max(usage.total for usage in usages)
-
-
-def make_id(*words: str) -> str:
-    """An id that can stand in an address."""
-    return hashlib.sha256("\0".join(words).encode()).hexdigest()[:12]
-
-
-def _find_project(trace: Trace) -> str:
-    """The folder in which Claude Code keeps the sessions of a project.
-
-    It is "-home-me-app" for /home/me/app.
-    """
-    if trace.source != "claude-code":
-        return ""
-    for folder in Path(trace.place).parents:
-        if folder.parent.name == "projects":
-            return folder.name
-    return ""
-
-
-def _find_parent(trace: Trace) -> str:
-    """The name of the session that a sub-agent belongs to: "SESSION/agent-1" belongs to "SESSION"."""
-    if trace.source != "claude-code":
-        return ""
-    parent, separator, _ = trace.id.rpartition("/")
-    if not separator:
-        return ""
-    return parent

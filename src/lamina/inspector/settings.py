@@ -1,7 +1,8 @@
-"""Under what a session is built: the settings, as an address has them, and what follows from them."""
+"""Reads the settings under which a session is built from an address, and derives its budget and rules."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -23,6 +24,13 @@ _RESERVED_PART = 8
 """One part in so many of the window is kept for the answer, as in the lab."""
 
 
+MOST_DIGITS = 15
+"""Digits of a number in an address: more than any count of tokens, requests or days has."""
+
+MOST_SHOWN = 40
+"""Characters of a wrong word that its error quotes."""
+
+
 class BuildSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Under what the session is built. `window` 0 is that of its model, `rules` "" those of its model.
 
@@ -38,32 +46,47 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
 
+    @property
+    def changes_requests(self) -> bool:
+        """Whether other requests are sent than those that were recorded."""
+        return self.policy != AS_RECORDED or bool(self.left_out) or bool(self.pinned)
 
-def read_settings(query: dict[str, str]) -> BuildSettings:
+
+def read_settings(query: Mapping[str, str]) -> BuildSettings:
     """Settings from the words of an address. A word that is not a number raises BadInput."""
     return BuildSettings(
         policy=query.get("policy") or AS_RECORDED,
-        window=_whole(query, "window") or 0,
+        window=read_whole(query, "window") or 0,
         trigger=_share(query, "trigger"),
         target=_share(query, "target"),
-        keep_last=_whole(query, "keep_last"),
+        keep_last=read_whole(query, "keep_last"),
         rules=query.get("rules", ""),
         left_out=_list(query.get("left_out", "")),
         pinned=_list(query.get("pinned", "")),
     )
 
 
-def _whole(query: dict[str, str], name: str) -> int | None:
-    """A whole number in the query; None if it is absent or empty."""
+def read_whole(query: Mapping[str, str], name: str, *, hint: str = "give a whole number") -> int | None:
+    """A whole number in the query; None if it is absent or empty. Any other word raises BadInput."""
     word = query.get(name, "")
     if not word:
         return None
-    if not word.isascii() or not word.isdigit():
-        raise BadInput(f"{name} is {word!r}", place=name, hint="give a whole number")
+    return parse_whole(word, name, hint=hint)
+
+
+def parse_whole(word: str, name: str, *, hint: str) -> int:
+    """The number that a word of an address means. Any other word raises BadInput.
+
+    `isdigit` alone is true of "²" and of digits of other scripts.
+    """
+    is_number = word.isascii() and word.isdigit()
+    # Python refuses to read a number of more than 4,300 digits, and one of 400 is too large for a float.
+    if not is_number or len(word) > MOST_DIGITS:
+        raise BadInput(f"{name} is {word[:MOST_SHOWN]!r}", place=name, hint=hint)
     return int(word)
 
 
-def _share(query: dict[str, str], name: str) -> float | None:
+def _share(query: Mapping[str, str], name: str) -> float | None:
     word = query.get(name, "")
     if not word:
         return None

@@ -1,4 +1,4 @@
-"""Which requests of a session are meant: all of them, or those from one to another."""
+"""A span of requests: all of a session, or those from one number to another."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from lamina.errors import BadInput
 from lamina.inspector.built_values import BuiltCall
+from lamina.inspector.settings import read_whole
 
 
 class RequestSpan(NamedTuple):
@@ -35,13 +36,5 @@ WHOLE = RequestSpan()
 
 def read_span(query: Mapping[str, str]) -> RequestSpan:
     """The span in the words of an address: `from=3&to=8`. A word that is no number raises BadInput."""
-    return RequestSpan(_read_number(query, "from"), _read_number(query, "to"))
-
-
-def _read_number(query: Mapping[str, str], name: str) -> int | None:
-    word = query.get(name, "")
-    if not word:
-        return None
-    if not word.isascii() or not word.isdigit():
-        raise BadInput(f"{name} is {word!r}", place=name, hint="give the number of a request, from 0")
-    return int(word)
+    hint = "give the number of a request, from 0"
+    return RequestSpan(read_whole(query, "from", hint=hint), read_whole(query, "to", hint=hint))

@@ -1,20 +1,20 @@
-"""The recorded conversations of a store, for the inspector: a list of all, and each in full if it is opened.
+"""Lists the recorded conversations of a store for the inspector, and reads each in full when it is opened.
 
 A store may hold gigabytes. So each conversation is read once for its line in the list, and again when
-somebody opens it; the last few stay in memory.
+somebody opens it. The last few stay in memory.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import cache, partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from lamina.conversations.costs import sum_calls_cost
-from lamina.conversations.record import ConversationRecord, RecordedCall
+from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import (
     ConversationState,
     conversation_place,
@@ -23,15 +23,11 @@ from lamina.conversations.store import (
 )
 from lamina.errors import BadInput, LaminaError
 from lamina.fitting.recalls import read_turns
+from lamina.inspector.first_words import find_first_words
+from lamina.inspector.last_used import LastUsed
 from lamina.inspector.losses import find_losses
-from lamina.inspector.sent_requests import SentConversation
-from lamina.inspector.sessions import (
-    RecordedSession,
-    SessionSummary,
-    StoredSession,
-    find_first_words,
-    make_id,
-)
+from lamina.inspector.recorded_sessions import RecordedSession, SessionSummary, StoredSession, make_id
+from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
 from lamina.replay.model_calls import RecordedConversation, read_conversation
 from lamina.replay.traces.recorded_conversations import (
     SOURCE,
@@ -43,7 +39,7 @@ from lamina.replay.values import Trace, UnreadableLine
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Store
 
-_KEPT_SESSIONS = 4
+_MOST_SESSIONS = 4
 """Conversations that stay in memory."""
 
 _Value = TypeVar("_Value")
@@ -56,10 +52,10 @@ class AskStore(Protocol):
 
 
 class StoredSessions:
-    """The recorded conversations of one workspace. It is a source of sessions for the inspector.
+    """State: the recorded conversations of one workspace. It is a source of sessions for the inspector.
 
-    With `only`, no other conversation is shown. A live page asks often, so the store is not looked at again
-    within `pause` seconds.
+    With `only`, no other conversation is shown. A live page asks often, so the store is asked again only
+    after `pause` seconds.
     """
 
     def __init__(self, ask: AskStore, workspace: str, *, only: str = "", pause: float = 1.0) -> None:
@@ -69,8 +65,8 @@ class StoredSessions:
         self._pause = pause
         self._looked_at = -math.inf
         self._counts: dict[str, int] = {}
-        self._lines: dict[str, tuple[int, StoredSession | UnreadableLine]] = {}
-        self._loaded: OrderedDict[str, RecordedSession] = OrderedDict()
+        self._lines: dict[tuple[str, int], StoredSession | UnreadableLine | None] = {}
+        self._loaded: LastUsed[str, RecordedSession] = LastUsed(_MOST_SESSIONS)
 
     def state(self) -> dict[str, int]:
         """The number of records of each conversation."""
@@ -82,16 +78,14 @@ class StoredSessions:
     def read(self) -> list[StoredSession | UnreadableLine]:
         """A line for each conversation. Those that have not grown since the last time are not read again."""
         counts = self.state()
-        lines: dict[str, tuple[int, StoredSession | UnreadableLine]] = {}
+        lines: dict[tuple[str, int], StoredSession | UnreadableLine | None] = {}
         for name, count in counts.items():
-            line = self._lines.get(name)
-            if line is None or line[0] != count:
-                line = (count, self._read_line(name))
-            lines[name] = line
+            if (name, count) in self._lines:
+                lines[name, count] = self._lines[name, count]
+            else:
+                lines[name, count] = self._read_line(name)
         self._lines = lines
-        return [
-            line for _, line in lines.values() if not isinstance(line, UnreadableLine) or not line.foreign
-        ]
+        return [line for line in lines.values() if line is not None]
 
     def load(self, name: str) -> RecordedSession:
         """One conversation in full. Raises BadInput if it was deleted meanwhile."""
@@ -104,22 +98,19 @@ class StoredSessions:
                 f"there is no conversation {name!r}", place="session", hint="it was deleted just now"
             )
         session = make_session(conversation)
-        self._loaded[name] = session
-        self._loaded.move_to_end(name)
-        while len(self._loaded) > _KEPT_SESSIONS:
-            self._loaded.popitem(last=False)
+        self._loaded.add(name, session)
         return session
 
-    def _read_line(self, name: str) -> StoredSession | UnreadableLine:
+    def _read_line(self, name: str) -> StoredSession | UnreadableLine | None:
+        """The line of a conversation; None if it has nothing to show here."""
         try:
             conversation = self._read_conversation(name)
         except LaminaError as error:
             return UnreadableLine(place=name, reason=str(error))
         if conversation is None:
-            return UnreadableLine(place=name, reason="no request of it is recorded", foreign=True)
+            return None
         if conversation.state.door == "session" and not conversation.has_bodies:
-            # A session keeps its texts in its log, which is shown as a session of its own.
-            return UnreadableLine(place=name, reason="its log is shown instead", foreign=True)
+            return None  # a session keeps its texts in its log, which is shown as a session of its own
         return make_line(conversation, partial(self.load, name))
 
     def _read_conversation(self, name: str) -> SentConversation | None:
@@ -149,8 +140,10 @@ class StoredSessions:
 
 def make_line(conversation: SentConversation, load: Callable[[], RecordedSession]) -> StoredSession:
     """A recorded conversation as a line of the list, which reads the rest when somebody opens it."""
-    sizes = [(call.request.at or None, _size_of_call(call) or None) for call in conversation.calls]
-    return StoredSession(summary=summarise_sent(conversation), load=load, sizes=tuple(sizes))
+    sizes = tuple(
+        (call.request.at or None, count_request_tokens(call) or None) for call in conversation.calls
+    )
+    return StoredSession(summary=summarise_sent(conversation), load=load, sizes=sizes)
 
 
 def make_session(conversation: SentConversation) -> RecordedSession:
@@ -165,6 +158,9 @@ def make_session(conversation: SentConversation) -> RecordedSession:
 def _read_history(conversation: SentConversation) -> RecordedConversation:
     """The client's own history, in OpenAI chat. It is empty if the texts are not kept."""
     trace = make_trace(conversation.name, conversation.state, conversation.record)
+    if isinstance(trace, Trace):
+        with suppress(LaminaError, RecursionError):
+            return read_conversation(trace)
     empty_trace = Trace(
         id=conversation.name,
         place=conversation.name,
@@ -173,33 +169,27 @@ def _read_history(conversation: SentConversation) -> RecordedConversation:
         source=SOURCE,
         model=conversation.model,
     )
-    if isinstance(trace, UnreadableLine):
-        return RecordedConversation(trace=empty_trace, messages=[], tools=[], calls=())
-    try:
-        return read_conversation(trace)
-    except (LaminaError, RecursionError):
-        return RecordedConversation(trace=empty_trace, messages=[], tools=[], calls=())
+    return RecordedConversation(trace=empty_trace, messages=[], tools=[], calls=())
 
 
 def summarise_sent(conversation: SentConversation) -> SessionSummary:
     """The line of a recorded conversation in the list of sessions."""
     state = conversation.state
     calls = conversation.calls
-    request = _read_last_request(conversation)
-    sizes = [size for size in map(_size_of_call, calls) if size]
+    last_request = calls[-1].request
     moments = [call.request.at for call in calls if call.request.at]
-    place = f"{calls[-1].request.upstream or state.upstream or state.door or SOURCE}/{conversation.name}"
+    upstream = last_request.upstream or state.upstream or state.door or SOURCE
     return SessionSummary(
         id=make_id(SOURCE, conversation.name),
         name=conversation.name,
-        source=state.door or calls[-1].request.door or SOURCE,
-        place=place,
-        first_words=state.title or _find_title(conversation),
+        source=state.door or last_request.door or SOURCE,
+        place=f"{upstream}/{conversation.name}",
+        first_words=state.title or find_first_words(_read_history(conversation)),
         model=conversation.model,
         dialect=conversation.dialect,
         calls=len(calls),
-        messages=len(read_turns(request)),
-        tokens=max(sizes, default=None),
+        messages=_count_messages(conversation),
+        tokens=max(map(count_request_tokens, calls)) or None,
         dollars=sum_calls_cost(calls).amount,
         lost_caches=len(find_losses(conversation)),
         began=min(moments, default=None),
@@ -210,20 +200,9 @@ def summarise_sent(conversation: SentConversation) -> SessionSummary:
     )
 
 
-def _read_last_request(conversation: SentConversation) -> dict[str, Any]:
-    last = find_last_request(conversation.record)
-    if last is None:
-        return {}
-    return read_came(conversation.record, last) or {}
-
-
-def _find_title(conversation: SentConversation) -> str:
-    """The first words of the user, for a conversation whose state does not have them."""
-    return find_first_words(_read_history(conversation))
-
-
-def _size_of_call(call: RecordedCall) -> int:
-    """The tokens of a request: as reported, or else as lamina counted them; 0 if it did not."""
-    if call.answer is not None and call.answer.usage is not None:
-        return call.answer.usage.input
-    return call.request.tokens
+def _count_messages(conversation: SentConversation) -> int:
+    """The messages of the client's last request; 0 if it is not kept."""
+    last_call = find_last_request(conversation.record)
+    if last_call is None:
+        return 0
+    return len(read_turns(read_came(conversation.record, last_call) or {}))

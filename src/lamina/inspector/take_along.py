@@ -1,24 +1,24 @@
-"""A session, or a span of it, as a file: one page, Markdown, HAR, or JSON; on wish without what was said.
+"""Writes a session, or a span of it, into a file: one page, Markdown, HAR or JSON, redacted if asked to.
 
 A HAR file opens in the network view of any browser. It has the body that was sent and the answer, where
-lamina recorded them; the requests of other logs are built again, and their answers are not in them.
+lamina recorded them. The requests of other logs are built again, and their answers are not in the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
-from lamina.core.values import Entry, Form
+from lamina.core.values import Entry, Form, Ref
 from lamina.core.wording import describe_segment
 from lamina.errors import BadInput
 from lamina.inspector.answer_views import show_answer, show_raw_answer
 from lamina.inspector.built_values import BuiltCall, BuiltSession
-from lamina.inspector.exports import find_endpoint
+from lamina.inspector.exports import find_endpoint, show_remarks, write_moment
 from lamina.inspector.one_file import write_page
 from lamina.inspector.page_files import Download, encode_json
 from lamina.inspector.progress import report_steps
@@ -45,25 +45,19 @@ def save_session(
         redaction = Redaction()
     built = inspector.built(session_id, settings)
     calls = span.select(built.calls)
-    writers = {
-        "html": ("text/html", _write_html),
-        "md": ("text/markdown", _write_markdown),
-        "har": ("application/json", _write_har),
-        "json": ("application/json", _write_json),
-    }
-    if format_name not in writers:
+    if format_name not in _WRITERS:
         raise BadInput(
-            f"there is no format {format_name!r}", place="format", hint=f"use one of {', '.join(writers)}"
+            f"there is no format {format_name!r}", place="format", hint=f"use one of {', '.join(_WRITERS)}"
         )
-    media_type, write = writers[format_name]
-    body = write(_Taken(inspector, built, calls, span, redaction))
+    media_type, write = _WRITERS[format_name]
+    body = write(_SessionExport(inspector, built, calls, span, redaction))
     return Download(
         name=f"session-{session_id[:40]}.{format_name}", media_type=f"{media_type}; charset=utf-8", body=body
     )
 
 
-class _Taken:
-    """What is taken along: a session, some of its requests, and marks for its texts if it is redacted."""
+class _SessionExport:
+    """What a file is written from: a session, some of its requests, and a redaction if it was asked for."""
 
     def __init__(
         self,
@@ -95,57 +89,60 @@ class _Taken:
         return self.inspector.builder.build_call(self.built, call.number).request
 
 
-def _write_html(taken: _Taken) -> bytes:
+def _write_html(export: _SessionExport) -> bytes:
     page = write_page(
-        taken.inspector, session=taken.built.session.summary.id, span=taken.span, redaction=taken.redaction
+        export.inspector,
+        session=export.built.session.summary.id,
+        span=export.span,
+        redaction=export.redaction,
     )
     return page.encode("utf-8", "backslashreplace")
 
 
-def _write_json(taken: _Taken) -> bytes:
+def _write_json(export: _SessionExport) -> bytes:
     """Every request with its usage and what lamina did, as `archive` has them."""
     entries = []
-    for call in report_steps(taken.calls, "writing requests"):
+    for call in report_steps(export.calls, "writing requests"):
         if call.error:
             continue
         entries.append(
             {
                 "number": call.number,
-                "at": _moment(call.at),
-                "request": taken.body(taken.request(call)),
-                "answer": _read_answer(taken, call),
+                "at": write_moment(call.at),
+                "request": export.body(export.request(call)),
+                "answer": _read_answer(export, call),
                 "usage": _usage(call),
-                "lamina": _remarks(call),
+                "lamina": show_remarks(call),
             }
         )
-    summary = taken.built.session.summary
-    session = {"name": summary.name, "model": summary.model, "first_words": taken.words(summary.first_words)}
-    return encode_json({"session": session, "totals": sum_calls(taken.calls), "requests": entries})
+    summary = export.built.session.summary
+    session = {"name": summary.name, "model": summary.model, "first_words": export.words(summary.first_words)}
+    return encode_json({"session": session, "totals": sum_calls(export.calls), "requests": entries})
 
 
-def _read_answer(taken: _Taken, call: BuiltCall) -> Any:
+def _read_answer(export: _SessionExport, call: BuiltCall) -> Any:
     """What came back, in words; the text that a log has of it for a session that lamina did not record."""
-    answer = show_answer(taken.built, call.number)
+    answer = show_answer(export.built, call.number)
     if answer is not None:
-        parts = [{**part, "text": taken.words(part["text"])} for part in answer["parts"]]
-        return {"status": answer["status"], "error": taken.words(answer["error"]), "parts": parts}
-    if taken.built.is_sent:
+        parts = [{**part, "text": export.words(part["text"])} for part in answer["parts"]]
+        return {"status": answer["status"], "error": export.words(answer["error"]), "parts": parts}
+    if export.built.is_sent:
         return None
-    return {"parts": [{"sort": "text", "name": "", "text": taken.words(call.call.answer)}]}
+    return {"parts": [{"sort": "text", "name": "", "text": export.words(call.call.answer)}]}
 
 
-def _write_har(taken: _Taken) -> bytes:
+def _write_har(export: _SessionExport) -> bytes:
     entries = [
-        _har_entry(taken, call) for call in report_steps(taken.calls, "writing requests") if not call.error
+        _har_entry(export, call) for call in report_steps(export.calls, "writing requests") if not call.error
     ]
     creator = {"name": "lamina", "version": "1"}
     return encode_json({"log": {"version": "1.2", "creator": creator, "entries": entries}})
 
 
-def _har_entry(taken: _Taken, call: BuiltCall) -> Json:
+def _har_entry(export: _SessionExport, call: BuiltCall) -> Json:
     """One request in the words of HAR 1.2. Times that are not known are -1, as HAR has it."""
-    endpoint = find_endpoint(taken.built)
-    text = msgspec.json.encode(taken.body(taken.request(call))).decode()
+    endpoint = find_endpoint(export.built)
+    text = msgspec.json.encode(export.body(export.request(call))).decode()
     wait = -1
     if call.first:
         wait = round(call.first * _MILLISECONDS)
@@ -153,7 +150,7 @@ def _har_entry(taken: _Taken, call: BuiltCall) -> Json:
     if call.last:
         receive = max(round((call.last - call.first) * _MILLISECONDS), 0)
     return {
-        "startedDateTime": _moment(call.at) or "1970-01-01T00:00:00+00:00",
+        "startedDateTime": write_moment(call.at) or "1970-01-01T00:00:00+00:00",
         "time": max(round(call.last * _MILLISECONDS), 0),
         "request": {
             "method": "POST",
@@ -166,16 +163,16 @@ def _har_entry(taken: _Taken, call: BuiltCall) -> Json:
             "bodySize": len(text.encode()),
             "postData": {"mimeType": "application/json", "text": text},
         },
-        "response": _har_response(taken, call),
+        "response": _har_response(export, call),
         "cache": {},
         "timings": {"send": 0, "wait": wait, "receive": receive},
         "_usage": _usage(call),
-        "_lamina": _remarks(call),
+        "_lamina": show_remarks(call),
     }
 
 
-def _har_response(taken: _Taken, call: BuiltCall) -> Json:
-    answer = show_answer(taken.built, call.number)
+def _har_response(export: _SessionExport, call: BuiltCall) -> Json:
+    answer = show_answer(export.built, call.number)
     status = 0
     headers: list[Json] = []
     media_type = "x-unknown"
@@ -183,13 +180,13 @@ def _har_response(taken: _Taken, call: BuiltCall) -> Json:
     if answer is not None:
         status = answer["status"]
         media_type = answer["content_type"] or media_type
-        if taken.redaction is None:
+        if export.redaction is None:  # headers have request ids and the names of organisations
             headers = [{"name": name, "value": value} for name, value in answer["headers"].items()]
         if answer["is_kept"]:
             raw = show_raw_answer(
-                taken.inspector, taken.built.session.summary.id, call.number, taken.built.settings
+                export.inspector, export.built.session.summary.id, call.number, export.built.settings
             )
-            text = taken.words(raw["text"])
+            text = export.words(raw["text"])
     try:
         phrase = HTTPStatus(status).phrase
     except ValueError:
@@ -218,72 +215,60 @@ def _usage(call: BuiltCall) -> Json:
     }
 
 
-def _remarks(call: BuiltCall) -> Json:
-    return {
-        "cut": call.cut,
-        "continues": call.continues,
-        "status": call.status,
-        "follows": call.follows,
-        "why": call.why,
-        "recalled": call.recalled,
-    }
+def _write_markdown(export: _SessionExport) -> bytes:
+    return "\n".join(_markdown_lines(export)).encode("utf-8", "backslashreplace")
 
 
-def _write_markdown(taken: _Taken) -> bytes:
-    return "\n".join(_markdown_lines(taken)).encode("utf-8", "backslashreplace")
-
-
-def _markdown_lines(taken: _Taken) -> Iterator[str]:
-    """The session as a page to read: of each request, what is new in it, and what the last answer was."""
-    summary = taken.built.session.summary
-    totals = sum_calls(taken.calls)
-    yield f"# {_one_line(taken.words(summary.first_words or summary.name))}"
+def _markdown_lines(export: _SessionExport) -> Iterator[str]:
+    """The session as a page to read: of each request, what is new in it, and the answer to the last one."""
+    summary = export.built.session.summary
+    totals = sum_calls(export.calls)
+    yield f"# {_one_line(export.words(summary.first_words or summary.name))}"
     yield ""
-    facts = [summary.source, summary.model or "model not recorded", f"{len(taken.calls):,} requests"]
+    facts = [summary.source, summary.model or "model not recorded", f"{len(export.calls):,} requests"]
     if totals["dollars"] is not None:
         facts.append(f"${totals['dollars']:.4f}")
     yield " · ".join(facts)
-    earlier: set[str] = set()
+    earlier_forms: set[tuple[Ref, Form]] = set()
     last: BuiltCall | None = None
-    for call in report_steps(taken.calls, "writing requests"):
+    for call in report_steps(export.calls, "writing requests"):
         yield ""
         yield f"## Request {call.number + 1}{_describe_call(call)}"
         if call.error:
             yield f"\nIt could not be sent: {_one_line(call.error)}"
             continue
-        entries = taken.inspector.builder.build_call(taken.built, call.number).envelope.entries
+        entries = export.inspector.builder.build_call(export.built, call.number).envelope.entries
         for entry in entries:
-            ref = f"{entry.ref} {entry.form.value}"
-            if ref not in earlier:
-                yield from _entry_lines(taken, entry)
-        earlier = {f"{entry.ref} {entry.form.value}" for entry in entries}
+            if (entry.ref, entry.form) not in earlier_forms:
+                yield from _entry_lines(export, entry)
+        earlier_forms = {(entry.ref, entry.form) for entry in entries}
         last = call
     if last is not None:
-        yield from _answer_lines(taken, last)
+        yield from _answer_lines(export, last)
     yield ""
 
 
-def _entry_lines(taken: _Taken, entry: Entry) -> Iterator[str]:
+def _entry_lines(export: _SessionExport, entry: Entry) -> Iterator[str]:
     """One entry that a request has and the one before it had not, or had in another form."""
     what = describe_segment(entry.segment)
-    if taken.redaction is not None:
+    if export.redaction is not None:
         what = entry.segment.kind
     yield ""
     yield f"**{_one_line(what)}**{_describe_form(entry)}"
     text = join_texts(entry.parts)
     if text and entry.form is not Form.OMITTED:
-        yield from _fenced(taken.words(text))
+        yield from _fenced(export.words(text))
 
 
 def _describe_form(entry: Entry) -> str:
     if entry.form is Form.FULL:
         return ""
-    return f" ({entry.form.value.lower()}: {_one_line(entry.why)})"
+    return f" ({entry.form.value}: {_one_line(entry.why)})"
 
 
-def _answer_lines(taken: _Taken, call: BuiltCall) -> Iterator[str]:
+def _answer_lines(export: _SessionExport, call: BuiltCall) -> Iterator[str]:
     """The answer to the last request, which no later request repeats."""
-    answer = _read_answer(taken, call)
+    answer = _read_answer(export, call)
     if answer is None:
         return
     yield ""
@@ -321,7 +306,10 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _moment(seconds: float | None) -> str | None:
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat()
+_WRITERS: dict[str, tuple[str, Callable[[_SessionExport], bytes]]] = {
+    "html": ("text/html", _write_html),
+    "md": ("text/markdown", _write_markdown),
+    "har": ("application/json", _write_har),
+    "json": ("application/json", _write_json),
+}
+"""The media type and the writer of each format."""

@@ -1,4 +1,4 @@
-"""What the page shows of sessions, as plain JSON values: the list of them, and the strip of one.
+"""Shows sessions as plain JSON values: the list of them, and the strip of one.
 
 Every figure comes from the functions behind `explain`, `diff` and the lab, so that the page, the command line
 and a program agree. The other views are in `request_views`, `segment_views`, `comparisons`, `visibility` and
@@ -20,8 +20,9 @@ from lamina.inspector.alternative_rows import AlternativeRows
 from lamina.inspector.building import SessionBuilder
 from lamina.inspector.built_values import BuiltCall, BuiltSession
 from lamina.inspector.progress import AnswerProgress
+from lamina.inspector.recorded_sessions import ListedSession, RecordedSession, StoredSession
 from lamina.inspector.session_figures import FiguresOfSessions
-from lamina.inspector.sessions import RecordedSession, Sessions, StoredSession
+from lamina.inspector.sessions import Sessions
 from lamina.inspector.settings import POLICIES, BuildSettings
 from lamina.inspector.walk import usages_by_call
 from lamina.models.facts import AS_OF
@@ -55,9 +56,8 @@ def show_sessions(inspector: Inspector, search: str = "") -> Json:
     summaries = inspector.sessions.summaries()
     words = search.strip().lower()
     if words:
-        summaries = [
-            summary for summary in summaries if _occurs_in(inspector.sessions.get(summary.id), words)
-        ]
+        get = inspector.sessions.get
+        summaries = [summary for summary in summaries if _occurs_in(get(summary.id), words)]
     return {
         "sessions": [msgspec.to_builtins(summary) for summary in summaries],
         "problems": [msgspec.to_builtins(problem) for problem in inspector.sessions.problems()],
@@ -105,24 +105,29 @@ def show_tools(inspector: Inspector, session_id: str, settings: BuildSettings) -
     return {"tools": list(find_tool_use(inspector.built(session_id, settings)))}
 
 
-def show_lane(session: RecordedSession | StoredSession) -> Json:
+def show_lane(session: ListedSession) -> Json:
     """The requests of a sub-agent: when each was sent, and how large it was where that is recorded."""
     calls: list[Json] = []
-    if isinstance(session, StoredSession):
-        for number, (moment, tokens) in enumerate(session.sizes):
-            calls.append({"number": number, "at": moment, "tokens": tokens})
-    else:
-        for number, usage in enumerate(usages_by_call(session)):
-            bar: Json = {"number": number, "at": session.conversation.calls[number].at, "tokens": None}
-            if usage is not None:
-                bar["tokens"] = usage.total
-            calls.append(bar)
+    for number, (moment, tokens) in enumerate(_list_sizes(session)):
+        calls.append({"number": number, "at": moment, "tokens": tokens})
     return {
         "id": session.summary.id,
         "name": session.summary.name,
         "first_words": session.summary.first_words,
         "calls": calls,
     }
+
+
+def _list_sizes(session: ListedSession) -> Iterator[tuple[float | None, int | None]]:
+    """The time and the tokens of each request, None where they are not known."""
+    if isinstance(session, StoredSession):
+        yield from session.sizes
+        return
+    for call, usage in zip(session.conversation.calls, usages_by_call(session), strict=True):
+        if usage is None:
+            yield call.at, None
+        else:
+            yield call.at, usage.total
 
 
 def find_compacted_calls(session: RecordedSession) -> list[int]:
@@ -133,8 +138,9 @@ def find_compacted_calls(session: RecordedSession) -> list[int]:
     if session.sent is not None:
         return []
     starts = sorted(session.conversation.trace.used)
-    calls = {bisect_left(starts, place) for place in session.conversation.trace.compacted}
-    return sorted(number for number in calls if number < len(session.conversation.calls))
+    numbers = {bisect_left(starts, place) for place in session.conversation.trace.compacted}
+    calls = len(session.conversation.calls)
+    return sorted(number for number in numbers if number < calls)  # not one after the last answer
 
 
 def show_call(call: BuiltCall) -> Json:
@@ -185,23 +191,27 @@ def sum_calls(calls: Sequence[BuiltCall]) -> Json:
 
     A request whose answer was not recorded is not part of the money: nobody knows what it took.
     """
-    sent_calls = [call for call in calls if not call.error and not call.is_open]
-    prices = select_known(sent_calls, "dollars")
-    dollars: float | None = None
-    if prices and len(prices) == len(sent_calls):
-        dollars = sum(prices)
     return {
         "calls": len(calls),
         "sent": sum(call.tokens for call in calls),
         **sum_fields(calls, ["read", "written", "uncached", "output", "equivalents"]),
-        "dollars": dollars,
+        "dollars": _sum_dollars(calls),
         "cuts": sum(bool(call.cut) for call in calls),
         "broken": sum(not call.continues for call in calls),
         "failed": sum(bool(call.error) for call in calls),
-        "refused": sum(bool(call.refusal) and not call.is_open for call in calls),
+        "refused": sum(call.is_refused for call in calls),
         "open": sum(call.is_open for call in calls),
         "largest": max((call.tokens for call in calls), default=0),
     }
+
+
+def _sum_dollars(calls: Sequence[BuiltCall]) -> float | None:
+    """What the calls cost together; None if one has no price, since a sum of the others would mislead."""
+    sent_calls = [call for call in calls if not call.error and not call.is_open]
+    prices = select_known(sent_calls, "dollars")
+    if not prices or len(prices) < len(sent_calls):
+        return None
+    return sum(prices)
 
 
 def find_limits(built: BuiltSession) -> Json:
@@ -209,17 +219,18 @@ def find_limits(built: BuiltSession) -> Json:
 
     A session that is shown as it was recorded has no budget, only the window of its model.
     """
+    limits: Json = {"window": built.session.window, "room": None, "trigger": None, "target": None}
     budget = built.budget
     if budget is None:
-        return {"window": built.session.window, "room": None, "trigger": None, "target": None}
-    limits: Json = {"window": budget.window, "room": None, "trigger": None, "target": None}
-    rooms = [call.room for call in built.calls if call.room is not None]
-    if not rooms:
         return limits
-    room = rooms[0]
-    limits |= {"room": room, "trigger": int(room * budget.trigger)}
+    limits["window"] = budget.window
+    rooms = [call.room for call in built.calls if call.room is not None]
+    if not rooms:  # no call could be built
+        return limits
+    limits["room"] = rooms[0]
+    limits["trigger"] = int(rooms[0] * budget.trigger)
     if budget.target is not None:
-        limits["target"] = int(room * budget.target)
+        limits["target"] = int(rooms[0] * budget.target)
     return limits
 
 
@@ -232,10 +243,11 @@ def find_tool_use(built: BuiltSession) -> Iterator[Json]:
     for message in built.session.conversation.messages:
         for call in message.get("tool_calls") or ():
             calls[str(call.get("function", {}).get("name", ""))] += 1
-    definitions: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for tool in built.session.conversation.tools:
-        name = str(tool.get("function", {}).get("name") or tool.get("name") or "")
-        definitions[name] = built.counter.count(msgspec.json.encode(tool).decode())
-    names = sorted({*definitions, *calls}, key=lambda name: (calls[name], -definitions.get(name, 0), name))
+        function = tool.get("function", tool)  # a tool that the provider runs has no function
+        name = str(function.get("name", ""))
+        sizes[name] = built.counter.count(msgspec.json.encode(tool).decode())
+    names = sorted({*sizes, *calls}, key=lambda name: (calls[name], -sizes.get(name, 0), name))
     for name in names:
-        yield {"name": name, "tokens": definitions.get(name), "calls": calls[name]}
+        yield {"name": name, "tokens": sizes.get(name), "calls": calls[name]}

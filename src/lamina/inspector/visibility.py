@@ -1,4 +1,4 @@
-"""At which requests of a session a text was visible, and in which form."""
+"""Finds the requests of a session in which a text was visible, and in which form."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from lamina.errors import BadInput
 from lamina.inspector.built_values import BuiltCall, BuiltSession
 from lamina.inspector.progress import report_steps
 from lamina.inspector.segment_texts import join_texts
+from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.sent_history import number_turns
-from lamina.inspector.sent_requests import SentConversation, SentRequests
+from lamina.inspector.sent_requests import SentRequests
 from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, Json
 
@@ -34,12 +35,13 @@ def find_visible(inspector: Inspector, session_id: str, text: str, settings: Bui
     built = inspector.built(session_id, settings)
     search = _Search(built, text.lower())
     turns = [call.turn for call in built.calls]
-    if built.is_sent and built.session.sent is not None:
-        _look_at_sent(inspector, built.session.sent, search, find_runs(built.calls))
-        turns = number_turns(built.session.sent)
+    if built.sent is not None:
+        _look_at_sent(inspector, built.sent, search, find_runs(built.calls))
+        turns = number_turns(built.sent)
     else:
         for first, last in report_steps(find_runs(built.calls), "looking into requests"):
-            search.look_at(inspector.builder.build_call(built, last).envelope.entries, first, last)
+            entries = inspector.builder.build_call(built, last).envelope.entries
+            search.look_at(entries, first, last, partial(_find_arrival, built, first))
     states_in_order = list(search.states.values())
     return {
         "text": text,
@@ -49,6 +51,10 @@ def find_visible(inspector: Inspector, session_id: str, text: str, settings: Bui
         "hidden": states_in_order.count("recall"),
         "turns": _states_of_turns(turns, states_in_order),
     }
+
+
+def _find_arrival(built: BuiltSession, first: int, ref: Ref) -> int:
+    return built.arrivals.get(ref, first)
 
 
 def _look_at_sent(
@@ -71,33 +77,31 @@ class _Search:
     def __init__(self, built: BuiltSession, lowered_text: str) -> None:
         self.states = dict.fromkeys((call.number for call in built.calls), "")
         self.matches: dict[str, Json] = {}
-        self._arrivals = built.arrivals
         self._text = lowered_text
-        self._found: dict[int, tuple[Entry, str]] = {}
+        self._outcomes: dict[int, tuple[Entry, str]] = {}
 
     def look_at(
-        self,
-        entries: Sequence[Entry],
-        first: int,
-        last: int,
-        find_arrival: Callable[[Ref], int] | None = None,
+        self, entries: Sequence[Entry], first: int, last: int, find_arrival: Callable[[Ref], int]
     ) -> None:
         """Look at the entries that the requests from `first` to `last` have, each since it arrived."""
         for entry in entries:
             state = self._find(entry)
             if not state:
                 continue
-            arrived = self._arrivals.get(entry.ref, first)
-            if find_arrival is not None:
-                arrived = find_arrival(entry.ref)
+            arrived = find_arrival(entry.ref)
             for number in range(max(arrived, first), last + 1):
-                earlier_state = self.states.get(number)
-                if earlier_state is not None and _VISIBILITY.index(state) > _VISIBILITY.index(earlier_state):
-                    self.states[number] = state
+                self._raise_state(number, state)
             if len(self.matches) < MOST_MATCHES:
                 what = describe_segment(entry.segment)
                 ref = str(entry.ref)
                 self.matches.setdefault(ref, {"ref": ref, "what": what, "arrived": arrived})
+
+    def _raise_state(self, number: int, state: str) -> None:
+        """Several entries may have the text: a request shows as much of it as the best of them."""
+        earlier_state = self.states.get(number)
+        if earlier_state is None:  # a request of a long session that was not built
+            return
+        self.states[number] = max(earlier_state, state, key=_VISIBILITY.index)
 
     def _find(self, entry: Entry) -> str:
         """How much of the text an entry shows; "" if it has nothing to do with it.
@@ -105,11 +109,11 @@ class _Search:
         Requests share their entries, so each is searched once. The entry is held beside its outcome: another
         object could have its identity later.
         """
-        outcome = self._found.get(id(entry))
+        outcome = self._outcomes.get(id(entry))
         if outcome is not None:
             return outcome[1]
         state = _visibility(entry, self._text)
-        self._found[id(entry)] = (entry, state)
+        self._outcomes[id(entry)] = (entry, state)
         return state
 
 
@@ -124,12 +128,13 @@ def _visibility(entry: Entry, lowered_text: str) -> str:
 
     A digest has a text of its own, which quotes what it stands for.
     """
-    is_sent = entry.form is not Form.OMITTED and lowered_text in join_texts(entry.parts).lower()
-    if is_sent and entry.form is Form.FULL and not entry.segment.is_own:
-        return "full"
-    if is_sent:
+    if entry.form is not Form.OMITTED and lowered_text in join_texts(entry.parts).lower():
+        if entry.form is Form.FULL and not entry.segment.is_own:
+            return "full"
         return "part"
-    if not entry.segment.is_own and lowered_text in join_texts(entry.segment.parts).lower():
+    if entry.segment.is_own:
+        return ""
+    if lowered_text in join_texts(entry.segment.parts).lower():
         return "recall"
     return ""
 

@@ -1,4 +1,7 @@
-"""One walk through a session: each call is built from the ledger that the one before it left."""
+"""Walks through a session and builds each call from the ledger that the one before it left.
+
+It keeps the sizes of each call, its cut, and every change of a segment's form. Prices are in `pricing`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from lamina.dialects.model_names import find_model
 from lamina.dialects.translate import choose_options
 from lamina.errors import LaminaError
 from lamina.inspector.built_values import BuiltCall, FormChange
-from lamina.inspector.sessions import RecordedSession
+from lamina.inspector.recorded_sessions import RecordedSession
 from lamina.inspector.settings import BuildSettings, find_rules, make_budget
 from lamina.models.counters import counter_for
 from lamina.models.counters.openai import o200k
@@ -61,11 +64,6 @@ class SessionWalk:
         self.arrivals: dict[Ref, int] = {}
         self.previous_messages: list[dict[str, Any]] = []
         self.previous_time: float | None = None
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether everything is sent as it was recorded."""
-        return self.budget is None and not self.settings.left_out and not self.settings.pinned
 
     @cached_property
     def needed_terms(self) -> NeededTerms:
@@ -114,7 +112,7 @@ class SessionWalk:
             return
         self.ledger = envelope.ledger
         messages = request["messages"]
-        if not self.is_plain or envelope.ledger.repairs:
+        if self.settings.changes_requests or envelope.ledger.repairs:
             messages = DIALECTS[CHAT].wire.render(envelope)["messages"]
         shared = count_common_items(self.previous_messages, messages)
         continues = shared >= len(self.previous_messages)
@@ -122,6 +120,7 @@ class SessionWalk:
         self._note_forms(number, envelope)
         cut_reason = ""
         cut_lowered = 0
+        # A cut that lowers nothing changes no byte, so the strip does not show it.
         if envelope.cut is not None and envelope.cut.lowered > 0:
             cut_reason = envelope.cut.reason
             cut_lowered = envelope.cut.lowered

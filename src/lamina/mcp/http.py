@@ -1,8 +1,8 @@
 """The server on a socket, guarded like the gateway.
 
-On a loopback address it answers only to loopback names, so a web page whose own name was pointed at
-127.0.0.1 gets 421. A page of another site gets 403. Any other address needs an access token, which clients
-send as `Authorization: Bearer …`. All of this is checked before a body is read.
+On a loopback address it answers only to loopback names, so DNS rebinding gets 421. A page of another site
+gets 403. Any other address needs an access token, which clients send as `Authorization: Bearer …`. All of
+this is checked before a body is read.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ newer.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -75,7 +75,7 @@ class ConversationLibrary:
             "session": workspace,
             "gateway": conversation_workspace(self._recorded_in),
         }
-        self._remembered: dict[str, _Remembered] = {}
+        self._remembered: dict[tuple[str, str], _Remembered] = {}
         self._indexed: dict[str, StoredHead] = {}
 
     async def recall(self, key: str, *, conversation: str = "", start: int = 0, find: str = "") -> str:
@@ -114,10 +114,7 @@ class ConversationLibrary:
             return await self.explain(conversation=conversation)
         if action not in ("pin", "release"):
             raise BadInput(repr(action), place="action", hint="give pin, release, note or status")
-        names = [conversation or self._only]
-        if not names[0]:
-            names = await self._list_names()
-        for name in names:
+        for name in await self._choose_names(conversation):
             stored = await self._read(name)
             segment = _find_named(stored, what)
             if segment is not None:
@@ -130,10 +127,9 @@ class ConversationLibrary:
             raise BadInput(f"{most}", place="most", hint=f"give 1 to {MOST_HITS}")
         if not text.strip(" \t\r\n"):
             raise BadInput("it is empty", place="text", hint="give words to look for")
-        name = conversation or self._only
-        names = [name] if name else await self._list_names()
-        for each in names:
-            await self._refresh_index(await self._read(each))
+        names = await self._choose_names(conversation)
+        for name in names:
+            await self._refresh_index(await self._read(name))
         hits = await self._index.query(text, most=most, sources=names)
         if not hits:
             return f"Nothing in {_count(len(names), 'conversation')} answers to that."
@@ -147,6 +143,12 @@ class ConversationLibrary:
         if not lines:
             return "The store has no conversation yet."
         return "\n".join(lines)
+
+    async def _choose_names(self, conversation: str) -> list[str]:
+        """The conversation that was asked for, or all that are shown here."""
+        if conversation:
+            return [conversation]
+        return await self._list_names()
 
     async def _list_names(self) -> list[str]:
         """The names of all conversations: sessions first, then those of the gateway."""
@@ -178,19 +180,18 @@ class ConversationLibrary:
     async def _read_remembered(
         self, kind: Literal["session", "gateway"], name: str, head: StoredHead
     ) -> LibraryConversation:
-        remembered = self._remembered.get(name)
-        if remembered is not None and remembered.head == head and remembered.conversation.kind == kind:
+        remembered = self._remembered.get((kind, name))
+        if remembered is not None and remembered.head == head:
             return remembered.conversation
-        where = Where(self._places[kind], name)
         if kind == "session":
-            stored = await _read_session(self._store, where)
+            stored = await _read_session(self._store, Where(self._places[kind], name))
         else:
             stored = await _read_recorded(self._store, self._recorded_in, name)
-        self._remembered[name] = _Remembered(head, stored)
+        self._remembered[kind, name] = _Remembered(head, stored)
         return stored
 
     async def _refresh_index(self, stored: LibraryConversation) -> None:
-        head = self._remembered[stored.name].head
+        head = self._remembered[stored.kind, stored.name].head
         if self._indexed.get(stored.name) == head:
             return
         await self._index.replace(stored.name, _chunk_log(stored.log))
@@ -202,8 +203,7 @@ async def open_library(
     store: Store, *, workspace: str = "", only: str = ""
 ) -> AsyncIterator[ConversationLibrary]:
     """A library over a store that is open already. Its search index is in memory."""
-    async with AsyncExitStack() as stack:
-        index = await stack.enter_async_context(open_index())
+    async with open_index() as index:
         yield ConversationLibrary(store, index, workspace=workspace, only=only)
 
 
@@ -263,20 +263,33 @@ def _explain_key(stored: LibraryConversation, key: str) -> str:
     size = recall_text(stored.log, key, ledger=stored.ledger).total
     for each in identify_segments(stored.log):
         if key in (each.ref, handle(each.content), each.segment.key):
-            line = stored.ledger.lines.get(each.ref) or _find_line(stored.ledger, stem_of(each.ref))
-            if line is None:
-                return f"{describe_segment(each.segment)}: sent in full, {size:,} characters"
-            cut = f" at cut {line.cut}" if line.cut else " when it came"
-            form = f"sent as {line.form.value}{cut}, since: {line.why}"
-            return f"{describe_segment(each.segment)}: {form}; {size:,} characters in full"
+            line = _find_line(stored.ledger, each.ref)
+            return f"{describe_segment(each.segment)}: {_describe_line(line, size)}"
     return f"{key}: a digest; it stands for {size:,} characters"
 
 
-def _find_line(ledger: Ledger, stem: str) -> LedgerLine | None:
-    for ref, line in ledger.lines.items():
-        if stem_of(ref) == stem:
+def _find_line(ledger: Ledger, ref: str) -> LedgerLine | None:
+    """What the ledger says about a segment.
+
+    A ref ends with what stands before its segment. A store that has only what was lowered lacks that, so
+    there a segment is found by the rest of its ref.
+    """
+    if ref in ledger.lines:
+        return ledger.lines[ref]
+    stem = stem_of(ref)
+    for other_ref, line in ledger.lines.items():
+        if stem_of(other_ref) == stem:
             return line
     return None
+
+
+def _describe_line(line: LedgerLine | None, size: int) -> str:
+    if line is None:
+        return f"sent in full, {size:,} characters"
+    moment = "when it came"
+    if line.cut:
+        moment = f"at cut {line.cut}"
+    return f"sent as {line.form.value} {moment}, since: {line.why}; {size:,} characters in full"
 
 
 def _explain_snapshot(stored: LibraryConversation, state: ConversationState) -> str:
@@ -292,10 +305,9 @@ def _explain_snapshot(stored: LibraryConversation, state: ConversationState) -> 
         else:
             what = describe_segment(each.segment)
             lines.append(f'{line.form.value:<8} {what}: {line.why}; recall("{handle(each.content)}")')
-    lines += [
-        f'digest   of {_count(len(fold.covers), "segment")}, cut {fold.cut}; recall("{fold.key}")'
-        for fold in ledger.folds
-    ]
+    for fold in ledger.folds:
+        covered = _count(len(fold.covers), "segment")
+        lines.append(f'digest   of {covered}, cut {fold.cut}; recall("{fold.key}")')
     if not ledger.lines and not ledger.folds:
         lines.append("Nothing was lowered: the model saw everything.")
     return "\n".join(_shorten(lines))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -47,6 +48,9 @@ from lamina.replay.headline import (
 )
 from lamina.replay.traces.own_answers import WITHOUT_TIMES
 from lamina.replay.values import ReplayAccount, UnreadableLine
+
+WIDTH = 80
+"""Columns of the sentences in a terminal. Tables are as wide as their figures."""
 
 MOST_GROUPS = 40
 """Rows of a table of groups in a terminal."""
@@ -99,7 +103,9 @@ def account_text(account: ReplayAccount, *, recorded: bool = True, by: Sequence[
     """
     lines: list[str] = []
     if recorded:
-        lines += [*headline_lines(summarise(account), as_of=account.as_of), ""]
+        for line in headline_lines(summarise(account), as_of=account.as_of):
+            lines += wrap_line(line)
+        lines.append("")
     lines += _policy_lines(account, recorded=recorded)
     if recorded:
         lines += _dearer_lines(compare_sessions(account))
@@ -110,6 +116,14 @@ def account_text(account: ReplayAccount, *, recorded: bool = True, by: Sequence[
     lines += _damaged_lines(account.damaged)
     lines += _foreign_lines(account.foreign)
     return "\n".join(lines).rstrip("\n")
+
+
+def wrap_line(line: str) -> list[str]:
+    """A line in `WIDTH` columns. What does not fit goes on below, indented."""
+    indent = max(len(line) - len(line.lstrip()), 6)
+    return textwrap.wrap(
+        line, WIDTH, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def headline_lines(headline: Headline, *, as_of: str) -> list[str]:
@@ -128,7 +142,7 @@ def headline_lines(headline: Headline, *, as_of: str) -> list[str]:
     of_how_many = ""
     if headline.compared < headline.sessions:
         of_how_many = f"; {headline.compared:,} of the {headline.sessions:,} sessions have prices"
-    prices = f", list prices of {as_of}" if as_of else ""
+    prices = f", prices of {as_of}" if as_of else ""
     lines.append(f"{first:<22}${format_money(headline.before):>10}  {source}{prices}{of_how_many}")
     if headline.own is not None:
         lines.append(
@@ -251,7 +265,9 @@ def _policy_lines(account: ReplayAccount, *, recorded: bool) -> list[str]:
         return []
     if recorded_rows:
         lines.append(f"{AS_IT_WAS}: what the records say; all other rows are simulated")
-    return [*lines, *(f"{column.head}: {column.meaning}" for column in columns[1:]), ""]
+    for column in columns[1:]:
+        lines += wrap_line(f"{column.head}: {column.meaning}")
+    return [*lines, ""]
 
 
 def _dearer_lines(sessions: Iterable[SessionCost]) -> list[str]:

@@ -16,7 +16,6 @@ from lamina.core.values import Part, Segment, ToolCall, ToolResult
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
-from lamina.fitting.own_tools import OwnTool, ToolSituation, answer_call
 from lamina.segments import assistant, result
 
 Answer = Any
@@ -38,47 +37,41 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 async def absorb_answer(answer: Answer, dialect: Dialect) -> Absorbed:
     """Turn an answer of any shape into segments.
 
-    It may be a stream of events, with or without `await`, a whole answer of an SDK, or plain text. An
-    object of an SDK may be iterable without being a stream, and is told by its `model_dump`.
+    It may be a stream of events, with or without `await`, a whole answer of an SDK, or plain text.
     """
+    # A whole answer of an SDK may be iterable without being a stream. Its `model_dump` tells it apart.
     if isinstance(answer, AsyncIterable) and not hasattr(answer, "model_dump"):
         return dialect.answers.absorb_stream([event async for event in answer])
     if isinstance(answer, list | tuple | Iterator):
         return dialect.answers.absorb_stream(list(answer))
+    # The text dialect removes the space with which a completion continues the cue of a flat prompt.
     if not isinstance(answer, str) or dialect.name == "text":
         return dialect.answers.absorb(answer)
-    segments: list[Segment] = []
-    if not is_blank(answer):
-        segments.append(assistant(answer))
-    return Absorbed(segments=tuple(segments))
+    if is_blank(answer):
+        return Absorbed(segments=())
+    return Absorbed(segments=(assistant(answer),))
 
 
-def make_results(
-    results: Iterable[Results],
-    calls: Sequence[ToolCall],
-    own_tools: Sequence[OwnTool],
-    situation: ToolSituation,
-) -> list[Segment]:
-    """One segment for each result, in the order of the calls. Calls of `own_tools` are answered here.
-
-    Results of calls that nobody made come last, as they were given.
-    """
-    names: dict[str, str] = {}
-    order: dict[str, int] = {}
-    for index, call in enumerate(calls):
-        names[call.id] = call.name
-        order.setdefault(call.id, index)
+def make_results(results: Iterable[Results], calls: Iterable[ToolCall]) -> list[Segment]:
+    """One segment for each result, named after the tool of its call."""
+    names = {call.id: call.name for call in calls}
     segments: list[Segment] = []
     for item in results:
         segments += _result_segments(item, names)
-    answered_ids = {_result_id(segment) for segment in segments}
-    for call in calls:
-        if call.id in answered_ids:
-            continue
-        answer = answer_call(own_tools, call, situation)
-        if answer is not None:
-            segments.append(answer)
-    return sorted(segments, key=lambda segment: order.get(_result_id(segment), len(order)))
+    return segments
+
+
+def list_unanswered(calls: Iterable[ToolCall], results: Iterable[Segment]) -> list[ToolCall]:
+    answered_ids = {_result_id(segment) for segment in results}
+    return [call for call in calls if call.id not in answered_ids]
+
+
+def order_results(results: Iterable[Segment], calls: Iterable[ToolCall]) -> list[Segment]:
+    """The results in the order of their calls. Results of calls that nobody made come last, as they came."""
+    order: dict[str, int] = {}
+    for index, call in enumerate(calls):
+        order.setdefault(call.id, index)
+    return sorted(results, key=lambda segment: order.get(_result_id(segment), len(order)))
 
 
 def _result_segments(item: Results, names: Mapping[str, str]) -> list[Segment]:

@@ -16,7 +16,6 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path, PurePath
-from typing import NamedTuple
 
 import msgspec
 from anyio import to_thread
@@ -25,7 +24,6 @@ from lamina.context.files import files
 from lamina.context.gather import check_source, gather, source_name
 from lamina.context.port import GatheredSegments, Source, rename_source
 from lamina.context.web import web
-from lamina.core.kinds import Kinds
 from lamina.core.text.characters import WHITE_SPACE, lower_ascii
 from lamina.core.values import Role, Segment
 from lamina.errors import BadInput
@@ -59,33 +57,25 @@ LARGEST = 32 * 2**20
 LEFT_OUT = "an attachment was left out: it does not belong to this workspace"
 
 
-class Attached(NamedTuple):
-    """Attachments as segments, and a note for each one that was left out."""
-
-    segments: list[Segment]
-    notes: list[str]
-
-
 async def read_attachments(
     attach: Iterable[Attachable | tuple[Attachable, int]], *, prompt: str, workspace: str, root: Path | None
-) -> Attached:
+) -> GatheredSegments:
     """Read the attachments in order. A tuple has an attachment and its priority.
 
     What may not be read, or belongs to another workspace, becomes a note.
     """
-    attached = Attached([], [])
+    segments: list[Segment] = []
+    notes: list[str] = []
     for item in attach:
         attachment, priority = item if isinstance(item, tuple) else (item, None)
         gathered = await _read_attachment(attachment, prompt, root)
-        attached.notes.extend(gathered.notes)
-        for one in gathered.segments:
-            if is_foreign(one, workspace):
-                attached.notes.append(LEFT_OUT)
-            elif priority is None:
-                attached.segments.append(one)
-            else:
-                attached.segments.append(msgspec.structs.replace(one, priority=priority))
-    return attached
+        own = drop_foreign(gathered.segments, workspace)
+        notes += [*gathered.notes, *own.notes]
+        if priority is None:
+            segments += own.segments
+        else:
+            segments += [msgspec.structs.replace(one, priority=priority) for one in own.segments]
+    return GatheredSegments(tuple(segments), tuple(notes))
 
 
 async def _read_attachment(attachment: Attachable, prompt: str, root: Path | None) -> GatheredSegments:
@@ -94,14 +84,11 @@ async def _read_attachment(attachment: Attachable, prompt: str, root: Path | Non
         return GatheredSegments((attachment,))
     if isinstance(attachment, str | PurePath):
         source = _find_source(str(attachment), root)
+        if source is None:
+            return await to_thread.run_sync(_read_path, str(attachment), root)
     else:
         check_source(attachment, "attach")
         source = attachment
-    if source is None:
-        segment_or_note = await to_thread.run_sync(_read_path, str(attachment), root)
-        if isinstance(segment_or_note, str):
-            return GatheredSegments(notes=(segment_or_note,))
-        return GatheredSegments((segment_or_note,))
     gathered = await gather([source], prompt, seconds=SECONDS)
     if not gathered.segments and not gathered.notes:
         return GatheredSegments(notes=(f"{source_name(source)}: nothing was found to attach",))
@@ -131,9 +118,19 @@ def _folder_source(name: str, root: Path | None) -> Source:
     return files(folder.parent, folders=[folder.name])
 
 
-def is_foreign(candidate: Segment, workspace: str) -> bool:
-    """Whether a segment says that it belongs to another workspace."""
-    return str(candidate.meta.get("workspace", workspace)) != workspace
+def drop_foreign(segments: Iterable[Segment], workspace: str) -> GatheredSegments:
+    """The segments of this workspace, and a note for each one that says it belongs to another.
+
+    A segment that names no workspace belongs to this one.
+    """
+    own: list[Segment] = []
+    notes: list[str] = []
+    for one in segments:
+        if str(one.meta.get("workspace", workspace)) == workspace:
+            own.append(one)
+        else:
+            notes.append(LEFT_OUT)
+    return GatheredSegments(tuple(own), tuple(notes))
 
 
 def make_hints(hints: Mapping[str, str] | None) -> list[Segment]:
@@ -147,38 +144,22 @@ def make_hints(hints: Mapping[str, str] | None) -> list[Segment]:
     return [segment("context_file", Role.USER, lines, key="hints", attrs={"name": "hints"})]
 
 
-def join_turn(context: Iterable[Segment], prompt: Segment, kinds: Kinds) -> list[Segment]:
-    """A turn in the order of the log: context, the prompt, and what continues its message.
-
-    A picture of the user's joins the prompt. A file stands before it, whatever its message is.
-    """
-    before: list[Segment] = []
-    after: list[Segment] = []
-    for item in context:
-        is_attachment = item.kind in kinds and kinds[item.kind].attachment
-        if item.joins and item.role is Role.USER and not is_attachment:
-            after.append(item)
-        else:
-            before.append(item)
-    return [*before, prompt, *after]
-
-
-def _read_path(path: str | PurePath, root: Path | None) -> Segment | str:
+def _read_path(path: str | PurePath, root: Path | None) -> GatheredSegments:
     """A file as a segment, or a note that says why it is left out.
 
     With a `root`, only files below it can be read, and none that the workspace withholds.
     """
     name = PurePath(path).as_posix()
     if root is None:
-        return _read_anywhere(name)
+        return GatheredSegments((_read_anywhere(name),))
     with closing(Workspace(root, largest=LARGEST)) as space:
         try:
-            return _make_segment(name, space.read(name))
+            return GatheredSegments((_make_segment(name, space.read(name)),))
         except BadInput:
             reason = space.withheld(name)
             if not reason:
                 raise
-            return f"{display_name(name)}: left out, {reason}"
+            return GatheredSegments(notes=(f"{display_name(name)}: left out, {reason}",))
 
 
 def _read_anywhere(name: str) -> Segment:

@@ -8,7 +8,6 @@ the parent's recall tool reads it. This module builds no request.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
 
 from lamina.core.values import Ledger, Role, Segment, ToolCall
 from lamina.core.wording import text_of
@@ -31,30 +30,22 @@ def task_for_fork(task: str, parent: str) -> Segment:
     return segment("parent_message", Role.USER, FORKED_TASK + task, attrs={"parent_agent_id": parent})
 
 
-def list_children(log: Iterable[Segment]) -> frozenset[str]:
-    """The names of the conversations whose results are in a log."""
-    names = (one.attrs.get("subagent_id", "") for one in log if one.kind == "subagent_result")
-    return frozenset(filter(None, names))
-
-
-async def answer_child_recalls(stored: StoredConversation, calls: Sequence[ToolCall]) -> list[Segment]:
-    """The results of recalls that name the conversation of a sub-agent. Others are left out.
+async def answer_child_recall(call: ToolCall, stored: StoredConversation) -> Segment | None:
+    """What a sub-agent did, for a recall that names its conversation; None for any other call.
 
     Only a sub-agent whose result is in the log can be read, and only in the same workspace.
     """
-    children = list_children(stored.live.log)
-    if not children:
-        return []
-    results: list[Segment] = []
-    for call in calls:
-        name = _recalled_key(call)
-        if name not in children:
-            continue
-        steps = await _read_steps(stored, name)
-        if steps:
-            transcript = note(name, steps, key=name)
-            results.append(answer_recall((transcript,), call, ledger=Ledger()))
-    return results
+    name = _recalled_key(call)
+    if not name:
+        return None
+    children = {one.attrs.get("subagent_id") for one in stored.live.log if one.kind == "subagent_result"}
+    if name not in children:
+        return None
+    steps = await _read_steps(stored, name)
+    if not steps:
+        return None
+    transcript = note(name, steps, key=name)
+    return answer_recall((transcript,), call, ledger=Ledger())
 
 
 def _recalled_key(call: ToolCall) -> str:
@@ -65,10 +56,10 @@ def _recalled_key(call: ToolCall) -> str:
         arguments = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):
         return ""
-    if not isinstance(arguments, dict):
-        return ""
-    key = arguments.get("key")
-    return key if isinstance(key, str) else ""
+    match arguments:
+        case {"key": str(key)}:
+            return key
+    return ""
 
 
 async def _read_steps(stored: StoredConversation, name: str) -> str:
@@ -81,6 +72,7 @@ async def _read_steps(stored: StoredConversation, name: str) -> str:
         log = read_records([record.body for record in page.records]).log
     except LaminaError:
         return ""
+    # A child of a child has the tasks of both in its log: the last one is its own.
     start = 0
     for index, one in enumerate(log):
         if one.kind == "parent_message":

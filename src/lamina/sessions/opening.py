@@ -1,25 +1,39 @@
-"""Opening a session: the store, the conversation as it was left, and its setup.
+"""Opens the store of a session and reads its conversation, with its setup as it was left.
 
 What the caller gives comes first, then what is stored with the conversation, then the user's settings.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from os import PathLike, fspath
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 from anyio import to_thread
 
-from lamina.core.values import Role
+from lamina.context.port import Source
+from lamina.core.values import Role, Segment
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
+from lamina.sessions.mentioned_attachments import files_mentioned
+from lamina.sessions.redaction import redact_segments
 from lamina.sessions.request_builder import RequestBuilder, RuntimeOptions, SessionInputs
-from lamina.sessions.setup import Setup, answers_recall, read_policy
+from lamina.sessions.setup import Setup, SetupOptions, answers_recall, read_policy
 from lamina.sessions.stored_conversation import StoredConversation
 from lamina.sessions.stored_options import StoredOptions, choose_stored_options
+from lamina.sessions.system_sections import (
+    Persona,
+    UsualPersona,
+    Words,
+    changes_by_turn,
+    persona_for,
+    read_sections,
+)
+from lamina.sessions.user_policy import load_user_policy
 from lamina.settings import Settings, load_settings
 from lamina.stores.address import open_default_store, open_store, resolve_key
 from lamina.stores.port import Store, Where
@@ -29,15 +43,79 @@ RECALL_STAYS = (
 )
 
 
-async def settings_for(settings: Settings | None) -> Settings:
-    """The caller's settings, or else those of the user."""
-    if settings is not None:
-        return settings
-    return await to_thread.run_sync(load_settings)
+class OpenConversation(NamedTuple):
+    """A conversation as it was left, and the builder of its next requests."""
+
+    stored: StoredConversation
+    builder: RequestBuilder
 
 
 @asynccontextmanager
-async def open_session_store(
+async def open_conversation(
+    store: Store | str | PathLike[str] | None,
+    conversation: str,
+    *,
+    policy: Policy,
+    workspace: str | None,
+    key: Any,
+    model: str | None,
+    system: Words,
+    persona: Persona | Words | UsualPersona | None,
+    sources: Sequence[Source],
+    root: str | PathLike[str] | None,
+    setup: SetupOptions,
+    runtime: RuntimeOptions,
+    settings: Settings | None,
+) -> AsyncIterator[OpenConversation]:
+    """Open the store and read the conversation in it. The arguments are those of `Session.open`."""
+    environment: Mapping[str, str] = {}
+    if settings is None:
+        environment = os.environ
+        settings = await to_thread.run_sync(load_settings)
+        user_policy = load_user_policy(settings, environment)
+    else:
+        # The program made these settings. No file or variable is named if something in them is wrong.
+        user_policy = load_user_policy(settings)
+    if workspace is None:
+        workspace = settings.workspace
+    folder: Path | None = None
+    if root is not None:
+        folder = Path(root)
+        if runtime.mentioned is None:
+            runtime = msgspec.structs.replace(runtime, mentioned=files_mentioned(root))
+    async with _open_session_store(store, settings, key=key, environment=environment) as opened_store:
+        stored = StoredConversation(opened_store, Where(workspace, conversation))
+        await stored.load()
+        chosen_persona = persona_for(stored.live.log, persona, settings)
+
+        async def read_redacted_sections() -> tuple[Segment, ...]:
+            sections = await read_sections(
+                system, chosen_persona, runtime.context, store=opened_store, workspace=workspace
+            )
+            return tuple(redact_segments(sections, runtime.redact))
+
+        changes = changes_by_turn(system, chosen_persona)
+        inputs = SessionInputs(
+            sections=await read_redacted_sections(),
+            read_sections=read_redacted_sections if changes else None,
+            sources=tuple(sources),
+            root=folder,
+        )
+        setup_changes = {"model": model, **msgspec.structs.asdict(setup)}
+        builder = _prepare_builder(
+            stored,
+            settings,
+            runtime,
+            inputs,
+            policy=policy,
+            user_policy=user_policy,
+            changes=setup_changes,
+        )
+        yield OpenConversation(stored, builder)
+
+
+@asynccontextmanager
+async def _open_session_store(
     store: Store | str | PathLike[str] | None,
     settings: Settings,
     *,
@@ -64,14 +142,7 @@ async def open_session_store(
         yield opened_store
 
 
-async def load_conversation(store: Store, where: Where) -> StoredConversation:
-    """Read the conversation as it was left."""
-    stored = StoredConversation(store, where)
-    await stored.load()
-    return stored
-
-
-def prepare_builder(
+def _prepare_builder(
     stored: StoredConversation,
     settings: Settings,
     runtime: RuntimeOptions,
@@ -85,7 +156,9 @@ def prepare_builder(
 
     What is not stored with it comes from the caller's policy, and else from the user's settings.
     """
-    setup = stored.live.setup or _default_setup(settings, user_policy)
+    setup = stored.live.setup
+    if setup is None:
+        setup = Setup(model=settings.model, dialect=settings.dialect).over(read_policy(user_policy))
     setup = _keep_recall(stored, setup.over({**changes, **read_policy(policy)}))
     setup = _keep_runtime(stored, setup, runtime, policy)
     whole_policy = policy.over(user_policy)
@@ -95,13 +168,7 @@ def prepare_builder(
     return builder
 
 
-def _default_setup(settings: Settings, policy: Policy) -> Setup:
-    """The setup of a conversation that has none yet: what the user's settings file names."""
-    return Setup(model=settings.model, dialect=settings.dialect).over(read_policy(policy))
-
-
 def _keep_runtime(stored: StoredConversation, setup: Setup, runtime: RuntimeOptions, policy: Policy) -> Setup:
-    """The setup with what is stored of the runtime options."""
     previous = setup.stored_options
     if previous is None and stored.live.setup is not None:
         previous = StoredOptions()  # an earlier release stored none, and showed handles

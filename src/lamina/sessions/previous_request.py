@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import msgspec
 
 from lamina.core.build import build
-from lamina.core.envelope import NEW_SUMMARIES, Envelope, prefix_at
+from lamina.core.envelope import Envelope
+from lamina.core.epochs import NEW_SUMMARIES, prefix_at
 from lamina.core.values import Ledger, Segment
 from lamina.errors import LaminaError
 from lamina.sessions.request_builder import RequestBuilder

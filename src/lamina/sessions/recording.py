@@ -13,7 +13,8 @@ from uuid import uuid4
 
 import msgspec
 
-from lamina.conversations.record import Answered, CutNote, RecordWriter, SentRequest
+from lamina.conversations.record import Answered, CutNote, SentRequest
+from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, conversation_place, decode_state, find_title
 from lamina.core.envelope import Envelope
 from lamina.core.values import Budget, Cut, Ledger, Segment
@@ -69,6 +70,7 @@ class SessionRecord:
         reported = None if usage == NOTHING_REPORTED else usage
         stops = (stop,) if stop else ()
         self._writer.add_answer(Answered(id=request_id, at=now, status=200, usage=reported, stop=stops))
+        # The answer is in the log by now, and the model was paid: a failure here must not fail the turn.
         try:
             await retry_conflicts(
                 lambda: self._write(envelope, dialect=dialect, model=model, log=log), tries=TRIES

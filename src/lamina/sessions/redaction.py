@@ -31,7 +31,8 @@ def redact_segments(segments: Iterable[Segment], redact: Redact | None) -> list[
     for segment in segments:
         clean = _redact_segment(segment, redact)
         if clean is None:
-            opening_is_missing = opening_is_missing or not segment.joins
+            if not segment.joins:
+                opening_is_missing = True
             continue
         if opening_is_missing and clean.joins:
             clean = msgspec.structs.replace(clean, joins=False)
@@ -135,23 +136,18 @@ def _redact_value(value: Any, redact: Redact) -> Any:
 
     Numbers, null and switches stay too.
     """
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {name: _redact_value(inner, redact) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_redact_value(inner, redact) for inner in value]
-    if isinstance(value, tuple):
-        return tuple(_redact_value(inner, redact) for inner in value)
-    dump = getattr(value, "model_dump", None)
-    if dump is None:
-        return value
-    return _redact_sdk_object(value, dump(mode="json", exclude_unset=True), redact)
-
-
-def _redact_sdk_object(value: Any, fields: Any, redact: Redact) -> Any:
-    """The object of an SDK itself if nothing in its fields would change, or else the clean fields."""
-    clean = _redact_value(fields, redact)
-    if clean == fields:
-        return value
-    return clean
+    match value:
+        case str():
+            return redact(value)
+        case dict():
+            return {name: _redact_value(inner, redact) for name, inner in value.items()}
+        case list():
+            return [_redact_value(inner, redact) for inner in value]
+        case tuple():
+            return tuple(_redact_value(inner, redact) for inner in value)
+    if hasattr(value, "model_dump"):
+        fields = value.model_dump(mode="json", exclude_unset=True)
+        clean = _redact_value(fields, redact)
+        if clean != fields:
+            return clean
+    return value  # an object of an SDK itself, so that it is sent back as the SDK made it

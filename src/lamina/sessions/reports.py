@@ -13,7 +13,8 @@ from contextlib import contextmanager
 import msgspec
 
 from lamina.caches.stream import Stream
-from lamina.core.envelope import Envelope, layers_end
+from lamina.core.envelope import Envelope
+from lamina.core.epochs import layers_end
 from lamina.core.hashing import digest
 from lamina.core.values import Cut, Digest, Form, Layer
 from lamina.diagnose.compared import weigh_request

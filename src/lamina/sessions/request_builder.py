@@ -7,25 +7,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Tally
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from lamina.context.gather import gather
-from lamina.context.port import GatheredSegments, Source
-from lamina.context.relevance import PROMPT_KEY, TYPED_KEY, RankedTurn, Relevance
+from lamina.context.port import Source
+from lamina.context.relevance import RankedTurn, Relevance
 from lamina.conversations.memory_tool import find_memory_tool
 from lamina.core.build import BuildMemo, build
-from lamina.core.cut_target import derive_limits
 from lamina.core.envelope import Envelope
 from lamina.core.history_window import LastN
-from lamina.core.kinds import kind_of
 from lamina.core.options import Phase, not_measured
 from lamina.core.values import Cut, Segment, SentMark
-from lamina.core.wording import text_of
 from lamina.dialects.memos import CheckMemo
 from lamina.dialects.model_names import find_model
 from lamina.dialects.sending import find_violations, make_refusal, settle_repairs
@@ -35,24 +32,18 @@ from lamina.fitting.markers import place_markers
 from lamina.fitting.names import name_segments
 from lamina.fitting.policy import Policy
 from lamina.fitting.server_reports import ServerUse, add_server_help, with_headers
-from lamina.segments import user
-from lamina.sessions.attachments import LEFT_OUT, is_foreign
 from lamina.sessions.mentioned_attachments import Mentioned
 from lamina.sessions.redaction import Redact, redact_segments
 from lamina.sessions.setup import Setup, budget_for, defer_head_tools, dialect_for, head_for, options_in
 from lamina.sessions.state import SessionState
-from lamina.sessions.stored_options import StoredOptions, Template, find_missing, refuse_missing
+from lamina.sessions.stored_options import StoredOptions, Template, refuse_missing
+from lamina.summaries import Terms
 from lamina.telemetry import active
 
 Clock = Callable[[], datetime]
 
 Timer = Callable[[], float]
 """Gives seconds, to measure how long something takes."""
-
-REPEATED_NOTE = (
-    "{count} messages that a source found stand in this conversation already, and were left out; "
-    "to send only the last ones, open it with policy=Policy(history=LastN({count}))"
-)
 
 
 def utc_now() -> datetime:
@@ -105,6 +96,7 @@ class RequestBuilder:
         self.runtime = runtime
         self.inputs = inputs
         self.workspace = workspace
+        self._stored_options = setup.stored_options or StoredOptions()
         self.dialect = dialect_for(setup)
         own_head = head_for(setup, self.dialect)
         self.head = defer_head_tools(own_head.head, setup, self.dialect, policy)
@@ -125,20 +117,26 @@ class RequestBuilder:
         self._memo = BuildMemo()
         self._check_memo = CheckMemo()
 
+    @property
+    def terms(self) -> Terms:
+        """What the conversation is built with, for whoever writes summaries of it."""
+        return Terms(budget=self.budget, head=self.head, counter=self.counter, options=self.options)
+
     def refuse_missing(self) -> None:
         """Raise BadInput if the conversation had functions that it was opened without."""
-        stored_options = self.setup.stored_options or StoredOptions()
-        runtime = self.runtime
         refuse_missing(
-            find_missing(stored_options, policy=self.policy, template=runtime.template, redact=runtime.redact)
+            self._stored_options,
+            policy=self.policy,
+            template=self.runtime.template,
+            redact=self.runtime.redact,
         )
 
     @property
     def template(self) -> Template | None:
-        """What puts a prompt into its words: what was given, or else what is stored."""
-        if self.runtime.template is not None or self.setup.stored_options is None:
+        """The template of the caller, or else the stored one; None if there is neither."""
+        if self.runtime.template is not None:
             return self.runtime.template
-        return self.setup.stored_options.template or None
+        return self._stored_options.template or None
 
     async def refresh_sections(self) -> tuple[str, ...]:
         """Read the sections of the system text again. If that fails, they stay, and a note is returned.
@@ -158,6 +156,20 @@ class RequestBuilder:
     def set_history(self, history: LastN | Literal["all"]) -> None:
         self.setup = self.setup.over({"history": history})
         self.options = msgspec.structs.replace(self.options, window=self.setup.history)
+
+    @contextmanager
+    def try_history(self, history: LastN | Literal["all"] | None) -> Iterator[None]:
+        """Use another window over history from here on, unless what is done with it fails."""
+        setup = self.setup
+        options = self.options
+        if history is not None:
+            self.set_history(history)
+        try:
+            yield
+        except BaseException:
+            self.setup = setup
+            self.options = options
+            raise
 
     def forgo_switch(self) -> None:
         """Ask the server no more to drop thinking. Cuts wait then while the model thinks in a tool loop."""
@@ -234,57 +246,6 @@ class RequestBuilder:
         helped = add_server_help(marked_request.request, self.dialect, envelope.ledger, self.server)
         return with_headers(helped.request, helped.headers, beta="betas" in helped.request)
 
-    async def gather_context(self, prompt: str, envelope: Envelope | None) -> GatheredSegments:
-        """Collect what the sources find for a prompt, in their order. A source that fails leaves a note."""
-        return await gather(self.inputs.sources, prompt, self._tokens_before_cut(envelope))
-
-    def _tokens_before_cut(self, envelope: Envelope | None) -> int | None:
-        """How many tokens can be added before the next cut is due."""
-        if self.budget is None:
-            return None
-        if envelope is None:
-            return max(derive_limits(self.budget, self.head, (), self.options.rates).trigger, 0)
-        trigger = derive_limits(self.budget, self.head, envelope.entries, self.options.rates).trigger
-        return max(trigger - envelope.tokens, 0)
-
-    def drop_foreign(self, segments: Iterable[Segment]) -> tuple[list[Segment], list[str]]:
-        """The segments of this workspace, and a note for each one that belongs to another."""
-        own: list[Segment] = []
-        notes: list[str] = []
-        for segment in segments:
-            if is_foreign(segment, self.workspace):
-                notes.append(LEFT_OUT)
-            else:
-                own.append(segment)
-        return own, notes
-
-    def drop_repeated(
-        self, segments: Sequence[Segment], log: Sequence[Segment]
-    ) -> tuple[list[Segment], list[str]]:
-        """The segments without messages that are in the log already, and a note about those.
-
-        A client that sends its history again with each turn would otherwise double it.
-        """
-        if not any(self._is_message(segment) for segment in segments):
-            return list(segments), []
-        messages: dict[str, list[Segment]] = {}
-        for segment in log:
-            if self._is_message(segment):
-                messages.setdefault(text_of(segment.parts), []).append(segment)
-        new: list[Segment] = []
-        for segment in segments:
-            same_text = messages.get(text_of(segment.parts), ())
-            if segment not in same_text:
-                new.append(segment)
-        repeated = len(segments) - len(new)
-        if not repeated:
-            return new, []
-        return new, [REPEATED_NOTE.format(count=repeated)]
-
-    def _is_message(self, segment: Segment) -> bool:
-        kind = kind_of(self.options.kinds, segment)
-        return not (kind.attachment or kind.section)
-
     def prepare_segments(self, segments: Iterable[Segment]) -> list[Segment]:
         """The segments as they may be stored: redacted, and with the time at which they came.
 
@@ -308,6 +269,7 @@ class RequestBuilder:
         """
         if self.relevance is None or self.relevance.freshness != "fresh" or self.budget is None:
             return envelope
+        # With next to no trigger a cut is due, whose order lowers outdated attachments and nothing else.
         fresh_envelope = build(
             log,
             head=self.head,
@@ -365,26 +327,3 @@ def _count_lost_tokens(envelope: Envelope, fresh_envelope: Envelope, last: SentM
         if entry.prefix not in shared_prefixes:
             lost_tokens += entry.tokens
     return lost_tokens
-
-
-def prompt_of(typed: str, template: Template | None) -> Segment:
-    """The prompt as it is sent. If that is not what was typed, its `meta` has both."""
-    sent = _fill_template(typed, template)
-    meta: dict[str, Any] = {PROMPT_KEY: True}
-    if sent != typed:
-        meta[TYPED_KEY] = typed
-    return user(sent, meta=meta)
-
-
-def _fill_template(typed: str, template: Template | None) -> str:
-    """What is sent for what was typed.
-
-    A template is a text with `{prompt}` in it, or a function of what was typed.
-    """
-    if template is None:
-        return typed
-    if not isinstance(template, str):
-        return template(typed)
-    if "{prompt}" not in template:
-        raise BadInput("there is no {prompt} in it", place="template", hint="say where the prompt stands")
-    return template.replace("{prompt}", typed)

@@ -116,7 +116,12 @@ class StoredIndex(Index):
         self._loaded: dict[str, LoadedSource] = {}
 
     async def refresh(self) -> None:
-        """Take over what other processes added or removed."""
+        """Take over what other processes added or removed.
+
+        A list tells how many records a source has, and not which: to read the head of each would cost as many
+        calls as there are sources. So a source that was removed and indexed anew with as many records is
+        noticed only when `query` meets something old of it.
+        """
         conversations = every_conversation(self._store, self._workspace)
         counts = {item.conversation: item.count async for item in conversations}
         async with self._lock:
@@ -134,6 +139,7 @@ class StoredIndex(Index):
             await self.refresh()
             hits = await super().query(text, most=most, sources=sources)
             hit_sources = {hit.source for hit in hits}
+            # Another process may have deleted a source since the refresh: nothing of it is returned.
             stale = [source for source in hit_sources if await self._is_stale(source)]
             if not stale:
                 return hits
@@ -181,6 +187,7 @@ class StoredIndex(Index):
                     await self._forget(source)
                     continue
                 except BaseException:
+                    # The index in memory has chunks that the store does not have.
                     with anyio.CancelScope(shield=True):
                         await self._forget(source)
                     raise
@@ -198,6 +205,7 @@ class StoredIndex(Index):
         if not changed and len(entries) == len(loaded.entries):
             return loaded
         if loaded.count + len(changed) > 2 * len(entries) + SLACK:
+            # If the process dies before the append, the source is gone from the index: index it again.
             await self._store.delete(self._where(source))
             loaded = EMPTY_SOURCE
             changed = list(range(len(entries)))
@@ -219,7 +227,7 @@ class StoredIndex(Index):
         if source in self._loaded and not await self._is_stale(source):
             return
         page = await self._store.read(self._where(source))
-        if not page.head.count and not page.head.state:
+        if page.head.is_empty:
             await self._forget(source)
             return
         entries = _read_entries(page, source)

@@ -13,62 +13,47 @@ a time may use a session; many sessions may share a store.
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from os import PathLike
-from pathlib import Path
 from typing import Any, Literal
 
 import anyio
-import msgspec
 
 from lamina.context.gather import check_source
 from lamina.context.port import Source
-from lamina.conversations.memory_commands import MemoryAnswer
-from lamina.conversations.memory_files import run_in_store
-from lamina.conversations.memory_tool import list_memory_calls, read_arguments, write_result
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, explain
 from lamina.core.history_window import LastN
 from lamina.core.values import Budget, Form, Ledger, Segment, ToolCall
 from lamina.errors import BadInput, BudgetExceeded, Conflict
-from lamina.fitting.own_tools import ToolSituation, find_own_tool
+from lamina.fitting.own_tools import ToolSituation
 from lamina.fitting.policy import Policy, choose_policy
 from lamina.fitting.recalls import Recalled, recall_text
 from lamina.fitting.server_reports import calibrate_ledger, record_clearing
-from lamina.sessions.answers import Answer, Recorded, Results, absorb_answer, make_results
-from lamina.sessions.attachments import Attachable, join_turn, make_hints, read_attachments
-from lamina.sessions.forks import answer_child_recalls, task_for_fork
-from lamina.sessions.mentioned_attachments import files_mentioned
-from lamina.sessions.opening import (
-    load_conversation,
-    open_session_store,
-    prepare_builder,
-    settings_for,
+from lamina.sessions.answers import (
+    Answer,
+    Recorded,
+    Results,
+    absorb_answer,
+    list_unanswered,
+    make_results,
+    order_results,
 )
+from lamina.sessions.attachments import Attachable, drop_foreign
+from lamina.sessions.forks import task_for_fork
+from lamina.sessions.opening import OpenConversation, open_conversation
+from lamina.sessions.own_calls import answer_own_calls, is_own_call
 from lamina.sessions.previous_request import BuiltRequest
 from lamina.sessions.recording import SessionRecord
 from lamina.sessions.records import Control, Fork, pin_of
-from lamina.sessions.redaction import redact_segments
 from lamina.sessions.reports import TurnReport, report_turn
-from lamina.sessions.request_builder import (
-    RequestBuilder,
-    RuntimeOptions,
-    SessionInputs,
-    prompt_of,
-)
-from lamina.sessions.setup import Setup, SetupOptions, find_own_tools
+from lamina.sessions.request_builder import RequestBuilder, RuntimeOptions
+from lamina.sessions.setup import Setup, SetupOptions
 from lamina.sessions.stored_conversation import StoredConversation, once
 from lamina.sessions.stored_options import Template
-from lamina.sessions.system_sections import (
-    Persona,
-    UsualPersona,
-    Words,
-    changes_by_turn,
-    persona_for,
-    read_sections,
-)
+from lamina.sessions.system_sections import Persona, UsualPersona, Words
+from lamina.sessions.turn_gathering import condense_turn, gather_turn
 from lamina.sessions.turn_writer import TurnWriter
 from lamina.sessions.turns import (
     Utterance,
@@ -80,10 +65,9 @@ from lamina.sessions.turns import (
     list_turn_starts,
     locate_turn,
 )
-from lamina.sessions.user_policy import load_user_policy
 from lamina.settings import Settings
 from lamina.stores.port import Store, Where
-from lamina.summaries import Condense, Terms, condense_attachments, with_summary
+from lamina.summaries import Condense, Terms
 from lamina.telemetry import active
 
 WITH_HINT = "write: async with Session.open(...) as session"
@@ -96,10 +80,7 @@ class Lifetime:
 
 
 class OpeningSession(AbstractAsyncContextManager["Session"]):
-    """What `Session.open` returns: the session comes with `async with`.
-
-    async with Session.open("chats.db", "support-42") as session: ...
-    """
+    """What `Session.open` returns. The session itself comes with `async with`."""
 
     def __init__(self, manager: AbstractAsyncContextManager[Session]) -> None:
         self._manager: Any = manager
@@ -122,7 +103,13 @@ class OpeningSession(AbstractAsyncContextManager["Session"]):
 
 
 class Session:
-    """One open conversation. Made by `open`."""
+    """One open conversation. Made by `open`.
+
+    A turn goes on with these: `ask` adds what the user says, `request` gives what to send, `record` adds the
+    answer, and `results` adds what tools returned. `add`, `pin`, `rewind`, `regenerate` and `fork` change the
+    conversation in other ways. `explain`, `report`, `dialogue` and `recall` say what is in it, and what was
+    sent.
+    """
 
     def __init__(self, stored: StoredConversation, builder: RequestBuilder, lifetime: Lifetime) -> None:
         self._stored = stored
@@ -167,23 +154,22 @@ class Session:
         """
         for index, source in enumerate(sources):
             check_source(source, f"sources[{index}]")
-        return OpeningSession(
-            _open_session(
-                store,
-                conversation,
-                policy=choose_policy(policy, place="Session.open"),
-                workspace=workspace,
-                key=key,
-                model=model,
-                system=system,
-                persona=persona,
-                sources=sources,
-                root=root,
-                setup=setup or SetupOptions(),
-                runtime=runtime or RuntimeOptions(),
-                settings=settings,
-            )
+        opening = open_conversation(
+            store,
+            conversation,
+            policy=choose_policy(policy, place="Session.open"),
+            workspace=workspace,
+            key=key,
+            model=model,
+            system=system,
+            persona=persona,
+            sources=sources,
+            root=root,
+            setup=setup or SetupOptions(),
+            runtime=runtime or RuntimeOptions(),
+            settings=settings,
         )
+        return OpeningSession(_open_session(opening))
 
     def check_open(self) -> None:
         """Raise BadInput if the session was closed."""
@@ -254,10 +240,7 @@ class Session:
     @property
     def terms(self) -> Terms:
         """What this conversation is built with, for whoever writes summaries of it."""
-        builder = self._builder
-        return Terms(
-            budget=builder.budget, head=builder.head, counter=builder.counter, options=builder.options
-        )
+        return self._builder.terms
 
     @property
     def parent(self) -> Fork | None:
@@ -306,31 +289,37 @@ class Session:
 
         Turn and ledger are stored as one group before this returns. If no request is possible
         (BudgetExceeded), nothing is stored. A turn that is repeated with the same `key` is stored once.
-        `history` is the window over history from this turn on, as for `set_history`.
+        `history` is the window over history from this turn on, as for `set_history`, unless the turn fails.
         `idle` is how many seconds passed since the last request: if the cache is cold by now, a cut is made
         early. With `condense`, a model is asked to put the attachments of this turn into fewer words if they
         are too much. They are stored in full, with the summary that is sent instead of them.
         """
         async with self._open_lock():
             self._builder.refuse_missing()
-            if history is not None:
-                self._builder.set_history(history)
-            self._writer.begin_turn()
-            with self._writer.watch.phase("gather"):
-                await self._writer.rebuild_mentioned()
-                self._stored.notes += await self._builder.refresh_sections()
-                attachments = await self._read_attachments(attach, prompt, hints)
-                prompt_segment = prompt_of(prompt, template or self._builder.template)
-                gathered = await self._gather(prompt)
-            turn = join_turn([*gathered, *attachments], prompt_segment, self._builder.options.kinds)
-            turn = self._builder.prepare_segments(turn)
-            if not turn:
-                raise BadInput("nothing is left of it", place="prompt", hint="check what redact does")
-            if condense is not None:
-                with self._writer.watch.phase("condense"):
-                    turn = await self._condense_turn(turn, condense)
-            repeatable = once(key, [*attachments, prompt_segment])
-            return await self._writer.extend(turn, once=repeatable, idle=idle, opens_turn=True)
+            with self._builder.try_history(history):
+                self._writer.begin_turn()
+                with self._writer.watch.phase("gather"):
+                    await self._writer.rebuild_mentioned()
+                    self._stored.notes += await self._builder.refresh_sections()
+                    turn = await gather_turn(
+                        prompt,
+                        attach=attach,
+                        hints=hints,
+                        template=template,
+                        builder=self._builder,
+                        log=self.log,
+                        envelope=self.envelope,
+                    )
+                self._writer.note_left_out(turn.notes)
+                segments = self._builder.prepare_segments(turn.segments)
+                if not segments:
+                    raise BadInput("nothing is left of it", place="prompt", hint="check what redact does")
+                if condense is not None:
+                    with self._writer.watch.phase("condense"):
+                        segments = await self._condense_turn(segments, condense)
+                # What sources find may differ when a turn is repeated. What its caller gave does not.
+                repeatable = once(key, turn.from_caller)
+                return await self._writer.extend(segments, once=repeatable, idle=idle, opens_turn=True)
 
     async def record(self, answer: Answer, *, key: str = "") -> Recorded:
         """Add what the model answered: an object of its SDK, a dict, events of a stream, or text.
@@ -342,11 +331,12 @@ class Session:
             self._builder.refuse_missing()
             absorbed = await absorb_answer(answer, self._builder.dialect)
             segments = self._builder.prepare_segments(absorbed.segments)
+            usage = absorbed.usage
             state = self._stored.state
-            envelope = self._writer.envelope
+            # Looked up before the append: a cut is known by the number of records that it was made for.
             cut = state.find_made_cut(self._stored.live.count)
-            ledger = calibrate_ledger(state.ledger, absorbed.usage, self._builder.counter)
-            ledger = record_clearing(ledger, absorbed.usage)
+            ledger = calibrate_ledger(state.ledger, usage, self._builder.counter)
+            ledger = record_clearing(ledger, usage)
             if segments:
                 await self._writer.append(
                     segments,
@@ -354,25 +344,24 @@ class Session:
                     once=once(key, absorbed.segments),
                     rebase=False,
                 )
-            usage = absorbed.usage
-            if envelope is not None:
+            dialect = self._builder.dialect.name
+            if self.envelope is not None:
                 await self._record.add(
-                    envelope,
+                    self.envelope,
                     usage,
-                    dialect=self._builder.dialect.name,
-                    model=self.setup.model or "",
+                    dialect=dialect,
+                    model=self.setup.model,
                     stop=absorbed.stop,
                     cut=cut,
                     budget=self.budget,
                     log=self.log,
                 )
             if usage.input:
-                dialect = self._builder.dialect.name
                 active().count_usage(
                     dialect, self.setup.model, sent=usage.input, cached=usage.cached, output=usage.output
                 )
-            calls = tuple(call for call in list_open_calls(self.log) if not self.is_own_call(call))
-            return Recorded(segments=tuple(segments), calls=calls, usage=absorbed.usage, stop=absorbed.stop)
+            calls = [call for call in self.calls if not self.is_own_call(call)]
+            return Recorded(segments=tuple(segments), calls=tuple(calls), usage=usage, stop=absorbed.stop)
 
     async def results(self, *results: Results, idle: float = 0, key: str = "") -> Envelope:
         """Add the results of tools, and build the next request of the same turn.
@@ -384,18 +373,17 @@ class Session:
             self._builder.refuse_missing()
             self._writer.begin_turn()
             calls = list_open_calls(self.log)
-            own_tools = find_own_tools(self.setup)
-            if own_tools:
-                results = (*results, *await answer_child_recalls(self._stored, calls))
-            if self._builder.memory_name:
-                results = (*results, *await self._answer_memory(calls))
+            segments = make_results(results, calls)
             situation = ToolSituation(log=self.log, ledger=self.ledger, envelope=self._writer.find_envelope())
-            segments = make_results(results, calls, own_tools, situation)
+            unanswered = list_unanswered(calls, segments)
+            segments += await answer_own_calls(unanswered, self._builder, self._stored, situation)
+            segments = order_results(segments, calls)
             prepared = self._builder.prepare_segments(segments)
             repeatable = once(key, segments)
             try:
                 return await self._writer.extend(prepared, once=repeatable, idle=idle, rebase=False)
             except BudgetExceeded:
+                # What a tool has done cannot be done again: its result is stored, though nothing can be sent.
                 state = self._stored.state.after_append()
                 await self._writer.append(prepared, state=state, once=repeatable, rebase=False)
                 raise
@@ -404,10 +392,10 @@ class Session:
         """Add segments as they are: messages from elsewhere, or context without a question."""
         async with self._open_lock():
             self._builder.refuse_missing()
-            own, notes = self._builder.drop_foreign(segments)
-            self._writer.note_left_out(notes)
-            prepared = self._builder.prepare_segments(own)
-            await self._writer.append(prepared, once=once(key, own), opens_turn=not self.log)
+            own = drop_foreign(segments, self.workspace)
+            self._writer.note_left_out(own.notes)
+            prepared = self._builder.prepare_segments(own.segments)
+            await self._writer.append(prepared, once=once(key, own.segments), opens_turn=not self.log)
 
     async def build(self, *, idle: float = 0) -> Envelope:
         """Build the request for the conversation as it is, and store its ledger."""
@@ -508,7 +496,7 @@ class Session:
             index = len(self.log)
             if at is not None:
                 index = locate_turn(self.log, at, self._builder.options.kinds)
-            elif task:
+            elif task:  # no API accepts calls without their results
                 index = index_before_open_calls(self.log)
             place = self._writer.place(index)
             where = Where(self.workspace, name or f"{self.conversation}@{place}")
@@ -529,115 +517,21 @@ class Session:
         async with self._open_lock():
             await self._writer.load()
 
-    async def _read_attachments(
-        self, attach: Iterable[Any], prompt: str, hints: Mapping[str, str] | None
-    ) -> list[Segment]:
-        """Return what the caller gave with a prompt, and note what was left out."""
-        attached = await read_attachments(
-            attach, prompt=prompt, workspace=self.workspace, root=self._builder.inputs.root
+    async def _condense_turn(self, segments: list[Segment], condense: Condense) -> list[Segment]:
+        condensed = await condense_turn(
+            segments, condense, builder=self._builder, log=self.log, ledger=self.ledger
         )
-        self._writer.note_left_out(attached.notes)
-        return [*attached.segments, *make_hints(hints)]
-
-    async def _gather(self, prompt: str) -> list[Segment]:
-        """Return what the sources found for a prompt, and note what was left out of it."""
-        gathered = await self._builder.gather_context(prompt, self._writer.envelope)
-        self._writer.note_left_out(gathered.notes)
-        own, foreign_notes = self._builder.drop_foreign(gathered.segments)
-        new, repeated_notes = self._builder.drop_repeated(own, self.log)
-        self._writer.note_left_out([*foreign_notes, *repeated_notes])
-        return new
-
-    async def _condense_turn(self, turn: list[Segment], condense: Condense) -> list[Segment]:
-        """The turn with a summary of its attachments, if they are too much and a model gave one.
-
-        If there is no summary, a note says why.
-        """
-        outcome = await condense_attachments(self.log, turn, condense, terms=self.terms, ledger=self.ledger)
-        self._stored.notes += outcome.notes
-        if outcome.segment is None:
-            return turn
-        sizes = {"before": outcome.before, "after": outcome.after}
-        meta = {"summary": outcome.segment.meta["summary"] | sizes}
-        summary = msgspec.structs.replace(outcome.segment, meta=meta)
-        prepared = self._builder.prepare_segments([summary])
-        if not prepared:
-            return turn
-        return with_summary(turn, prepared[0], kinds=self._builder.options.kinds)
-
-    async def _answer_memory(self, calls: Sequence[ToolCall]) -> list[Segment]:
-        """The results of the calls of the memory tool, one after the other."""
-        results: list[Segment] = []
-        for call in list_memory_calls(calls, self._builder.memory_name):
-            arguments = read_arguments(call)
-            if isinstance(arguments, MemoryAnswer):
-                answer = arguments
-            else:
-                answer = await run_in_store(self._stored.store, self.workspace, arguments)
-            results.append(write_result(call, answer))
-        return results
+        self._stored.notes += condensed.notes
+        return condensed.segments
 
     def is_own_call(self, call: ToolCall) -> bool:
         """Whether the session itself answers this call."""
-        if call.name == self._builder.memory_name:
-            return True
-        return find_own_tool(find_own_tools(self.setup), call.name) is not None
+        return is_own_call(call, self._builder)
 
 
 @asynccontextmanager
-async def _open_session(
-    store: Store | str | PathLike[str] | None,
-    conversation: str,
-    *,
-    policy: Policy,
-    workspace: str | None,
-    key: Any,
-    model: str | None,
-    system: Words,
-    persona: Persona | Words | UsualPersona | None,
-    sources: Sequence[Source],
-    root: str | PathLike[str] | None,
-    setup: SetupOptions,
-    runtime: RuntimeOptions,
-    settings: Settings | None,
-) -> AsyncIterator[Session]:
-    user_settings = await settings_for(settings)
-    user_policy = load_user_policy(user_settings, os.environ if settings is None else None)
-    where = Where(user_settings.workspace if workspace is None else workspace, conversation)
-    environment = os.environ if settings is None else {}
-    if runtime.mentioned is None and root is not None:
-        runtime = msgspec.structs.replace(runtime, mentioned=files_mentioned(root))
-    async with open_session_store(store, user_settings, key=key, environment=environment) as opened_store:
-        stored = await load_conversation(opened_store, where)
-        chosen_persona = persona_for(stored.live.log, persona, user_settings)
-
-        async def read_redacted_sections() -> tuple[Segment, ...]:
-            sections = await read_sections(
-                system,
-                chosen_persona,
-                runtime.context,
-                store=opened_store,
-                workspace=where.workspace,
-            )
-            return tuple(redact_segments(sections, runtime.redact))
-
-        changes = changes_by_turn(system, chosen_persona)
-        inputs = SessionInputs(
-            sections=await read_redacted_sections(),
-            read_sections=read_redacted_sections if changes else None,
-            sources=tuple(sources),
-            root=None if root is None else Path(root),
-        )
-        setup_changes = {"model": model, **msgspec.structs.asdict(setup)}
-        builder = prepare_builder(
-            stored,
-            user_settings,
-            runtime,
-            inputs,
-            policy=policy,
-            user_policy=user_policy,
-            changes=setup_changes,
-        )
+async def _open_session(opening: AbstractAsyncContextManager[OpenConversation]) -> AsyncIterator[Session]:
+    async with opening as (stored, builder):
         lifetime = Lifetime()
         try:
             yield Session(stored, builder, lifetime)

@@ -22,7 +22,7 @@ from lamina.dialects.json_values import drop_nulls
 from lamina.dialects.port import Dialect, OwnHead, PlainHead, Tool
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput
-from lamina.fitting.own_tools import CONTEXT_TOOL, RECALL_TOOL, OwnTool, choose_added_tools, find_own_tool
+from lamina.fitting.own_tools import CONTEXT_TOOL, RECALL_TOOL, OwnTool, choose_added_tools
 from lamina.fitting.policy import Policy
 from lamina.fitting.server_reports import may_drop_thinking
 from lamina.models.facts import model as facts_of
@@ -55,6 +55,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     def over(self, values: dict[str, Any]) -> Setup:
         """The setup with the values that are not None in their place."""
         changes = drop_nulls(values)
+        # None leaves a field as it is, so "all" is the word for no window.
         if changes.get("history") == "all":
             changes["history"] = None
         if "agent" in changes:
@@ -161,20 +162,19 @@ def _plain_head(setup: Setup) -> PlainHead:
 
 def answers_recall(setup: Setup) -> bool:
     """Whether the model has a tool that answers handles: the session's own, or one of that name."""
-    if find_own_tool(find_own_tools(setup), RECALL_TOOL.name) is not None:
+    if setup.recall:
         return True
-    if setup.own is None:
-        return any(tool.name == RECALL_TOOL.name for tool in setup.head.tools)
-    tools = dialect_for(setup).head.read(setup.own).tools
+    tools = setup.head.tools
+    if setup.own is not None:
+        tools = dialect_for(setup).head.read(setup.own).tools
     return any(tool.name == RECALL_TOOL.name for tool in tools)
 
 
 def budget_for(setup: Setup, head: RequestHead, policy: Policy) -> Budget | None:
     """The budget of the setup, or else the model's; None if there is no model either.
 
-    The `reserve` and `prefer` of the policy hold for every budget that is not the policy's own.
-
-    The answer's limit is reserved if the dialect has it in a nested field, where the core cannot read it.
+    The `reserve` and `prefer` of the policy hold for every budget that is not the policy's own. The answer's
+    limit is reserved.
     """
     budget = setup.budget
     if budget is None:
@@ -186,6 +186,8 @@ def budget_for(setup: Setup, head: RequestHead, policy: Policy) -> Budget | None
     output = setup.head.output
     if not output or budget.reserve is not None:
         return budget
+    # The core reads `max_tokens` and its like, but not the limit in `generationConfig` (Gemini) or `options`
+    # (Ollama).
     if any(name.startswith("max_") for name in head.parameters):
         return budget
     return msgspec.structs.replace(budget, reserve=min(output, budget.window // 2))

@@ -48,9 +48,9 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
             for cut in envelope.ledger.cuts
             if cut.number not in placed_numbers
         )
-        if self.fresh:
+        if self.fresh:  # the same request is built again
             before = self.before
-        elif envelope.cut:
+        elif envelope.cut:  # nothing that a cache has continues
             before = None
         else:
             before = self.ledger.mark
@@ -64,10 +64,10 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
         if not self.ledger.cuts:
             return None
         last_cut = self.ledger.cuts[-1]
-        for place in self.cuts:
-            if place.number == last_cut.number and place.count == count:
-                return last_cut
-        return None
+        made_for = {place.number: place.count for place in self.cuts}
+        if made_for.get(last_cut.number) != count:
+            return None
+        return last_cut
 
     def after_append(self, ledger: Ledger | None = None) -> SessionState:
         """The state after the log has grown. The last request no longer covers the whole log."""
@@ -79,6 +79,8 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
         The ledger loses its lines about segments that were taken back, and what later cuts did.
         """
         ledger = rewind(upgrade_ledger(self.ledger, log), (ref for ref, _ in list_refs(log)))
+        # Sections are promoted in order, and each cut notes how many had been promoted before it. So the last
+        # ones are those that later cuts promoted.
         promoted_count = len(self.ledger.promoted)
         later_cuts: set[int] = set()
         for place in self.cuts:
@@ -86,12 +88,10 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
                 later_cuts.add(place.number)
                 promoted_count = min(promoted_count, place.promoted)
         promoted_before = self.ledger.promoted[:promoted_count]
-        ledger = msgspec.structs.replace(
-            ledger,
-            lines={ref: line for ref, line in ledger.lines.items() if line.cut not in later_cuts},
-            folds=tuple(fold for fold in ledger.folds if fold.cut not in later_cuts),
-            promoted=tuple(ref for ref in promoted_before if ref in ledger.promoted),
-        )
+        lines = {ref: line for ref, line in ledger.lines.items() if line.cut not in later_cuts}
+        folds = [fold for fold in ledger.folds if fold.cut not in later_cuts]
+        promoted = [ref for ref in promoted_before if ref in ledger.promoted]
+        ledger = msgspec.structs.replace(ledger, lines=lines, folds=tuple(folds), promoted=tuple(promoted))
         return SessionState(ledger=ledger, cuts=self.cuts)
 
     def for_fork(self, places: Sequence[int], *, ahead: int) -> SessionState:

@@ -62,7 +62,7 @@ class StoredConversation:
         The state has to be the one that was read: whoever erases a message changes it, and not the number of
         records. Otherwise an open session would write a digest of the erased message back.
         """
-        self.stale = True
+        self.stale = True  # until the store has answered: it may fail after the group was added
         head = await self.store.append(
             self.where,
             group.bodies,
@@ -73,7 +73,7 @@ class StoredConversation:
         )
         self.stale = False
         self._stored_state = head.state
-        if head.count != group.live.count:
+        if head.count != group.live.count:  # the count of the first time that this key came
             await self.load()
             return False
         self.live = group.live

@@ -57,17 +57,19 @@ def persona_for(
     The caller's persona comes first. After that, a conversation that has one keeps it as it is. Then comes
     the persona of the settings, and last the usual one.
     """
-    if isinstance(persona, Persona):
-        return persona
-    if persona is not None and not isinstance(persona, UsualPersona):
-        return Persona(default=persona)
+    usual_words: Words = ""
+    match persona:
+        case Persona():
+            return persona
+        case UsualPersona():
+            usual_words = persona.words
+        case None:
+            pass
+        case _:
+            return Persona(default=persona)
     if any(segment.kind == "persona" for segment in log):
         return Persona()
-    if settings.persona_path is not None:
-        return Persona(default=settings.persona_path)
-    if persona is None:
-        return Persona()
-    return Persona(default=persona.words)
+    return Persona(default=settings.persona_path or usual_words)
 
 
 async def read_sections(

@@ -8,11 +8,13 @@ module knows no prompts and no answers, only segments.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 
 from lamina.context.port import drop_unchanged
 from lamina.core.envelope import Envelope
 from lamina.core.values import Cut, Segment
 from lamina.errors import BudgetExceeded, Conflict
+from lamina.sessions.attachments import drop_foreign
 from lamina.sessions.mentioned_attachments import RebuiltLog, find_first_mention, rebuild_log
 from lamina.sessions.previous_request import BuiltRequest, StoredRequest, rebuild_request
 from lamina.sessions.records import Control, Rewind
@@ -24,6 +26,18 @@ from lamina.stores.port import Once
 
 TRIES = 100
 """How often a turn is put after what others added. Each time, another writer has made progress."""
+
+
+class GroupOutcome(Enum):
+    """What became of a group that was to be added.
+
+    OVERTAKEN: another writer was first, and nothing was added. What is new was read, so the caller can try
+    again.
+    """
+
+    ADDED = "added now"
+    REPEATED = "had been added before"
+    OVERTAKEN = "another writer was first"
 
 
 class TurnWriter:
@@ -74,12 +88,13 @@ class TurnWriter:
                     group.live.log, before, idle=idle, opens_turn=opens_turn, phase=self.watch.phase
                 )
             state = before.built(envelope, group.live.count)
-            was_added = await self._add_group(group, state, once, is_last_try=not tries_left)
-            if was_added:
+            outcome = await self._add_group(group, state, once, is_last_try=not tries_left)
+            if outcome is GroupOutcome.OVERTAKEN:
+                continue
+            if outcome is GroupOutcome.ADDED:
                 self._remember_envelope(envelope)
                 self._state_before = before
-            if was_added is not None:
-                break
+            break
         return self.current_envelope()
 
     async def append(
@@ -95,8 +110,8 @@ class TurnWriter:
         for tries_left in _countdown(rebase=rebase):
             group = await self._make_group(segments, opens_turn=opens_turn)
             new_state = state or self.stored.state.after_append()
-            was_added = await self._add_group(group, new_state, once, is_last_try=not tries_left)
-            if was_added is not None:
+            outcome = await self._add_group(group, new_state, once, is_last_try=not tries_left)
+            if outcome is not GroupOutcome.OVERTAKEN:
                 return
 
     async def rebuild_mentioned(self) -> None:
@@ -115,22 +130,23 @@ class TurnWriter:
             rewind = Rewind(to=self.place(start))
             group = self.stored.group([rewind], self._prepare_rebuilt(rebuilt))
             state = self.stored.state.after_append()
-            was_added = await self._add_group(group, state, None, is_last_try=not tries_left)
-            if was_added is not None:
+            outcome = await self._add_group(group, state, None, is_last_try=not tries_left)
+            if outcome is not GroupOutcome.OVERTAKEN:
                 self.note_left_out(rebuilt.notes)
                 return
 
     def _prepare_rebuilt(self, rebuilt: RebuiltLog) -> list[Segment]:
         """The rebuilt log. What is new in it is prepared, or dropped if it is another workspace's."""
+        # By identity: an equal segment that is in the log already was prepared when it was stored.
         new_ids = {id(segment) for segment in rebuilt.new_segments}
         segments: list[Segment] = []
         for segment in rebuilt.segments:
             if id(segment) not in new_ids:
                 segments.append(segment)
                 continue
-            own, notes = self.builder.drop_foreign([segment])
-            self.note_left_out(notes)
-            segments += self.builder.prepare_segments(own)
+            own = drop_foreign([segment], self.builder.workspace)
+            self.note_left_out(own.notes)
+            segments += self.builder.prepare_segments(own.segments)
         return segments
 
     async def take_back(self, index: int) -> None:
@@ -224,7 +240,7 @@ class TurnWriter:
     def take_back_request(self) -> None:
         """Forget the last request, which no model has answered: its cut is undone, if it made one.
 
-        It is built anew next time, from the ledger of the request before it.
+        The next request is built from the ledger of the request before it.
         """
         if self._state_before is not None and self._envelope_count == self.stored.live.count:
             self.stored.state = self._state_before
@@ -236,26 +252,26 @@ class TurnWriter:
 
     async def _add_group(
         self, group: RecordGroup, state: SessionState, once: Once | None, *, is_last_try: bool
-    ) -> bool | None:
-        """Add a group: True if it was added now, False if it had been before, None if it was not added.
-
-        None means that another writer was first. What is new was read then, so the caller can try again. On
-        the last try the conflict is raised.
-        """
+    ) -> GroupOutcome:
+        """Add a group. On the last try the conflict with another writer is raised."""
         try:
             with self.watch.phase("store"):
-                return await self.stored.append(group, state, once=once)
+                was_added = await self.stored.append(group, state, once=once)
         except Conflict:
             await self.load()
             if is_last_try:
                 raise
-            return None
+            return GroupOutcome.OVERTAKEN
+        if was_added:
+            return GroupOutcome.ADDED
+        return GroupOutcome.REPEATED
 
     async def _make_group(self, segments: Sequence[Segment], *, opens_turn: bool) -> RecordGroup:
         """Make a group with what is due before its segments: a changed setup, and changed sections."""
-        if self.stored.stale:
+        if self.stored.stale:  # an append failed, and nobody knows whether its group was added
             await self.load()
         controls: list[Control] = []
+        # A request alone changes nothing that is stored, so a new setup waits for the next segments.
         if segments and self.stored.live.setup != self.builder.setup:
             controls.append(self.builder.setup)
         sections: list[Segment] = []

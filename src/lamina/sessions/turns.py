@@ -6,7 +6,7 @@ functions here only read the log.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -35,7 +35,9 @@ def list_dialogue(log: Sequence[Segment]) -> tuple[Utterance, ...]:
     for segment in log:
         if not segment.joins:
             message_has_text = False
-        if segment.kind not in ("user", "assistant") or segment.covers:
+        if segment.kind not in ("user", "assistant"):
+            continue
+        if segment.covers:  # a summary, which nobody said
             continue
         text = visible_text(segment.parts)
         if is_blank(text):
@@ -60,35 +62,45 @@ def _make_utterance(segment: Segment, text: str) -> Utterance:
 def list_turn_starts(log: Sequence[Segment], kinds: Kinds) -> list[int]:
     """The index at which each turn begins. Changed sections before a turn's words belong to it."""
     turn_starts: list[int] = []
-    first_section: int | None = None  # of the changed sections right before this segment
-    users_side = False  # the user's side speaks
-    has_prompt = False  # the current turn has its prompt already
-    begun = False  # somebody has spoken
+    users_side_speaks = False
+    turn_has_prompt = False
+    for start, segment in _list_spoken(log, kinds):
+        if segment.role is not Role.USER:
+            users_side_speaks = False
+            continue
+        # Somebody asks twice, and nobody answered the first time: these are two turns.
+        is_next_prompt = turn_has_prompt and not segment.joins
+        if not users_side_speaks or is_next_prompt:
+            turn_starts.append(start)
+            turn_has_prompt = False
+        users_side_speaks = True
+        if segment.meta.get(PROMPT_KEY):
+            turn_has_prompt = True
+    return turn_starts
+
+
+def _list_spoken(log: Sequence[Segment], kinds: Kinds) -> Iterator[tuple[int, Segment]]:
+    """Each segment that somebody speaks, with the index at which it begins.
+
+    Sections right before it that changed during the conversation belong to it. Those at the very beginning
+    of a log belong to no turn.
+    """
+    first_section: int | None = None
+    was_begun = False
     for index, segment in enumerate(log):
         if segment.covers:
             continue
         if segment.kind in kinds and is_section(kinds, segment):
-            if first_section is None and begun:
+            if was_begun and first_section is None:
                 first_section = index
             continue
-        if segment.role is not Role.USER:
-            users_side = False
-            has_prompt = False
+        if first_section is None:
+            yield index, segment
         else:
-            is_new_prompt = has_prompt and not segment.joins
-            if not users_side or is_new_prompt:
-                turn_start = index
-                if first_section is not None:
-                    turn_start = first_section
-                turn_starts.append(turn_start)
-                has_prompt = False
-            users_side = True
-            if segment.meta.get(PROMPT_KEY):
-                has_prompt = True
+            yield first_section, segment
         first_section = None
         if segment.role is not Role.SYSTEM:
-            begun = True
-    return turn_starts
+            was_begun = True
 
 
 def locate_turn(log: Sequence[Segment], at: int | str, kinds: Kinds) -> int:
@@ -120,7 +132,7 @@ def index_after_prompt(log: Sequence[Segment]) -> int:
 def list_open_calls(log: Sequence[Segment]) -> tuple[ToolCall, ...]:
     """The calls since the user last spoke that have no result yet, in order."""
     calls: list[ToolCall] = []
-    for segment in log[_index_after_user(log) :]:
+    for segment in log[_index_after_last(log, Role.USER) :]:
         for part in segment.parts:
             if isinstance(part, ToolCall):
                 calls.append(part)
@@ -136,16 +148,13 @@ def index_before_open_calls(log: Sequence[Segment]) -> int:
     """
     if not list_open_calls(log):
         return len(log)
-    for index in reversed(range(len(log))):
-        if log[index].role in (Role.USER, Role.TOOL) and not log[index].covers:
-            return index + 1
-    return 0
+    return _index_after_last(log, Role.USER, Role.TOOL)
 
 
-def _index_after_user(log: Sequence[Segment]) -> int:
-    """The index after the last words of the user. Digests of a fold are no words of the user."""
+def _index_after_last(log: Sequence[Segment], *roles: Role) -> int:
+    """The index after the last segment of these roles. A summary is nobody's words, whatever its role."""
     for index in reversed(range(len(log))):
-        if log[index].role is Role.USER and not log[index].covers:
+        if log[index].role in roles and not log[index].covers:
             return index + 1
     return 0
 
@@ -159,8 +168,5 @@ def _remove_call(calls: list[ToolCall], call_id: str) -> None:
 
 
 def is_models_turn(log: Sequence[Segment]) -> bool:
-    """Whether it is the model's turn to speak."""
-    for segment in reversed(log):
-        if segment.role is not Role.SYSTEM and not segment.covers:
-            return segment.role in (Role.USER, Role.TOOL)
-    return False
+    """Whether it is the model's turn to speak: after the user or a tool did, whichever was last."""
+    return _index_after_last(log, Role.USER, Role.TOOL) > _index_after_last(log, Role.ASSISTANT)

@@ -15,7 +15,7 @@ from functools import partial
 from importlib import import_module
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from anyio import to_thread
 
@@ -24,7 +24,7 @@ from lamina.settings import Settings
 from lamina.stores.port import HEADER, Store
 
 if TYPE_CHECKING:
-    from lamina.stores.sqlite.links import Driver
+    from lamina.stores.sqlite.drivers import Driver
 
 KEY_VARIABLE = "LAMINA_KEY"
 """The environment variable that holds the key of a sealed store."""
@@ -38,25 +38,27 @@ async def open_store(address: str, *, key: Any = None, create: bool = True) -> A
 
     `create` allows a new file or folder to be made, and a first key to be set.
     """
-    kind, open_kind, rest = _parse_address(address)
-    if not create and kind in ("sqlite", "files") and not await to_thread.run_sync(_path_exists, rest):
+    parsed = _parse_address(address)
+    if not create and not await to_thread.run_sync(parsed.may_exist):
         hint = "check the address; the first conversation makes it, for instance in lamina chat"
         raise BadInput("there is no store", place=address, hint=hint)
-    if kind == "sqlite" and await to_thread.run_sync(_is_folder, rest):
-        hint = f"name a file in it, or write files:{rest} to keep conversations as files"
+    # SQLite itself would only say that it is unable to open the file.
+    if await to_thread.run_sync(parsed.names_folder_as_file):
+        hint = f"name a file in it, or write files:{parsed.argument} to keep conversations as files"
         raise BadInput("it is a folder", place=address, hint=hint)
-    async with open_kind(rest) as store:
+    async with parsed.open(parsed.argument) as store:
         if key is None:
             await check_plain(store)
             yield store
         else:
-            yield await _unlock_store(store, key, create=create)
+            sealed = import_sealed().Sealed(store, key, create=create)
+            await sealed.vault.unlock()  # now, so that a wrong key is reported when the store is opened
+            yield cast("Store", sealed)
 
 
 def may_be_there(address: str) -> bool:
     """Whether a store may be opened at this address without making one. A server is not asked."""
-    kind, _, rest = _parse_address(address)
-    return kind not in ("sqlite", "files") or _path_exists(rest)
+    return _parse_address(address).may_exist()
 
 
 @asynccontextmanager
@@ -65,9 +67,9 @@ async def open_default_store(
 ) -> AsyncIterator[Store]:
     """Open the user's own store. A new folder for it can only be read by its owner."""
     address = settings.store_address()
-    kind, _, rest = _parse_address(address)
-    if create and kind == "sqlite":
-        await to_thread.run_sync(_make_private_folder, rest)
+    parsed = _parse_address(address)
+    if create and parsed.kind == "sqlite":
+        await to_thread.run_sync(_make_private_folder, parsed.argument)
     async with open_store(address, key=key, create=create) as store:
         yield store
 
@@ -122,16 +124,9 @@ def import_sealed() -> Any:
 
 async def check_plain(store: Store) -> None:
     """Raise KeyNeeded if a store is sealed."""
-    head = (await store.read(HEADER, last=0)).head
-    if head.count or head.state:
+    page = await store.read(HEADER, last=0)
+    if not page.head.is_empty:
         raise KeyNeeded
-
-
-async def _unlock_store(store: Store, key: Any, *, create: bool) -> Store:
-    """The sealed store. The key is tried now, so that a wrong key is reported when the store is opened."""
-    sealed = import_sealed().Sealed(store, key, create=create)
-    await sealed.vault.unlock()
-    return cast("Store", sealed)
 
 
 def _make_private_folder(path: str) -> None:
@@ -144,16 +139,26 @@ def _make_private_folder(path: str) -> None:
         raise StoreError(problem, hint="check its permissions, or name another store") from error
 
 
-def _path_exists(path: str) -> bool:
-    return Path(path).expanduser().exists()
+class _ParsedAddress(NamedTuple):
+    """The kind of a store, the function that opens it, and the argument of that: a path, or a URL."""
+
+    kind: str
+    open: StoreOpener
+    argument: str
+
+    def may_exist(self) -> bool:
+        """Whether a store may be there. A server is not asked."""
+        if self.kind not in ("sqlite", "files"):
+            return True
+        return Path(self.argument).expanduser().exists()
+
+    def names_folder_as_file(self) -> bool:
+        """Whether this is the address of a file, and a folder is there."""
+        return self.kind == "sqlite" and Path(self.argument).expanduser().is_dir()
 
 
-def _is_folder(path: str) -> bool:
-    return Path(path).expanduser().is_dir()
-
-
-def _parse_address(address: str) -> tuple[str, StoreOpener, str]:
-    """The kind of a store, the function that opens it, and the argument of that function.
+def _parse_address(address: str) -> _ParsedAddress:
+    """Read an address.
 
     Whatever has no kind before a colon is the path of a SQLite file. So is a path on a Windows drive.
     """
@@ -162,11 +167,11 @@ def _parse_address(address: str) -> tuple[str, StoreOpener, str]:
     kind, colon, rest = address.partition(":")
     is_drive = len(kind) <= 1  # `C:\chats.db`
     if not colon or is_drive or not {"/", "\\"}.isdisjoint(kind):
-        return "sqlite", _KINDS["sqlite"], address
+        return _ParsedAddress("sqlite", _KINDS["sqlite"], address)
     if kind in ("postgres", "postgresql") and rest.startswith("//"):
-        return "postgresql", _open_postgres, address
+        return _ParsedAddress("postgresql", _open_postgres, address)
     if kind in _KINDS:
-        return kind.partition("+")[0], _KINDS[kind], rest
+        return _ParsedAddress(kind.partition("+")[0], _KINDS[kind], rest)
     kinds = ", ".join([*_KINDS, "postgresql"])
     raise BadInput(f"no kind of store is called {kind!r}", place=address, hint=f"use {kinds}, or a path")
 

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 import msgspec
 
+from lamina.errors import StoreError
 from lamina.stores.checks import (
     check_bodies,
     check_bytes,
+    check_head,
     check_listed_name,
     check_number,
     check_once,
@@ -43,6 +46,11 @@ class NewGroup(msgspec.Struct, frozen=True, kw_only=True):
     once: Once | None = None
     state: bytes | None = None
 
+    def head_after(self, previous: StoredHead) -> StoredHead:
+        """The head once this group is added. Raises Conflict if another writer was first."""
+        check_head(self.where, previous, expect=self.expect, was=self.was)
+        return _move_head(previous, len(self.records), self.state)
+
 
 class Replacement(msgspec.Struct, frozen=True, kw_only=True):
     """What one `replace` changes: bodies by their places, the new state, and what has to be true before."""
@@ -52,6 +60,23 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
     expect: int
     was: bytes | None = None
     state: bytes | None = None
+
+    def head_after(self, previous: StoredHead) -> StoredHead:
+        """The head once the bodies are replaced. Raises Conflict if another writer was first."""
+        check_head(self.where, previous, expect=self.expect, was=self.was)
+        return _move_head(previous, 0, self.state)
+
+    def raise_missing(self) -> NoReturn:
+        """Raise for a conversation that is not there: Conflict if the caller has read one, or StoreError."""
+        check_head(self.where, StoredHead(), expect=self.expect, was=self.was)
+        raise StoreError("there is no conversation of this name", conversation=self.where.conversation)
+
+
+def _move_head(previous: StoredHead, added: int, state: bytes | None) -> StoredHead:
+    """The head after a write. Without a new state the old one stays."""
+    if state is None:
+        state = previous.state
+    return StoredHead(count=previous.count + added, state=state)
 
 
 class RecordSelection(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,9 +8,8 @@ the arguments of a call.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NoReturn
 
-from lamina.errors import BadInput, Conflict, KeyNeeded, Reused, StoreError, WrongKey
+from lamina.errors import BadInput, Conflict, KeyNeeded, Reused, WrongKey
 from lamina.stores.port import (
     NAME_BYTES,
     OWN_PREFIXES,
@@ -40,8 +39,7 @@ def check_optional_number(name: str, number: int | None) -> None:
 
 def check_number(name: str, number: int) -> None:
     """Raise BadInput for an argument that is not a number of records or conversations."""
-    if not isinstance(number, int):
-        raise BadInput(f"a {type(number).__name__}", place=name, hint="give a whole number")
+    _check_type(number, int, place=name, hint="give a whole number")
     if number < 0:
         raise BadInput(f"{number!r}", place=name, hint="give 0 or more")
 
@@ -49,16 +47,14 @@ def check_number(name: str, number: int) -> None:
 def check_places(name: str, places: Iterable[int]) -> None:
     """Raise BadInput for places that no record can have."""
     for seq in places:
-        if not isinstance(seq, int):
-            raise BadInput(f"a {type(seq).__name__}", place=name, hint="a place is a whole number")
+        _check_type(seq, int, place=name, hint="a place is a whole number")
         if seq < 0:
             raise BadInput(f"{seq!r}", place=name, hint="places count from 0")
 
 
 def check_listed_name(after: str) -> None:
     """Raise BadInput for a name that a database cannot compare with others."""
-    if not isinstance(after, str):
-        raise BadInput(f"a {type(after).__name__}", place="after", hint="give the last name that you have")
+    _check_type(after, str, place="after", hint="give the last name that you have")
     try:
         after.encode()
     except UnicodeEncodeError:
@@ -67,8 +63,7 @@ def check_listed_name(after: str) -> None:
 
 def check_where(where: Where) -> None:
     """Raise BadInput for a name that some store could not store as it is."""
-    if not isinstance(where, Where):
-        raise BadInput(f"a {type(where).__name__}", place="where", hint="give Where(workspace, conversation)")
+    _check_type(where, Where, place="where", hint="give Where(workspace, conversation)")
     check_workspace(where.workspace)
     if not where.conversation:
         raise BadInput("it is empty", place="conversation", hint="give it a name")
@@ -93,8 +88,7 @@ def _check_name(name: str, place: str) -> None:
 
     PostgreSQL refuses NUL characters, UTF-8 has no lone surrogates, and indexes bound the size of a key.
     """
-    if not isinstance(name, str):
-        raise BadInput(f"a {type(name).__name__}", place=place, hint="a name is a str")
+    _check_type(name, str, place=place, hint="a name is a str")
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
@@ -140,26 +134,23 @@ def check_bodies(bodies: Sequence[bytes]) -> None:
 
 def check_bytes(name: str, value: bytes | None) -> None:
     """Raise BadInput for a state or a digest that is not bytes."""
-    if not isinstance(value, bytes | None):
-        raise BadInput(f"a {type(value).__name__}", place=name, hint="give bytes")
+    if value is not None:
+        _check_type(value, bytes, place=name, hint="give bytes")
 
 
 def check_once(once: Once | None) -> None:
     """Raise BadInput for an idempotency key that some store could not store."""
     if once is None:
         return
-    if not isinstance(once, Once):
-        raise BadInput(f"a {type(once).__name__}", place="once", hint="give Once(key=…, digest=…)")
+    _check_type(once, Once, place="once", hint="give Once(key=…, digest=…)")
     _check_name(once.key, "once.key")
-    if not isinstance(once.digest, bytes):
-        raise BadInput(f"a {type(once.digest).__name__}", place="once.digest", hint="give bytes")
+    _check_type(once.digest, bytes, place="once.digest", hint="give bytes")
 
 
 def check_withdrawal(where: Where, was: bytes) -> None:
     """Raise BadInput for a deletion on a condition that no state could meet."""
     check_where(where)
-    if not isinstance(was, bytes):
-        raise BadInput(f"a {type(was).__name__}", place="was", hint="give the state that you read")
+    _check_type(was, bytes, place="was", hint="give the state that you read")
 
 
 def check_replaced_places(places: Collection[int], expect: int) -> None:
@@ -168,6 +159,11 @@ def check_replaced_places(places: Collection[int], expect: int) -> None:
     for seq in places:
         if seq >= expect:
             raise BadInput(f"no place {seq!r}", place="bodies", hint=f"there are {expect:,} records, from 0")
+
+
+def _check_type(value: object, kind: type, *, place: str, hint: str) -> None:
+    if not isinstance(value, kind):
+        raise BadInput(f"a {type(value).__name__}", place=place, hint=hint)
 
 
 def check_head(where: Where, head: StoredHead, *, expect: int | None, was: bytes | None) -> None:
@@ -184,12 +180,6 @@ def check_head(where: Where, head: StoredHead, *, expect: int | None, was: bytes
             found=head.count,
             problem="its state has changed, the number of its records has not",
         )
-
-
-def raise_missing(where: Where, *, expect: int, was: bytes | None) -> NoReturn:
-    """Raise for a conversation that has to exist and does not: Conflict if the writer has read one."""
-    check_head(where, StoredHead(), expect=expect, was=was)
-    raise StoreError("there is no conversation of this name", conversation=where.conversation)
 
 
 def check_digest(where: Where, once: Once, digest: bytes) -> None:

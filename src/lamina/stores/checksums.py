@@ -76,6 +76,7 @@ def check_records(
     Without `checksums`, as in a store of an older release, only the places and the types can be checked.
     """
     records: list[Record] = []
+    # There may be fewer rows than places, or one more. After the loop it says which.
     for place, (seq, body, checksum) in zip(places, rows, strict=False):
         if seq != place:
             raise _damaged(where, f"record {place} is gone")

@@ -30,6 +30,7 @@ async def copy_conversations(source: Store, target: Store, workspace: str) -> di
         page = await source.read(where)
         bodies = [record.body for record in page.records]
         await target.append(where, bodies, expect=0, state=page.head.state)
+        # Whoever copies often removes the old store next, so the copy is read back first.
         if await target.read(where) != page:
             raise Damaged("the copy is not what was copied", conversation=name)
         counts[name] = page.head.count

@@ -17,7 +17,6 @@ from lamina.stores.checks import (
     check_no_plain,
     check_withdrawal,
     is_sealed_name,
-    raise_missing,
 )
 from lamina.stores.port import (
     HEADER,
@@ -35,31 +34,30 @@ class MemoryStore(CheckedStore):
     """Conversations in a dict. Nothing is awaited during a change, so it is whole or not there."""
 
     def __init__(self) -> None:
-        self._kept: dict[Where, _Conversation] = {}
+        self._conversations: dict[Where, _Conversation] = {}
 
     async def _append_group(self, group: NewGroup) -> StoredHead:
-        where, once = group.where, group.once
+        where = group.where
+        once = group.once
         await checkpoint()
         self._check_key(where.workspace)
-        if where == HEADER and HEADER not in self._kept:
-            check_no_plain(plain=self._has_plain())
-        conversation = self._kept.get(where, _Conversation())
+        if where == HEADER and HEADER not in self._conversations:
+            check_no_plain(plain=any(not is_sealed_name(place.workspace) for place in self._conversations))
+        conversation = self._conversations.get(where, _Conversation())
         if once is not None and once.key in conversation.once:
             return conversation.repeated_head(where, once)
-        check_head(where, conversation.head(), expect=group.expect, was=group.was)
+        head = group.head_after(conversation.head())
         conversation.bodies += group.records
-        if group.state is not None:
-            conversation.state = group.state
-        head = conversation.head()
+        conversation.state = head.state
         if once is not None:
             conversation.once[once.key] = (once.digest, head.count)
-        self._kept[where] = conversation
+        self._conversations[where] = conversation
         return head
 
     async def _read_page(self, where: Where, selection: RecordSelection) -> RecordPage:
         await checkpoint()
         self._check_key(where.workspace)
-        conversation = self._kept.get(where, _Conversation())
+        conversation = self._conversations.get(where, _Conversation())
         places = selection.places(len(conversation.bodies))
         records = tuple(Record(seq=seq, body=conversation.bodies[seq]) for seq in places)
         return RecordPage(records=records, head=conversation.head())
@@ -68,7 +66,7 @@ class MemoryStore(CheckedStore):
         await checkpoint()
         self._check_key(workspace)
         counts: dict[str, int] = {}
-        for where, conversation in self._kept.items():
+        for where, conversation in self._conversations.items():
             if where.workspace == workspace and where.conversation > after:
                 counts[where.conversation] = len(conversation.bodies)
         return [ListedConversation(conversation=name, count=counts[name]) for name in sorted(counts)[:limit]]
@@ -84,37 +82,32 @@ class MemoryStore(CheckedStore):
 
     def _delete_now(self, where: Where, *, was: bytes | None = None) -> bool:
         self._check_key(where.workspace)
-        conversation = self._kept.get(where)
+        conversation = self._conversations.get(where)
         if conversation is None:
             return False
         check_head(where, conversation.head(), expect=None, was=was)
-        del self._kept[where]
+        del self._conversations[where]
         for place in places_beside(where):
-            self._kept.pop(place, None)
+            self._conversations.pop(place, None)
         return True
 
     async def _replace_records(self, replacement: Replacement) -> StoredHead:
-        where, expect, was = replacement.where, replacement.expect, replacement.was
         await checkpoint()
-        self._check_key(where.workspace)
-        conversation = self._kept.get(where)
+        self._check_key(replacement.where.workspace)
+        conversation = self._conversations.get(replacement.where)
         if conversation is None:
-            raise_missing(where, expect=expect, was=was)
-        check_head(where, conversation.head(), expect=expect, was=was)
+            replacement.raise_missing()
+        head = replacement.head_after(conversation.head())
         for seq, body in replacement.bodies.items():
             conversation.bodies[seq] = body
-        if replacement.state is not None:
-            conversation.state = replacement.state
-        return conversation.head()
+        conversation.state = head.state
+        return head
 
     async def close(self) -> None:
         """Do nothing: the conversations stay until the store itself is gone."""
 
     def _check_key(self, workspace: str) -> None:
-        check_key(workspace, sealed=HEADER in self._kept)
-
-    def _has_plain(self) -> bool:
-        return any(not is_sealed_name(where.workspace) for where in self._kept)
+        check_key(workspace, sealed=HEADER in self._conversations)
 
 
 class _Conversation:

@@ -7,10 +7,14 @@ too late is tried again a limited number of times.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
+from typing import TypeVar
 
-from lamina.errors import BadInput, Damaged, StoreError
+from lamina.errors import BadInput, Conflict, Damaged, StoreError
 from lamina.stores.port import ListedConversation, Record, Store, Where
+
+T = TypeVar("T")
 
 PAGE = 1000
 """Conversations or records that are read at once."""
@@ -75,3 +79,14 @@ def attempts(conversation: str = "", *, most: int = TRIES) -> Iterator[int]:
     yield from range(most)
     problem = f"{most:,} times another writer was first"
     raise StoreError(problem, conversation=conversation, hint="try again when fewer write to it")
+
+
+async def retry_overtaken(write: Callable[[], Awaitable[T]], conversation: str = "") -> T:
+    """Call a function that reads and then writes on condition, until no other writer was first.
+
+    Raises StoreError if another one was first each time.
+    """
+    for _ in attempts(conversation):
+        with suppress(Conflict):
+            return await write()
+    raise AssertionError  # the attempts end in an error

@@ -84,10 +84,7 @@ def search_place(where: Where) -> Where | None:
     """
     if isinstance(where.workspace, Within) or where.workspace.startswith((SEARCH, RESERVED)):
         return None
-    workspace = OwnName(f"{SEARCH}{where.workspace}")
-    if len(workspace.encode()) > NAME_BYTES:
-        return None
-    return Where(workspace, where.conversation)
+    return _place_in(f"{SEARCH}{where.workspace}", where.conversation)
 
 
 def record_place(where: Where) -> Where | None:
@@ -97,10 +94,14 @@ def record_place(where: Where) -> Where | None:
     """
     if isinstance(where.workspace, Within) or where.workspace.startswith(OWN_PREFIXES):
         return None
-    workspace = OwnName(f"{RECORDED}{where.workspace or DEFAULT_WORKSPACE}")
+    return _place_in(f"{RECORDED}{where.workspace or DEFAULT_WORKSPACE}", where.conversation)
+
+
+def _place_in(workspace: str, conversation: str) -> Where | None:
+    """A place in a workspace of lamina's own; None if no store can keep a name of this length."""
     if len(workspace.encode()) > NAME_BYTES:
         return None
-    return Where(workspace, where.conversation)
+    return Where(OwnName(workspace), conversation)
 
 
 def places_beside(where: Where) -> tuple[Where, ...]:
@@ -130,6 +131,11 @@ class StoredHead(msgspec.Struct, frozen=True, kw_only=True):
 
     count: int = 0
     state: bytes = b""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no such conversation. One without records may still have a state."""
+        return not self.count and not self.state
 
 
 class RecordPage(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,10 +1,12 @@
-"""Writes again what another writer was faster with.
+"""Writes again after another writer was faster.
 
-async def write() -> None:
-page = await store.read(where)
-await store.append(where, plan(page), expect=page.head.count)
+    async def write() -> None:
+        page = await store.read(where)
+        await store.append(where, plan(page), expect=page.head.count)
 
-await retry_conflicts(write, tries=20)
+    await retry_conflicts(write, tries=20)
+
+The function reads anew each time, so it sees what the other writer has added.
 """
 
 from __future__ import annotations

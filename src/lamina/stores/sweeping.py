@@ -12,7 +12,7 @@ SWEEP = Where(OwnName("lamina.sweep"), "sweep")
 """The conversation that is made and deleted."""
 
 
-async def sweep_replaced(store: Store) -> None:
+async def sweep_replaced(store: Store, *, place: Where = SWEEP) -> None:
     """Remove from the disk what `replace` has replaced, as far as a deletion removes it."""
-    await store.append(SWEEP, [b""])
-    await store.delete(SWEEP)
+    await store.append(place, [b""])
+    await store.delete(place)

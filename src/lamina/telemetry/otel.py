@@ -151,7 +151,9 @@ class OtelCallTrace(CallTrace):
         self._telemetry = telemetry
         self._is_request = is_request
         self._root = span
-        self._call_span: Any = None if is_request else span
+        self._call_span: Any = None
+        if not is_request:  # a wrapped client has one span for the call and all that belongs to it
+            self._call_span = span
         self._context = telemetry.trace.set_span_in_context(span)
         self._labels: dict[str, Any] = {"gen_ai.operation.name": "chat"}
         self._attributes: dict[str, Any] = {}
@@ -277,7 +279,7 @@ class OtelCallTrace(CallTrace):
         if self._has_ended:
             return
         self._has_ended = True
-        if error and self._call_span is None:
+        if error and self._call_span is None:  # else the span of the call has the error
             self._mark_failed(self._root, error)
         self.end_call(error)
         if self._is_request:

@@ -29,8 +29,11 @@ from lamina.testing._store_trial import (
 )
 from lamina.testing.cases import expect, expect_equal
 
-WRITERS, TURNS = 8, 12
-"""How many tasks write to one conversation, and how many groups each of them."""
+WRITERS = 8
+"""How many tasks write to one conversation."""
+
+TURNS = 12
+"""How many groups each of them writes."""
 
 
 async def append_until_accepted(

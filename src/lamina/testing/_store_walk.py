@@ -34,7 +34,8 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 def _random_call(dice: Random, workspace: str, *, rekeyable: bool) -> tuple[str, Arguments]:
     where = Where(f"{workspace}-{dice.randrange(2)}", f"c{dice.randrange(3)}")
     number = dice.randrange(6)
-    state, was = dice.choice((None, b"", b"s", b"t")), dice.choice((None, None, None, b"", b"s"))
+    state = dice.choice((None, b"", b"s", b"t"))
+    was = dice.choice((None, None, None, b"", b"s"))
     kind = dice.choices(("append", "read", "list", "delete", "replace"), (10, 6, 2, 1, 2 * rekeyable))[0]
     if kind == "append":
         key = dice.choice((None, None, *"abc"))

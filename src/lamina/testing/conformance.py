@@ -302,7 +302,6 @@ def markers_are_no_part_of_the_stream(trial: DialectTrial) -> None:
 
 
 def _marked_places(trial: DialectTrial, request: Request) -> set[str]:
-    """The places of the blocks that have a marker."""
     return {block.place for block in trial.subject.cache.stream(request).blocks if block.marker}
 
 

@@ -98,9 +98,13 @@ def _started(window: int, slots: int, path: Path | None) -> Any:
     import xllamacpp  # type: ignore[import-untyped]  # noqa: PLC0415 - for tests only
 
     params = xllamacpp.CommonParams()
-    params.model.path, params.model_alias = str(path or model_file()), {MODEL}
-    params.hostnames, params.port = ["127.0.0.1"], 0
-    params.n_ctx, params.n_parallel, params.kv_unified = window * slots, slots, False
+    params.model.path = str(path or model_file())
+    params.model_alias = {MODEL}
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0  # any that is free
+    params.n_ctx = window * slots
+    params.n_parallel = slots
+    params.kv_unified = False  # each slot has a window of its own
     for threads in (params.cpuparams, params.cpuparams_batch):
         threads.n_threads = 1  # several would wait for each other wherever the machine is busy
     params.sampling.temp = 0  # the same prompt has the same answer

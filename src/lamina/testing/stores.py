@@ -6,8 +6,9 @@
 
 `open_my_store(folder)` gives an async context manager of the store that lives in this folder: a new folder
 for each case, the same one again where a case opens it twice. A store that is not in a folder may pass over
-it: workspaces have names that no other case uses. `_store_races` has the promises about many writers. Neither
-asks how a store keeps anything.
+it: workspaces have names that no other case uses. `_store_names` has the promises about names and lists,
+`_store_races` those about many writers, `_store_seals` those to encryption. None asks how a store keeps
+anything.
 """
 
 from __future__ import annotations
@@ -19,20 +20,16 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from lamina.errors import BadInput, Conflict, Reused, StoreError
-from lamina.stores.paging import every_conversation
 from lamina.stores.port import (
-    HEADER,
-    OWN_PREFIXES,
-    SEARCH,
     ListedConversation,
     Once,
-    OwnName,
     RecordPage,
     Rekeyable,
     StoredHead,
     Where,
     Withdrawable,
 )
+from lamina.testing._store_names import NAMES
 from lamina.testing._store_races import RACES
 from lamina.testing._store_seals import SEALABLE
 from lamina.testing._store_trial import (
@@ -58,33 +55,6 @@ SECONDS = 300
 """A case that takes longer has met a deadlock."""
 
 LARGE = 5_000_000
-ODD_NAMES = (
-    "ünï·cødé 漢字 🦉",
-    "a/b",
-    "..",
-    "../../x",
-    "a\\b",
-    "'",
-    '"; DROP TABLE record; --',
-    "%",
-    "_",
-    "*",
-    "CON",
-    " ",
-    "a.b",
-    "A",
-    "a",
-    "~",
-    "\n\t",
-    "\x01",
-    "e\u0301",
-    "\u00e9",
-    "\u202e",
-    "-",
-    "x" * 200,
-    "é" * 120,
-)
-NO_NAMES = ("nul\0", "\ud800", "")
 
 
 def store(
@@ -95,7 +65,7 @@ def store(
     `sealable`: encryption can be put around it, and each folder is a store of its own, which a case may seal.
     `many`: how many records the long conversation has.
     """
-    promises = [*PROMISES, *RACES, it_does_what_the_store_in_memory_does]
+    promises = [*PROMISES, *NAMES, *RACES, it_does_what_the_store_in_memory_does]
     if lasting:
         promises += LASTING
     if sealable:
@@ -192,91 +162,6 @@ async def the_state_is_kept_with_the_group(trial: StoreTrial) -> None:
         await expect_head(store.read(trial.where, last=0), StoredHead(count=2, state=b"two"))
         await expect_value(store.append(trial.where, [b"c"], state=b""), StoredHead(count=3, state=b""))
         await expect_head(store.read(trial.where), StoredHead(count=3))
-
-
-async def workspaces_are_apart(trial: StoreTrial) -> None:
-    """The same name in two workspaces is two conversations."""
-    here, there = trial.where, Where(f"{trial.workspace}-other", trial.where.conversation)
-    once = Once(key="k", digest=b"d")
-    async with trial.open() as store:
-        await store.append(here, [b"here"], once=once, state=b"mine")
-        await expect_value(store.read(there), RecordPage())
-        await expect_value(store.list(there.workspace), [])
-        await expect_value(store.append(there, [b"1", b"2"], expect=0, once=once), StoredHead(count=2))
-        await expect_value(store.delete(there), value=True)
-        await expect_value(
-            store.read(here),
-            RecordPage(records=number_bodies(b"here"), head=StoredHead(count=1, state=b"mine")),
-        )
-
-
-async def a_list_goes_page_by_page(trial: StoreTrial) -> None:
-    """Names in the order of their characters, each once, with their counts."""
-    names = ["b", "a", "é", "Z", "a/b", "aa", "漢", "🦉", "_", "10", "9"]
-    async with trial.open() as store:
-        for count, name in enumerate(names, 1):
-            await store.append(Where(trial.workspace, name), make_bodies(count))
-        whole = [ListedConversation(conversation=name, count=names.index(name) + 1) for name in sorted(names)]
-        await expect_value(store.list(trial.workspace), whole)
-        pages = [each async for each in every_conversation(store, trial.workspace, page=3)]
-        expect_equal(pages, whole)
-        await expect_value(store.list(trial.workspace, limit=3), whole[:3])
-        await expect_value(store.list(trial.workspace, limit=0), [])
-        await expect_value(
-            store.list(trial.workspace, after="b\0"), [one for one in whole if one.conversation > "b"]
-        )
-
-
-async def odd_names_stay_apart(trial: StoreTrial) -> None:
-    """Any text names a conversation, a workspace or a key; what cannot be kept as it is, is refused."""
-    async with trial.open() as store:
-        places = [Where(trial.workspace, name) for name in ODD_NAMES]
-        places += [Where(f"{trial.workspace}/{name}", "c") for name in ODD_NAMES]
-        for where in places:
-            await store.append(
-                where, [repr(where).encode()], expect=0, once=Once(key=where.conversation, digest=b"d")
-            )
-        for where in places:
-            await expect_bodies(store.read(where), [repr(where).encode()], repr(where))
-        await expect_names(store.list(trial.workspace), sorted(ODD_NAMES))
-        for where in places:
-            await expect_value(store.delete(where), value=True)
-        await expect_value(store.list(trial.workspace), [])
-
-
-async def names_that_cannot_be_kept_are_refused(trial: StoreTrial) -> None:
-    """NUL, lone surrogates and nothing at all are BadInput; a name may be too long, never be cut."""
-    async with trial.open() as store:
-        for name in NO_NAMES:
-            where = Where(trial.workspace, name)
-            await expect_error(store.append(where, [b"x"]), BadInput)
-            await expect_error(store.read(where), BadInput)
-            await expect_error(store.delete(where), BadInput)
-        for end in ("a", "b"):
-            try:
-                await store.append(Where(trial.workspace, "n" * 100_000 + end), [end.encode()], expect=0)
-            except BadInput:
-                continue
-            await expect_bodies(store.read(Where(trial.workspace, "n" * 100_000 + end)), [end.encode()])
-
-
-async def names_of_lamina_are_refused(trial: StoreTrial) -> None:
-    """A workspace that only lamina itself uses is BadInput for every caller that names it by a string."""
-    async with trial.open() as store:
-        for prefix in OWN_PREFIXES:
-            workspace = f"{prefix}{trial.workspace}"
-            where = Where(workspace, "c")
-            await expect_error(store.append(where, [b"x"]), BadInput)
-            await expect_error(store.read(where), BadInput)
-            await expect_error(store.delete(where), BadInput)
-            await expect_error(store.list(workspace), BadInput)
-            if isinstance(store, Rekeyable):
-                await expect_error(store.replace(where, {}, expect=0), BadInput)
-        await expect_error(store.append(Where(str(HEADER.workspace), "header"), [b"x"]), BadInput)
-        index = Where(OwnName(f"{SEARCH}{trial.workspace}"), "c")
-        await expect_count(store.append(index, [b"chunk"]), 1)
-        await expect_value(store.list(index.workspace), [ListedConversation(conversation="c", count=1)])
-        await expect_value(store.delete(index), value=True)
 
 
 async def a_group_is_kept_whole_or_not_at_all(trial: StoreTrial) -> None:
@@ -465,11 +350,6 @@ PROMISES: tuple[StorePromise, ...] = (
     negative_numbers_are_refused,
     a_read_names_its_records_in_one_way,
     the_state_is_kept_with_the_group,
-    workspaces_are_apart,
-    a_list_goes_page_by_page,
-    odd_names_stay_apart,
-    names_that_cannot_be_kept_are_refused,
-    names_of_lamina_are_refused,
     a_group_is_kept_whole_or_not_at_all,
     a_repeated_append_is_kept_once,
     a_key_is_for_one_body,

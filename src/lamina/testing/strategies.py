@@ -158,7 +158,7 @@ def _call(dice: Random, name: str, call_id: str) -> Segment:
 
 
 def odd(dice: Random) -> list[Segment]:
-    """What no tidy log has."""
+    """Segments as no tidy client sends them: calls without results, empty messages, loose thinking."""
     id_ = dice.choice(("x1", "x2", "call", "a/b", ""))
     shapes: tuple[Callable[[], list[Segment]], ...] = (
         lambda: [call("bash", '{"cmd": "ls"}', id=id_)],

@@ -28,8 +28,8 @@ from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
+from lamina.fitting.fitted import Fitted
 from lamina.fitting.policy import Keep, Policy, choose_policy
-from lamina.fitting.request import Fitted
 from lamina.stores.port import Store
 from lamina.wrapped.sdk_calls import fit_calls
 
@@ -215,6 +215,8 @@ _METHODS = (
     ("aio.models.generate_content", "gemini"),
     ("aio.models.generate_content_stream", "gemini"),
     ("chat", "ollama"),
+    ("converse", "bedrock_converse"),
+    ("converse_stream", "bedrock_converse"),
 )
 
 

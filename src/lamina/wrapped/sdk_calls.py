@@ -23,14 +23,14 @@ from lamina.conversations.pending_call import PendingCall
 from lamina.conversations.recall_answers import shows_client_call, strip_recalls
 from lamina.conversations.recall_notice import fill_answer, fill_stream
 from lamina.conversations.recall_streams import StreamFilter, filter_for, find_answer_id, mend_recalls
-from lamina.dialects.anthropic.server import read_cleared, refuses_binding_switch, refuses_editing
-from lamina.dialects.cache_reports import refuses_question
-from lamina.dialects.overflow import read_overflow
+from lamina.dialects.anthropic.server import read_cleared
+from lamina.dialects.bedrock_converse import to_sdk_arguments
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage, find_usage
 from lamina.errors import BudgetExceeded, LaminaError
 from lamina.fitting.server_compaction import CompactionCall
-from lamina.fitting.server_reports import with_headers
+from lamina.wrapped.refusals import MENDS, Mend
+from lamina.wrapped.sdk_arguments import add_headers, add_to_body, name_arguments
 from lamina.wrapped.shown_answers import AsyncShownStream, ShownResponse, SyncShownStream
 from lamina.wrapped.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 
@@ -49,7 +49,7 @@ def fit_calls(
     is_async = inspect.iscoroutinefunction(inspect.unwrap(send))
 
     def make_call(arguments: tuple[Any, ...], request: dict[str, Any], *, is_async: bool) -> SdkCall:
-        named_arguments = _name_arguments(send, arguments, request)
+        named_arguments = name_arguments(send, arguments, request)
         return SdkCall(send, conversations, dialect, path, named_arguments, is_async=is_async)
 
     @wraps(send)
@@ -118,12 +118,15 @@ class SdkCall:
         yield from self._prepare()
         answer = yield from self._send_fitting(self._send_once)
         if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+            # Gemini and Ollama send the request only when the first chunk is read.
             return self.pending.remember_answer(self._start(self._pass_events(answer, self._send_once)))
-        if not self.pending.fitted.own_tools and not (self._streams and self.pending.keeps_bodies):
-            return (yield from self._finish_answer(answer))
-        if self._streams:
+        has_own_tools = bool(self.pending.fitted.own_tools)
+        is_read = has_own_tools or self.pending.keeps_bodies or _holds_stream(answer)
+        if self._streams and is_read:
             return (yield from self._show_stream(answer))
-        return (yield from self._answer_recalls(answer))
+        if has_own_tools:
+            return (yield from self._answer_recalls(answer))
+        return (yield from self._finish_answer(answer))
 
     def enter(self) -> Steps:
         """Enter the SDK's context manager, which sends the request. Returns the manager and its stream."""
@@ -154,6 +157,8 @@ class SdkCall:
         if not _is_stream(stream):
             return (yield from self._finish_answer(answer))
         events = self._start(self._pass_events(stream, self._send_for_stream))
+        if _holds_stream(answer):
+            return {**answer, "stream": self._show(answer["stream"], events)}
         shown = self._show(stream, events)
         if stream is not answer:
             shown = ShownResponse(answer, shown)
@@ -206,10 +211,7 @@ class SdkCall:
         The Messages API has it as a field of a beta, the Responses API at an endpoint of its own.
         """
         if call.dialect == "anthropic":
-            is_beta = self._path.startswith("beta.")
-            request = with_headers(call.request, call.headers, beta=is_beta)
-            if not is_beta:
-                request = _move_to_body(request, self._argument_names)
+            request = add_headers(call.request, call.headers, self._path, self._argument_names)
             return partial(self._send, **request)
         endpoint = getattr(getattr(self._send, "__self__", None), "compact", None)
         if not callable(endpoint):
@@ -231,27 +233,34 @@ class SdkCall:
         The second request has a deeper cut, or does without the switch for bound thinking. If the API refuses
         it for the same reason, its error is the caller's.
         """
-        mends = [_shrink_after, _forgo_switch_after, _forgo_clearing_after, _forgo_question_after]
+        mends = list(MENDS)
         while True:
             try:
                 return (yield from send())
             except Exception as error:
-                try:
-                    mend = next((mend for mend in mends if mend(self.pending, error)), None)
-                except BudgetExceeded as floor:
-                    self.pending.fail(floor)
-                    raise
-                if mend is None:
+                if not self._mend(mends, error):
                     self.pending.fail(error)
                     raise
+
+    def _mend(self, mends: list[Mend], error: Exception) -> bool:
+        """Mend the request after an error, in a way that was not tried before. Returns whether one helped."""
+        for mend in mends:
+            try:
+                is_mended = mend(self.pending, error)
+            except BudgetExceeded as floor:
+                self.pending.fail(floor)
+                raise
+            if is_mended:
                 mends.remove(mend)
+                return True
+        return False
 
     def _send_once(self) -> Steps:
-        is_beta = self._path.startswith("beta.")
-        request = with_headers(self.pending.request, self.pending.headers, beta=is_beta)
-        if not is_beta:
-            request = _move_to_body(request, self._argument_names)
-        request = _add_to_body(request, self.pending.question)
+        pending = self.pending
+        request = add_headers(pending.request, pending.headers, self._path, self._argument_names)
+        request = add_to_body(request, pending.question)
+        if pending.dialect.name == "bedrock_converse":
+            request = to_sdk_arguments(request)
         self.pending.note_sent()
         return (yield partial(self._send, **request))
 
@@ -299,7 +308,7 @@ class SdkCall:
                 for shown_event in events.take(event):
                     yield StreamValue(shown_event)
                 event = yield self._next(stream)
-            if not own_names:
+            if not own_names:  # nothing to answer: the last event has the usage
                 usage = _read_usage(next(iter(events.events), None))
                 yield partial(self._wait, partial(self.pending.record_usage, usage, answer=self._kept_events))
                 return
@@ -341,7 +350,9 @@ class SdkCall:
                 yield close
 
     def _parse(self, answer: Any) -> Steps:
-        """The answer inside a raw response of the SDK; any other answer as it is."""
+        """The answer inside a raw response of the SDK, or the stream inside one; any other as it is."""
+        if _holds_stream(answer):
+            return iter(answer["stream"])
         if ".with_raw_response." not in self._path:
             return answer
         return (yield answer.parse)
@@ -428,25 +439,14 @@ class StreamContext:
         return await run_async(self._call.exit(self._manager, self._stream, error))
 
 
-def _name_arguments(
-    send: Callable[..., Any], arguments: tuple[Any, ...], request: dict[str, Any]
-) -> dict[str, Any]:
-    """All arguments by their names.
-
-    SDKs take the request by keyword, and a few arguments by position too. If they do not match, the SDK
-    itself says so.
-    """
-    if not arguments:
-        return request
-    names = list(inspect.signature(send).parameters)[: len(arguments)]
-    if len(names) < len(arguments) or not request.keys().isdisjoint(names):
-        send(*arguments, **request)  # raises the SDK's own error
-    return dict(zip(names, arguments, strict=False)) | request
-
-
 def _is_stream(answer: Any) -> bool:
     """Whether an answer is read event by event, with or without `await`."""
     return hasattr(answer, "__next__") or hasattr(answer, "__anext__")
+
+
+def _holds_stream(answer: Any) -> bool:
+    """Whether this is what boto3 returns for a stream: a dict with the events in one of its fields."""
+    return isinstance(answer, dict) and hasattr(answer.get("stream"), "__iter__")
 
 
 def _read_snapshot(stream: Any) -> Any:
@@ -457,75 +457,8 @@ def _read_snapshot(stream: Any) -> Any:
     return None
 
 
-def _shrink_after(pending: PendingCall, error: Exception) -> bool:
-    """Make the request smaller if the error says that it was too long. Returns whether it is smaller now."""
-    reported = read_overflow(*_read_error(error))
-    if reported is None:
-        return False
-    return pending.shrink(reported)
-
-
-def _forgo_switch_after(pending: PendingCall, error: Exception) -> bool:
-    """Do without the switch for bound thinking if the error says that the API does not know it."""
-    if not pending.headers or not refuses_binding_switch(*_read_error(error)):
-        return False
-    pending.forgo_server("never")
-    return True
-
-
-def _forgo_clearing_after(pending: PendingCall, error: Exception) -> bool:
-    """Cut here if the error says that the API does not clear old tool results by itself."""
-    if not pending.headers or not refuses_editing(*_read_error(error)):
-        return False
-    pending.forgo_server("thinking")
-    return True
-
-
-def _forgo_question_after(pending: PendingCall, error: Exception) -> bool:
-    """Do without the question about the cache if the error says that the API does not know it."""
-    if not pending.question or not refuses_question(*_read_error(error)):
-        return False
-    pending.forgo_question()
-    return True
-
-
-def _move_to_body(request: dict[str, Any], argument_names: frozenset[str]) -> dict[str, Any]:
-    """An SDK's arguments with the fields in the body that only its beta endpoints take as arguments.
-
-    A field that the caller gave as an argument stays one: the SDK says whether it takes that.
-    """
-    moved = {name: request[name] for name in _BETA_FIELDS if name in request and name not in argument_names}
-    if not moved:
-        return request
-    arguments = {name: value for name, value in request.items() if name not in moved}
-    return _add_to_body(arguments, moved)
-
-
 _COMPACTING_PATHS = ("messages.create", "beta.messages.create", "responses.create")
 """Endpoints whose histories are compacted. Others send when they are entered, or return bytes."""
-
-_BETA_FIELDS = ("context_management", "compaction")
-"""Fields that lamina adds and that the other endpoints of an SDK have no argument for."""
-
-
-def _add_to_body(request: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-    """An SDK's arguments with these fields added to the body.
-
-    Every SDK takes `extra_body`. An argument of that name came with a later release.
-    """
-    if not fields:
-        return request
-    return {**request, "extra_body": {**fields, **(request.get("extra_body") or {})}}
-
-
-def _read_error(error: Exception) -> tuple[int | None, str]:
-    """The status and the text of an error. SDKs have the status under one of two names."""
-    code = getattr(error, "code", "")
-    error_type = getattr(error, "type", "")
-    status = getattr(error, "status_code", None) or getattr(error, "code", None)
-    if not isinstance(status, int):
-        status = None
-    return status, f"{error} {code} {error_type}"
 
 
 def _read_usage(answer: Any) -> Usage:

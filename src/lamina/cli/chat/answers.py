@@ -1,4 +1,4 @@
-"""An answer as it arrives: formatted as Markdown by rich, or plain where that is not wanted or not installed.
+"""Prints an answer as it arrives: as Markdown by rich, or plain if rich is not installed or not wanted.
 
 A formatted answer is printed block by block, a block being a paragraph, a list or a fence of code. The block
 that is still growing is drawn again with each piece, by `rich.live`; what is complete is printed once, and

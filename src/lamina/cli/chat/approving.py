@@ -1,4 +1,4 @@
-"""Asking before something is changed: what the model wants to do, and whether it may.
+"""Asks the user before a tool changes something: what the model wants to do, and whether it may.
 
 "always" is for one tool, while the program runs. Whatever else is typed is a no, and the model is told it as
 the reason. Where nobody can be asked, the answer is no.

@@ -1,4 +1,4 @@
-"""Attachments by @: the files, folders, tags and links that a message names, and what Tab offers.
+"""Attaches the files, folders, tags and links that a message names with @, and offers them to Tab.
 
     @src/client.py   @"two words.txt"   @docs/   @#release   @https://example.org/changelog
 
@@ -13,6 +13,7 @@ import base64
 import ipaddress
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -89,7 +90,7 @@ async def find_name(mention: str, space: Workspace) -> str:
     """
     if _LINK.match(mention) or mention.startswith("#"):
         return mention.rstrip(_PUNCTUATION)
-    return await to_thread.run_sync(_find_path, mention, space) or ""
+    return await to_thread.run_sync(_find_path, mention, space)
 
 
 async def attach_name(name: str, space: Workspace) -> GatheredSegments:
@@ -149,15 +150,15 @@ def _limits_for(address: str) -> FetchLimits:
     return FetchLimits(ports=ports, allowed=is_allowed)
 
 
-def _find_path(mention: str, space: Workspace) -> str | None:
-    """The file or folder that is mentioned; None if there is none."""
+def _find_path(mention: str, space: Workspace) -> str:
+    """The file or folder that is mentioned; "" if there is none."""
     for path in (mention, mention.rstrip(_PUNCTUATION)):
-        try:
-            if path and space.kind(path):
-                return path.rstrip("/") or "."
-        except BadInput:
+        if not path:
             continue
-    return None
+        with suppress(BadInput):  # it leads out of the workspace, or is no path at all
+            if space.kind(path):
+                return path.rstrip("/") or "."
+    return ""
 
 
 def _read_file(path: str, space: Workspace) -> Segment:
@@ -204,7 +205,7 @@ def list_tags(space: Workspace) -> frozenset[str]:
 
 def _path_choices(typing: re.Match[str], space: Workspace) -> Iterator[Choice]:
     is_quoted = typing[1] is not None
-    typed = typing[1] if is_quoted else typing[2]
+    typed = typing[1] or typing[2] or ""
     folder, _, stem = typed.rpartition("/")
     try:
         items = space.items(folder or ".")
@@ -215,8 +216,10 @@ def _path_choices(typing: re.Match[str], space: Workspace) -> Iterator[Choice]:
         name = item.path.rpartition("/")[2]
         if item.why or not _is_offered(name, stem):
             continue
-        text = _completed_path(item, is_quoted=is_quoted)
-        yield Choice(typed_characters, text, f"{name}/" if item.folder else name)
+        short_name = name
+        if item.folder:
+            short_name = f"{name}/"
+        yield Choice(typed_characters, _completed_path(item, is_quoted=is_quoted), short_name)
 
 
 def _is_offered(name: str, stem: str) -> bool:
@@ -228,9 +231,13 @@ def _is_offered(name: str, stem: str) -> bool:
 
 def _completed_path(item: FolderItem, *, is_quoted: bool) -> str:
     """The path as it is typed: a folder ends with a slash, and a path with a space stands in quotes."""
-    path = f"{item.path}/" if item.folder else item.path
-    if not is_quoted and " " not in path:
-        return path
-    if item.folder:
-        return f'"{path}'
-    return f'"{path}"'
+    has_quotes = is_quoted or " " in item.path
+    match item.folder, has_quotes:
+        case False, False:
+            return item.path
+        case False, True:
+            return f'"{item.path}"'
+        case True, False:
+            return f"{item.path}/"
+        case _:  # what is in the folder comes before the closing quote
+            return f'"{item.path}/'

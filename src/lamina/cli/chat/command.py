@@ -1,4 +1,4 @@
-"""What a command of the chat is: its arguments and its effect in words, and the function behind it."""
+"""A command of the chat: its arguments, what it does in words, and the function that does it."""
 
 from __future__ import annotations
 

@@ -52,10 +52,10 @@ async def _inspect(chat: TerminalChat, _: str) -> None:
 
 async def _why(chat: TerminalChat, key: str) -> None:
     """Show why each segment is sent as it is, or all that is known of one."""
-    rows = chat.session.explain().rows if chat.session.log else ()
-    if not rows:
+    if not chat.session.log:
         chat.screen.show(NOTHING)
         return
+    rows = chat.session.explain().rows
     if not key:
         chat.screen.show(reasons_table(rows, width=chat.screen.width))
         return

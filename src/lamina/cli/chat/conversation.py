@@ -1,4 +1,4 @@
-"""One session while it is open: sending a message with its attachments, retrying, editing, leaving.
+"""One session while it is open: it sends messages with their attachments, retries, edits and leaves.
 
 Commands are functions of this. It reads no line and knows no command.
 """
@@ -33,7 +33,7 @@ from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
 from lamina.sessions import Session
 from lamina.sessions.system_sections import Words
-from lamina.sessions.turns import list_turn_starts
+from lamina.sessions.turns import Utterance, list_turn_starts
 from lamina.stores.port import Store
 from lamina.summaries import Question
 from lamina.workspace.workspace import Workspace
@@ -138,12 +138,19 @@ class TerminalChat:
         self.screen.remark(
             f"{model} {where} · session {session.conversation} · /help, /inspect, Ctrl-D leaves"
         )
-        dialogue = session.dialogue()
-        if again or not dialogue or not self.screen.live:
-            return
+        if session.dialogue() and self.screen.live and not again:
+            self._show_last_turn()
+
+    def _show_last_turn(self) -> None:
+        """Show what was said since the user's last message."""
+        session = self.session
         self.screen.remark(f"{count_noun(session.turns, 'turn')} so far; the last:")
-        last_question = max((at for at, line in enumerate(dialogue) if line.role is Role.USER), default=0)
-        for line in dialogue[last_question:]:
+        last_turn: list[Utterance] = []
+        for line in session.dialogue():
+            if line.role is Role.USER:
+                last_turn = []
+            last_turn.append(line)
+        for line in last_turn:
             if line.role is Role.USER:
                 self.screen.show(f"> {line.text}")
             else:
@@ -216,9 +223,11 @@ class TerminalChat:
             return []
         attachments = []
         for segment in log[starts[-1] :]:
-            is_prompt = bool(segment.meta.get(PROMPT_KEY))
-            if segment.role is Role.USER and not is_prompt and not segment.key.startswith("memory"):
-                attachments.append(segment)
+            if segment.role is not Role.USER or segment.meta.get(PROMPT_KEY):
+                continue
+            if segment.key.startswith("memory"):  # a source brings the facts by itself
+                continue
+            attachments.append(segment)
         return attachments
 
     async def attach(self, name: str) -> None:
@@ -369,10 +378,9 @@ def is_unanswered(log: tuple[Segment, ...]) -> bool:
 
     That is so if an answer was interrupted before its first word, or the model could not be reached.
     """
-    last_question = None
-    for at, segment in enumerate(log):
+    for segment in reversed(log):
+        if segment.kind == "assistant":
+            return False
         if segment.role is Role.USER and segment.meta.get(PROMPT_KEY):
-            last_question = at
-    if last_question is None:
-        return False
-    return not any(segment.kind == "assistant" for segment in log[last_question + 1 :])
+            return True
+    return False

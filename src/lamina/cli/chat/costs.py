@@ -1,4 +1,4 @@
-"""What the chat keeps beside a conversation, without texts: what it has cost, and how its model was reached.
+"""Stores what a conversation has cost and how its model was reached, beside it and without its texts.
 
 A provider reports the tokens of a call at its end. A call that was interrupted before is not counted.
 """

@@ -1,4 +1,4 @@
-"""How rich draws one block of an answer: its own way, but for code, headings and links.
+"""Draws one block of an answer with rich, but with code, headings and links in our own way.
 
 Rich puts a margin and a background around code, which a user then copies with it, and centres headings in a
 frame. A link is shown as text, since a terminal opens what hides behind one. Only this module imports rich

@@ -1,4 +1,4 @@
-"""Text of others without what a terminal would obey: a model, a file or a tool cannot move the cursor."""
+"""Takes control characters out of the words of others, so that no model, file or tool moves the cursor."""
 
 from __future__ import annotations
 

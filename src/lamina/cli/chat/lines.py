@@ -1,4 +1,4 @@
-"""Where the user's lines come from: an editor with history and completion, or plain lines of any input.
+"""Reads the user's lines: with an editor that has history and completion, or as plain lines of any input.
 
 `read` gives a line, "" if Ctrl-C took it back, None at the end. `ask` is for one short answer, and raises
 KeyboardInterrupt on Ctrl-C. Neither knows what a line means.

@@ -1,4 +1,4 @@
-"""Commands about what was said and written elsewhere: search, memory, saved prompts."""
+"""Commands of the chat that look elsewhere: /search, /memory and its kin, and saved prompts."""
 
 from __future__ import annotations
 

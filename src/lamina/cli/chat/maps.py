@@ -1,4 +1,4 @@
-"""What `/context`, `/why` and `/cost` show, and the line after an answer: text, readable without colour."""
+"""Writes what `/context`, `/why` and `/cost` show, and the line after an answer. It needs no colour."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lamina.cli.chat.costs import CountedCost
 from lamina.core.cut_target import count_fixed, derive_limits
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, ManifestRow, describe_cut, describe_row, join_folds
-from lamina.core.values import Budget, Form
+from lamina.core.values import Budget, Entry, Form, Ledger
 from lamina.dialects.usage import count_noun
 from lamina.sessions.reports import TurnReport
 
@@ -59,11 +59,12 @@ def _describe_sent(envelope: Envelope, spent: TurnCost) -> str:
 
 def _describe_cached(spent: TurnCost, report: TurnReport) -> str:
     """How much a cache had, and why it had no more where an earlier request did not go on."""
+    cached = "none of it cached"
     if spent.cached:
         cached = f"{spent.cached:,} of {spent.input:,} from the cache"
-    else:
-        cached = "none of it cached"
-    if report.continues or report.parting is None or report.cut is not None:  # a cut is told further on
+    if report.continues or report.parting is None:
+        return cached
+    if report.cut is not None:  # the line names the cut further on
         return cached
     return f"{cached} ({report.parting.cause})"
 
@@ -73,18 +74,9 @@ def _describe_lowered(envelope: Envelope) -> str:
 
     A file that stands above already is only named again. That is nothing lost, so it is told apart.
     """
-    lines = envelope.ledger.lines
-    counts: Counter[str] = Counter()
-    for entry in envelope.entries:
-        line = lines.get(entry.ref)
-        if entry.form is Form.OMITTED:
-            counts["left out"] += 1
-        elif line is not None and line.reference:
-            counts["not repeated"] += 1
-        elif entry.form is not Form.FULL:
-            counts["shortened"] += 1
+    counts = Counter(_name_lowering(entry, envelope.ledger) for entry in envelope.entries)
     total = count_noun(len(envelope.entries), "piece")
-    words = [f"{counts[word]:,} {word}" for word in ("not repeated", "shortened", "left out") if counts[word]]
+    words = [f"{counts[word]:,} {word}" for word in _LOWERINGS if counts[word]]
     if not counts["shortened"] and not counts["left out"]:
         in_full = f"all {total} in full"
         if words:
@@ -95,6 +87,21 @@ def _describe_lowered(envelope: Envelope) -> str:
         last_cut = envelope.ledger.cuts[-1]
         reason = f"cut {last_cut.number}: {last_cut.reason}; "
     return f"of {total} {', '.join(words)} ({reason}/why)"
+
+
+_LOWERINGS = ("not repeated", "shortened", "left out")
+
+
+def _name_lowering(entry: Entry, ledger: Ledger) -> str:
+    """What became of a segment, in the words of the line after an answer; "" if it is sent in full."""
+    if entry.form is Form.OMITTED:
+        return "left out"
+    line = ledger.lines.get(entry.ref)
+    if line is not None and line.reference:
+        return "not repeated"
+    if entry.form is not Form.FULL:
+        return "shortened"
+    return ""
 
 
 def _draw_bar(tokens: int, total: int) -> str:

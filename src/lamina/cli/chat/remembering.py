@@ -1,4 +1,4 @@
-"""What the user wants to be remembered in every chat: found in messages, named by number, shown and edited.
+"""Remembers facts for every chat: finds them in messages, numbers them, and lists and changes them.
 
 The facts themselves are those of `lamina.context.memory`. Each has a number as its name, which a later fact
 never takes over while it is there.

@@ -1,4 +1,4 @@
-"""What a chat shows: the answer as it streams, what tools did, remarks. The words of others are inert.
+"""Shows a chat: the answer as it streams, what tools did, and remarks. Others' words are inert.
 
 On a terminal remarks stand dimmed between the words; elsewhere only the answer goes to standard output.
 Nothing is decided here.
@@ -142,11 +142,18 @@ def _describe_arguments(arguments: str) -> str:
     """
     try:
         decoded: Any = json.loads(arguments or "{}")
-        values = list(decoded.values()) if isinstance(decoded, dict) else [decoded]
-        texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
+        values = [decoded]
+        if isinstance(decoded, dict):
+            values = list(decoded.values())
+        return " ".join(map(_write_value, values))
     except (ValueError, RecursionError):
         return arguments
-    return " ".join(texts)
+
+
+def _write_value(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value)
 
 
 def _describe_result(event: ToolRunEvent) -> str:

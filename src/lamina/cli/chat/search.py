@@ -1,4 +1,4 @@
-"""`/search`: the files of the workspace and the chats of the store, in one index in memory.
+"""Searches the files of the workspace and the chats of the store, for `/search`, in an index in memory.
 
 The index is filled at the first search of a run, and each later one reads only what changed: a file by its
 size and time, a chat by its number of records. Nothing is written, so a sealed store stays sealed, and a chat

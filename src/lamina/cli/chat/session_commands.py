@@ -41,7 +41,9 @@ async def _sessions(chat: TerminalChat, _: str) -> None:
     width = max(len(row.name) for row in rows)
     lines = []
     for row in sorted(rows, key=lambda row: row.last):
-        mark = "*" if row.name == chat.session.conversation else " "
+        mark = " "
+        if row.name == chat.session.conversation:
+            mark = "*"
         line = f"{mark} {row.name:<{width}}  {row.last:<16}  {row.first_words}".rstrip()
         lines.append(shorten(line, chat.screen.width))
     if len(names) > len(rows):
@@ -223,7 +225,10 @@ def _describe_persona(chat: TerminalChat) -> str:
         return f"the text of {chat.persona}"
     if chat.persona is not None:
         return str(chat.persona)
-    texts = {part.key: text_of(part.parts) for part in chat.session.log if part.kind == "persona"}
+    texts: dict[str, str] = {}
+    for segment in chat.session.log:
+        if segment.kind == "persona":
+            texts[segment.key] = text_of(segment.parts)  # a later one of the same key replaces it
     return "\n\n".join(texts.values()) or "the usual one; /persona TEXT|FILE changes it"
 
 
@@ -239,6 +244,7 @@ def find_persona(text: str, *, place: str) -> Words | None:
     path = Path(text).expanduser()
     if path.is_file():
         return path
+    # A mistyped `persona.md` would else be sent as the persona itself.
     if " " not in text and path.suffix:
         hint = "check the path, or give the persona itself as a text"
         raise BadInput("there is no such file", place=f"{place} {text}", hint=hint)

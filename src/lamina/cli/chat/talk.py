@@ -30,16 +30,17 @@ from lamina.cli.chat.attaching import Choice, mention_choices
 from lamina.cli.chat.commands import COMMANDS, segment_names
 from lamina.cli.chat.conversation import NextSession, Surroundings, TerminalChat
 from lamina.cli.chat.costs import KeptRoute, read_route
-from lamina.cli.chat.finding import ModelChoice, ReachedModel, is_same_model, reach_model
 from lamina.cli.chat.keys import describe_key, find_or_make_key, sealed_address
 from lamina.cli.chat.lines import LineSource, echo_typing, lines_for
 from lamina.cli.chat.prompts import list_prompts
+from lamina.cli.chat.reached_models import ReachedModel, is_same_model, reach_model
+from lamina.cli.chat.routes import ModelChoice
 from lamina.cli.chat.screen import Screen
 from lamina.cli.chat.search import SearchedTexts
 from lamina.cli.chat.session_commands import find_persona, fresh_name, list_sessions
 from lamina.cli.stored import find_key, hide_password
 from lamina.context.memory import MEMORY, Memory
-from lamina.context.tools import workspace_tools
+from lamina.context.tools import Offer, workspace_tools
 from lamina.core.history_window import LastN
 from lamina.core.values import Budget, Segment
 from lamina.dialects.port import PlainHead
@@ -233,13 +234,7 @@ class ChatRun:
         page = await self.store.read(Where(workspace, next_session.name))
         setup = read_records([record.body for record in page.records]).setup
         if setup is None:
-            model = next_session.model or self.settings.model
-            window = next_session.window
-            if model == self.settings.model:
-                window = window or _window_of(self.settings)
-            if self._reached is not None and is_same_model(model, self._reached.model):
-                return _choose_again(self._reached, window)
-            return ModelChoice(model=model, dialect=self.settings.dialect, window=window)
+            return self._choose_model(next_session)
         model = next_session.model or setup.model
         if not is_same_model(model, setup.model):
             return ModelChoice(model=model, window=next_session.window)
@@ -249,8 +244,18 @@ class ChatRun:
             dialect=setup.dialect,
             server=route.server,
             window=next_session.window or route.window,
-            last_window=0 if setup.budget is None else setup.budget.window,
+            last_window=_window_of(setup.budget),
         )
+
+    def _choose_model(self, next_session: NextSession) -> ModelChoice:
+        """The model of a conversation of which nothing is stored: as asked for, else that of the settings."""
+        model = next_session.model or self.settings.model
+        window = next_session.window
+        if model == self.settings.model:
+            window = window or _window_of(load_user_policy(self.settings, os.environ).budget)
+        if self._reached is not None and is_same_model(model, self._reached.model):
+            return _choose_again(self._reached, window)
+        return ModelChoice(model=model, dialect=self.settings.dialect, window=window)
 
     def _command(self, name: str) -> str:
         """The command that goes on with a session, in the same store and workspace."""
@@ -321,7 +326,9 @@ class ChatRun:
 
     def _make_agent(self, reached_model: ReachedModel) -> Agent:
         tools = self.arguments.tools
-        offers = () if tools == "none" else workspace_tools(self.space, changes=tools == "all")
+        offers: tuple[Offer, ...] = ()
+        if tools != "none":
+            offers = workspace_tools(self.space, changes=tools == "all")
         return Agent(client=reached_model.client, actions=workspace_actions(offers), approve=self.approval)
 
     def _choices(self, before: str) -> Iterator[Choice]:
@@ -341,9 +348,8 @@ class ChatRun:
             yield from mention_choices(before, self.space)
 
 
-def _window_of(settings: Settings) -> int:
-    """The context window that the user's settings name; 0 without one."""
-    budget = load_user_policy(settings, os.environ).budget
+def _window_of(budget: Budget | int | None) -> int:
+    """The context window of a budget; 0 without one."""
     if isinstance(budget, Budget):
         return budget.window
     return budget or 0
@@ -351,13 +357,12 @@ def _window_of(settings: Settings) -> int:
 
 def _choose_again(reached_model: ReachedModel, window: int) -> ModelChoice:
     """The model that answers now, for a conversation of which nothing is stored."""
-    budget = reached_model.budget
     return ModelChoice(
         model=reached_model.model,
         dialect=reached_model.client.dialect,
         server=reached_model.server,
         window=window,
-        last_window=0 if budget is None else budget.window,
+        last_window=_window_of(reached_model.budget),
     )
 
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from lamina.core.arrange import is_worded
 from lamina.core.build import build
 from lamina.core.entries import begins_with, find_logged, index_by_ref, is_attachment
-from lamina.core.envelope import Envelope, find_overflow, prefix_at
+from lamina.core.envelope import Envelope, find_overflow
+from lamina.core.epochs import prefix_at
 from lamina.core.hashing import canonical_json
 from lamina.core.laws.case import Case
-from lamina.core.ledger import current_turn, said_beside_results
 from lamina.core.tokens import part_cost
+from lamina.core.turns import current_turn, said_beside_results
 from lamina.core.values import Cut, Digest, Entry, Form, Layer, Ledger, Part, Ref, Role, ToolCall
 from lamina.core.wording import text_of
 

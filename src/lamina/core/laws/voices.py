@@ -138,45 +138,46 @@ def _find_unsaid(case: Case, room: int) -> Iterator[str]:
     users_entries = [entry for entry in entries if is_users_text(entry)]
     tokens = sum(case.counter.count(text_of(entry.segment.parts)) for entry in users_entries)
     are_few = tokens <= room // VERBATIM_PART
-    most_characters = (room - min(count_fixed(entries), room)) * RULES_SHARE // 1000
+    rules_room = (room - min(count_fixed(entries), room)) * RULES_SHARE // 1000
+    longest = rules_room // max(len(users_entries), 1)  # a longer rule may have had no room beside the others
     fold_of = map_covered(case.envelope.ledger.folds)
     lowered_now = find_lowered_now(case)
     for entry in users_entries:
         if entry.form is Form.FULL or entry.ref not in lowered_now:
             continue
-        text = text_of(entry.segment.parts)
         fold = fold_of.get(entry.ref)
-        visible_text = text_of(entry.parts)
-        if fold is not None:
-            visible_text = fold.text
-        readable = _join_words(visible_text)
-        if fold is not None:
-            yield from _find_unsaid_agreement(
-                case, entry, fold, most_characters // max(len(users_entries), 1)
-            )
-        if are_few and fold is not None and len(text) <= VERBATIM_LIMIT:
-            if _join_words(clean_text(text)) not in readable:
-                yield f"{entry.ref} is not quoted word for word"
+        if fold is None:
+            yield from _find_unsaid_rules(entry, text_of(entry.parts), longest)
             continue
-        for rule in find_rules(text):
-            is_bounded = len(rule) <= most_characters // max(len(users_entries), 1)
-            if is_bounded and _join_words(clean_text(rule)) not in readable:
-                yield f"the rule {rule[:40]!r} of {entry.ref} cannot be read"
+        yield from _find_unsaid_agreement(case, entry, fold, longest)
+        text = text_of(entry.segment.parts)
+        if not are_few or len(text) > VERBATIM_LIMIT:
+            yield from _find_unsaid_rules(entry, fold.text, longest)
+        elif _join_words(clean_text(text)) not in _join_words(fold.text):
+            yield f"{entry.ref} is not quoted word for word"
 
 
-def _find_unsaid_agreement(case: Case, entry: Entry, fold: Fold, most_characters: int) -> Iterator[str]:
+def _find_unsaid_rules(entry: Entry, visible_text: str, longest: int) -> Iterator[str]:
+    """The rules in a message that should be readable in what is sent of it, and are not."""
+    readable = _join_words(visible_text)
+    for rule in find_rules(text_of(entry.segment.parts)):
+        if len(rule) <= longest and _join_words(clean_text(rule)) not in readable:
+            yield f"the rule {rule[:40]!r} of {entry.ref} cannot be read"
+
+
+def _find_unsaid_agreement(case: Case, entry: Entry, fold: Fold, longest: int) -> Iterator[str]:
     """What the user accepted with this message, if it is short and the digest of both does not show it."""
-    if not is_agreement(text_of(entry.segment.parts)):
-        return
     at = fold.covers.index(entry.ref)
+    if at == 0 or not is_agreement(text_of(entry.segment.parts)):
+        return
     segments = {each.ref: each.segment for each in case.envelope.entries}
-    reply = segments.get(fold.covers[at - 1]) if at else None
+    reply = segments.get(fold.covers[at - 1])
     if reply is None or reply.role is not Role.ASSISTANT:
         return
     if not all(isinstance(part, Text) for part in reply.parts):
         return
     proposal = find_proposal(text_of(reply.parts))
-    if 0 < len(proposal) <= most_characters and proposal not in _join_words(fold.notes):
+    if 0 < len(proposal) <= longest and proposal not in _join_words(fold.notes):
         yield f"what {entry.ref} accepts, {proposal[:40]!r}, cannot be read"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from lamina.core.text.nesting import decode_json, is_deeper
+from lamina.core.text.nesting import DEEPEST_ARGUMENTS, decode_json, is_deeper
 
 PATH_ARGUMENTS = ("path", "file_path", "filepath", "filename", "file", "notebook_path")
 """Arguments that hold the path of a file, the most usual first."""
@@ -14,7 +14,6 @@ TELLING = (*PATH_ARGUMENTS, "url", "uri", "command", "cmd", "query")
 """Arguments that say what a call was about, the best first."""
 
 _LONGEST_PARSED = 100_000  # characters of arguments that are worth parsing for a name
-_DEEPEST = 200  # objects inside each other
 
 
 def pick_telling_argument(arguments: str) -> str:
@@ -24,7 +23,7 @@ def pick_telling_argument(arguments: str) -> str:
     """
     if len(arguments) > _LONGEST_PARSED:
         return ""
-    values = decode_json(arguments, deepest=_DEEPEST)
+    values = decode_json(arguments, deepest=DEEPEST_ARGUMENTS)
     if not isinstance(values, dict):
         return ""
     for name in TELLING:
@@ -40,7 +39,7 @@ def shorten_arguments(arguments: str, *, limit: int, mark: str) -> str:
     `{size}` in the mark is the value's size in bytes. What is not a JSON object, or is nested too deeply,
     becomes an empty one. If no value is that long, the text is returned unchanged.
     """
-    if is_deeper(arguments, _DEEPEST):
+    if is_deeper(arguments, DEEPEST_ARGUMENTS):
         return "{}"
     try:
         values = json.loads(arguments)

@@ -45,6 +45,7 @@ _WORD = re.compile(rf"[^{WHITE_SPACE}\"'`<>()\[\]{{}},;|=*?$!&\\#]+")
 _LETTER = re.compile(r"[A-Za-z]")
 _LINE_NUMBERS = re.compile(r"(?::[0-9]{1,7}){1,2}$")  # `:12` and `:12:5` after a path
 _SUFFIX = re.compile(r"[^.]\.[A-Za-z][A-Za-z0-9]{0,7}$", re.ASCII)
+_ROOTED = re.compile(r"/(?!/)|\.{1,2}/|~/")  # `/etc/hosts`, `./src/app`, `../lib`, `~/notes`, and no `//`
 _FILE_SUFFIXES = frozenset(
     "c cc cfg cpp cs css csv go h hpp html ini ipynb java js json jsx kt lock log lua md mjs php pdf png py "
     "pyi rb rs sh sql svg swift toml ts tsv tsx txt vue xml yaml yml".split()
@@ -126,11 +127,9 @@ def _is_path(word: str) -> bool:
         return has_suffix and suffix in _FILE_SUFFIXES
     if has_suffix:
         return True
-    is_rooted = word.startswith(("/", "./", "../", "~/"))
-    if not is_rooted or word.startswith("//"):
+    if not _ROOTED.match(word):
         return False
-    has_two_slashes = word.count("/") > 1
-    return has_two_slashes and is_alphanumeric(word[-1])
+    return word.count("/") > 1 and is_alphanumeric(word[-1])
 
 
 def clean_text(text: str) -> str:

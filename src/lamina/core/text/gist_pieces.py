@@ -6,7 +6,7 @@ is the caller's business.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from lamina.core.text.arguments import PATH_ARGUMENTS
@@ -23,7 +23,8 @@ from lamina.core.text.excerpts import (
 )
 from lamina.core.text.json_values import parse_json
 from lamina.core.text.sentences import split_sentences
-from lamina.core.text.user_words import REPLY_LABEL, SHORT_MESSAGE
+from lamina.core.text.spoken_messages import REPLY_LABEL
+from lamina.core.text.user_words import SHORT_MESSAGE
 
 UNIQUE_CLAIMS = ("error", "agreed", "noted", "path")
 """Claims of which each text is kept once."""
@@ -68,28 +69,32 @@ def gather_reply(text: str, turn: int, *, agreed: bool = False, talks: bool = Fa
     reply tells something as the user's messages do: all of it may stay, in its own words.
     """
     message = clean_text(text)
-    is_told = talks and len(message) <= SHORT_MESSAGE
     beginning = to_one_line(text, _SAID_CHARACTERS)
-    noted: list[GistPiece] = []
-    repeats_decision = False
-    for decision in find_decisions(text):
-        if decision.startswith(_ANNOUNCEMENTS) and not agreed:
-            continue
-        claim = "agreed" if agreed else "noted"
-        noted.append(GistPiece(claim, turn, claim, decision))
-        repeats_decision = repeats_decision or decision in beginning
-    if agreed:
-        proposal = find_proposal(text)
-        noted = [piece for piece in noted if piece.text not in proposal]
-        noted.append(GistPiece("agreed", turn, "agreed", proposal))
-        is_told = is_told and len(message) > LINE
-        repeats_decision = repeats_decision or len(message) <= LINE
-    if is_told and message:
+    decisions = list(find_decisions(text))
+    if not agreed:
+        decisions = [decision for decision in decisions if not decision.startswith(_ANNOUNCEMENTS)]
+    # The whole of a short reply fits into the line of what was agreed to.
+    is_all_agreed = agreed and len(message) <= LINE
+    is_told = talks and 0 < len(message) <= SHORT_MESSAGE
+    if is_told and not is_all_agreed:
         yield GistPiece("told", turn, REPLY_LABEL, message)
-    elif beginning and not repeats_decision:
+    elif beginning and not is_all_agreed and not any(decision in beginning for decision in decisions):
         yield GistPiece("said", turn, "said", beginning)
-    yield from noted
+    yield from _note_decisions(decisions, text, turn, agreed=agreed)
     yield from _make_path_pieces(find_paths(text), turn)
+
+
+def _note_decisions(decisions: Sequence[str], text: str, turn: int, *, agreed: bool) -> Iterator[GistPiece]:
+    """A piece for each decision of a reply. If the user agreed, what was proposed is one of them."""
+    if not agreed:
+        for decision in decisions:
+            yield GistPiece("noted", turn, "noted", decision)
+        return
+    proposal = find_proposal(text)
+    for decision in decisions:
+        if decision not in proposal:
+            yield GistPiece("agreed", turn, "agreed", decision)
+    yield GistPiece("agreed", turn, "agreed", proposal)
 
 
 def find_proposal(text: str) -> str:

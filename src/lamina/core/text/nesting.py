@@ -10,6 +10,9 @@ import json
 import re
 from typing import Any
 
+DEEPEST_ARGUMENTS = 200
+"""Levels of a call's arguments that are read. No tool nests its arguments that deeply."""
+
 # Strings, and everything else that is not a bracket or brace.
 _NO_BRACKETS = re.compile(r'"[^"]*"?|[^"\[\]{}]+')
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from lamina.core.text.characters import ALPHANUMERIC, WHITE_SPACE, fold_case
@@ -35,10 +35,9 @@ class Phrases:
         beginnings = [_WORD_START.findall(phrase)[:2] for phrase in spaced]
         self.single_words = frozenset(words[0] for words in beginnings if len(words) == 1)
         self.pairs = frozenset((words[0], words[1]) for words in beginnings if len(words) > 1)
-        alone = "|".join(re.escape(phrase) for phrase in sorted(spaced, key=len, reverse=True))
+        alone = _match_any(spaced)
         self.spaced = re.compile(f"(?<![{ALPHANUMERIC}])(?:{alone})(?![{ALPHANUMERIC}])")
-        anywhere = "|".join(re.escape(phrase) for phrase in sorted(unspaced, key=len, reverse=True))
-        self.unspaced = re.compile(anywhere or "(?!)")
+        self.unspaced = re.compile(_match_any(unspaced) or "(?!)")
 
     def find(self, text: str) -> int | None:
         """Where the first phrase stands; None if there is none."""
@@ -67,3 +66,8 @@ class Phrases:
     def remove(self, text: str) -> str:
         """The text without the phrases."""
         return self.unspaced.sub(" ", self.spaced.sub(" ", text))
+
+
+def _match_any(phrases: Iterable[str]) -> str:
+    """A pattern for any of these phrases. The longest is tried first: `nie` begins `nie wieder`."""
+    return "|".join(map(re.escape, sorted(phrases, key=len, reverse=True)))

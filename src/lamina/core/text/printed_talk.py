@@ -9,15 +9,8 @@ from typing import NamedTuple
 
 from lamina.core.text.characters import WHITE_SPACE, is_blank, split_words
 from lamina.core.text.clipping import count_units
-from lamina.core.text.user_words import (
-    LaterRule,
-    QuotedMessage,
-    SpokenMessage,
-    SpokenMessages,
-    choose_remarks,
-    find_replaced_rules,
-    quote_messages,
-)
+from lamina.core.text.spoken_messages import LaterRule, SpokenMessage, choose_remarks, find_replaced_rules
+from lamina.core.text.user_words import QuotedMessage, SpokenMessages, quote_messages
 
 WORDS_TITLE, REPLIES_TITLE = "The user said, by turn:", "The assistant said, by turn:"
 _TRIES = 6  # how often words are chosen anew until they are within their limit

@@ -33,15 +33,28 @@ class ReadFacts:
         words_of_sentences: list[list[FactWord]] = []
         sentences = chain.from_iterable(map(split_sentences, _find_lines_with_stops(text[:_SEARCHED])))
         for sentence in sentences:
-            if len(sentence.text) > _LONGEST or not sentence.text.endswith(_SENTENCE_ENDS):
-                continue
-            words = list_words(sentence.text)
-            plain_words = [word for word in words if not word.worth]
-            has_fact = len(plain_words) < len(words)
-            if has_fact and len(words) >= _FEWEST_WORDS and len(plain_words) * _PLAIN_PART >= len(words):
+            words = _read_fact(sentence.text)
+            if words:
                 self.sentences.append(to_one_line(sentence.text, _LONGEST + 4))
                 words_of_sentences.append(words)
         self.words = SentenceWords(words_of_sentences)
+
+
+def _read_fact(sentence: str) -> list[FactWord]:
+    """The words of a sentence that may be a fact: it has a name or a number, and plain words around it.
+
+    There are none for any other sentence. In code nearly every word is a name, so a line of it is none.
+    """
+    if len(sentence) > _LONGEST or not sentence.endswith(_SENTENCE_ENDS):
+        return []
+    words = list_words(sentence)
+    if len(words) < _FEWEST_WORDS:
+        return []
+    plain_words = sum(not word.worth for word in words)
+    has_fact = plain_words < len(words)
+    if not has_fact or plain_words * _PLAIN_PART < len(words):
+        return []
+    return words
 
 
 def _find_lines_with_stops(text: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from lamina.core.text import rule_words
-from lamina.core.text.characters import ALPHANUMERIC, WHITE_SPACE, fold_case, is_blank, split_words
+from lamina.core.text.characters import ALPHANUMERIC, WHITE_SPACE, fold_case, split_words
 from lamina.core.text.phrases import UNSPACED
 from lamina.core.text.sentences import COMMA, Statement, Weight, split_sentences
 
@@ -61,8 +61,6 @@ def find_statements(text: str) -> Iterator[Statement]:
 
 def find_rules(text: str) -> list[str]:
     """The sentences of a text that are standing rules, each as a reader would quote it."""
-    if is_blank(text):
-        return []
     return [quote_statement(each.text) for each in find_statements(text) if each.weight == "rule"]
 
 
@@ -91,8 +89,8 @@ def _sets_rule(folded: str) -> bool:
     for place in rule_words.rules().find_all(folded):
         if not _DEMANDS.match(folded, place):
             return True
-        words_before = split_words(folded[:place])
-        is_subordinate = bool(words_before) and words_before[-1].strip(",;:") in rule_words.ASKED_BEFORE
+        word_before = "".join(split_words(folded[:place])[-1:]).strip(",;:")
+        is_subordinate = word_before in rule_words.ASKED_BEFORE
         if not is_subordinate and not _TOLD.match(folded, place + len("you ")):
             return True
     return any(not _only_tells(folded, place) for place in rule_words.habits().find_all(folded))
@@ -137,16 +135,19 @@ def _is_order(folded: str, place: int) -> bool:
         return False
     order = rule_words.orders().read(folded, place)
     if order in rule_words.CONDITIONS:
-        rest = [folded[place + len(order) :], *_CLAUSE_START.split(folded)]
-        return any(words[0] in rule_words.VERBS for words in map(split_words, rest) if words)
+        # `Whenever you finish, run the tests`: the order stands in a clause of its own.
+        clauses = [folded[place + len(order) :], *_CLAUSE_START.split(folded)]
+        first_words = [word for clause in clauses for word in split_words(clause)[:1]]
+        return not rule_words.VERBS.isdisjoint(first_words)
     words_before = split_words(_CLAUSE_START.split(folded[:place])[-1])
+    tells_of_others = not rule_words.OTHERS.isdisjoint(words_before)
     if order.startswith("must"):
-        is_noun = words_before[-1:] == ["a"]
-        return bool(words_before) and not is_noun and rule_words.OTHERS.isdisjoint(words_before)
-    if all(word in rule_words.LEADS for word in words_before):
+        # Something must come before it, and `it is a must` demands nothing.
+        return words_before[-1:] not in ([], ["a"]) and not tells_of_others
+    if rule_words.LEADS.issuperset(words_before):
         # `They help us and always smile`: the first clause says of whom it is told.
         return split_words(folded)[0] not in rule_words.OTHERS or not _AND_BEFORE.search(folded[:place])
-    if words_before[-1] in rule_words.MODALS and rule_words.OTHERS.isdisjoint(words_before):
+    if words_before[-1] in rule_words.MODALS and not tells_of_others:
         return True
     return words_before[0] in rule_words.VERBS
 
@@ -155,24 +156,29 @@ def quote_statement(sentence: str, *, longest: int = LONGEST_STATEMENT) -> str:
     """The sentence, or of a very long one the clauses around the word that gives it its weight."""
     if len(sentence) <= longest:
         return sentence
+    middle = _find_weighty_word(sentence)
+    first = max(0, middle - longest // 3)
+    last = min(len(sentence), first + longest)
+    commas = list(COMMA.finditer(sentence))
+    before = ""
+    if first:
+        before = "… "
+        first = min((comma.end() for comma in commas if first <= comma.end() <= middle), default=first)
+    after = ""
+    if last < len(sentence):
+        after = " …"
+        last = max((comma.start() for comma in commas if middle < comma.start() <= last), default=last)
+    return f"{before}{sentence[first:last].strip(WHITE_SPACE)}{after}"
+
+
+def _find_weighty_word(sentence: str) -> int:
+    """The place of the word that makes a sentence a rule or a wish; its beginning if there is none."""
     folded = _normalise(sentence)
-    middle = 0
     for phrases in (rule_words.rules(), rule_words.habits(), rule_words.orders(), rule_words.wishes()):
         place = phrases.find(folded)
         if place is not None:
-            middle = place
-            break
-    first = max(0, middle - longest // 3)
-    last = min(len(sentence), first + longest)
-    starts = [each.end() for each in COMMA.finditer(sentence) if first <= each.end() <= middle]
-    if first and starts:
-        first = starts[0]
-    ends = [each.start() for each in COMMA.finditer(sentence) if middle < each.start() <= last]
-    if last < len(sentence) and ends:
-        last = ends[-1]
-    before = "… " if first else ""
-    after = " …" if last < len(sentence) else ""
-    return f"{before}{sentence[first:last].strip(WHITE_SPACE)}{after}"
+            return place
+    return 0
 
 
 def find_replaced(rules: Sequence[str]) -> dict[str, str]:
@@ -189,8 +195,8 @@ def find_replaced(rules: Sequence[str]) -> dict[str, str]:
             continue
         for earlier, topic in zip(rules[:at], topics, strict=False):
             shorter = min(len(topic), len(topics[at]))
-            shared = len(topic & topics[at])
-            if shorter and 2 * shared >= shorter and not _says_the_same(earlier, later):
+            is_about_same = 0 < shorter <= 2 * len(topic & topics[at])
+            if is_about_same and not _says_the_same(earlier, later):
                 replaced[earlier] = later
     return replaced
 

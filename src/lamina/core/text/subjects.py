@@ -17,9 +17,17 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii, word_set
-from lamina.core.text.nesting import decode_json
-from lamina.core.text.paths import shortest_path
+from lamina.core.text.characters import WHITE_SPACE, word_set
+from lamina.core.text.file_arguments import (
+    LINE_ARGUMENTS,
+    PATH_ARGUMENTS,
+    normalise_path,
+    pick_argument,
+    read_arguments,
+    read_line_range,
+    read_path,
+)
+from lamina.core.text.nesting import DEEPEST_ARGUMENTS, decode_json
 from lamina.core.text.shell_lines import (
     ShellClause,
     changes_something,
@@ -64,22 +72,9 @@ class ReadableCall(Protocol):
 SubjectReader = Callable[[ReadableCall], Subject | None]
 
 
-# Names of arguments, without case, `_` and `-`.
-_PATH_ARGUMENTS = word_set(
-    "path paths file filepath filename notebookpath uri fileuri targetfile targetpath absolutepath"
-)
-_FIRST_LINE_ARGUMENTS = ("offset", "startline", "linestart", "start", "fromline", "startlineoneindexed")
-_LAST_LINE_ARGUMENTS = ("endline", "lineend", "end", "toline", "endlineoneindexedinclusive")
-_RANGE_ARGUMENTS = ("viewrange", "linerange", "range", "lines")
-_LINE_ARGUMENTS = frozenset((*_FIRST_LINE_ARGUMENTS, *_LAST_LINE_ARGUMENTS, *_RANGE_ARGUMENTS, "limit"))
-# Arguments that do not change what a call does.
-_SIDE_ARGUMENTS = word_set("description explanation justification reason purpose thought timeout timeoutms")
 # Arguments that say that a path is not one of this machine's files.
 _REMOTE_ARGUMENTS = word_set("owner repo repository branch ref revision bucket host server")
 
-_DEEPEST_JSON = 200
-_DASHES = re.compile("[_-]")
-_INTEGER = re.compile(r"-?[0-9]{1,9}(?:\.0)?")  # `12`, `-3`, and `12.0` as some models write it
 # `*** Update File: a.py` of an `apply_patch`, and `+++ b/a.py` of a diff.
 _PATCHED_FILE = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |\+\+\+ (?:b/)?)([^\n\t]+)", re.MULTILINE)
 
@@ -107,7 +102,7 @@ def _read_shell_call(call: ReadableCall) -> Subject | None:
     folder, clauses = _enter_folder(command.folder, clauses)
     if command.text.startswith("apply_patch"):
         return _read_patch(command.text, folder)
-    written = _write_subject(_normalise_path(path, folder) for path in written_files(clauses))
+    written = _write_subject(normalise_path(path, folder) for path in written_files(clauses))
     if written is not None:
         return written
     if changes_something(command.text):
@@ -125,8 +120,8 @@ def _read_command(call: ReadableCall) -> _CommandLine | None:
     """
     if not is_shell(split_tool_name(call.name)):
         return None
-    arguments = _read_arguments(call)
-    command = _pick_argument(arguments, "command", "cmd", "script")
+    arguments = read_arguments(call.arguments)
+    command = pick_argument(arguments, "command", "cmd", "script")
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
         command = _join_command(command)
     if not isinstance(command, str):
@@ -134,7 +129,7 @@ def _read_command(call: ReadableCall) -> _CommandLine | None:
     text = command.strip(WHITE_SPACE)
     if not text:
         return None
-    folder = _pick_argument(arguments, "workdir", "cwd", "workingdirectory")
+    folder = pick_argument(arguments, "workdir", "cwd", "workingdirectory")
     if not isinstance(folder, str):
         folder = ""
     return _CommandLine(folder, text)
@@ -186,7 +181,7 @@ def _read_patch_call(call: ReadableCall) -> Subject | None:
     """
     if not is_patch_tool(split_tool_name(call.name)):
         return None
-    arguments = _read_arguments(call)
+    arguments = read_arguments(call.arguments)
     if not arguments:
         return _read_patch(call.arguments)
     return _read_patch("\n".join(value for value in arguments.values() if isinstance(value, str)))
@@ -195,7 +190,7 @@ def _read_patch_call(call: ReadableCall) -> Subject | None:
 def _read_patch(text: str, folder: str = "") -> Subject | None:
     """A write of the files that a patch names."""
     paths = _PATCHED_FILE.findall(text)
-    return _write_subject(_normalise_path(path.strip(WHITE_SPACE), folder) for path in paths)
+    return _write_subject(normalise_path(path.strip(WHITE_SPACE), folder) for path in paths)
 
 
 def _read_file_call(call: ReadableCall) -> Subject | None:
@@ -205,7 +200,7 @@ def _read_file_call(call: ReadableCall) -> Subject | None:
     changes files of another machine, of which no local read shows anything.
     """
     words = split_tool_name(call.name)
-    arguments = _read_arguments(call)
+    arguments = read_arguments(call.arguments)
     if is_editor(words) and isinstance(arguments.get("command"), str):
         words = split_tool_name(arguments.pop("command"))
     if is_file_reader(words):
@@ -215,7 +210,7 @@ def _read_file_call(call: ReadableCall) -> Subject | None:
         return Subject(verb="read", resource=_canonical_call(call))
     if not is_file_writer(words) or not arguments.keys().isdisjoint(_REMOTE_ARGUMENTS):
         return None
-    return _write_subject([_read_path(arguments)])
+    return _write_subject([read_path(arguments)])
 
 
 def _read_query_call(call: ReadableCall) -> Subject | None:
@@ -237,11 +232,11 @@ def _read_file_lines(arguments: Mapping[str, Any], folder: str = "") -> Subject 
 
     With an argument that nobody here has heard of, the tool may show something else than plain lines.
     """
-    path = _read_path(arguments, folder)
-    line_range = _read_line_range(arguments)
+    path = read_path(arguments, folder)
+    line_range = read_line_range(arguments)
     if path is None or line_range is None:
         return None
-    if arguments.keys() - _PATH_ARGUMENTS - _LINE_ARGUMENTS:
+    if arguments.keys() - PATH_ARGUMENTS - LINE_ARGUMENTS:
         return None
     return Subject(verb="read", resource=path, start=line_range.first, end=line_range.last)
 
@@ -258,130 +253,12 @@ def _write_subject(paths: Iterable[str | None]) -> Subject | None:
     return Subject(verb="write", resource="\n".join(resources))
 
 
-# Arguments.
-
-
 def _canonical_call(call: ReadableCall) -> str:
     """The call as one text that does not depend on the order of its arguments."""
-    arguments = decode_json(call.arguments, deepest=_DEEPEST_JSON)
+    arguments = decode_json(call.arguments, deepest=DEEPEST_ARGUMENTS)
     if arguments is None:
         return f"{call.name} {call.arguments}"
     return f"{call.name} {json.dumps(arguments, sort_keys=True, separators=(',', ':'))}"
-
-
-def _read_arguments(call: ReadableCall) -> dict[str, Any]:
-    """The arguments that matter, by plain name: `file_path` and `filePath` are both `filepath`.
-
-    Arguments that are not a JSON object give an empty dict.
-    """
-    decoded = decode_json(call.arguments, deepest=_DEEPEST_JSON)
-    if not isinstance(decoded, dict):
-        return {}
-    arguments: dict[str, Any] = {}
-    for name, value in decoded.items():
-        plain_name = lower_ascii(_DASHES.sub("", name))
-        if value is not None and plain_name not in _SIDE_ARGUMENTS:
-            arguments[plain_name] = value
-    return arguments
-
-
-def _pick_argument(arguments: Mapping[str, Any], *names: str) -> Any:
-    """The first of these arguments that is there, or None.
-
-    Tools name the same argument differently, so each caller lists the names that it knows.
-    """
-    for name in names:
-        if name in arguments:
-            return arguments[name]
-    return None
-
-
-def _read_path(arguments: Mapping[str, Any], folder: str = "") -> str | None:
-    """The only path among the arguments; None if there is none, or more than one.
-
-    `{"paths": ["a.py"]}` has one path as well.
-    """
-    values = [value for name, value in arguments.items() if name in _PATH_ARGUMENTS]
-    if len(values) == 1 and isinstance(values[0], list):
-        values = values[0]
-    if len(values) != 1:
-        return None
-    path = values[0]
-    if not isinstance(path, str):
-        return None
-    return _normalise_path(path, folder)
-
-
-def _normalise_path(path: str, folder: str) -> str | None:
-    r"""A path in its shortest spelling; None if the text cannot be a path. Nothing is looked up.
-
-    `file:///src//a.py` is `/src/a.py`, and `src\a.py` is `src/a.py`. An address such as `https://x.org/a`
-    stays.
-    """
-    path = path.removeprefix("file://")
-    if is_blank(path) or "\n" in path:
-        return None
-    if "://" in path:
-        return path
-    return shortest_path(posixpath.join(folder, path.replace("\\", "/")))
-
-
-class _LineRange(NamedTuple):
-    """The first and the last line of a read; None where it has no limit."""
-
-    first: int | None
-    last: int | None
-
-
-def _read_line_range(arguments: Mapping[str, Any]) -> _LineRange | None:
-    """The lines that a read asks for; None if its arguments make no sense.
-
-    `view_range=[5, -1]` is everything from line 5 on, `offset=5, limit=10` are the lines 5 to 14.
-    """
-    try:
-        first, last = map(_to_integer, _pick_range_ends(arguments))
-        limit = _to_integer(arguments.get("limit"))
-    except ValueError:
-        return None
-    if first in {0, 1}:
-        first = None
-    first_line = first or 1
-    if limit is not None:
-        last = first_line + limit - 1
-    elif last == -1:
-        last = None
-    if last is None:
-        return _LineRange(first, None)
-    if not 0 < first_line <= last:
-        return None
-    return _LineRange(first, last)
-
-
-def _pick_range_ends(arguments: Mapping[str, Any]) -> list[Any]:
-    """The two ends of a range: from one argument such as `view_range`, else from one argument for each.
-
-    The list is empty if that one argument is not a list.
-    """
-    both_ends = _pick_argument(arguments, *_RANGE_ARGUMENTS)
-    if not both_ends:
-        first = _pick_argument(arguments, *_FIRST_LINE_ARGUMENTS)
-        last = _pick_argument(arguments, *_LAST_LINE_ARGUMENTS)
-        return [first, last]
-    if isinstance(both_ends, list):
-        return both_ends
-    return []
-
-
-def _to_integer(value: Any) -> int | None:
-    """The number of a line, which some models write as text or as `12.0`; None stays None.
-
-    Raises ValueError for anything else.
-    """
-    if value is None:
-        return None
-    if not _INTEGER.fullmatch(str(value)):
-        raise ValueError(value)
-    return int(float(value))
 
 
 SUBJECT_READERS: tuple[SubjectReader, ...] = (

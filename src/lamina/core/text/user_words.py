@@ -15,36 +15,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import groupby
 from typing import NamedTuple
 
-from lamina.core.text.characters import fold_case, split_words
+from lamina.core.text.characters import split_words
 from lamina.core.text.clipping import clip, shorten
 from lamina.core.text.excerpts import clean_text
-from lamina.core.text.fact_values import DIGIT, SentenceWords, list_words, value_sentences
-from lamina.core.text.sentences import Statement, split_clauses, split_sentences
+from lamina.core.text.fact_values import DIGIT, value_sentences
+from lamina.core.text.sentences import Statement
+from lamina.core.text.spoken_messages import LaterRule, SpokenMessage, choose_remarks, find_replaced_rules
 from lamina.core.text.standing_rules import (
     LONGEST_STATEMENT,
-    LONGEST_WISH,
-    find_replaced,
     find_rules,
-    find_statements,
     quote_statement,
 )
 
 GAP = "…"
 
-LONGEST_MESSAGE = 2_000
-"""Characters of one message that are kept as they are. Of a longer one both ends are, if nothing better is
-known."""
-
 AROUND_MESSAGE = 9
 """Characters that a message takes besides its own: the number of its turn, and the end of its line."""
-
-QUESTION_LABEL = "asked"
-"""The label of what a user said, unlike what a user marked elsewhere. It needs no remark."""
-
-REPLY_LABEL = "replied"
-"""The label of a short reply of the assistant."""
 
 SHORT_MESSAGE = LONGEST_STATEMENT
 """Characters of a message that had better stay as a whole: no more than one rule may have."""
@@ -65,65 +54,6 @@ FEWEST_ALIKE = 3
 _AROUND_SENTENCE = 3  # a space, and now and then a gap
 _FEWEST_CHARACTERS = 24  # of a message for which there is hardly room
 _LISTED = 160  # characters of what differs between messages that are alike
-
-
-class SpokenMessage:
-    """A message of the user or a reply: its turn, what it is called, its text and its sentences.
-
-    A long sentence is there clause by clause. What the sentences are worth is asked only if there is no room
-    for all of them, and found once. A reply has no rules and wishes, since nobody has to follow them.
-    """
-
-    def __init__(self, turn: int, label: str, text: str, *, times: int = 1) -> None:
-        self.turn = turn
-        self.label = label
-        self.text = text
-        self.times = times
-        self.is_reply = label == REPLY_LABEL
-        find_sentences = split_sentences if self.is_reply else find_statements
-        self.statements: list[Statement] = []
-        for statement in find_sentences(text):
-            self.statements += split_clauses(statement)
-        self.has_rule = any(statement.weight == "rule" for statement in self.statements)
-
-    @cached_property
-    def clean_text(self) -> str:
-        """Its text without control characters."""
-        return clean_text(self.text)
-
-    @cached_property
-    def clipped_text(self) -> str:
-        """The text as it is, or both ends of a long one, with the rules that stand between them."""
-        text = self.clean_text
-        if len(text) <= LONGEST_MESSAGE:
-            return text
-        clipped = clip(text, LONGEST_MESSAGE, unit="characters")
-        rules = [clean_text(quote_statement(each.text)) for each in self.statements if each.weight == "rule"]
-        hidden_rules = [rule for rule in rules if rule not in clipped]
-        return "\n".join([clipped, *hidden_rules])
-
-    @cached_property
-    def words(self) -> SentenceWords:
-        """The words of each sentence."""
-        return SentenceWords([list_words(statement.text) for statement in self.statements])
-
-    @cached_property
-    def quotations(self) -> list[str]:
-        """Each sentence as it would be quoted. A rule or wish is so long at most as that needs."""
-        quotations: list[str] = []
-        for statement in self.statements:
-            text = statement.text
-            if statement.weight == "rule":
-                text = quote_statement(text)
-            elif statement.weight == "wish":
-                text = quote_statement(text, longest=LONGEST_WISH)
-            quotations.append(clean_text(text))
-        return quotations
-
-    @cached_property
-    def shape(self) -> tuple[str, ...]:
-        """The words without those that have a digit: equal for messages that say nearly the same."""
-        return tuple(word for word in split_words(fold_case(self.text)) if not DIGIT.search(word))
 
 
 class SpokenMessages:
@@ -164,14 +94,6 @@ class SpokenMessages:
     def first(self) -> int:
         """The index of the first message of the user, which is the task; -1 if there is none."""
         return self.users[0] if self.users else -1
-
-
-class LaterRule(NamedTuple):
-    """A rule that the user gave later, in words of the user, its turn, and the ref of its message."""
-
-    turn: int
-    text: str
-    ref: str = ""
 
 
 class QuotedMessage(NamedTuple):
@@ -238,26 +160,26 @@ def quote_messages(
     replaced = find_replaced_rules(talk.messages, later_rules)
     remarks = choose_remarks(talk.messages, replaced)
     sizes = [_measure(text) + len(remark) for text, remark in zip(talk.clipped_texts, remarks, strict=True)]
-    whole: set[int] = set()
+    users_size = sum(sizes[index] for index in talk.users)
+    whole: frozenset[int] = frozenset()
     if sum(sizes) <= room:
-        whole.update(range(len(sizes)))
-    elif verbatim:
-        size = sum(sizes[index] for index in talk.users)
-        if size <= room:
-            whole.update(talk.users)
-            room -= size
+        whole = frozenset(range(len(sizes)))
+    elif verbatim and users_size <= room:
+        whole = frozenset(talk.users)
+        room -= users_size
     chosen: dict[int, dict[int, str]] = {index: {WHOLE: talk.clipped_texts[index]} for index in whole}
     if len(whole) < len(sizes):
-        chosen |= _choose_passages(talk, room, replaced, frozenset(whole))
+        chosen |= _choose_passages(talk, room, replaced, whole)
     quoted: dict[int, QuotedMessage] = {}
     for index, passages in sorted(chosen.items()):
-        text = _join_passages(talk.messages[index].statements, passages, talk.clipped_texts[index])
+        message = talk.messages[index]
+        text = _join_passages(message.statements, passages, talk.clipped_texts[index])
+        # A message that stays as a whole stands for itself alone, even if others are like it.
+        group = None if index in whole else talk.alike.get(index)
         if not text:
             continue
-        group = talk.alike.get(index) if index not in whole else None
         if group is None:
-            is_whole = text == talk.messages[index].clean_text
-            quoted[index] = QuotedMessage(remarks[index], text, is_whole, talk.messages[index].times)
+            quoted[index] = QuotedMessage(remarks[index], text, text == message.clean_text, message.times)
         else:
             remark = f"{remarks[index]}, {group.times:,} times like this"
             quoted[index] = QuotedMessage(remark, f"{text}{group.others}", times=group.times)
@@ -285,46 +207,6 @@ def _measure(text: str) -> int:
     return len(text) + 4 * text.count("\n") + AROUND_MESSAGE
 
 
-def find_replaced_rules(
-    messages: Sequence[SpokenMessage], later_rules: Sequence[LaterRule]
-) -> dict[str, LaterRule]:
-    """Each rule that a later one replaces, with that one. One of these messages themselves has no ref."""
-    rules: list[LaterRule] = []
-    for message in messages:
-        own_rules = [statement.text for statement in message.statements if statement.weight == "rule"]
-        rules += [LaterRule(message.turn, rule) for rule in own_rules]
-    rules += later_rules
-    by_text = {rule.text: rule for rule in rules}
-    replaced = find_replaced([rule.text for rule in rules])
-    return {rule: by_text[later] for rule, later in replaced.items()}
-
-
-def choose_remarks(messages: Sequence[SpokenMessage], replaced: Mapping[str, LaterRule]) -> list[str]:
-    """What is said of each message besides its words, if these of its rules are replaced."""
-    return [_choose_remark(message, replaced) for message in messages]
-
-
-def _choose_remark(message: SpokenMessage, replaced: Mapping[str, LaterRule]) -> str:
-    """What is said of a message besides its words: that it is a rule, if that is most of it, or a quotation.
-
-    If a later rule replaces those of the message, the remark says so. Replies need none, since they stand
-    apart, but one that was given several times stands once.
-    """
-    if message.is_reply:
-        return f", {message.times:,} times" if message.times > 1 else ""
-    remark = "" if message.label == QUESTION_LABEL else f", {message.label}"
-    if not message.has_rule:
-        return remark
-    rules = [statement.text for statement in message.statements if statement.weight == "rule"]
-    is_rule = 2 * sum(map(len, rules)) >= len(message.text)
-    replaced_in = [replaced[rule].turn for rule in rules if rule in replaced]
-    if len(replaced_in) < len(rules):
-        return ", rule" if is_rule else remark
-    if is_rule:
-        return f", rule, replaced in turn {max(replaced_in)}"
-    return f"{remark}, with a rule that is replaced in turn {max(replaced_in)}"
-
-
 class _Alike(NamedTuple):
     """Messages that differ only in numbers: how many, and what differs in those that are not quoted."""
 
@@ -343,23 +225,24 @@ def _find_alike(messages: Sequence[SpokenMessage], *, task: int) -> dict[int, _A
     for index, message in enumerate(messages):
         if index != task:
             groups.setdefault((message.is_reply, message.shape), []).append(index)
-    alike: dict[int, _Alike] = {}
-    for indices in groups.values():
-        if len(indices) < FEWEST_ALIKE:
-            continue
-        newest = indices[-1]
-        newest_words = frozenset(split_words(messages[newest].text))
-        others: dict[str, None] = {}
-        for index in indices[:-1]:
-            for word in split_words(messages[index].text):
-                if DIGIT.search(word) and word not in newest_words:
-                    others[word.strip(".,:;!?")] = None
-        listed = ""
-        if others:
-            listed = f" (others: {clip(', '.join(others), _LISTED, unit='characters')})"
-        times = sum(messages[index].times for index in indices)
-        alike[newest] = _Alike(times, listed, frozenset(indices[:-1]))
-    return alike
+    large_groups = [indices for indices in groups.values() if len(indices) >= FEWEST_ALIKE]
+    return {indices[-1]: _describe_alike(messages, indices) for indices in large_groups}
+
+
+def _describe_alike(messages: Sequence[SpokenMessage], indices: Sequence[int]) -> _Alike:
+    """A group of messages that are alike. What differs in the older ones is listed behind the newest."""
+    *older, newest = indices
+    newest_words = frozenset(split_words(messages[newest].text))
+    others: dict[str, None] = {}
+    for index in older:
+        for word in split_words(messages[index].text):
+            if DIGIT.search(word) and word not in newest_words:
+                others[word.strip(".,:;!?")] = None
+    listed = ""
+    if others:
+        listed = f" (others: {clip(', '.join(others), _LISTED, unit='characters')})"
+    times = sum(messages[index].times for index in indices)
+    return _Alike(times, listed, frozenset(older))
 
 
 def _choose_passages(
@@ -389,10 +272,10 @@ def _choose_passages(
 
 def _list_passages(talk: SpokenMessages, width: int, taken: frozenset[int]) -> _Passages:
     """The passages of all messages but those that are taken, and those for which a newer one stands."""
-    left_out = frozenset(index for each in talk.alike.values() for index in each.left_out)
+    passed_over = taken.union(*(group.left_out for group in talk.alike.values()))
     passages = _Passages([], [], [], [], [])
     for index in range(len(talk.messages)):
-        if index not in left_out and index not in taken:
+        if index not in passed_over:
             _add_passages(passages, talk, index, width)
     for ranked in (passages.wishes, passages.sentences, passages.whole):
         ranked.sort(key=_rank)
@@ -481,17 +364,8 @@ def _join_passages(statements: Sequence[Statement], taken: Mapping[int, str], wh
         return taken[WHOLE]
     if len(taken) == len(statements) and all(each.text == taken[each.start] for each in statements):
         return whole
+    texts = [taken.get(statement.start, "") for statement in statements]
     pieces: list[str] = []
-    has_gap = False
-    for statement in statements:
-        text = taken.get(statement.start)
-        if text is None:
-            has_gap = True
-            continue
-        if has_gap:
-            pieces.append(GAP)
-        pieces.append(text)
-        has_gap = False
-    if has_gap:
-        pieces.append(GAP)
+    for is_taken, group in groupby(texts, key=bool):
+        pieces += group if is_taken else [GAP]
     return " ".join(pieces)

@@ -13,7 +13,8 @@ from typing import Any
 
 from lamina.core.repair import Repairs
 from lamina.core.values import Segment, Thinking
-from lamina.dialects.anthropic.absorb import absorb, absorb_stream
+from lamina.dialects.anthropic.answers import absorb, absorb_stream, write_answer, write_closing_events
+from lamina.dialects.anthropic.cache_view import stream
 from lamina.dialects.anthropic.check import check, check_again
 from lamina.dialects.anthropic.deferred import defer_request_tools
 from lamina.dialects.anthropic.head import HEAD
@@ -25,7 +26,6 @@ from lamina.dialects.anthropic.model import (
     read_model,
     takes_system_messages,
 )
-from lamina.dialects.anthropic.own_answer import write_answer, write_closing_events
 from lamina.dialects.anthropic.parse import lasting, parse
 from lamina.dialects.anthropic.render import order, render
 from lamina.dialects.anthropic.server import (
@@ -35,7 +35,6 @@ from lamina.dialects.anthropic.server import (
     ask_to_clear,
     ask_to_drop_thinking,
 )
-from lamina.dialects.anthropic.stream import stream
 from lamina.dialects.cache_reports import ask_anthropic_report
 from lamina.dialects.json_values import (
     LIST_TYPES,
@@ -114,6 +113,7 @@ def _names_claude(model: str) -> bool:
 
     `arn:aws:bedrock:…/us.anthropic.claude-sonnet-5` is a name of a cloud.
     """
+    # Names of Bedrock and Vertex have slashes too.
     is_routed = "/" in model and not model.startswith(("arn:", "projects/", "publishers/"))
     return "claude" in model and not is_routed
 

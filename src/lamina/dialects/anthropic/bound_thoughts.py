@@ -13,8 +13,9 @@ from lamina.core.bound_thinking import is_thinking
 from lamina.core.build import build
 from lamina.core.hashing import stem_of
 from lamina.core.values import Digest, Ledger, RequestHead, Segment
+from lamina.dialects.anthropic.model import NAME
 from lamina.dialects.anthropic.parse import parse
-from lamina.dialects.origins import read_origin
+from lamina.dialects.origins import read_origin_in
 from lamina.dialects.port import Request
 from lamina.dialects.words import OPENING
 
@@ -30,9 +31,9 @@ def find_unbound_thoughts(request: Request, ledger: Ledger) -> list[int]:
     """
     parsed = parse(request)
     unbound = _compare_prefixes(parsed.log, parsed.head, ledger)
-    messages = request["messages"]
-    if unbound and messages and messages[0] == OPENING_MESSAGE:
-        rest = _drop_message(parsed.log, messages[0])
+    first_message = next(iter(request["messages"]), None)
+    if unbound and first_message == OPENING_MESSAGE:
+        rest = _drop_message(parsed.log, first_message)
         unbound &= _compare_prefixes(rest, parsed.head, ledger)
     return sorted(unbound)
 
@@ -42,12 +43,7 @@ def _drop_message(log: Iterable[Segment], message: Any) -> list[Segment]:
 
     They are told by the object itself: an equal message is another one.
     """
-    rest: list[Segment] = []
-    for segment in log:
-        origin = read_origin(segment)
-        if origin is None or origin.message is not message:
-            rest.append(segment)
-    return rest
+    return [segment for segment in log if read_origin_in(segment, NAME).message is not message]
 
 
 def _compare_prefixes(log: Sequence[Segment], head: RequestHead, ledger: Ledger) -> set[int]:
@@ -67,7 +63,7 @@ def _compare_prefixes(log: Sequence[Segment], head: RequestHead, ledger: Ledger)
     for entry in envelope.entries:
         if is_thinking(entry):
             recorded = recorded_prefixes.get(stem_of(entry.ref), [])
-            if len(recorded) == 1 and recorded[0] != prefix:
+            if len(recorded) == 1 and prefix not in recorded:
                 unbound.add(number)
             number += 1
         prefix = entry.prefix

@@ -1,7 +1,7 @@
-"""Which call a result answers: the calls of the last assistant message, and before them all others.
+"""Finds the call that a result answers: one of the last assistant message, else an older one.
 
-What a message needs of its past is little, so a request whose beginning was parsed before is followed from
-its last step on. Older messages are looked at only if a result asks for one of their calls.
+Most results answer a call of the last assistant message. So for a request whose beginning was parsed before,
+only its last step is read again. Older messages are read only if a result asks for one of their calls.
 """
 
 from __future__ import annotations
@@ -9,15 +9,29 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from itertools import chain
+from typing import NamedTuple
 
 from lamina.core.opaque_blocks import is_called_by_program
 from lamina.core.text.arguments import PATH_ARGUMENTS
-from lamina.core.values import Role, Segment, ToolCall
-from lamina.dialects.json_values import text_or_empty, to_dict_or_empty
-from lamina.dialects.origins import read_origin
+from lamina.core.values import Segment, ToolCall
+from lamina.dialects.anthropic.model import NAME
+from lamina.dialects.json_values import Json, text_or_empty, to_dict_or_empty
+from lamina.dialects.origins import read_origin_in
 
 PATH_LIMIT = 200
 """Characters of a path that is worth showing in a handle."""
+
+
+class AnsweredCall(NamedTuple):
+    """What a result has to know of its call. All of it is empty if no call has the id of the result.
+
+    `subject` are the attributes of the result that its call decides. `is_of_program`: a program made the
+    call, and only that program reads the result.
+    """
+
+    tool_name: str = ""
+    subject: dict[str, str] | None = None
+    is_of_program: bool = False
 
 
 class CallHistory:
@@ -46,9 +60,22 @@ class CallHistory:
             self.open_calls = {}
         for segment in segments:
             part = segment.parts[0]
-            if isinstance(part, ToolCall):
-                self.open_calls.setdefault(part.id, deque()).append(segment)
-                self.program_ids.add(read_program_id(segment))
+            if not isinstance(part, ToolCall):
+                continue
+            self.open_calls.setdefault(part.id, deque()).append(segment)
+            block = _read_call_block(segment)
+            if is_called_by_program(block):
+                self.program_ids.add(text_or_empty(block["caller"].get("tool_id")) or "unknown")
+
+    def find_answered(self, call_id: str) -> AnsweredCall:
+        """What the next result with this id has to know of its call."""
+        segment = self.take(call_id)
+        if segment is None:
+            return AnsweredCall()
+        call = segment.parts[0]
+        block = _read_call_block(segment)
+        tool_name = getattr(call, "name", "")
+        return AnsweredCall(tool_name, _find_subject(block), is_called_by_program(block))
 
     def take(self, call_id: str) -> Segment | None:
         """The call that the next result with this id answers.
@@ -57,53 +84,36 @@ class CallHistory:
         past is read only if no open call has the id.
         """
         waiting = self.open_calls.get(call_id)
-        if waiting is not None:
-            if len(waiting) > 1:
-                return waiting.popleft()
-            return waiting[0]
+        if waiting is None:
+            self._read_past()
+            return self.older_calls.get(call_id)
+        if len(waiting) > 1:
+            return waiting.popleft()
+        return waiting[0]
+
+    def _read_past(self) -> None:
+        """Make older calls of those in messages that were parsed before. Later calls win over them."""
         past_calls: dict[str, Segment] = {}
         for segment in chain.from_iterable(self.unread_past):
             part = segment.parts[0]
             if isinstance(part, ToolCall):
                 past_calls[part.id] = segment
-        if past_calls:
-            self.older_calls = past_calls | self.older_calls
+        self.older_calls = past_calls | self.older_calls
         self.unread_past = []
-        return self.older_calls.get(call_id)
 
 
-def read_program_id(call_segment: Segment) -> str:
-    """The id of the program that made a call; "" for a call that the model made itself."""
-    origin = read_origin(call_segment)
-    if origin is None:
-        return ""
-    block = to_dict_or_empty(origin.block[0])
-    if not is_called_by_program(block):
-        return ""
-    return text_or_empty(block["caller"].get("tool_id")) or "unknown"
+def _read_call_block(call_segment: Segment) -> Json:
+    """The block that a call came as."""
+    [block] = read_origin_in(call_segment, NAME).block or [{}]
+    return to_dict_or_empty(block)
 
 
-def find_last_assistant(past: list[tuple[Segment, ...]]) -> int:
-    """The position of the last message with which the assistant began to speak; 0 if there is none.
-
-    Of user, assistant, assistant, user it is 1.
-    """
-    for position in range(len(past) - 1, 0, -1):
-        first = past[position][0]
-        if first.role is Role.ASSISTANT and not first.joins:
-            return position
-    return 0
-
-
-def find_subject(call_segment: Segment) -> dict[str, str]:
-    """The attributes of a result that its call decides: the file that the call names, if it names one.
+def _find_subject(block: Json) -> dict[str, str]:
+    """The file that a call names in its input, as the attribute of its result; nothing if it names none.
 
     A call with the input `{"path": "a.py"}` decides that its result has the path `a.py`.
     """
-    origin = read_origin(call_segment)
-    if origin is None:
-        return {}
-    arguments = to_dict_or_empty(to_dict_or_empty(origin.block[0]).get("input"))
+    arguments = to_dict_or_empty(block.get("input"))
     for name in PATH_ARGUMENTS:
         path = arguments.get(name)
         if isinstance(path, str) and 0 < len(path) <= PATH_LIMIT:

@@ -5,30 +5,24 @@ rule begins with its number, by which documents and tests cite it. A request tha
 `readable` (or `roles`), and no other rule is tried. Sizes, prices and what a tool's schema allows are not
 checked.
 
-Below, the rules stand in groups: about whole messages, about calls and results, about thinking, and about
-cache markers, with the functions that find the markers of a request. `markers` takes those from here: it
-removes what the rules refuse, so it must see the same markers. `bound_thoughts` hashes a request again for
-rule A10. The file is long because the API has many rules, and a reader looks for all of them in one place.
+The rules stand in groups: about whole messages, about calls and results, about thinking, and about cache
+markers. `views` reads the request for them, and `bound_thoughts` hashes it again for rule A10.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import zip_longest
 from operator import attrgetter
-from typing import Any, NamedTuple
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger
 from lamina.dialects.anthropic.bound_thoughts import find_unbound_thoughts
-from lamina.dialects.anthropic.messages import begins_with_compaction, is_server_result, read_blocks
+from lamina.dialects.anthropic.messages import begins_with_compaction, is_server_result
 from lamina.dialects.anthropic.model import (
-    DEFAULT_LIFETIME,
     LONG_LIFETIME,
-    MARKER,
     MARKER_LIMIT,
-    THINKING_TYPES,
     find_binding,
     is_safe_name,
     read_model,
@@ -36,19 +30,17 @@ from lamina.dialects.anthropic.model import (
     rejects_prefill,
 )
 from lamina.dialects.anthropic.parse import parse
+from lamina.dialects.anthropic.views import BlockReading, EarlierMessages, MessageReading, RequestReading
 from lamina.dialects.json_values import (
-    LIST_TYPES,
     Json,
     find_repeats,
     list_or_empty,
     text_or_empty,
-    text_or_none,
     to_dict_or_empty,
-    to_dict_or_none,
 )
 from lamina.dialects.memos import CheckMemo
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rules import Faults, check_growing, name_rules
+from lamina.dialects.rules import Faults, check_growing, name_rules, report_unreadable
 from lamina.errors import BadInput
 
 
@@ -60,10 +52,7 @@ def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
     try:
         parse(request)
     except BadInput as error:
-        rule = "readable"
-        if error.place.endswith(".role"):
-            rule = "roles"
-        return [Violation(rule=rule, place=error.place, message=f"{error.problem}; {error.hint}")]
+        return [report_unreadable(error)]
     return check_again(request, ledger=ledger)
 
 
@@ -84,133 +73,7 @@ def check_again(
     )
 
 
-class BlockReading(NamedTuple):
-    """A block of a message, with the positions of both.
-
-    `call_id` is the id of a call, or of the call that a result answers; None if it is not a text.
-    """
-
-    message_index: int
-    block_index: int
-    block: Json
-    call_id: str | None = None
-
-    @property
-    def place(self) -> str:
-        return f"messages[{self.message_index}].content[{self.block_index}]"
-
-
-class MessageReading:
-    """A message as the rules look at it: its blocks, and apart from them its calls, results and thoughts.
-
-    `is_directive` says that it is a system message without words, which only sets something: its content is
-    an empty list.
-    """
-
-    __slots__ = (
-        "blocks",
-        "calls",
-        "is_directive",
-        "markers",
-        "message",
-        "position",
-        "results",
-        "role",
-        "thoughts",
-    )
-
-    def __init__(self, message: Any, position: int) -> None:
-        """Read a message once for all rules. The position is that in the whole request.
-
-        Most blocks have no marker, and long requests have many blocks. So markers are looked for only
-        where one may be: on a block itself, and inside of results.
-        """
-        mapping = to_dict_or_empty(message)
-        self.position = position
-        self.message = message
-        self.role = str(mapping.get("role"))
-        self.blocks = read_blocks(mapping)
-        has_no_words = not self.blocks and isinstance(mapping.get("content"), LIST_TYPES)
-        self.is_directive = has_no_words and self.role == "system"
-        self.markers: list[PlacedMarker] = []
-        self.calls: list[BlockReading] = []
-        self.results: list[BlockReading] = []
-        self.thoughts: list[BlockReading] = []
-        for index, block in enumerate(self.blocks):
-            block_type = block.get("type")
-            if block_type == "tool_use":
-                self.calls.append(BlockReading(position, index, block, text_or_none(block.get("id"))))
-            elif block_type == "tool_result":
-                self.results.append(
-                    BlockReading(position, index, block, text_or_none(block.get("tool_use_id")))
-                )
-            elif block_type in THINKING_TYPES:
-                self.thoughts.append(BlockReading(position, index, block))
-            holds_blocks = block_type == "tool_result" and not isinstance(block.get("content"), str)
-            if holds_blocks or MARKER in block:
-                self.markers += find_markers_on_block(block, f"messages[{position}].content[{index}]")
-
-    @property
-    def place(self) -> str:
-        return f"messages[{self.position}]"
-
-    @property
-    def speaks(self) -> bool:
-        return self.role == "assistant"
-
-
 _READ_CALL_ID: Callable[[BlockReading], str | None] = attrgetter("call_id")
-
-
-class EarlierMessages:
-    """What the rules need to know of messages that were checked before: the ids of calls, and the markers.
-
-    `is_empty` says that there are no such messages.
-    """
-
-    def __init__(self) -> None:
-        self.is_empty = True
-        self.call_ids: set[str | None] = set()
-        self.markers: list[PlacedMarker] = []
-
-    def add(self, message: MessageReading) -> None:
-        """Remember a message that was checked."""
-        self.is_empty = False
-        self.call_ids.update(call.call_id for call in message.calls)
-        self.markers += message.markers
-
-
-class RequestReading:
-    """A request as the rules look at it, read once for all of them.
-
-    `messages` are those to look at, with their `calls` and `thoughts`; `past` is what is known of those
-    before. `markers` are those of the whole request.
-    """
-
-    def __init__(
-        self,
-        request: Request,
-        messages: Sequence[MessageReading],
-        past: EarlierMessages,
-        *,
-        ledger: Ledger | None,
-    ) -> None:
-        """Collect calls, thoughts and markers, so that a rule looks only at those it is about.
-
-        Markers of messages that were checked before still count: the API takes four in the whole request.
-        """
-        self.request = request
-        self.messages = messages
-        self.past = past
-        self.ledger = ledger
-        self.calls: list[BlockReading] = []
-        self.thoughts: list[BlockReading] = []
-        message_markers = list(past.markers)
-        for message in messages:
-            self.calls += message.calls
-            self.thoughts += message.thoughts
-            message_markers += message.markers
-        self.markers = find_markers(request, message_markers)
 
 
 def has_limit(reading: RequestReading) -> Faults:
@@ -235,10 +98,9 @@ def begins_with_user(reading: RequestReading) -> Faults:
         return
     if not reading.messages:
         yield "messages", "at least one message is required"
-        return
-    first = reading.messages[0]
-    if first.role == "assistant" and not begins_with_compaction(first.blocks):
-        yield "messages[0].role", "the first message must use the user role"
+    for first in reading.messages[:1]:
+        if first.role == "assistant" and not begins_with_compaction(first.blocks):
+            yield "messages[0].role", "the first message must use the user role"
 
 
 def ends_with_user(reading: RequestReading) -> Faults:
@@ -248,11 +110,11 @@ def ends_with_user(reading: RequestReading) -> Faults:
 
     `{"role": "assistant", "content": "{"}` at the end was a way to get JSON.
     """
-    if not reading.messages:
+    if not rejects_prefill(read_model(reading.request)):
         return
-    last = reading.messages[-1]
-    if last.role == "assistant" and rejects_prefill(read_model(reading.request)):
-        yield last.place, "this model does not support assistant message prefill; end with a user message"
+    for last in reading.messages[-1:]:
+        if last.role == "assistant":
+            yield last.place, "this model does not support assistant message prefill; end with a user message"
 
 
 def nothing_is_empty(reading: RequestReading) -> Faults:
@@ -300,20 +162,15 @@ def system_messages_stand_right(reading: RequestReading) -> Faults:
     message are looked for past it.
     """
     previous: MessageReading | None = None
-    unfollowed: MessageReading | None = None  # a system message whose next neighbour was not seen yet
     for message in reading.messages:
-        if unfollowed is not None and not message.is_directive:
-            if message.role != "assistant":
-                problem = "a system message must be last, or stand before an assistant message"
-                yield unfollowed.place, problem
-            unfollowed = None
-        if message.role == "system" and not _may_follow(previous, message):
+        is_system = message.role == "system"
+        if is_system and not _may_follow(previous, message):
             yield message.place, "a system message must follow a user message"
         if message.is_directive:
             continue
+        if previous is not None and previous.role == "system" and message.role != "assistant":
+            yield previous.place, "a system message must be last, or stand before an assistant message"
         previous = message
-        if message.role == "system":
-            unfollowed = message
 
 
 def _may_follow(previous: MessageReading | None, system_message: MessageReading) -> bool:
@@ -361,17 +218,13 @@ def results_have_their_call(reading: RequestReading) -> Faults:
 
     Broken if a client cut off the front of its history between a call and its result.
     """
-    calls_before: Sequence[BlockReading] = ()
+    call_ids: set[str | None] = set()
     for message in reading.messages:
-        if message.results:
-            call_ids = {call.call_id for call in calls_before}
-            for result in message.results:
-                if result.call_id not in call_ids:
-                    yield (
-                        result.place,
-                        f"unexpected `tool_use_id` {result.call_id!r}: no such call just before",
-                    )
-        calls_before = message.calls
+        for result in message.results:
+            if result.call_id not in call_ids:
+                problem = f"unexpected `tool_use_id` {result.call_id!r}: no such call just before"
+                yield result.place, problem
+        call_ids = {call.call_id for call in message.calls}
 
 
 def results_come_once(reading: RequestReading) -> Faults:
@@ -398,16 +251,12 @@ def call_ids_are_unique(reading: RequestReading) -> Faults:
 def results_come_first(reading: RequestReading) -> Faults:
     """A6: in a user message, results come before everything else.
 
-    The results of one message are numbered 0, 1, 2 …; if each stands at the position of its number, nothing
-    else comes before it.
-
     Broken by a user message that says "here is the result:" before it.
     """
     for message in reading.messages:
-        if not message.results:
-            continue
-        for rank, result in enumerate(message.results):
-            if result.block_index != rank:
+        # If the first result stands at 0, the second at 1, and so on, nothing else comes before them.
+        for number, result in enumerate(message.results):
+            if result.block_index != number:
                 yield result.place, "`tool_result` blocks must come before other content"
 
 
@@ -445,23 +294,19 @@ def thinking_is_whole(reading: RequestReading) -> Faults:
 def thinking_is_bound(reading: RequestReading) -> Faults:
     """A10: what comes before bound thinking is what came before it when it was first sent.
 
-    The request is hashed again and compared with the ledger (`bound_thoughts`). Some requests cannot be
-    judged, and nothing is reported for them: if the server is asked to drop thinking that does not fit; if
-    there are system messages, which `render` may have moved; if the ledger has repairs, since then the
-    messages are not those that were hashed; and equal thoughts, which cannot be told apart.
+    The request is hashed again and compared with the ledger (`bound_thoughts`).
     """
     ledger = reading.ledger
-    if ledger is None or not ledger.bound or ledger.repairs:
+    if ledger is None or not ledger.bound:
         return
-    if find_binding(reading.request) == "drop":
+    # After a repair the messages are not those that were hashed, and `render` may move system messages.
+    if ledger.repairs or any(message.role == "system" for message in reading.messages):
         return
-    if any(message.role == "system" for message in reading.messages):
+    if find_binding(reading.request) == "drop":  # the server drops what does not fit
         return
     for number in find_unbound_thoughts(reading.request, ledger):
-        yield (
-            reading.thoughts[number].place,
-            "invalid `signature` in `thinking` block: bound to a different conversation",
-        )
+        problem = "invalid `signature` in `thinking` block: bound to a different conversation"
+        yield reading.thoughts[number].place, problem
 
 
 def marks_are_few(reading: RequestReading) -> Faults:
@@ -496,62 +341,6 @@ def marks_are_allowed(reading: RequestReading) -> Faults:
     for marker in reading.markers:
         if marker.is_refused:
             yield marker.place, "cache_control cannot be set for thinking blocks"
-
-
-class PlacedMarker(NamedTuple):
-    """A marker in a request: on which block, for how long, and whether the API refuses it on such a block."""
-
-    place: str
-    lifetime: str
-    is_refused: bool = False
-
-
-def find_markers(request: Request, message_markers: Iterable[PlacedMarker]) -> list[PlacedMarker]:
-    """The markers of a request in the order in which the API reads it, with these on its messages.
-
-    Those on tools and on the system text come first, that of the whole request last.
-    """
-    markers: list[PlacedMarker] = []
-    for name in ("tools", "system"):
-        for position, block in enumerate(list_or_empty(request.get(name))):
-            markers += find_markers_on_block(block, f"{name}[{position}]")
-    markers += message_markers
-    lifetime = read_lifetime(request)
-    if lifetime is not None:
-        markers.append(PlacedMarker(MARKER, lifetime))
-    return markers
-
-
-def find_markers_on_block(block: Any, place: str) -> Iterator[PlacedMarker]:
-    """The markers inside a tool result, then the block's own.
-
-    `{"type": "tool_result", "content": [A], "cache_control": {…}}` may have two: one on A, one of its own.
-    """
-    mapping = to_dict_or_none(block)
-    if mapping is None:
-        return
-    block_type = mapping.get("type")
-    if block_type == "tool_result":
-        for position, piece in enumerate(list_or_empty(mapping.get("content"))):
-            yield from find_markers_on_block(piece, f"{place}.content[{position}]")
-    lifetime = read_lifetime(mapping)
-    if lifetime is not None:
-        yield PlacedMarker(place, lifetime, is_refused=block_type in THINKING_TYPES)
-
-
-def read_lifetime(holder: Mapping[str, Any]) -> str | None:
-    """The lifetime that the marker of a block or request asks for; None if it has no marker, or a null.
-
-    `{"cache_control": {"type": "ephemeral"}}` asks for the default lifetime, `{"type": "ephemeral", "ttl":
-    "1h"}` for the long one.
-    """
-    marker = holder.get(MARKER)
-    if marker is None:
-        return None
-    lifetime = to_dict_or_empty(marker).get("ttl")
-    if isinstance(lifetime, str):
-        return lifetime
-    return DEFAULT_LIFETIME
 
 
 RULES = name_rules(

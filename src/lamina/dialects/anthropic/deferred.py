@@ -1,4 +1,4 @@
-"""Tools that are loaded later: defined in a request, but in the prompt only where a block refers to them.
+"""Handles deferred tools: defined in a request, but in the prompt only where a block refers to them.
 
 A definition with `"defer_loading": true` is not in the prompt. A search of the API's own finds it, or one of
 the client's, and the block with what was found holds a `tool_reference`: there the API puts the definition.
@@ -46,13 +46,22 @@ def find_references(block: Json) -> list[str]:
     candidates = [*list_or_empty(content), *list_or_empty(mapping_or_empty(content).get("tool_references"))]
     if block.get("type") == "tool_addition":
         candidates.append(block.get("tool"))
-    references = map(to_dict_or_empty, candidates)
-    return [_read_name(reference) for reference in references if reference.get("type") == "tool_reference"]
+    names: list[str] = []
+    for candidate in map(to_dict_or_empty, candidates):
+        if candidate.get("type") != "tool_reference":
+            continue
+        # What a search found has the name in another field than what a client adds.
+        name = candidate.get("tool_name") or candidate.get("name")
+        names.append(text_or_empty(name))
+    return names
 
 
-def _read_name(reference: Json) -> str:
-    """The name of the tool that a reference is to. What a search found has it in another field."""
-    return text_or_empty(reference.get("tool_name")) or text_or_empty(reference.get("name"))
+def find_loaded_tools(block: Json, deferred_tools: Mapping[str, Json]) -> list[Json]:
+    """The definitions that the API puts where this block stands: of deferred tools that it refers to."""
+    if not deferred_tools:
+        return []
+    names = filter(deferred_tools.__contains__, find_references(block))
+    return [deferred_tools[name] for name in names]
 
 
 def defer_request_tools(request: Mapping[str, Any], load: Sequence[str]) -> Mapping[str, Any]:
@@ -76,9 +85,10 @@ def defer_request_tools(request: Mapping[str, Any], load: Sequence[str]) -> Mapp
 
 
 def _is_function(tool: Json) -> bool:
-    return (
-        isinstance(tool.get("name"), str) and tool.get("type") in (None, "custom") and "input_schema" in tool
-    )
+    """Whether the client itself runs a tool. Tools of the API have types of their own, and no schema."""
+    if tool.get("type") not in (None, "custom"):
+        return False
+    return isinstance(tool.get("name"), str) and "input_schema" in tool
 
 
 def _move_marker(tools: list[Any]) -> list[Any]:
@@ -86,10 +96,16 @@ def _move_marker(tools: list[Any]) -> list[Any]:
 
     The API refuses a marker on a deferred tool, since that is no part of the prefix.
     """
-    markers = [tool[MARKER] for tool in tools if is_deferred(tool) and tool.get(MARKER)]
-    if not markers:
+    loaded: list[Any] = []
+    deferred: list[Any] = []
+    marker: Any = None
+    for tool in tools:
+        if not is_deferred(tool):
+            loaded.append(tool)
+            continue
+        marker = tool.get(MARKER) or marker
+        deferred.append(drop_field(tool, MARKER))
+    if not marker:
         return tools
-    loaded = [tool for tool in tools if not is_deferred(tool)]
-    deferred = [drop_field(tool, MARKER) for tool in tools if is_deferred(tool)]
-    loaded[-1] = {**to_dict_or_empty(loaded[-1]), MARKER: markers[-1]}
-    return [*loaded, *deferred]
+    loaded[-1] = {**to_dict_or_empty(loaded[-1]), MARKER: marker}
+    return loaded + deferred

@@ -10,13 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lamina.dialects.anthropic.check import PlacedMarker, find_markers, find_markers_on_block, read_lifetime
 from lamina.dialects.anthropic.messages import read_blocks
 from lamina.dialects.anthropic.model import DEFAULT_LIFETIME, LONG_LIFETIME, MARKER, MARKER_LIMIT
+from lamina.dialects.anthropic.placed_markers import (
+    PlacedMarker,
+    find_markers,
+    find_markers_on_block,
+    may_hold_markers,
+    read_lifetime,
+)
 from lamina.dialects.json_values import LIST_TYPES, list_or_empty
 from lamina.dialects.marking import Places, mark_field, require_all_placed
 from lamina.dialects.port import Marking, Request
-from lamina.dialects.same_objects import change_object, to_same_dict
+from lamina.dialects.same_objects import change_object, drop_field, to_same_dict
 from lamina.errors import BadInput
 
 
@@ -79,11 +85,11 @@ def _set_marker(holder: Mapping[str, Any], lifetime: str | None) -> Mapping[str,
     `5m` on a block that has no marker gives `{…, "cache_control": {"type": "ephemeral", "ttl": "5m"}}`.
     """
     present_lifetime = read_lifetime(holder)
-    if lifetime == present_lifetime:
-        return holder
-    if lifetime is None:
-        return {name: value for name, value in holder.items() if name != MARKER}
-    if lifetime == "" and present_lifetime == DEFAULT_LIFETIME:
+    if lifetime is None and present_lifetime is not None:
+        changed: Mapping[str, Any] = drop_field(holder, MARKER)
+        return changed
+    means_the_same = (lifetime, present_lifetime) == ("", DEFAULT_LIFETIME)
+    if means_the_same or lifetime == present_lifetime:
         return holder
     marker = {"type": "ephemeral"}
     if lifetime:
@@ -97,6 +103,7 @@ def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
     As few markers as possible are changed. None gets a longer lifetime, which would cost the client money.
     """
     markers = find_all_markers(request)
+    # A client that marks the last block of each message marks thinking too, which the API refuses (A12).
     candidates = [marker for marker in markers if not marker.is_refused]
     allowed = _put_long_first(_choose_few(candidates))
     if allowed == markers:
@@ -114,7 +121,7 @@ def find_all_markers(request: Request) -> list[PlacedMarker]:
     message_markers: list[PlacedMarker] = []
     for position, message in enumerate(list_or_empty(request.get("messages"))):
         for index, block in enumerate(read_blocks(message)):
-            if MARKER in block or block.get("type") == "tool_result":  # a result may have markers inside
+            if may_hold_markers(block):
                 message_markers += find_markers_on_block(block, f"messages[{position}].content[{index}]")
     return find_markers(request, message_markers)
 

@@ -1,4 +1,4 @@
-"""Messages of the Messages API as a caller sent them, or as `render` wrote them: role and blocks."""
+"""Reads the role and the blocks of a message, as a caller sent it or as `render` wrote it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Messages API allows, for all models and by a model's name: dated data, and lookups.
+"""Says what the Messages API allows, for all models and by a model's name: dated data, and lookups.
 
 Names of models come in many forms (with a date, with a cloud's prefix, with dots), so only family and version
 are read. A name without them gets the rules of the models that have the fewest. Read 2026-09-26.

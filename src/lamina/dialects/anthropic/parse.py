@@ -33,22 +33,16 @@ from lamina.core.values import (
     Role,
     Segment,
     Text,
-    Thinking,
-    ToolCall,
     ToolResult,
 )
-from lamina.dialects.anthropic.call_history import (
-    CallHistory,
-    find_last_assistant,
-    find_subject,
-    read_program_id,
-)
-from lamina.dialects.anthropic.deferred import find_deferred_tools, find_references
+from lamina.dialects.anthropic.call_history import CallHistory
+from lamina.dialects.anthropic.deferred import find_deferred_tools, find_loaded_tools, find_references
 from lamina.dialects.anthropic.model import NAME, is_safe_name, read_model, refuses_system_messages
 from lamina.dialects.anthropic.parts import (
     parse_call,
     parse_content_block,
     parse_result,
+    parse_thinking,
     read_text,
 )
 from lamina.dialects.anthropic.segments import BlockPiece, build_segments, select_extra_fields
@@ -56,14 +50,15 @@ from lamina.dialects.extra_fields import ExtraParts
 from lamina.dialects.json_values import (
     LIST_TYPES,
     Json,
-    add_outer_place,
     name_value,
+    read_each,
     text_or_empty,
     to_dict_or_empty,
     to_dict_or_none,
 )
-from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged
-from lamina.dialects.origins import ON_THE_WIRE, read_origin_in
+from lamina.dialects.memos import ParseMemo
+from lamina.dialects.origins import NO_ORIGIN, ON_THE_WIRE, read_origin_in
+from lamina.dialects.pairing import find_last_answer
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.dialects.same_objects import drop_field
 from lamina.errors import BadInput
@@ -102,21 +97,14 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     deferred_tools = find_deferred_tools(request.get("tools"))
     basis = (demotes_system, deferred_tools)
 
-    reused: list[ParsedMessage] = []
-    if memo is not None and memo.basis == basis:
-        reused = memo.known[: count_unchanged(messages, memo.known)]
-    past = [parsed.segments for parsed in reused]
+    memo = memo or ParseMemo(copies=False)
+    unchanged = memo.find_unchanged(messages, basis)
+    past = [parsed.segments for parsed in unchanged]
     new_messages = messages[len(past) :]
     scan = MessageScan(past, demotes_system=demotes_system, deferred_tools=deferred_tools)
-    new: list[tuple[Segment, ...]] = []
-    for position, message in enumerate(new_messages, len(past)):
-        try:
-            new.append(scan.parse(message))
-        except BadInput as error:
-            raise add_outer_place(f"messages[{position}]", error) from None
-    if memo is not None:
-        memo.basis = basis
-        memo.known = reused + memo.remember(new_messages, new)
+    new = read_each(new_messages, "messages", scan.parse, start=len(past))
+    memo.basis = basis
+    memo.remember(unchanged, new_messages, new)
 
     log = tuple(chain(system, chain.from_iterable(past), chain.from_iterable(new)))
     return ParsedRequest(log=log, head=_parse_head(request))
@@ -124,7 +112,7 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
 
 def parse_message(message: Any) -> tuple[Segment, ...]:
     """Parse one message as if it were the first of a conversation."""
-    return MessageScan([]).parse(message)
+    return MessageScan([]).parse(message, 0)
 
 
 def lasting(envelope: Envelope) -> dict[Ref, str]:
@@ -137,9 +125,8 @@ def lasting(envelope: Envelope) -> dict[Ref, str]:
         return {}
     demoted: dict[Ref, str] = {}
     for entry in envelope.sent:
-        if entry.role is not Role.SYSTEM or entry.layer is Layer.SYSTEM:
-            continue
-        if read_origin_in(entry.segment, NAME) is not None:
+        is_late_system = entry.role is Role.SYSTEM and entry.layer is not Layer.SYSTEM
+        if is_late_system and read_origin_in(entry.segment, NAME) is not NO_ORIGIN:
             demoted[Ref(f"{entry.ref}{ON_THE_WIRE}")] = DEMOTED
     return demoted
 
@@ -173,14 +160,11 @@ def _parse_system(system: Any) -> tuple[Segment, ...]:
     if not isinstance(system, LIST_TYPES):
         hint = "give a string or a list of text blocks"
         raise BadInput(name_value(system), place="system", hint=hint)
-    pieces: list[BlockPiece] = []
-    for position, block in enumerate(system):
-        try:
-            part = parse_content_block(block)
-        except BadInput as error:
-            raise add_outer_place(f"system[{position}]", error) from None
-        pieces.append(BlockPiece(Role.SYSTEM, "system", (part,), [block]))
-    return build_segments(pieces, system)
+    return build_segments(read_each(system, "system", _read_system_block), system)
+
+
+def _read_system_block(block: Any, _: int) -> BlockPiece:
+    return BlockPiece(Role.SYSTEM, "system", (parse_content_block(block),), [block])
 
 
 class MessageScan:
@@ -215,12 +199,12 @@ class MessageScan:
         self.last_role = ""
         self.last_has_tools = False
         self.conversation_began = False
-        start = find_last_assistant(past)
+        start = find_last_answer(past)
         self.calls = CallHistory(past[:start])
         for segments in past[start:]:
             self._follow(segments)
 
-    def parse(self, message: Any) -> tuple[Segment, ...]:
+    def parse(self, message: Any, _: int) -> tuple[Segment, ...]:
         """The segments of the next message.
 
         `{"role": "user", "content": [text, tool_result]}` has the segment of the result first (A6), and is
@@ -234,15 +218,15 @@ class MessageScan:
             hint = 'use "user", "assistant" or "system"'
             raise BadInput(f"the role is {name_value(role)}", place=".role", hint=hint)
         pieces = self._read_pieces(mapping, role)
-        has_tools = any(piece.kind in _TOOL_KINDS for piece in pieces)
+        has_tools = not _TOOL_KINDS.isdisjoint(piece.kind for piece in pieces)
         joins = self._continues(role, has_tools=has_tools)
 
         results_first = sorted(pieces, key=lambda piece: piece.kind != "tool_result")  # rule A6
         is_late_system = role == "system" and self.conversation_began
         is_demoted = is_late_system and self.demotes_system
         is_reordered = results_first != pieces
-        extra_fields = None
-        if len(mapping) > 2:
+        extra_fields: Json = {}
+        if len(mapping) > 2:  # more than role and content
             extra_fields = select_extra_fields(mapping)
         segments = build_segments(
             results_first,
@@ -264,8 +248,8 @@ class MessageScan:
         role = first.role.value
         if first.role is Role.TOOL:
             role = "user"
-        has_tools = first.joins or any(segment.kind in _TOOL_KINDS for segment in segments)
-        self._begin(role, segments, has_tools=has_tools, joins=first.joins)
+        has_tools = not _TOOL_KINDS.isdisjoint(segment.kind for segment in segments)
+        self._begin(role, segments, has_tools=has_tools or first.joins, joins=first.joins)
         for segment in segments:
             part = segment.parts[0]
             if isinstance(part, ToolResult):
@@ -279,9 +263,11 @@ class MessageScan:
         """
         if role == "system":
             return not self.conversation_began
-        if not self.last_has_tools or self.last_role != role:
+        if self.last_role != role:
             return False
-        return has_tools or role == "assistant"
+        # What the assistant says after its calls belongs to them. What the user says after results does not.
+        goes_on = has_tools or role == "assistant"
+        return goes_on and self.last_has_tools
 
     def _begin(self, role: str, segments: Iterable[Segment], *, has_tools: bool, joins: bool) -> None:
         """Remember what the next message has to know of this one. Its calls are now the open ones."""
@@ -304,20 +290,22 @@ class MessageScan:
             hint = "give a string or a list of blocks"
             raise BadInput(f"the content is {name_value(content)}", place=".content", hint=hint)
         if not content:
-            part: Part = Text("")
-            if role == "system" and self.conversation_began and not self.demotes_system:
-                # A directive: a system message without words, which only sets something.
-                part = Raw(dialect=NAME, data=select_extra_fields(message))
-            return [BlockPiece(ROLES[role], role, (part,), [])]
-        pieces: list[BlockPiece] = []
-        for position, block in enumerate(content):
-            try:
-                pieces.append(self._read_block(block, role))
-            except BadInput as error:
-                raise add_outer_place(f".content[{position}]", error) from None
+            return [self._read_empty_message(message, role)]
+        pieces = read_each(content, ".content", lambda block, _: self._read_block(block, role))
         if role == "assistant":
             return self._join_api_blocks(pieces)
         return pieces
+
+    def _read_empty_message(self, message: Json, role: str) -> BlockPiece:
+        """The piece of a message without blocks.
+
+        A late system message without words is a directive: it only sets something, and is sent as it came.
+        """
+        part: Part = Text("")
+        is_late_system = role == "system" and self.conversation_began
+        if is_late_system and not self.demotes_system:
+            part = Raw(dialect=NAME, data=select_extra_fields(message))
+        return BlockPiece(ROLES[role], role, (part,), [])
 
     def _read_block(self, block: Any, role: str) -> BlockPiece:
         """The piece for one block. A compaction stands for all that came before it, so it is pinned.
@@ -326,39 +314,34 @@ class MessageScan:
         """
         mapping = to_dict_or_empty(block)
         block_type = text_or_empty(mapping.get("type"))
-        owner = _ROLE_OF_BLOCK.get(block_type)
-        if owner is None:
-            part = parse_content_block(block)
-            return BlockPiece(
-                role=ROLES[role],
-                kind=role,
-                parts=(part,),
-                blocks=[block],
-                pinned=block_type == "compaction",
-                loaded=self._load_tools(mapping),
-            )
+        owner = _ROLE_OF_BLOCK.get(block_type, role)
         if owner != role:
             problem = f"a {block_type} block in a message of the {role}"
             raise BadInput(problem, hint=f"a {block_type} block belongs to the {owner}")
-        if block_type == "tool_result":
-            return self._read_result(block, mapping)
-        if block_type == "tool_use":
-            call = parse_call(mapping)
-            has_unsafe_name = not is_safe_name(call.name)
-            return BlockPiece(
-                role=Role.ASSISTANT,
-                kind="tool_call",
-                parts=(call,),
-                blocks=[block],
-                pinned=is_called_by_program(mapping),
-                was_mended=has_unsafe_name,
-            )
-        # The signature of thinking, and the encrypted data of redacted thinking, are passed on unread.
-        thinking = Thinking(
-            text=text_or_empty(mapping.get("thinking")),
-            signature=text_or_empty(mapping.get("signature")) or text_or_empty(mapping.get("data")),
+        match block_type:
+            case "tool_result":
+                return self._read_result(block, mapping)
+            case "tool_use":
+                call = parse_call(mapping)
+                return BlockPiece(
+                    role=Role.ASSISTANT,
+                    kind="tool_call",
+                    parts=(call,),
+                    blocks=[block],
+                    pinned=is_called_by_program(mapping),
+                    # A16: `fs.read`, from a history of another API, is written anew as `fs_read`.
+                    was_mended=not is_safe_name(call.name),
+                )
+            case "thinking" | "redacted_thinking":
+                return BlockPiece(Role.ASSISTANT, "thinking", (parse_thinking(mapping),), [block])
+        return BlockPiece(
+            role=ROLES[role],
+            kind=role,
+            parts=(parse_content_block(block),),
+            blocks=[block],
+            pinned=block_type == "compaction",
+            loaded=self._load_tools(mapping),
         )
-        return BlockPiece(Role.ASSISTANT, "thinking", (thinking,), [block])
 
     def _read_result(self, block: Any, mapping: Json) -> BlockPiece:
         """The piece for a result. The call that it answers tells the name of the tool, and the file.
@@ -368,38 +351,26 @@ class MessageScan:
         them.
         """
         call_id = read_text(mapping, "tool_use_id")
-        call_segment = self.calls.take(call_id)
-        tool_name = ""
-        attrs = None
-        is_unread = False
-        if call_segment is not None:
-            is_unread = read_program_id(call_segment) != ""
-            call = call_segment.parts[0]
-            if isinstance(call, ToolCall):
-                tool_name = call.name
-            attrs = find_subject(call_segment)
-        result, mended_block = parse_result(mapping, call_id, tool_name)
+        answered = self.calls.find_answered(call_id)
+        result, mended_block = parse_result(mapping, call_id, answered.tool_name)
         return BlockPiece(
             role=Role.TOOL,
             kind="tool_result",
             parts=(result,),
             blocks=[mended_block or block],
-            attrs=attrs,
-            pinned=is_unread or bool(find_references(mapping)),
+            attrs=answered.subject,
+            pinned=answered.is_of_program or bool(find_references(mapping)),
             was_mended=mended_block is not None,
-            unread=is_unread,
+            unread=answered.is_of_program,
             loaded=self._load_tools(mapping),
         )
 
     def _load_tools(self, block: Json) -> ExtraParts:
         """The definitions of the deferred tools that a block refers to, as the model reads them there."""
-        if not self.deferred_tools:
-            return ()
         loaded: list[Raw] = []
-        for name in find_references(block):
-            if name in self.deferred_tools:
-                definition = drop_field(self.deferred_tools[name], "defer_loading")
-                loaded.append(Raw(dialect=NAME, data={"type": "tool_definition", "definition": definition}))
+        for tool in find_loaded_tools(block, self.deferred_tools):
+            definition = drop_field(tool, "defer_loading")
+            loaded.append(Raw(dialect=NAME, data={"type": "tool_definition", "definition": definition}))
         return tuple(loaded)
 
     def _join_api_blocks(self, pieces: list[BlockPiece]) -> list[BlockPiece]:
@@ -414,16 +385,21 @@ class MessageScan:
             if not are_api_blocks:
                 joined += run
                 continue
-            blocks = list(chain.from_iterable(piece.blocks or () for piece in run))
-            piece = BlockPiece(
-                role=run[0].role,
-                kind=run[0].kind,
-                parts=tuple(chain.from_iterable(piece.parts for piece in run)),
-                blocks=blocks,
-                pinned=any(map(self._must_stay, blocks)),
-                loaded=tuple(chain.from_iterable(piece.loaded for piece in run)),
+            blocks: list[Any] = []
+            parts: list[Part] = []
+            loaded: list[Part] = []
+            for piece in run:
+                blocks += piece.blocks or ()
+                parts += piece.parts
+                loaded += piece.loaded
+            joined.append(
+                run[0]._replace(
+                    parts=tuple(parts),
+                    blocks=blocks,
+                    pinned=any(map(self._must_stay, blocks)),
+                    loaded=tuple(loaded),
+                )
             )
-            joined.append(piece)
         return joined
 
     def _must_stay(self, block: Any) -> bool:
@@ -434,7 +410,7 @@ class MessageScan:
         mapping = to_dict_or_empty(block)
         if find_references(mapping) or is_called_by_program(mapping):
             return True
-        return text_or_empty(mapping.get("tool_use_id")) in self.calls.program_ids - {""}
+        return text_or_empty(mapping.get("tool_use_id")) in self.calls.program_ids
 
 
 def _is_api_block(piece: BlockPiece) -> bool:

@@ -1,4 +1,4 @@
-"""Blocks of the Messages API as typed parts, and typed parts as blocks.
+"""Turns blocks of the Messages API into typed parts, and typed parts into blocks.
 
 This module knows nothing of messages and roles, nor which call a result answers. A block that has no typed
 part becomes a `Raw` part. The places in errors are relative to the block.
@@ -13,12 +13,11 @@ from lamina.core.values import Document, Image, Part, Raw, Text, Thinking, ToolC
 from lamina.core.wording import text_of
 from lamina.dialects.anthropic.model import NAME, make_safe_name
 from lamina.dialects.json_values import (
-    LIST_TYPES,
     Json,
-    add_outer_place,
     decode_arguments,
     encode_json,
     name_value,
+    read_each,
     text_or_empty,
     to_dict_or_none,
 )
@@ -32,26 +31,25 @@ ContentPart = Text | Image | Document | Raw
 def parse_content_block(piece: Any) -> ContentPart:
     """Read a block that may stand in a message or in a tool result.
 
-    A block of another type becomes a `Raw` part that holds it unchanged. The places in errors are relative to
-    the block.
-
-    `{"type": "text", "text": "Hi"}` becomes `Text("Hi")`. A block such as `{"type": "web_search_tool_result",
-    …}` becomes `Raw`.
+    `{"type": "text", "text": "Hi"}` becomes `Text("Hi")`. A block of another type, such as
+    `{"type": "web_search_tool_result", …}`, becomes a `Raw` part that holds it unchanged.
     """
     block = to_dict_or_none(piece)
     if block is None:
         raise BadInput(f"a block is {name_value(piece)}", hint='give an object with a "type"')
-    block_type = block.get("type")
-    if not isinstance(block_type, str):
-        problem = f"'type' is {name_value(block_type)}"
-        raise BadInput(problem, place=".type", hint="say what the block is")
     part: ContentPart | None = None
-    if block_type == "text":
-        part = Text(read_text(block, "text"))
-    elif block_type == "image":
-        part = _parse_image(block.get("source"))
-    elif block_type == "document":
-        part = _parse_document(block, block.get("source"))
+    match block.get("type"):
+        case "text":
+            part = Text(read_text(block, "text"))
+        case "image":
+            part = _parse_image(block.get("source"))
+        case "document":
+            part = _parse_document(block, block.get("source"))
+        case str():
+            part = None
+        case block_type:
+            problem = f"'type' is {name_value(block_type)}"
+            raise BadInput(problem, place=".type", hint="say what the block is")
     return part or Raw(dialect=NAME, data=block)
 
 
@@ -99,36 +97,36 @@ def parse_call(block: Json) -> ToolCall:
     return ToolCall(id=call_id, name=read_text(block, "name"), arguments=arguments)
 
 
+def parse_thinking(block: Json) -> Thinking:
+    """Read thinking. Its signature, or the encrypted data of redacted thinking, is passed on unread."""
+    signature = text_or_empty(block.get("signature")) or text_or_empty(block.get("data"))
+    return Thinking(text=text_or_empty(block.get("thinking")), signature=signature)
+
+
 def parse_result(block: Json, call_id: str, tool_name: str) -> tuple[ToolResult, Json | None]:
     """Read a tool_result block.
 
     The API refuses blank texts. If the result holds some, a copy of the block without them is returned too.
     """
+    mended_block: Json | None = None
+    parts: tuple[ContentPart, ...] = ()
+    match block.get("content"):
+        case None | "":
+            pass
+        case str(text):
+            parts = (Text(text),)
+        case list() | tuple() as content:
+            parsed = read_each(content, ".content", lambda piece, _: parse_content_block(piece))
+            parts = tuple(part for part in parsed if not is_blank_text(part))
+            if len(parts) < len(parsed):
+                pairs = zip(content, parsed, strict=True)
+                filled = [piece for piece, part in pairs if not is_blank_text(part)]
+                mended_block = {**block, "content": filled}
+        case content:
+            hint = "give a string or a list of blocks"
+            raise BadInput(f"'content' is {name_value(content)}", place=".content", hint=hint)
     is_error = block.get("is_error") is True
-    content = block.get("content")
-    if content is None or content == "":
-        return ToolResult(id=call_id, content=(), name=tool_name, error=is_error), None
-    if isinstance(content, str):
-        return ToolResult(id=call_id, content=(Text(content),), name=tool_name, error=is_error), None
-    if not isinstance(content, LIST_TYPES):
-        hint = "give a string or a list of blocks"
-        raise BadInput(f"'content' is {name_value(content)}", place=".content", hint=hint)
-
-    parts: list[ContentPart] = []
-    filled_pieces: list[Any] = []
-    for position, piece in enumerate(content):
-        try:
-            part = parse_content_block(piece)
-        except BadInput as error:
-            raise add_outer_place(f".content[{position}]", error) from None
-        if is_blank_text(part):
-            continue
-        parts.append(part)
-        filled_pieces.append(piece)
-    result = ToolResult(id=call_id, content=tuple(parts), name=tool_name, error=is_error)
-    if len(filled_pieces) == len(content):
-        return result, None
-    return result, {**block, "content": filled_pieces}
+    return ToolResult(id=call_id, content=parts, name=tool_name, error=is_error), mended_block
 
 
 def read_text(block: Json, name: str) -> str:
@@ -191,15 +189,16 @@ def _render_source(part: Image | Document, default_media_type: str) -> Json:
     """
     if isinstance(part, Document) and part.text:
         return {"type": "text", "media_type": "text/plain", "data": part.text}
-    if part.data:
-        media_type = part.media_type or default_media_type
-        return {"type": "base64", "media_type": media_type, "data": part.data}
-    # A data URL, for example "data:image/png;base64,iVBORw0…", is sent as what it holds.
-    head, separator, data = part.url.partition(";base64,")
-    if separator and head.startswith("data:"):
-        media_type = head.removeprefix("data:") or default_media_type
-        return {"type": "base64", "media_type": media_type, "data": data}
-    return {"type": "url", "url": part.url}
+    media_type = part.media_type
+    data = part.data
+    if not data:
+        # A data URL, for example "data:image/png;base64,iVBORw0…", is sent as what it holds.
+        head, separator, url_data = part.url.partition(";base64,")
+        if not separator or not head.startswith("data:"):
+            return {"type": "url", "url": part.url}
+        media_type = head.removeprefix("data:")
+        data = url_data
+    return {"type": "base64", "media_type": media_type or default_media_type, "data": data}
 
 
 def render_result_content(result: ToolResult) -> str | list[Json]:
@@ -210,13 +209,12 @@ def render_result_content(result: ToolResult) -> str | list[Json]:
     `Text("ok")` alone becomes `"ok"`. With a picture it becomes `[{"type": "text", "text": "ok"}, {"type":
     "image", …}]`.
     """
-    if len(result.content) == 1 and isinstance(result.content[0], Text):
-        return result.content[0].text
+    match result.content:
+        case (Text(text),):
+            return text
     blocks: list[Json] = []
     for part in result.content:
-        block = render_part(part)
-        if not block:
-            block = render_part(Text(text_of((part,))))
+        block = render_part(part) or render_part(Text(text_of((part,))))
         if block is not None:
             blocks.append(block)
     return blocks

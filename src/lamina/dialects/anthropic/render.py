@@ -52,8 +52,10 @@ from lamina.dialects.anthropic.model import (
     takes_system_messages,
 )
 from lamina.dialects.anthropic.parts import render_part, render_result_content
+from lamina.dialects.anthropic.segments import select_extra_fields
 from lamina.dialects.json_values import Json, decode_arguments, to_dict_or_empty, to_dict_or_none
 from lamina.dialects.origins import (
+    NO_ORIGIN,
     ON_THE_WIRE,
     WireOrigin,
     find_other_dialect,
@@ -61,8 +63,8 @@ from lamina.dialects.origins import (
     group_entries,
     group_sent_entries,
     is_changed,
+    is_sent_as_it_came,
     read_origin_in,
-    read_sent_origin,
 )
 
 Message = Any
@@ -122,19 +124,18 @@ class VoiceChooser:
         """
         if entry.role is not Role.SYSTEM:
             return find_side(entry.role)
+        # What a request for an older model said in the user's voice stays so when a newer model is asked:
+        # in another voice, what was sent before would have other bytes.
         if self.refuses_system or f"{entry.ref}{ON_THE_WIRE}" in self.repairs:
             return "user"
-        if self.takes_system or _find_origin(entry).dialect == NAME:
+        if self.takes_system or _find_origin(entry) is not NO_ORIGIN:
             return "system"
         return "user"
 
 
-_NO_ORIGIN = WireOrigin(dialect="")
-
-
 def _find_origin(entry: Entry) -> WireOrigin:
-    """Where an entry came from, whether or not it is sent as it came; an empty origin if from elsewhere."""
-    return read_origin_in(entry.segment, NAME) or _NO_ORIGIN
+    """Where an entry came from, whether or not it is sent as it came; `NO_ORIGIN` if from elsewhere."""
+    return read_origin_in(entry.segment, NAME)
 
 
 def _render_system(entries: list[Entry]) -> Any:
@@ -166,23 +167,13 @@ def _render_messages(message_groups: list[list[Entry]], voices: VoiceChooser) ->
             run = _join_results(run)
         elif voice == "system":
             run = _join_system_messages(run)
-        for group in run:
-            message = _render_message(group, voice)
-            if message is not None:
-                messages.append(message)
-    if _begins_with_assistant(messages):
+        written = (_render_message(group, voice) for group in run)
+        messages += filter(None, written)
+    # What the user said first may have been left out. A compaction may come first: it replaces all that.
+    first = next(iter(messages), None)
+    if read_role(first) == "assistant" and not begins_with_compaction(read_blocks(first)):
         messages.insert(0, dict(OPENING_MESSAGE))
     return messages
-
-
-def _begins_with_assistant(messages: list[Message]) -> bool:
-    """Whether the assistant speaks first. A compaction may come first: it replaces what the user said.
-
-    This happens if what the user said at the start was left out.
-    """
-    if not messages or read_role(messages[0]) != "assistant":
-        return False
-    return not begins_with_compaction(read_blocks(messages[0]))
 
 
 def _place_system_messages(message_groups: list[list[Entry]], voices: VoiceChooser) -> list[list[Entry]]:
@@ -198,11 +189,11 @@ def _place_system_messages(message_groups: list[list[Entry]], voices: VoiceChoos
     for group in message_groups:
         voice = voices.choose(group[0])
         if voice == "system":
-            if may_follow and not waiting and _is_directive(group[0]):
-                placed.append(group)
-            else:
-                waiting.append(group)
+            is_placed = may_follow and not waiting and _is_directive(group[0])
+            (placed if is_placed else waiting).append(group)
             continue
+        # Where nothing follows yet, a system message waits at the end. `order` tells `settle_repairs` if that
+        # moves what was sent before.
         if voice == "assistant" and may_follow:
             placed += waiting
             waiting = []
@@ -247,17 +238,16 @@ def _join_results(run: list[list[Entry]]) -> list[list[Entry]]:
     Of the user messages A, B with results, and C, the first two become one: their results belong to calls of
     one assistant message, and the API wants them together (A4).
     """
-    last = 0
-    for position, group in enumerate(run):
+    joined_count = 1
+    for count, group in enumerate(run, start=1):
         if any(map(_holds_result, group)):
-            last = position
-    if last == 0:
+            joined_count = count
+    if joined_count == 1:
         return run
-    return [list(chain.from_iterable(run[: last + 1])), *run[last + 1 :]]
+    return [list(chain.from_iterable(run[:joined_count])), *run[joined_count:]]
 
 
 def _holds_result(entry: Entry) -> bool:
-    """Whether an entry is the result of a call."""
     return isinstance(entry.parts[0], ToolResult)
 
 
@@ -276,6 +266,7 @@ def _render_message(group: list[Entry], voice: str) -> Message | None:
         return None
     fields: Json = {}
     for entry in results_first:
+        # Fields of a message of the system mean nothing in one of the user.
         if entry.role is not Role.SYSTEM or voice == "system":
             fields = _read_extra_fields(entry) | fields
     content: Any = blocks
@@ -292,10 +283,10 @@ def _read_extra_fields(entry: Entry) -> Json:
     origin = _find_origin(entry)
     if read_role(origin.message) != find_side(entry.role):
         return {}
-    fields: Json = origin.notes.get("fields", {})
     if origin.is_first:
-        fields = to_dict_or_empty(origin.message)
-    return {name: value for name, value in fields.items() if name not in ("role", "content")}
+        return select_extra_fields(to_dict_or_empty(origin.message))
+    fields: Json = origin.notes.get("fields", {})
+    return fields
 
 
 def _is_one_string(group: Sequence[Entry]) -> bool:
@@ -320,10 +311,9 @@ def _render_entries(entries: Iterable[Entry]) -> list[Any]:
         if source_blocks and _is_sent_as_it_came(entry):
             blocks += source_blocks
             continue
-        for part in entry.parts:
-            block = _render_block(entry, part, source_blocks)
-            if block is not None:
-                blocks.append(block)
+        sources = list(map(to_dict_or_empty, source_blocks))
+        written = (_render_block(entry, part, sources) for part in entry.parts)
+        blocks += filter(None, written)
     return blocks
 
 
@@ -335,19 +325,19 @@ def _is_sent_as_it_came(entry: Entry) -> bool:
     match entry.parts[0]:
         case ToolCall(name=name) if not is_safe_name(name):
             return False
-    return read_sent_origin(entry, NAME) is not None
+    return is_sent_as_it_came(entry, NAME)
 
 
-def _render_block(entry: Entry, part: Part, source_blocks: list[Any]) -> Json | None:
-    """The block of one part; None if it cannot be sent.
+def _render_block(entry: Entry, part: Part, sources: Sequence[Json]) -> Json | None:
+    """The block of one part; None if it cannot be sent. `sources` are the blocks that its entry came as.
 
     A call and a result are updated copies of the block that they came as. Another part gets a new block, with
     the marker of its old one. Another provider's own block is sent as text, except in the assistant's voice:
     the model did not say that.
     """
-    sources = list(map(to_dict_or_empty, source_blocks))
     if sources and isinstance(part, ToolCall | ToolResult):
         return _update_block(sources[0], part, entry)
+    # Another provider's signature would be refused here.
     is_foreign = find_other_dialect(entry.segment, NAME) != ""
     block = render_part(part, can_be_signed=not is_foreign)
     if block is None and isinstance(part, Raw) and entry.role is not Role.ASSISTANT:

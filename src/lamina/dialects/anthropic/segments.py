@@ -1,4 +1,4 @@
-"""Pieces of a message become segments that note where they came from.
+"""Makes segments of the pieces of a message. Each segment notes the block that it came from.
 
 Besides its typed part, a block may have fields that a model reads (they are counted), and fields that it does
 not read but whose change makes another message (their digest is noted).
@@ -6,11 +6,10 @@ not read but whose change makes another message (their digest is noted).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from lamina.core.values import (
-    Digest,
     Document,
     Image,
     Part,
@@ -24,14 +23,15 @@ from lamina.core.values import (
 )
 from lamina.dialects.anthropic.model import NAME
 from lamina.dialects.anthropic.parts import render_part
-from lamina.dialects.extra_fields import ExtraParts, collect_extra_fields, is_counted, list_counted_fields
-from lamina.dialects.json_values import Json, list_or_empty, to_dict_or_none
+from lamina.dialects.extra_fields import ExtraParts, collect_extra_fields, list_counted_fields
+from lamina.dialects.json_values import Json, list_or_empty, to_dict_or_empty
 from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.uncounted_fields import (
+    NO_DIGEST,
     Rests,
     digest_rests,
-    find_difference,
     find_rest,
+    find_uncounted_difference,
     list_typed_fields,
     name_places,
 )
@@ -41,13 +41,13 @@ _BLOCK_FIELDS = list_counted_fields(
     "text source title context name input tool_use_id content thinking signature data"
 )
 
-NO_DIGEST = Digest("")
+_NO_FIELDS: Mapping[str, Any] = {}
 
 _TYPED_MESSAGE_FIELDS = list_typed_fields("content")
+_TYPED_RESULT_FIELDS = list_typed_fields("tool_use_id content is_error")
 _TYPED_BLOCK_FIELDS: Mapping[type[Part], frozenset[str]] = {
     Text: list_typed_fields("text"),
     ToolCall: list_typed_fields("name input"),
-    ToolResult: list_typed_fields("tool_use_id content is_error"),
     Thinking: list_typed_fields("thinking signature data"),
 }
 """The fields of each sort of block that its typed part holds. Pictures and documents are compared whole."""
@@ -76,7 +76,7 @@ def build_segments(
     pieces: list[BlockPiece],
     message: Any,
     *,
-    extra_fields: Mapping[str, Any] | None = None,
+    extra_fields: Mapping[str, Any] = _NO_FIELDS,
     is_mended: bool = False,
     is_late_system: bool = False,
     joins: bool = False,
@@ -88,9 +88,13 @@ def build_segments(
     `is_late_system`: a system message inside the conversation. If a client drops what was before it, it is
     sent with the system text, which are other bytes.
     """
+    notes: dict[str, Any] = {}
+    if extra_fields:
+        notes["fields"] = extra_fields
     last = len(pieces) - 1
     segments: list[Segment] = []
     for position, piece in enumerate(pieces):
+        origin = WireOrigin(dialect=NAME, message=message, block=piece.blocks, notes=notes)
         if position == 0:
             origin = WireOrigin(
                 dialect=NAME,
@@ -100,22 +104,17 @@ def build_segments(
                 count=len(pieces),
                 is_mended=is_mended,
             )
-        elif extra_fields:
-            notes = {"fields": extra_fields}
-            origin = WireOrigin(dialect=NAME, message=message, block=piece.blocks, notes=notes)
-        else:
-            origin = WireOrigin(dialect=NAME, message=message, block=piece.blocks)
         beside: ExtraParts = piece.loaded
-        rests: Rests = {}
+        rests: dict[str, Any] = {}
         if is_late_system:
-            rests = {"role": "late system"}
+            rests["role"] = "late system"
         if extra_fields and position == last:
             beside += collect_extra_fields(NAME, extra_fields, _MESSAGE_FIELDS)
-            rests = {**rests, "message": find_rest(extra_fields, _TYPED_MESSAGE_FIELDS, _MESSAGE_FIELDS)}
+            rests["message"] = find_rest(extra_fields, _TYPED_MESSAGE_FIELDS, _MESSAGE_FIELDS)
         if piece.blocks and len(piece.blocks) == 1:
-            block = to_dict_or_none(piece.blocks[0])
+            block = to_dict_or_empty(piece.blocks[0])
             beside += _collect_from_block(piece.parts[0], block)
-            rests = {**rests, **_find_block_rests(piece.parts[0], block)}
+            rests |= _find_block_rests(piece.parts[0], block)
         uncounted = NO_DIGEST
         if rests:
             uncounted = digest_rests(rests)
@@ -141,49 +140,56 @@ def select_extra_fields(message: Json) -> Json:
 
     Of `{"role": "user", "content": "Hi", "id": "m1"}` it is `{"id": "m1"}`.
     """
-    return {name: value for name, value in message.items() if name not in ("role", "content")}
+    fields = dict(message)
+    for name in ("role", "content"):
+        fields.pop(name, None)
+    return fields
 
 
-def _collect_from_block(part: Part, block: Any) -> ExtraParts:
+def _collect_from_block(part: Part, block: Json) -> ExtraParts:
     """The extra fields of a block, and of the blocks inside it if it is a result.
 
     For `{"type": "text", "text": "Hi", "mood": "kind"}` it is `{"mood": "kind"}`: the text is counted with
     the part.
     """
-    if not isinstance(block, Mapping) or isinstance(part, Raw):
+    if isinstance(part, Raw):
         return ()
     extra = collect_extra_fields(NAME, block, _BLOCK_FIELDS)
     if isinstance(part, ToolResult):
-        for inner_part, piece in zip(part.content, list_or_empty(block.get("content")), strict=False):
-            extra += _collect_from_block(inner_part, piece)
+        for inner_part, inner_block in _pair_content(part, block):
+            extra += _collect_from_block(inner_part, inner_block)
     return extra
 
 
-def _find_block_rests(part: Part, block: Any) -> Rests:
+def _find_block_rests(part: Part, block: Json) -> Rests:
     """What neither the typed part of a block holds nor its extra fields count; of a result, inside it too.
 
     Of a document with `"citations": {"enabled": true}` it is that field.
     """
-    if not isinstance(block, Mapping) or isinstance(part, Raw):
-        return {}
-    if isinstance(part, Image | Document):
-        difference = find_difference(block, render_part(part) or {})
-        return {"": {name: value for name, value in difference.items() if not _is_counted(name, value)}}
+    match part:
+        case Raw():
+            return {}
+        case Image() | Document():
+            return {"": find_uncounted_difference(block, render_part(part) or {}, _BLOCK_FIELDS)}
+        case ToolResult():
+            return _find_result_rests(part, block)
     typed_fields = _TYPED_BLOCK_FIELDS[type(part)]
-    is_typed = typed_fields.issuperset(block)
-    if is_typed and not isinstance(part, ToolResult):
+    if typed_fields.issuperset(block):  # nearly every block: nothing is looked for, and nothing is hashed
         return {}
-    rest = find_rest(block, typed_fields, _BLOCK_FIELDS)
-    if not isinstance(part, ToolResult):
-        return {"": rest}
-    if not isinstance(block.get("is_error"), bool | None):
-        rest = {**rest, "is_error": block["is_error"]}
-    content = list_or_empty(block.get("content"))
-    pairs = zip(part.content, map(to_dict_or_none, content), strict=False)
-    inner_rests = name_places(".content", (_find_block_rests(inner, piece) for inner, piece in pairs))
+    return {"": find_rest(block, typed_fields, _BLOCK_FIELDS)}
+
+
+def _find_result_rests(result: ToolResult, block: Json) -> Rests:
+    rest = find_rest(block, _TYPED_RESULT_FIELDS, _BLOCK_FIELDS)
+    is_error = block.get("is_error")
+    if not isinstance(is_error, bool | None):
+        rest["is_error"] = is_error  # the typed part holds a switch, and this is something else
+    pairs = _pair_content(result, block)
+    inner_rests = name_places(".content", (_find_block_rests(part, inner) for part, inner in pairs))
     return {"": rest, **inner_rests}
 
 
-def _is_counted(name: str, value: Any) -> bool:
-    """Whether a field of a block is counted as an extra field."""
-    return is_counted(name, value, _BLOCK_FIELDS)
+def _pair_content(result: ToolResult, block: Json) -> Iterator[tuple[Part, Json]]:
+    """The parts of a result, each with the block that it came as."""
+    blocks = list_or_empty(block.get("content"))
+    return zip(result.content, map(to_dict_or_empty, blocks), strict=False)

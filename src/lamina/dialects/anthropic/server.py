@@ -1,4 +1,4 @@
-"""What Anthropic's server can do to a request's history, and what an answer reports about it.
+"""Asks Anthropic's server to change a request's history, and reads from an answer what it changed.
 
 The server does two things. It drops thinking that no longer fits what comes before it, if the request asks
 for that. And it clears old tool uses and thinking, if the caller asks for it in `context_management`. Shapes:
@@ -7,12 +7,13 @@ anthropic 2.8 (beta types). This module changes no message and sends nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from lamina.core.text.characters import WHITE_SPACE
-from lamina.dialects.json_values import list_or_empty, mapping_or_empty, read_field
+from lamina.dialects.json_values import list_or_empty, mapping_or_empty, read_field, to_count
+from lamina.dialects.same_objects import to_same_dict
 from lamina.dialects.usage import Cleared
 
 BETAS = "anthropic-beta"
@@ -48,7 +49,7 @@ def ask_to_drop_thinking(request: Mapping[str, Any]) -> dict[str, Any]:
     binding = mapping_or_empty(thinking.get("block_binding"))
     chooses_itself = binding.get("prefix_mismatch_behavior") is not None
     if chooses_itself or thinking.get("type") not in _TYPES_WITH_BINDING:
-        return request if isinstance(request, dict) else dict(request)
+        return to_same_dict(request)
     new_binding = {**binding, "prefix_mismatch_behavior": "drop_block"}
     return {**request, "thinking": {**thinking, "block_binding": new_binding}}
 
@@ -93,14 +94,17 @@ def read_cleared(answer: Any) -> Cleared:
     `{"context_management": {"applied_edits": [{"cleared_tool_uses": 3, "cleared_input_tokens": 900}]}}`
     reports three tool uses of 900 tokens.
     """
-    tokens = 0
-    tool_uses = 0
-    thinking_turns = 0
-    for edit in _read_edits(answer):
-        tokens += _read_count(edit, "cleared_input_tokens")
-        tool_uses += _read_count(edit, "cleared_tool_uses")
-        thinking_turns += _read_count(edit, "cleared_thinking_turns")
-    return Cleared(tokens=tokens, tool_uses=tool_uses, thinking_turns=thinking_turns)
+    management = read_field(answer, "context_management")
+    edits = list_or_empty(read_field(management, "applied_edits"))  # one for each kind of edit
+
+    def add_counts(name: str) -> int:
+        return sum(to_count(read_field(edit, name)) for edit in edits)
+
+    return Cleared(
+        tokens=add_counts("cleared_input_tokens"),
+        tool_uses=add_counts("cleared_tool_uses"),
+        thinking_turns=add_counts("cleared_thinking_turns"),
+    )
 
 
 def merge_betas(*headers: str) -> str:
@@ -108,24 +112,6 @@ def merge_betas(*headers: str) -> str:
 
     `"a, b"` and `"b,c"` become `"a,b,c"`.
     """
-    betas: dict[str, None] = {}
-    for header in headers:
-        for entry in header.split(","):
-            beta = entry.strip(WHITE_SPACE)
-            if beta:
-                betas[beta] = None
-    return ",".join(betas)
-
-
-def _read_edits(answer: Any) -> Sequence[Any]:
-    """What the server cleared, one object for each kind of edit that it applied."""
-    management = read_field(answer, "context_management")
-    return list_or_empty(read_field(management, "applied_edits"))
-
-
-def _read_count(edit: Any, name: str) -> int:
-    """A count that an edit reports; 0 if it reports none, or something that is no count."""
-    count = read_field(edit, name)
-    if isinstance(count, int) and count > 0:
-        return count
-    return 0
+    names = ",".join(headers).split(",")
+    betas = dict.fromkeys(name.strip(WHITE_SPACE) for name in names)
+    return ",".join(filter(None, betas))

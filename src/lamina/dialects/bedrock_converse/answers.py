@@ -1,4 +1,4 @@
-"""Reads an answer of the Converse API, whole or as events, and writes answers of lamina's own.
+"""Reads an answer of the Converse API, whole or as events, and writes lamina's own answers.
 
 The segments, rendered again, are the assistant message to send back. If a stream broke off, only what can be
 sent back is read: text, but not reasoning without its signature, nor a call with half of its input. An event
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lamina.core.text.characters import is_blank
+from lamina.core.values import Segment
 from lamina.dialects.bedrock_converse.parse import parse_answer
 from lamina.dialects.json_values import Json, list_or_empty, mapping_or_empty, text_or_empty, to_dict_or_none
 from lamina.dialects.port import Absorbed
@@ -39,7 +40,9 @@ def absorb(response: Any) -> Absorbed:
 
 
 def _absorb_content(content: Sequence[Any], usage: Any, stop: Any) -> Absorbed:
-    segments = parse_answer(content) if content else ()
+    segments: tuple[Segment, ...] = ()
+    if content:
+        segments = parse_answer(content)
     return Absorbed(segments=segments, usage=read_usage(usage), stop=text_or_empty(stop))
 
 
@@ -76,6 +79,7 @@ class _StreamedAnswer:
                 self.stop = text_or_empty(mapping_or_empty(stop).get("stopReason"))
             case {"metadata": metadata}:
                 self.usage = mapping_or_empty(metadata).get("usage")
+            # An error in a stream is an event: `modelStreamErrorException`, `throttlingException`.
             case _ if any(name.endswith("Exception") for name in event):
                 self.stop = BROKEN
 
@@ -84,12 +88,8 @@ class _StreamedAnswer:
 
     def finish(self) -> Absorbed:
         """The answer, as far as it can be sent back. A stream without its stop reason broke off."""
-        content: list[Json] = []
-        for _, streamed in sorted(self.blocks.items()):
-            block = streamed.finish()
-            if block is not None:
-                content.append(block)
-        return _absorb_content(content, self.usage, self.stop or BROKEN)
+        blocks = (streamed.finish() for _, streamed in sorted(self.blocks.items()))
+        return _absorb_content(list(filter(None, blocks)), self.usage, self.stop or BROKEN)
 
 
 class _StreamedBlock:

@@ -1,4 +1,4 @@
-"""Blocks of the Converse API as typed parts, and typed parts as blocks.
+"""Turns blocks of the Converse API into typed parts, and typed parts into blocks.
 
 A block is an object with one field, which says its type: `{"text": "Hi"}`, `{"toolUse": {…}}`. A cache marker
 is a block of its own, `{"cachePoint": {"type": "default"}}`, and stands after what it marks. A block that has
@@ -12,24 +12,25 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.json_values import (
     LIST_TYPES,
     Json,
-    add_outer_place,
     decode_arguments,
     encode_json,
     list_or_empty,
     mapping_or_empty,
     name_value,
+    read_each,
     split_data_url,
     text_or_empty,
 )
 from lamina.dialects.openai_chat.calls import make_safe_name
+from lamina.dialects.pieces import is_blank_text
 from lamina.dialects.words import write_as_text
 from lamina.errors import BadInput
 
@@ -66,12 +67,12 @@ UNNAMED = "document"
 _S3 = "s3://"
 
 
-def find_type(block: Mapping[str, Any]) -> str:
-    """The field that says what a block is; "" for an object that has none."""
-    for name, value in block.items():
+def split_block(block: Any) -> tuple[str, Any]:
+    """The type of a block and what it holds: ("text", "Hi") for `{"text": "Hi"}`, ("", None) for no block."""
+    for name, value in mapping_or_empty(block).items():
         if value is not None:
-            return name
-    return ""
+            return name, value
+    return "", None
 
 
 def is_cache_point(block: Any) -> bool:
@@ -93,43 +94,57 @@ def make_cache_point(lifetime: str) -> Json:
     return {MARKER: point}
 
 
-def group_with_markers(blocks: Sequence[Any]) -> list[list[Any]]:
+class MarkedBlock(NamedTuple):
+    """A block at its position in a list. `group` is the block with the cache points that follow it."""
+
+    position: int
+    block: Any
+    group: list[Any]
+
+
+def group_with_markers(blocks: Sequence[Any]) -> list[MarkedBlock]:
     """Blocks, each with the cache points that follow it. Cache points before all others go with the first.
 
     Of A, B, cache point, C it is [A], [B, cache point], [C].
     """
-    groups: list[list[Any]] = []
+    marked_blocks: list[MarkedBlock] = []
     leading: list[Any] = []
-    for block in blocks:
+    for position, block in enumerate(blocks):
         if not is_cache_point(block):
-            groups.append([*leading, block])
+            marked_blocks.append(MarkedBlock(position, block, [*leading, block]))
             leading = []
-        elif groups:
-            groups[-1].append(block)
+        elif marked_blocks:
+            marked_blocks[-1].group.append(block)
         else:
             leading.append(block)
-    return groups
+    return marked_blocks
+
+
+def split_group(group: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """The blocks of a group, and its cache points."""
+    blocks: list[Any] = []
+    cache_points: list[Any] = []
+    for block in group:
+        if is_cache_point(block):
+            cache_points.append(block)
+        else:
+            blocks.append(block)
+    return blocks, cache_points
 
 
 def read_part(block: Any) -> Part:
     """The part of a block of content. Raises BadInput if it is not a block of one type."""
-    fields = mapping_or_empty(block)
-    block_type = find_type(fields)
+    block_type, content = split_block(block)
     if not block_type:
         raise BadInput(f"a block is {name_value(block)}", hint='give an object such as {"text": "Hi"}')
-    content = fields[block_type]
     if block_type == "text":
         if not isinstance(content, str):
             raise BadInput(f"'text' is {name_value(content)}", place=".text", hint="give a string")
         return Text(content)
     part: Part | None = None
-    if block_type == "image":
-        part = _read_image(mapping_or_empty(content))
-    elif block_type == "document":
-        part = _read_document(mapping_or_empty(content))
-    elif block_type == "reasoningContent":
-        part = _read_reasoning(mapping_or_empty(content))
-    return part or Raw(dialect=NAME, data=dict(fields))
+    if block_type in _READERS:
+        part = _READERS[block_type](mapping_or_empty(content))
+    return part or Raw(dialect=NAME, data=dict(block))
 
 
 def read_call(tool_use: Any) -> ToolCall:
@@ -152,33 +167,35 @@ def read_result(tool_result: Mapping[str, Any], tool_name: str) -> ToolResult:
     if not isinstance(content, LIST_TYPES):
         hint = "give a list of blocks"
         raise BadInput(f"'content' is {name_value(content)}", place=".toolResult.content", hint=hint)
-    parts: list[Any] = []
-    for position, block in enumerate(content):
-        place = f".toolResult.content[{position}]"
-        fields = mapping_or_empty(block)
-        if find_type(fields) == "json":
-            parts.append(Text(encode_json(fields["json"], place)))
-            continue
-        try:
-            part = read_part(block)
-        except BadInput as error:
-            raise add_outer_place(place, error) from None
-        if not isinstance(part, Text) or not is_blank(part.text):
-            parts.append(part)
+    parts = read_each(content, ".toolResult.content", _read_result_part)
     return ToolResult(
         id=text_or_empty(tool_result.get("toolUseId")),
-        content=tuple(parts),
+        content=tuple(part for part in parts if not is_blank_text(part)),
         name=tool_name,
         error=tool_result.get("status") == "error",
     )
 
 
+def _read_result_part(block: Any, _: int) -> Any:
+    block_type, content = split_block(block)
+    if block_type == "json":
+        return Text(encode_json(content, ""))
+    return read_part(block)
+
+
 def drop_blank_blocks(content: Any) -> list[Any]:
     """The blocks of a result without blank texts, which the API refuses."""
-    return [block for block in list_or_empty(content) if not _is_blank_block(block)]
+    return [block for block in list_or_empty(content) if not is_blank_block(block)]
 
 
-def _is_blank_block(block: Any) -> bool:
+def has_blank_block(tool_result: Any) -> bool:
+    """Whether a result has a blank text among its blocks."""
+    content = list_or_empty(mapping_or_empty(tool_result).get("content"))
+    return any(map(is_blank_block, content))
+
+
+def is_blank_block(block: Any) -> bool:
+    """Whether a block is a text that says nothing."""
     text = mapping_or_empty(block).get("text")
     return isinstance(text, str) and is_blank(text)
 
@@ -234,6 +251,14 @@ def _read_reasoning(content: Mapping[str, Any]) -> Thinking | None:
     return None
 
 
+_READERS: dict[str, Callable[[Mapping[str, Any]], Part | None]] = {
+    "image": _read_image,
+    "document": _read_document,
+    "reasoningContent": _read_reasoning,
+}
+"""What reads blocks of each type; None for one in a shape that is sent as it came."""
+
+
 def write_part(part: Part) -> Json | None:
     """The block for a part that is written anew; None if the API has none for it, or if it says nothing."""
     block: Json | None = None
@@ -282,13 +307,9 @@ def write_result_content(result: ToolResult) -> list[Json]:
     """The blocks of a result. What the API does not take in one is written as text."""
     blocks: list[Json] = []
     for part in result.content:
-        block = write_part(part)
-        if block is None:
-            text = write_as_text([part])
-            if is_blank(text):
-                continue
-            block = {"text": text}
-        blocks.append(block)
+        block = write_part(part) or write_part(Text(write_as_text([part])))
+        if block is not None:
+            blocks.append(block)
     return blocks
 
 
@@ -297,16 +318,15 @@ def explain_unsendable(part: Part) -> str:
 
     It fetches from S3 only, takes four formats of pictures, and nine of documents.
     """
-    if not isinstance(part, Image | Document):
-        return ""
-    if isinstance(part, Document):
-        thing = "document"
-        own_format = _find_document_format(part)
-        if part.text:
+    match part:
+        case Document(text=""):
+            thing = "document"
+            own_format = _find_document_format(part)
+        case Image():
+            thing = "picture"
+            own_format = _find_image_format(part)
+        case _:
             return ""
-    else:
-        thing = "picture"
-        own_format = _find_image_format(part)
     media_type, data = find_data(part)
     if data and not own_format:
         return f"a {thing} of the type {media_type}"
@@ -319,8 +339,7 @@ def find_data(part: Image | Document) -> tuple[str, str]:
     """The media type and the base64 of a picture or a document, which may be in a data URL."""
     if part.data:
         return part.media_type, part.data
-    media_type, data = split_data_url(part.url)
-    return media_type, data
+    return split_data_url(part.url)
 
 
 def _find_image_format(image: Image) -> str:

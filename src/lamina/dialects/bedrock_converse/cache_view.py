@@ -1,4 +1,4 @@
-"""What a prefix cache sees of a Converse request, and where cache points stand.
+"""Shows a Converse request as a prefix cache sees it, and places cache points.
 
 The order is tools, system text, messages. A cache point is a block of its own after what it marks, so a place
 names the block before it: `toolConfig.tools[2]`, `system[0]`, `messages[3].content[1]`. This module knows
@@ -15,26 +15,25 @@ import msgspec
 from lamina.caches.stream import Sort, Stream, StreamBlock
 from lamina.core.text.characters import is_blank
 from lamina.dialects.bedrock_converse.blocks import (
-    MARKER,
     NAME,
-    find_type,
+    group_with_markers,
     is_cache_point,
     make_cache_point,
     read_lifetime,
+    split_block,
 )
 from lamina.dialects.json_values import (
-    LIST_TYPES,
-    Json,
     drop_nulls,
     list_or_empty,
     mapping_or_empty,
     name_value,
     text_or_empty,
     to_dict_or_empty,
+    to_list,
 )
-from lamina.dialects.marking import Places, require_all_placed
+from lamina.dialects.marking import Places, mark_field, require_all_placed
 from lamina.dialects.port import Marking, Request
-from lamina.dialects.same_objects import keep_list, set_field, to_same_dict
+from lamina.dialects.same_objects import change_object, keep_list, to_same_dict
 from lamina.dialects.stream_data import encode_data, encode_settings, find_other_fields
 from lamina.errors import BadInput
 
@@ -54,6 +53,8 @@ _SORTS: Mapping[str, Sort] = {
     "searchResult": "document",
 }
 
+_SORTS_BY_ROLE: Mapping[str, Sort] = {"tool": "tool", "system": "system"}
+
 _KNOWN_FIELDS = frozenset(
     """modelId messages system toolConfig inferenceConfig outputConfig additionalModelRequestFields
     guardrailConfig requestMetadata performanceConfig serviceTier additionalModelResponseFieldPaths""".split()
@@ -66,23 +67,26 @@ def stream(request: Request) -> Stream:
     if not isinstance(request, Mapping):
         raise BadInput(f"a request is {name_value(request)}", place="request", hint="give an object")
     tool_config = mapping_or_empty(request.get("toolConfig"))
+    output_config = mapping_or_empty(request.get("outputConfig"))
     model = text_or_empty(request.get("modelId"))
-    blocks = list(_stream_list(tool_config.get("tools"), "toolConfig.tools", "tool", {}))
+    tools = list(_stream_list(tool_config.get("tools"), "toolConfig.tools", "tool", {}))
     if _NOVA in model:
-        blocks = [msgspec.structs.replace(block, markable=False) for block in blocks]
-    blocks += _stream_list(request.get("system"), "system", "system", {})
-    blocks += _stream_messages(request.get("messages"))
+        tools = [msgspec.structs.replace(block, markable=False) for block in tools]
     settings = {
         "tool_choice": tool_config.get("toolChoice"),
-        "format": mapping_or_empty(request.get("outputConfig")).get("textFormat"),
-        "effort": mapping_or_empty(request.get("outputConfig")).get("effort"),
+        "format": output_config.get("textFormat"),
+        "effort": output_config.get("effort"),
         "additional": request.get("additionalModelRequestFields"),
         "other": find_other_fields(request, _KNOWN_FIELDS),
     }
     return Stream(
         dialect=NAME,
         model=model,
-        blocks=tuple(blocks),
+        blocks=(
+            *tools,
+            *_stream_list(request.get("system"), "system", "system", {}),
+            *_stream_messages(request.get("messages")),
+        ),
         settings=encode_settings(settings),
     )
 
@@ -91,7 +95,7 @@ def _stream_messages(messages: Any) -> Iterator[StreamBlock]:
     """The blocks of all messages. The first block after a change of role opens a message."""
     last_role = ""
     tool_names: dict[str, str] = {}
-    for position, message in enumerate(_require_list(messages, "messages")):
+    for position, message in enumerate(to_list(messages, "messages")):
         fields = to_dict_or_empty(message)
         role = text_or_empty(fields.get("role"))
         place = f"messages[{position}].content"
@@ -105,51 +109,40 @@ def _stream_list(blocks: Any, place: str, role: str, tool_names: dict[str, str])
 
     `tool_names` has the tool of each call so far by its id; a call adds itself.
     """
-    items = _require_list(blocks, place)
-    for position, item in enumerate(items):
-        if is_cache_point(item):
-            continue
+    for position, item, group in group_with_markers(to_list(blocks, place)):
         block = drop_nulls(to_dict_or_empty(item))
-        block_type = find_type(block)
-        content = mapping_or_empty(block.get(block_type))
+        block_type, content = split_block(block)
         marker = ""
-        for follower in items[position + 1 :]:
-            if not is_cache_point(follower):
-                break
-            marker = read_lifetime(follower)
-        sort: Sort = _SORTS.get(block_type, "raw")
-        if role in ("tool", "system"):
-            sort = "tool" if role == "tool" else "system"
-        if block_type == "toolUse":
-            tool_names[text_or_empty(content.get("toolUseId"))] = text_or_empty(content.get("name"))
-        name = text_or_empty(content.get("name"))
-        if block_type == "toolResult":
-            name = tool_names.get(text_or_empty(content.get("toolUseId")), "")
+        if is_cache_point(group[-1]):
+            marker = read_lifetime(group[-1])
         yield StreamBlock(
-            sort=sort,
+            sort=_SORTS_BY_ROLE.get(role) or _SORTS.get(block_type, "raw"),
             role=role,
             data=encode_data(block, f"{place}[{position}]"),
             place=f"{place}[{position}]",
             opens=role == "tool" or position == 0,
-            name=name,
+            name=_name_block(block_type, mapping_or_empty(content), tool_names),
             marker=marker,
-            markable=_takes_marker(block, block_type),
+            markable=_takes_marker(block_type, content),
         )
 
 
-def _takes_marker(block: Json, block_type: str) -> bool:
+def _name_block(block_type: str, content: Mapping[str, Any], tool_names: dict[str, str]) -> str:
+    """What a reader calls a block: the tool of a call or of its result, the name of a document."""
+    call_id = text_or_empty(content.get("toolUseId"))
+    if block_type == "toolResult":
+        return tool_names.get(call_id, "")
+    name = text_or_empty(content.get("name"))
+    if block_type == "toolUse":
+        tool_names[call_id] = name
+    return name
+
+
+def _takes_marker(block_type: str, content: Any) -> bool:
     """Whether a cache point may follow a block: not reasoning, and not a text that says nothing."""
     if block_type == "text":
-        return not is_blank(text_or_empty(block.get("text")))
+        return not is_blank(text_or_empty(content))
     return block_type != "reasoningContent"
-
-
-def _require_list(value: Any, place: str) -> Sequence[Any]:
-    if value is None:
-        return ()
-    if not isinstance(value, LIST_TYPES):
-        raise BadInput(f"{place} is {name_value(value)}", place=place, hint="give a list")
-    return value
 
 
 def mark(request: Request, marking: Marking) -> dict[str, Any]:
@@ -159,20 +152,19 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
         raise BadInput(problem, place="marking", hint=f"the API takes {MARKER_LIMIT}")
     places = dict(marking.places)
     marked = request
-    tool_config = request.get("toolConfig")
-    if isinstance(tool_config, Mapping):
-        marked = set_field(marked, "toolConfig", _mark_list(tool_config, "tools", "toolConfig.tools", places))
+    if "toolConfig" in request:
+        tool_config = mapping_or_empty(request["toolConfig"])
+        marked_config = _mark_list(tool_config, "tools", "toolConfig.tools", places)
+        if marked_config is not tool_config:
+            marked = {**request, "toolConfig": marked_config}
     marked = _mark_list(marked, "system", "system", places)
-    messages = list_or_empty(request.get("messages"))
-    marked_messages: list[Any] = []
-    for position, message in enumerate(messages):
-        if isinstance(message, Mapping):
-            message = _mark_list(message, "content", f"messages[{position}].content", places)  # noqa: PLW2901
-        marked_messages.append(message)
-    if messages:
-        marked = set_field(marked, "messages", keep_list(messages, marked_messages))
+    marked = mark_field(marked, "messages", "messages", places, _mark_message)
     require_all_placed(places)
     return to_same_dict(marked)
+
+
+def _mark_message(message: Any, place: str, places: Places) -> Any:
+    return change_object(message, lambda fields: _mark_list(fields, "content", f"{place}.content", places))
 
 
 def _mark_list(holder: Mapping[str, Any], name: str, place: str, places: Places) -> Mapping[str, Any]:
@@ -180,23 +172,24 @@ def _mark_list(holder: Mapping[str, Any], name: str, place: str, places: Places)
 
     Cache points that stand right stay the same objects: they may have fields that lamina does not know.
     """
-    items = holder.get(name)
-    if not isinstance(items, LIST_TYPES):
-        return holder
+    items = list_or_empty(holder.get(name))
     marked: list[Any] = []
-    for position, item in enumerate(items):
-        if is_cache_point(item):
-            continue
-        marked.append(item)
+    for position, block, group in group_with_markers(items):
+        marked.append(block)
         lifetime = places.pop(f"{place}[{position}]", None)
-        if lifetime is None:
-            continue
-        follower = next(iter(items[position + 1 : position + 2]), None)
-        stands_right = is_cache_point(follower) and lifetime in ("", read_lifetime(follower))
-        marked.append(follower if stands_right else make_cache_point(lifetime))
-    if len(marked) == len(items) and all(new is old for new, old in zip(marked, items, strict=True)):
+        if lifetime is not None:
+            marked.append(_choose_cache_point(group, lifetime))
+    if len(marked) == len(items) and keep_list(items, marked) is items:
         return holder
     return {**holder, name: marked}
+
+
+def _choose_cache_point(group: Sequence[Any], lifetime: str) -> Any:
+    """The cache point that follows a block, if it has this lifetime, else a new one."""
+    last = group[-1]
+    if is_cache_point(last) and lifetime in ("", read_lifetime(last)):
+        return last
+    return make_cache_point(lifetime)
 
 
 def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
@@ -208,10 +201,9 @@ def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
         return request
     markers = {block.place: block.marker for block in stream(request).blocks if block.marker}
     newest_first = list(markers)[::-1]
-    shared: list[str] = []
-    for beginning in ("toolConfig.tools[", "system["):
-        on_list = [place for place in newest_first if place.startswith(beginning)]
-        shared += on_list[:1]
+    # Of two in the same list only the last is shared: the other is a part of its prefix.
+    last_of_list = {place.partition("[")[0]: place for place in markers}
+    shared = [last_of_list[name] for name in ("toolConfig.tools", "system") if name in last_of_list]
     ranked = list(dict.fromkeys((newest_first[0], *shared, *newest_first)))
     places = {place: markers[place] for place in ranked[:MARKER_LIMIT]}
     return mark(request, Marking(places=places))
@@ -219,7 +211,8 @@ def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
 
 def count_markers(request: Request) -> int:
     """How many cache points a request has."""
-    lists = [mapping_or_empty(request.get("toolConfig")).get("tools"), request.get("system")]
+    blocks = [*list_or_empty(mapping_or_empty(request.get("toolConfig")).get("tools"))]
+    blocks += list_or_empty(request.get("system"))
     for message in list_or_empty(request.get("messages")):
-        lists.append(to_dict_or_empty(message).get("content"))  # noqa: PERF401 - one decision per line
-    return sum(MARKER in mapping_or_empty(block) for blocks in lists for block in list_or_empty(blocks))
+        blocks += list_or_empty(to_dict_or_empty(message).get("content"))
+    return sum(map(is_cache_point, blocks))

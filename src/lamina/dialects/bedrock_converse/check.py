@@ -8,8 +8,11 @@ media, and what only some models take, are not checked.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger
@@ -17,12 +20,15 @@ from lamina.dialects.anthropic.model import rejects_prefill
 from lamina.dialects.bedrock_converse.blocks import (
     ID_PATTERN,
     MARKER,
-    find_type,
+    is_blank_block,
+    is_cache_point,
     make_document_name,
+    split_block,
 )
 from lamina.dialects.bedrock_converse.cache_view import MARKER_LIMIT
 from lamina.dialects.bedrock_converse.parse import ROLES, parse
 from lamina.dialects.json_values import (
+    drop_nulls,
     find_repeats,
     list_or_empty,
     mapping_or_empty,
@@ -33,7 +39,7 @@ from lamina.dialects.json_values import (
 from lamina.dialects.memos import CheckMemo
 from lamina.dialects.openai_chat.calls import is_safe_name
 from lamina.dialects.port import Request, Violation
-from lamina.dialects.rules import Faults, RoleMessageView, check_growing, name_rules
+from lamina.dialects.rules import Faults, RoleMessageView, check_growing, name_rules, report_unreadable
 from lamina.errors import BadInput
 
 IMAGE_LIMIT = 20
@@ -41,6 +47,8 @@ DOCUMENT_LIMIT = 5
 """Pictures and documents that the API takes in one message."""
 
 _ID = re.compile(ID_PATTERN)
+_NAME_FAULT = "it must match [a-zA-Z0-9_-]{1,64}"
+_MEDIA_LIMITS = {"image": IMAGE_LIMIT, "document": DOCUMENT_LIMIT}
 
 
 def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
@@ -49,10 +57,7 @@ def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
     try:
         parse(request)
     except BadInput as error:
-        rule = "readable"
-        if error.place.endswith("role"):
-            rule = "roles"
-        return [Violation(rule=rule, place=error.place, message=f"{error.problem}; {error.hint}")]
+        return [report_unreadable(error)]
     return check_again(request)
 
 
@@ -72,27 +77,40 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
     )
 
 
-class ConverseMessageView(RoleMessageView):
-    """A message as the rules see it: its blocks by type, each with its place and its content."""
+class PlacedBlock(NamedTuple):
+    """A block of a message: its place, its type and what it holds, which are fields for most types."""
 
-    __slots__ = ("blocks",)
+    place: str
+    type: str
+    content: Any
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        return mapping_or_empty(self.content)
+
+    @property
+    def call_id(self) -> str:
+        """The id of a call, or of the call that a result answers."""
+        return text_or_empty(self.fields.get("toolUseId"))
+
+
+class ConverseMessageView(RoleMessageView):
+    """A message as the rules see it: its blocks in order, and by type."""
+
+    __slots__ = ("blocks", "by_type")
 
     def __init__(self, message: Any, index: int) -> None:
         super().__init__(message, index, to_dict_or_empty(message), ROLES)
-        self.blocks: dict[str, list[tuple[str, Any]]] = {}
+        self.blocks: list[PlacedBlock] = []
+        self.by_type: defaultdict[str, list[PlacedBlock]] = defaultdict(list)
         for position, block in enumerate(list_or_empty(self.wire.get("content"))):
-            fields = mapping_or_empty(block)
-            block_type = find_type(fields)
-            place = f"{self.place}.content[{position}]"
-            self.blocks.setdefault(block_type, []).append((place, fields.get(block_type)))
+            placed = PlacedBlock(f"{self.place}.content[{position}]", *split_block(block))
+            self.blocks.append(placed)
+            self.by_type[placed.type].append(placed)
 
-    def find_ids(self, block_type: str) -> list[str]:
+    def list_ids(self, block_type: str) -> list[str]:
         """The ids in the blocks of this type: of calls, or of the calls that results answer."""
-        return [_read_id(content) for _, content in self.blocks.get(block_type, ())]
-
-
-def _read_id(content: Any) -> str:
-    return text_or_empty(mapping_or_empty(content).get("toolUseId"))
+        return [block.call_id for block in self.by_type[block_type]]
 
 
 class EarlierConverse:
@@ -105,14 +123,15 @@ class EarlierConverse:
 
     def add(self, view: ConverseMessageView) -> None:
         self.last = view
-        self.call_ids.update(view.find_ids("toolUse"))
-        self.markers += len(view.blocks.get(MARKER, ()))
+        self.call_ids.update(view.list_ids("toolUse"))
+        self.markers += len(view.by_type[MARKER])
 
 
 class ConverseReading:
     """A request as the rules see it.
 
-    `neighbours` are its messages, each with the one before it. Those of the system are left out.
+    `neighbours` are its messages, each with the one before it. Those of the system are left out. `tools` are
+    the entries of `toolConfig.tools`.
     """
 
     def __init__(self, request: Request, views: Sequence[ConverseMessageView], past: EarlierConverse) -> None:
@@ -126,10 +145,21 @@ class ConverseReading:
                 self.neighbours.append((previous, view))
                 previous = view
         self.last = previous
+        self.tools: list[PlacedBlock] = []
+        tools = mapping_or_empty(request.get("toolConfig")).get("tools")
+        for position, tool in enumerate(list_or_empty(tools)):
+            self.tools.append(PlacedBlock(f"toolConfig.tools[{position}]", *split_block(tool)))
 
-    @property
-    def tools(self) -> Sequence[Any]:
-        return list_or_empty(mapping_or_empty(self.request.get("toolConfig")).get("tools"))
+    def list_blocks(self, block_type: str) -> Iterator[PlacedBlock]:
+        """The blocks of this type in all messages."""
+        for view in self.views:
+            yield from view.by_type[block_type]
+
+    def list_specs(self) -> Iterator[PlacedBlock]:
+        """The tools that the client defines. The API runs other tools itself."""
+        for tool in self.tools:
+            if tool.type == "toolSpec":
+                yield tool
 
 
 def begins_with_user(reading: ConverseReading) -> Faults:
@@ -160,19 +190,17 @@ def nothing_is_empty(reading: ConverseReading) -> Faults:
     Broken by `{"text": ""}`, which an answer may have before a call. Cache points are no content.
     """
     for view in reading.views:
-        if not view.blocks.keys() - {MARKER}:
+        if len(view.blocks) == len(view.by_type[MARKER]):
             yield f"{view.place}.content", "the content field must not be empty"
-        for place, text in view.blocks.get("text", ()):
-            if is_blank(text_or_empty(text)):
-                yield place, "the text field is blank"
-        for place, result in view.blocks.get("toolResult", ()):
-            for position, block in enumerate(list_or_empty(mapping_or_empty(result).get("content"))):
-                text = mapping_or_empty(block).get("text")
-                if isinstance(text, str) and is_blank(text):
-                    yield f"{place}.toolResult.content[{position}]", "the text field is blank"
+    for block in reading.list_blocks("text"):
+        if is_blank(text_or_empty(block.content)):
+            yield block.place, "the text field is blank"
+    for result in reading.list_blocks("toolResult"):
+        for position, block in enumerate(list_or_empty(result.fields.get("content"))):
+            if is_blank_block(block):
+                yield f"{result.place}.toolResult.content[{position}]", "the text field is blank"
     for position, block in enumerate(list_or_empty(reading.request.get("system"))):
-        text = mapping_or_empty(block).get("text")
-        if isinstance(text, str) and not text:
+        if split_block(block) == ("text", ""):
             yield f"system[{position}]", "the text field is empty"
 
 
@@ -181,97 +209,79 @@ def calls_are_answered(reading: ConverseReading) -> Faults:
     for previous, view in reading.neighbours:
         if previous is None or previous.role != "assistant":
             continue
-        answered = set(view.find_ids("toolResult"))
-        for call_id in previous.find_ids("toolUse"):
-            if call_id not in answered:
+        answered_ids = set(view.list_ids("toolResult"))
+        for call_id in previous.list_ids("toolUse"):
+            if call_id not in answered_ids:
                 yield view.place, f"expected a toolResult for the toolUse {call_id!r} of the message before"
 
 
 def results_answer_calls(reading: ConverseReading) -> Faults:
     """Every result answers a call of the message before it, and each call has one result."""
     for previous, view in reading.neighbours:
-        waiting: list[str] = []
+        waiting_ids: list[str] = []
         if previous is not None and previous.role == "assistant":
-            waiting = previous.find_ids("toolUse")
-        for place, content in view.blocks.get("toolResult", ()):
-            call_id = _read_id(content)
-            if call_id in waiting:
-                waiting.remove(call_id)
+            waiting_ids = previous.list_ids("toolUse")
+        for result in view.by_type["toolResult"]:
+            if result.call_id in waiting_ids:
+                waiting_ids.remove(result.call_id)
             else:
-                yield place, f"no toolUse {call_id!r} waits for it in the message before"
+                yield result.place, f"no toolUse {result.call_id!r} waits for it in the message before"
 
 
 def results_come_first(reading: ConverseReading) -> Faults:
     """Results stand before everything else in their message, as models of Anthropic want it."""
     for view in reading.views:
         has_other = False
-        for position, block in enumerate(list_or_empty(view.wire.get("content"))):
-            block_type = find_type(mapping_or_empty(block))
-            if block_type not in ("toolResult", MARKER):
+        for block in view.blocks:
+            if block.type == "toolResult" and has_other:
+                yield block.place, "a toolResult must come first in its message"
+            if block.type not in ("toolResult", MARKER):
                 has_other = True
-            elif block_type == "toolResult" and has_other:
-                yield f"{view.place}.content[{position}]", "a toolResult must come first in its message"
 
 
 def ids_are_allowed(reading: ConverseReading) -> Faults:
     """The id of a call is unique, and has only characters that the API takes."""
-    calls = [call for view in reading.views for call in view.blocks.get("toolUse", ())]
-    for place, content in calls:
-        if not _ID.fullmatch(_read_id(content)):
-            yield f"{place}.toolUse.toolUseId", f"it must match {ID_PATTERN}"
-    repeats = find_repeats(calls, lambda call: _read_id(call[1]), reading.past.call_ids)
-    for (place, _), call_id in repeats:
-        yield f"{place}.toolUse.toolUseId", f"{call_id!r} is the id of an earlier toolUse"
+    calls = list(reading.list_blocks("toolUse"))
+    for call in calls:
+        if not _ID.fullmatch(call.call_id):
+            yield f"{call.place}.toolUse.toolUseId", f"it must match {ID_PATTERN}"
+    for call, call_id in find_repeats(calls, attrgetter("call_id"), reading.past.call_ids):
+        yield f"{call.place}.toolUse.toolUseId", f"{call_id!r} is the id of an earlier toolUse"
 
 
 def names_are_allowed(reading: ConverseReading) -> Faults:
     """The name of a tool has only letters, digits, hyphens and underscores, and at most 64 of them."""
-    for view in reading.views:
-        for place, content in view.blocks.get("toolUse", ()):
-            if not is_safe_name(text_or_empty(mapping_or_empty(content).get("name"))):
-                yield f"{place}.toolUse.name", "it must match [a-zA-Z0-9_-]{1,64}"
-    for position, tool in enumerate(reading.tools):
-        spec = mapping_or_empty(tool).get("toolSpec")
-        if spec is None:
-            continue
-        if not is_safe_name(text_or_empty(mapping_or_empty(spec).get("name"))):
-            yield f"toolConfig.tools[{position}].toolSpec.name", "it must match [a-zA-Z0-9_-]{1,64}"
+    for block in (*reading.list_blocks("toolUse"), *reading.list_specs()):
+        if not is_safe_name(text_or_empty(block.fields.get("name"))):
+            yield f"{block.place}.{block.type}.name", _NAME_FAULT
 
 
 def tools_are_defined(reading: ConverseReading) -> Faults:
     """A request with calls or results in its history has a `toolConfig`, and that has a tool."""
-    has_tools = any(MARKER not in mapping_or_empty(tool) for tool in reading.tools)
-    if has_tools:
+    if any(tool.type != MARKER for tool in reading.tools):
         return
     if reading.request.get("toolConfig") is not None:
         yield "toolConfig.tools", "at least one tool is required"
-    for view in reading.views:
-        if "toolUse" in view.blocks or "toolResult" in view.blocks:
-            yield "toolConfig", "it must be defined if messages have toolUse or toolResult blocks"
-            return
+    calls_and_results = chain(reading.list_blocks("toolUse"), reading.list_blocks("toolResult"))
+    if any(calls_and_results):
+        yield "toolConfig", "it must be defined if messages have toolUse or toolResult blocks"
 
 
 def schemas_are_objects(reading: ConverseReading) -> Faults:
     """A tool has a schema, and a description that is not empty if it has one."""
-    for position, tool in enumerate(reading.tools):
-        fields = mapping_or_empty(tool)
-        if "toolSpec" not in fields:
-            continue
-        spec = mapping_or_empty(fields["toolSpec"])
-        place = f"toolConfig.tools[{position}].toolSpec"
-        if not isinstance(mapping_or_empty(spec.get("inputSchema")).get("json"), Mapping):
-            yield f"{place}.inputSchema", "not a JSON Schema under json"
-        if spec.get("description") == "":
-            yield f"{place}.description", "it must not be empty"
+    for spec in reading.list_specs():
+        schema = mapping_or_empty(spec.fields.get("inputSchema"))
+        if not isinstance(schema.get("json"), Mapping):
+            yield f"{spec.place}.toolSpec.inputSchema", "not a JSON Schema under json"
+        if spec.fields.get("description") == "":
+            yield f"{spec.place}.toolSpec.description", "it must not be empty"
 
 
 def markers_are_few(reading: ConverseReading) -> Faults:
     """At most four cache points stand in tools, system text and messages together."""
-    count = reading.past.markers
-    for block in (*reading.tools, *list_or_empty(reading.request.get("system"))):
-        count += MARKER in mapping_or_empty(block)
-    for view in reading.views:
-        count += len(view.blocks.get(MARKER, ()))
+    count = reading.past.markers + len(list(reading.list_blocks(MARKER)))
+    count += sum(tool.type == MARKER for tool in reading.tools)
+    count += sum(map(is_cache_point, list_or_empty(reading.request.get("system"))))
     if count > MARKER_LIMIT:
         yield "messages", f"{count} cache points; at most {MARKER_LIMIT} are taken"
 
@@ -279,40 +289,35 @@ def markers_are_few(reading: ConverseReading) -> Faults:
 def media_are_few(reading: ConverseReading) -> Faults:
     """A message has at most 20 pictures and 5 documents, and only the user's has any."""
     for view in reading.views:
-        for block_type, limit in (("image", IMAGE_LIMIT), ("document", DOCUMENT_LIMIT)):
-            blocks = view.blocks.get(block_type, ())
+        for block_type, limit in _MEDIA_LIMITS.items():
+            blocks = view.by_type[block_type]
             if len(blocks) > limit:
                 yield view.place, f"{len(blocks)} blocks of the type {block_type}; at most {limit} are taken"
             if blocks and view.role == "assistant":
-                yield blocks[0][0], f"the assistant cannot send blocks of the type {block_type}"
+                yield blocks[0].place, f"the assistant cannot send blocks of the type {block_type}"
 
 
 def documents_are_named(reading: ConverseReading) -> Faults:
     """A document has a name that the API takes, and its message has a text."""
     for view in reading.views:
-        documents = view.blocks.get("document", ())
-        for place, content in documents:
-            name = text_or_empty(mapping_or_empty(content).get("name"))
+        documents = view.by_type["document"]
+        for document in documents:
+            name = text_or_empty(document.fields.get("name"))
             if name != make_document_name(name):
-                yield (
-                    f"{place}.document.name",
-                    "it takes letters, digits, hyphens, brackets and single spaces",
-                )
-        if documents and "text" not in view.blocks:
+                problem = "it takes letters, digits, hyphens, brackets and single spaces"
+                yield f"{document.place}.document.name", problem
+        if documents and not view.by_type["text"]:
             yield view.place, "a message with a document must have a text too"
 
 
 def settings_are_in_range(reading: ConverseReading) -> Faults:
     """The answer has a limit of at least one token, and the numbers of the sampler are between 0 and 1."""
-    settings = mapping_or_empty(reading.request.get("inferenceConfig"))
-    limit = settings.get("maxTokens")
-    if limit is not None and (not isinstance(limit, int) or limit < 1):
+    settings = drop_nulls(mapping_or_empty(reading.request.get("inferenceConfig")))
+    limit = settings.get("maxTokens", 1)
+    if not isinstance(limit, int) or limit < 1:
         yield "inferenceConfig.maxTokens", "it must be a number of at least 1"
     for name in ("temperature", "topP"):
-        value = settings.get(name)
-        if value is None:
-            continue
-        number = number_or_none(value)
+        number = number_or_none(settings.get(name, 0))
         if number is None or not 0 <= number <= 1:
             yield f"inferenceConfig.{name}", "it must be a number from 0 to 1"
 

@@ -1,4 +1,4 @@
-"""Everything of a Converse request that is not a message, in plain words and back.
+"""Translates everything of a Converse request that is not a message: to a plain head, and back.
 
 Tools stand in `toolConfig`, with cache points between them. In a head, a cache point is a field of the tool
 before it: moving one is no change of the tools then, as it is none in other APIs.

@@ -7,7 +7,7 @@ is clear, it is noted as mended, so that rendering writes it anew.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -15,13 +15,13 @@ from lamina.core.text.characters import is_blank
 from lamina.core.values import Part, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.bedrock_converse.blocks import (
     NAME,
-    drop_blank_blocks,
-    find_type,
+    MarkedBlock,
     group_with_markers,
-    is_cache_point,
+    has_blank_block,
     read_call,
     read_part,
     read_result,
+    split_block,
     write_part,
 )
 from lamina.dialects.bedrock_converse.head import read_head
@@ -87,11 +87,21 @@ def _read_system(system: Any) -> list[Segment]:
     if not isinstance(system, LIST_TYPES):
         hint = 'give a list of blocks such as [{"text": "Be brief."}]'
         raise BadInput(f"the system text is {name_value(system)}", place="system", hint=hint)
-    try:
-        pieces = [_read_plain_piece(group, "system") for group in group_with_markers(system)]
-    except BadInput as error:
-        raise add_outer_place("system", error) from None
+    pieces = _read_groups(system, "system", lambda marked: _read_plain_piece(marked, "system"))
     return make_segments(NAME, system, MessagePieces(Role.SYSTEM, pieces))
+
+
+def _read_groups(
+    blocks: Sequence[Any], place: str, read: Callable[[MarkedBlock], MessagePiece]
+) -> list[MessagePiece]:
+    """A piece for each block with its cache points. An error names the place of the block."""
+    pieces: list[MessagePiece] = []
+    for marked in group_with_markers(blocks):
+        try:
+            pieces.append(read(marked))
+        except BadInput as error:
+            raise add_outer_place(f"{place}[{marked.position}]", error) from None
+    return pieces
 
 
 def _read_message(message: Any, _: int, calls: ConverseCalls) -> tuple[Segment, ...]:
@@ -108,66 +118,63 @@ def _read_message(message: Any, _: int, calls: ConverseCalls) -> tuple[Segment, 
     if not isinstance(content, LIST_TYPES):
         problem = f"the content is {name_value(content)}"
         raise BadInput(problem, place="content", hint='give a list of blocks such as [{"text": "Hi"}]')
-    pieces: list[MessagePiece] = []
-    for group in group_with_markers(content):
-        try:
-            pieces.append(_read_piece(group, role, calls))
-        except BadInput as error:
-            raise add_outer_place(f"content[{_find_position(content, group)}]", error) from None
-    results_first = sorted(pieces, key=lambda piece: piece.role is not Role.TOOL)
-    is_sendable = results_first == pieces and bool(pieces) and not any(map(_must_be_mended, pieces))
+    pieces = _read_groups(content, "content", lambda marked: _read_piece(marked, role, calls))
     if not pieces:
-        results_first = [MessagePiece(role, Text(""))]
-    parsed = MessagePieces(ROLES[role], results_first, is_sendable)
+        pieces.append(MessagePiece(role, Text("")))
+    results_first = sorted(pieces, key=lambda piece: piece.role is not Role.TOOL)
+    is_mended = results_first != pieces or any(map(_must_be_mended, pieces))
+    parsed = MessagePieces(ROLES[role], results_first, is_sendable=not is_mended)
     return tuple(make_segments(NAME, message, parsed))
 
 
-def _find_position(content: Sequence[Any], group: Sequence[Any]) -> int:
-    """Where the block of a group stands in the content of its message."""
-    block = next(block for block in group if not is_cache_point(block))
-    return next(position for position, other in enumerate(content) if other is block)
-
-
-def _read_piece(group: list[Any], role: str, calls: ConverseCalls) -> MessagePiece:
+def _read_piece(marked: MarkedBlock, role: str, calls: ConverseCalls) -> MessagePiece:
     """The piece for one block and its cache points. Raises BadInput for a block of the other side."""
-    block = next(block for block in group if not is_cache_point(block))
-    fields = mapping_or_empty(block)
-    block_type = find_type(fields)
-    owner = _ROLE_OF_BLOCK.get(block_type)
-    if owner is None:
-        return _read_plain_piece(group, role)
+    block = marked.block
+    block_type, content = split_block(block)
+    owner = _ROLE_OF_BLOCK.get(block_type, role)
     if owner != role:
         problem = f"a {block_type} block in a message of the {role}"
         raise BadInput(problem, hint=f"a {block_type} block belongs to the {owner}")
-    if block_type == "toolResult":
-        tool_result = mapping_or_empty(fields[block_type])
-        call = calls.by_id.get(text_or_empty(tool_result.get("toolUseId")))
-        result = read_result(tool_result, call.name if call is not None else "")
-        return MessagePiece(
-            "tool_result",
-            result,
-            group,
-            describe_result(call),
-            role=Role.TOOL,
-            uncounted=_digest_rest(block, result),
-        )
-    if block_type == "toolUse":
-        call = read_call(fields[block_type])
-        calls.by_id[call.id] = call
-        return MessagePiece("tool_call", call, group, uncounted=_digest_rest(block, call))
-    part = read_part(block)
-    return MessagePiece("thinking", part, group, uncounted=_digest_rest(block, part))
+    match block_type:
+        case "toolUse":
+            call = read_call(content)
+            calls.by_id[call.id] = call
+            return MessagePiece("tool_call", call, marked.group, uncounted=_digest_rest(block, call))
+        case "toolResult":
+            return _read_result_piece(marked, mapping_or_empty(content), calls)
+        case "reasoningContent":
+            return _read_plain_piece(marked, "thinking")
+    return _read_plain_piece(marked, role)
 
 
-def _read_plain_piece(group: list[Any], kind: str) -> MessagePiece:
-    """The piece for a block that either side may send.
+def _read_result_piece(
+    marked: MarkedBlock, tool_result: Mapping[str, Any], calls: ConverseCalls
+) -> MessagePiece:
+    """The piece for a result, which is named after the call that it answers."""
+    call = calls.by_id.get(text_or_empty(tool_result.get("toolUseId")))
+    tool_name = ""
+    if call is not None:
+        tool_name = call.name
+    result = read_result(tool_result, tool_name)
+    return MessagePiece(
+        "tool_result",
+        result,
+        marked.group,
+        describe_result(call),
+        role=Role.TOOL,
+        uncounted=_digest_rest(marked.block, result),
+    )
+
+
+def _read_plain_piece(marked: MarkedBlock, kind: str) -> MessagePiece:
+    """The piece for a block that holds neither a call nor a result.
 
     What a guardrail has to judge is never lowered: its text would be sent without being judged.
     """
-    block = next(block for block in group if not is_cache_point(block))
-    part = read_part(block)
-    is_guarded = "guardContent" in mapping_or_empty(block)
-    return MessagePiece(kind, part, group, pinned=is_guarded, uncounted=_digest_rest(block, part))
+    part = read_part(marked.block)
+    is_guarded = "guardContent" in marked.block
+    uncounted = _digest_rest(marked.block, part)
+    return MessagePiece(kind, part, marked.group, pinned=is_guarded, uncounted=uncounted)
 
 
 def _digest_rest(block: Any, part: Part) -> Any:
@@ -185,7 +192,5 @@ def _must_be_mended(piece: MessagePiece) -> bool:
         case ToolCall(name=name):
             return not is_safe_name(name)
         case ToolResult():
-            block = next(block for block in piece.block if not is_cache_point(block))
-            content = block["toolResult"]["content"]
-            return len(drop_blank_blocks(content)) < len(content)
+            return any(has_blank_block(block.get("toolResult")) for block in piece.block)
     return False

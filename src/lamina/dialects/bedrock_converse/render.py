@@ -19,6 +19,7 @@ from typing import Any
 
 from lamina.core.envelope import Envelope
 from lamina.core.repair import find_side
+from lamina.core.text.characters import is_blank
 from lamina.core.values import (
     Document,
     Entry,
@@ -29,6 +30,7 @@ from lamina.core.values import (
     Ref,
     Role,
     Segment,
+    Text,
     ToolCall,
     ToolResult,
 )
@@ -37,30 +39,27 @@ from lamina.dialects.bedrock_converse.blocks import (
     NAME,
     drop_blank_blocks,
     explain_unsendable,
-    is_cache_point,
+    has_blank_block,
+    split_group,
     write_part,
     write_result_content,
 )
 from lamina.dialects.bedrock_converse.cache_view import remove_refused_markers
 from lamina.dialects.bedrock_converse.head import HEAD, write_tool_config
-from lamina.dialects.json_values import (
-    Json,
-    decode_arguments,
-    list_or_empty,
-    mapping_or_empty,
-    to_dict_or_empty,
-)
+from lamina.dialects.json_values import Json, decode_arguments, mapping_or_empty, to_dict_or_empty
 from lamina.dialects.openai_chat.calls import is_safe_name, make_safe_name
 from lamina.dialects.origins import (
+    NO_ORIGIN,
     ON_THE_WIRE,
     explain_foreign_segment,
     find_unchanged_message,
     group_sent_entries,
     is_changed,
+    is_sent_as_it_came,
     read_origin_in,
-    read_sent_origin,
 )
 from lamina.dialects.port import PlainHead, Tool
+from lamina.dialects.same_objects import drop_field
 from lamina.dialects.words import OPENING
 
 DEFINED = "defined for the calls in the history: "
@@ -69,8 +68,7 @@ DEFINED = "defined for the calls in the history: "
 
 def render(envelope: Envelope) -> Json:
     """The request: parameters as they came, tools, system text, messages."""
-    request = dict(envelope.head.parameters)
-    request.pop("toolConfig", None)
+    request = drop_field(dict(envelope.head.parameters), "toolConfig")
     system_entries: list[Entry] = []
     message_groups: list[list[Entry]] = []
     for group in group_sent_entries(envelope):
@@ -79,10 +77,7 @@ def render(envelope: Envelope) -> Json:
         else:
             message_groups.append(group)
     messages = _write_messages(message_groups)
-    tool_config = write_tool_config(envelope.head)
-    tool_name = _find_undefined_tool(envelope)
-    if tool_config is None and tool_name:
-        tool_config = {"tools": list(HEAD.write(PlainHead(tools=(Tool(name=tool_name),))).head.tools)}
+    tool_config = write_tool_config(envelope.head) or _define_called_tool(envelope)
     if tool_config is not None:
         request["toolConfig"] = tool_config
     if system_entries:
@@ -92,9 +87,18 @@ def render(envelope: Envelope) -> Json:
     return remove_refused_markers(request)
 
 
+def _define_called_tool(envelope: Envelope) -> Json | None:
+    """A `toolConfig` for a request that defines no tool though its history has calls; None for others."""
+    tool_name = _find_undefined_tool(envelope)
+    if not tool_name:
+        return None
+    plain = PlainHead(tools=(Tool(name=tool_name),))
+    return {"tools": list(HEAD.write(plain).head.tools)}
+
+
 def carries(segment: Segment) -> str:
     """Why a segment cannot be sent here, "" if it can. The assistant cannot send pictures and documents."""
-    if read_origin_in(segment, NAME) is not None:
+    if read_origin_in(segment, NAME) is not NO_ORIGIN:
         return ""
     for part in segment.parts:
         if isinstance(part, Image | Document) and segment.role is Role.ASSISTANT:
@@ -122,6 +126,7 @@ def _find_undefined_tool(envelope: Envelope) -> str:
     if envelope.head.tools:
         return ""
     for repair in envelope.ledger.repairs.values():
+        # An earlier request defined it. Another tool would change the first bytes of the prompt.
         if repair.startswith(DEFINED):
             return repair.removeprefix(DEFINED)
     for entry in envelope.sent:
@@ -136,43 +141,46 @@ def _find_voice(entry: Entry) -> str:
 
     Few models take messages of the system, so only a client's own are sent as such.
     """
-    if entry.role is Role.SYSTEM:
-        origin = read_origin_in(entry.segment, NAME)
-        if origin is None or to_dict_or_empty(origin.message).get("role") != "system":
-            return "user"
+    if entry.role is not Role.SYSTEM:
+        return find_side(entry.role)
+    message = to_dict_or_empty(read_origin_in(entry.segment, NAME).message)
+    if message.get("role") == "system":
         return "system"
-    return find_side(entry.role)
+    return "user"
 
 
 def _write_messages(message_groups: Iterable[list[Entry]]) -> list[Any]:
     """The messages, of which those of one side in a row are one."""
     messages: list[Any] = []
-    said = ((group, _write_group(group)) for group in message_groups)
-    sayings = [(group, blocks) for group, blocks in said if blocks]
-    for voice, run_of_sayings in groupby(sayings, key=lambda saying: _find_voice(saying[0][0])):
-        run = list(run_of_sayings)
-        unchanged = None
-        if len(run) == 1:
-            unchanged = find_unchanged_message(run[0][0], NAME)
-        if unchanged is not None and to_dict_or_empty(unchanged).get("role") == voice:
-            messages.append(unchanged)
-            continue
-        blocks = list(chain.from_iterable(blocks for _, blocks in run))
-        messages.append({"role": voice, "content": _name_documents(_put_results_first(blocks))})
+    speaking_groups = [group for group in message_groups if any(map(_write_blocks, group))]
+    for voice, groups_in_a_row in groupby(speaking_groups, key=lambda group: _find_voice(group[0])):
+        messages.append(_write_message(voice, list(groups_in_a_row)))
+    # What the user said first may have been left out.
     if messages and to_dict_or_empty(messages[0]).get("role") != "user":
         messages.insert(0, {"role": "user", "content": [{"text": OPENING}]})
     return messages
 
 
-def _write_group(group: Sequence[Entry]) -> list[list[Any]]:
-    """The blocks of each entry of a message that has something to send."""
-    return [blocks for blocks in map(_write_blocks, group) if blocks]
+def _write_message(voice: str, groups: Sequence[list[Entry]]) -> Any:
+    """What one side says in a row; one message of which nothing changed is the object that came."""
+    if len(groups) == 1:
+        unchanged = find_unchanged_message(groups[0], NAME)
+        if to_dict_or_empty(unchanged).get("role") == voice:
+            return unchanged
+    blocks = [_write_blocks(entry) for entry in chain.from_iterable(groups)]
+    return {"role": voice, "content": _name_documents(_put_results_first(blocks))}
 
 
 def _put_results_first(blocks: Sequence[list[Any]]) -> list[Any]:
     """The blocks of all entries in one list, those of results first, each with its cache points."""
-    ordered = sorted(blocks, key=lambda group: not any("toolResult" in block for block in group))
-    return list(chain.from_iterable(ordered))
+    results: list[Any] = []
+    others: list[Any] = []
+    for group in blocks:
+        if any("toolResult" in block for block in group):
+            results += group
+        else:
+            others += group
+    return results + others
 
 
 def _name_documents(blocks: Sequence[Any]) -> list[Any]:
@@ -194,60 +202,46 @@ def _name_documents(blocks: Sequence[Any]) -> list[Any]:
 
 def _write_blocks(entry: Entry) -> list[Any]:
     """The blocks of an entry: as they came if nothing changed, else written anew, with their cache points."""
-    origin = read_origin_in(entry.segment, NAME)
-    source_blocks: list[Any] = []
-    if origin is not None:
-        source_blocks = origin.block or []
-    if source_blocks and _is_sent_as_it_came(entry):
-        return source_blocks
-    sources = [mapping_or_empty(block) for block in source_blocks if not is_cache_point(block)]
-    blocks = [_write_block(entry, part, sources) for part in entry.parts]
-    written_blocks: list[Any] = [block for block in blocks if block is not None]
-    if not written_blocks:
+    group = read_origin_in(entry.segment, NAME).block or []
+    if group and _is_sent_as_it_came(entry, group):
+        return list(group)
+    source_blocks, cache_points = split_group(group)
+    source = mapping_or_empty(next(iter(source_blocks), None))
+    written = [_write_block(entry, part, source) for part in entry.parts]
+    blocks = list(filter(None, written))
+    if not blocks:
         return []
-    return written_blocks + [block for block in source_blocks if is_cache_point(block)]
+    return blocks + cache_points
 
 
-def _write_block(entry: Entry, part: Part, sources: Sequence[Mapping[str, Any]]) -> Json | None:
-    """The block of one part; None if it cannot be sent. A call and a result are updated copies of theirs.
+def _write_block(entry: Entry, part: Part, source: Mapping[str, Any]) -> Json | None:
+    """The block of one part; None if it cannot be sent. A call and a result are updated copies of `source`.
 
     Another provider's own block is sent as text, except in the assistant's voice: the model did not say that.
     """
-    for source in sources:
-        if isinstance(part, ToolCall) and "toolUse" in source:
-            return {"toolUse": _update_call(source["toolUse"], part, entry)}
-        if isinstance(part, ToolResult) and "toolResult" in source:
-            return {"toolResult": _update_result(source["toolResult"], part, entry)}
+    match part, source:
+        case ToolCall(), {"toolUse": tool_use}:
+            return {"toolUse": _update_call(tool_use, part, entry)}
+        case ToolResult(), {"toolResult": tool_result}:
+            return {"toolResult": _update_result(tool_result, part, entry)}
     block = write_part(part)
     if block is None and isinstance(part, Raw) and entry.role is not Role.ASSISTANT:
         return {"text": text_of((part,))}
     return block
 
 
-def _is_sent_as_it_came(entry: Entry) -> bool:
-    """Whether nothing of an entry changed, and the API takes it: a blank text is left out."""
-    if read_sent_origin(entry, NAME) is None:
+def _is_sent_as_it_came(entry: Entry, group: Sequence[Any]) -> bool:
+    """Whether nothing of an entry changed, and the API takes the blocks that it came as."""
+    if not is_sent_as_it_came(entry, NAME):
         return False
     match entry.parts[0]:
+        case Text(text):
+            return not is_blank(text)
         case ToolCall(name=name):
             return is_safe_name(name)
         case ToolResult():
-            return not _has_blank_text(entry)
-        case Raw():
-            return True
-    return write_part(entry.parts[0]) is not None
-
-
-def _has_blank_text(entry: Entry) -> bool:
-    """Whether the result that an entry came from has a blank text in it."""
-    origin = read_origin_in(entry.segment, NAME)
-    if origin is None:
-        return False
-    for block in origin.block:
-        content = list_or_empty(mapping_or_empty(block.get("toolResult")).get("content"))
-        if len(drop_blank_blocks(content)) < len(content):
-            return True
-    return False
+            return not any(has_blank_block(block.get("toolResult")) for block in group)
+    return True
 
 
 def _update_call(tool_use: Json, call: ToolCall, entry: Entry) -> Json:
@@ -260,7 +254,6 @@ def _update_call(tool_use: Json, call: ToolCall, entry: Entry) -> Json:
 
 def _update_result(tool_result: Json, result: ToolResult, entry: Entry) -> Json:
     content = drop_blank_blocks(tool_result.get("content"))
-    updated = {**tool_result, "toolUseId": result.id, "content": content}
     if is_changed(entry, "content"):
-        updated["content"] = write_result_content(result)
-    return updated
+        content = write_result_content(result)
+    return {**tool_result, "toolUseId": result.id, "content": content}

@@ -1,13 +1,14 @@
-"""Converse requests as boto3 takes them: bytes where the body of a request has base64."""
+"""Makes the arguments of boto3 from a Converse request: bytes where the body has base64."""
 
 from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Mapping
+from operator import is_
 from typing import Any
 
-from lamina.dialects.json_values import LIST_TYPES
 from lamina.dialects.port import Request
+from lamina.dialects.same_objects import keep_list
 
 _BYTES_FIELDS = frozenset(("bytes", "redactedContent"))
 _FREE_FIELDS = frozenset(("input", "json", "additionalModelRequestFields"))
@@ -23,14 +24,17 @@ def to_sdk_arguments(request: Request) -> dict[str, Any]:
 
 
 def _to_bytes(value: Any, name: str) -> Any:
+    """The value of the field `name` with bytes inside; the same object if it holds none."""
     if name in _FREE_FIELDS:
         return value
-    if name in _BYTES_FIELDS and isinstance(value, str):
-        return b64decode(value)
-    if isinstance(value, Mapping):
-        changed = {inner: _to_bytes(held, inner) for inner, held in value.items()}
-        return changed if any(changed[inner] is not value[inner] for inner in value) else value
-    if isinstance(value, LIST_TYPES):
-        items = [_to_bytes(item, "") for item in value]
-        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    match value:
+        case str() if name in _BYTES_FIELDS:
+            return b64decode(value)
+        case Mapping():
+            changed = to_sdk_arguments(value)
+            if all(map(is_, changed.values(), value.values())):
+                return value
+            return changed
+        case list() | tuple():
+            return keep_list(value, [_to_bytes(item, "") for item in value])
     return value

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from lamina.core.repair import Repairs
 from lamina.core.values import Segment
-from lamina.dialects.gemini.absorb import absorb, absorb_stream
+from lamina.dialects.gemini.answers import absorb, absorb_stream, write_answer, write_closing_events
+from lamina.dialects.gemini.cache_view import stream
 from lamina.dialects.gemini.check import check, check_again
 from lamina.dialects.gemini.media import can_carry_media
-from lamina.dialects.gemini.own_answer import write_answer, write_closing_events
 from lamina.dialects.gemini.parse import parse
 from lamina.dialects.gemini.plain import own_head, plain_head, takes_tool
-from lamina.dialects.gemini.prefix import stream
 from lamina.dialects.gemini.render import lasting, render
 from lamina.dialects.gemini.wire import NAME
 from lamina.dialects.origins import explain_foreign_segment, find_other_dialect

@@ -1,4 +1,4 @@
-"""Which result answers which call. Ids are optional here, so results are matched by name and position too.
+"""Pairs results with calls. Ids are optional here, so results are matched by name and position too.
 
 A call without an id gets one for the log. It is made from its name and arguments, so that it is the same
 wherever the call stands, and it is never sent. Nothing is known of what a tool does, except that some
@@ -53,9 +53,7 @@ class GeminiCalls:
             return self._take_call_of_id(result) or call_of_id
         if result.id:
             return self._take_call_without_id(result.name)
-        place = self._step.take(result.name)
-        if place is None and not self._step.asks(result.name):
-            place = self._step.take("")
+        place = self._step.take_any(result.name)
         if place is None:
             return self._find_second(result.name)
         return self._step.calls[place]

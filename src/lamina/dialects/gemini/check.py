@@ -1,4 +1,4 @@
-"""The rules of the generateContent API, each a small function over a request; none changes anything.
+"""Checks a request against the rules of the generateContent API. Rules are functions that change nothing.
 
 G1 to G8 are the rules that Google states in its own words, in errors or in the SDK. Each fault is reported
 once: a rule skips values whose shape another rule reports.
@@ -7,9 +7,8 @@ once: a rule skips values whose shape another rule reports.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from itertools import pairwise
-from typing import Any
+from collections.abc import Callable
+from itertools import pairwise, zip_longest
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger
@@ -29,7 +28,7 @@ from lamina.dialects.gemini.wire import (
     to_dict_or_none,
     to_snake_case,
 )
-from lamina.dialects.json_values import Json
+from lamina.dialects.json_values import Json, mapping_or_empty
 from lamina.dialects.memos import CheckMemo
 from lamina.dialects.port import Request, Violation
 from lamina.dialects.rules import Faults, check_growing, name_rules
@@ -43,10 +42,7 @@ Rule = Callable[[GeminiReading], Faults]
 def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
     """Every rule that the request breaks. No rule of this API depends on the past, so `ledger` is unused."""
     del ledger
-    value: Any = request
-    if not isinstance(value, Mapping):
-        return check_again({})
-    return check_again(value)
+    return check_again(mapping_or_empty(request))
 
 
 def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
@@ -152,13 +148,12 @@ def calls_are_answered(reading: GeminiReading) -> Faults:
     In Google's words: "Please ensure that the number of function response parts is equal to the number of
     function call parts of the function call turn."
     """
-    for i, view in enumerate(reading.contents):
+    for view, next_view in zip_longest(reading.contents, reading.contents[1:]):
         if not view.makes_calls:
             continue
         result_count = 0
-        for next_view in reading.contents[i + 1 : i + 2]:
-            if next_view.role == "user":
-                result_count = len(next_view.results)
+        if next_view is not None and next_view.role == "user":
+            result_count = len(next_view.results)
         if result_count != len(view.calls):
             message = f"{len(view.calls)} calls, and {result_count} results in the content after them"
             yield view.place, message
@@ -217,17 +212,15 @@ def calls_are_signed(reading: GeminiReading) -> Faults:
     """
     if not requires_signatures(reading.model):
         return
-    turn: list[ContentView] = []
-    for view in reversed(reading.contents):
-        if view.begins_turn:
-            break
-        turn.append(view)
-    for view in reversed(turn):
-        if not view.makes_calls:
-            continue
-        part = view.calls[0].part
-        if not get_field(part.fields, "thoughtSignature"):
-            yield part.place, "the call is missing a thought_signature"
+    unsigned: list[str] = []
+    for view in reading.contents:
+        if view.begins_turn:  # the API does not look at earlier turns
+            unsigned = []
+        for call in view.calls[:1]:
+            if view.makes_calls and not get_field(call.part.fields, "thoughtSignature"):
+                unsigned.append(call.part.place)
+    for place in unsigned:
+        yield place, "the call is missing a thought_signature"
 
 
 def ends_with_the_user(reading: GeminiReading) -> Faults:
@@ -315,7 +308,7 @@ def system_text_is_text(reading: GeminiReading) -> Faults:
         return
     parts = split_system_parts(system)
     place = f"{reading.prefix}system_instruction"
-    for part in parts:
+    for _, part in parts:
         text = read_part(part).get("text")
         if not isinstance(text, str):
             yield place, "has a part that is not text"

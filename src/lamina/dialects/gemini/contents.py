@@ -1,4 +1,4 @@
-"""The contents of a request as units: who speaks, which parts, and the object that it came as.
+"""Splits the contents of a request into units: who speaks, which parts, and the object that it came as.
 
 The SDK takes a string, one part, one content, or a list of all of these, in which parts in a row make one
 content: the model's if they are calls, else the user's. Nothing is read here below the list of parts, and
@@ -34,9 +34,7 @@ class LooseParts(list[Any]):
         One part by itself and a list of one part are equal as lists, but a client must get back what it
         sent.
         """
-        if not isinstance(other, LooseParts):
-            return False
-        return self.bare is other.bare and super().__eq__(other)
+        return isinstance(other, LooseParts) and self.bare is other.bare and super().__eq__(other)
 
     def __ne__(self, other: object) -> bool:
         """The opposite, which a list would otherwise decide by its items alone."""

@@ -1,4 +1,4 @@
-"""Extra fields of contents and parts of the Gemini API."""
+"""Finds extra fields in contents and parts of the Gemini API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a request has its fields: the shape of a head, read from a request and written back.
+"""Finds the fields of a request, in a REST body or in the SDK's `config`, and writes them back there.
 
 A REST body has its fields beside `contents`; arguments of the SDK have them in `config`. System text and
 tools are taken out, and None keeps their place, so that rendering gives back the shape that came. What was
@@ -24,8 +24,9 @@ from lamina.dialects.gemini.wire import (
     to_dicts,
     to_snake_case,
 )
-from lamina.dialects.json_values import LIST_TYPES, Json, drop_nulls, name_value
+from lamina.dialects.json_values import LIST_TYPES, Json, drop_nulls, name_value, read_each
 from lamina.dialects.port import Request
+from lamina.dialects.same_objects import drop_field
 from lamina.errors import BadInput
 
 _SYSTEM_FIELD = "systemInstruction"
@@ -54,10 +55,8 @@ def read_head(request: Request) -> ParsedGeminiHead:
 
     System text that says nothing stays where it is.
     """
-    fields = {name: value for name, value in request.items() if name != "contents"}
-    prefix = ""
-    if fields.get("config") is not None:
-        prefix = "config."
+    fields = drop_field(dict(request), "contents")
+    prefix = find_prefix(request)
     holder = _get_holder(fields)
     system = None
     system_field = find_spelling(holder, _SYSTEM_FIELD)
@@ -69,10 +68,16 @@ def read_head(request: Request) -> ParsedGeminiHead:
         holder["tools"] = None
     parameters = holder
     if prefix:
-        parameters = fields | {"config": holder}
-    return ParsedGeminiHead(
-        RequestHead(tools=tools, parameters=parameters), system, f"{prefix}{system_field}"
-    )
+        parameters = {**fields, "config": holder}
+    head = RequestHead(tools=tools, parameters=parameters)
+    return ParsedGeminiHead(head, system, f"{prefix}{system_field}")
+
+
+def find_prefix(request: Mapping[str, Any]) -> str:
+    """What stands before the name of a setting in a place: "config." where the SDK puts settings there."""
+    if request.get("config") is None:
+        return ""
+    return "config."
 
 
 def write_request(head: RequestHead, contents: Any, system: Any) -> Json:
@@ -81,18 +86,17 @@ def write_request(head: RequestHead, contents: Any, system: Any) -> Json:
     The contents come after the model, where a reader looks for them.
     """
     parameters = dict(head.parameters)
-    request: Json = {}
-    if "model" in parameters:
-        request["model"] = parameters["model"]
-    request["contents"] = contents
-    if not uses_config(parameters):
+    if uses_config(parameters):
+        config = _read_config(parameters.get("config") or {})
+        _put_system_and_tools(config, head, system)
+        if config or "config" in parameters:
+            parameters["config"] = config
+    else:
         _put_system_and_tools(parameters, head, system)
-        return request | parameters
-    config = _read_config(parameters.get("config") or {})
-    _put_system_and_tools(config, head, system)
-    if config or "config" in parameters:
-        parameters["config"] = config
-    return request | parameters
+    beginning: Json = {}
+    if "model" in parameters:
+        beginning["model"] = parameters["model"]
+    return {**beginning, "contents": contents, **parameters}
 
 
 def _put_system_and_tools(fields: Json, head: RequestHead, system: Any) -> None:
@@ -104,14 +108,13 @@ def _put_system_and_tools(fields: Json, head: RequestHead, system: Any) -> None:
     """
     if system is not None:
         spell = choose_spelling(head.parameters)
-        spellings = [name for name in _SYSTEM_SPELLINGS if name in fields]
-        system_field = (*spellings, spell(_SYSTEM_FIELD))[0]
-        fields[system_field] = system
+        present = filter(fields.__contains__, _SYSTEM_SPELLINGS)
+        fields[next(present, spell(_SYSTEM_FIELD))] = system
     if head.tools:
         fields["tools"] = list(head.tools)
     for name in (*_SYSTEM_SPELLINGS, "tools"):
-        if name in fields and fields[name] is None:
-            del fields[name]
+        if fields.get(name) is None:
+            fields.pop(name, None)
 
 
 def uses_config(parameters: Mapping[str, Any]) -> bool:
@@ -139,11 +142,9 @@ def read_settings(request: Mapping[str, Any]) -> Json:
     """
     fields = _get_holder(request)
     fields = get_object(fields, "generationConfig") | fields
-    settings = {}
-    for spelling, value in fields.items():
-        name = _to_camel_case(spelling)
-        if value is not None and name not in _FIELDS_NOT_SETTINGS:
-            settings[name] = value
+    settings = {_to_camel_case(spelling): value for spelling, value in drop_nulls(fields).items()}
+    for name in _FIELDS_NOT_SETTINGS:
+        settings.pop(name, None)
     return settings
 
 
@@ -152,15 +153,17 @@ def find_system_field(request: Mapping[str, Any]) -> str:
     return find_spelling(_get_holder(request), _SYSTEM_FIELD)
 
 
-def split_system_parts(system: Any) -> list[Any]:
-    """The parts of a system text, which may be a text, a part, a list of parts or a content.
+def split_system_parts(system: Any, place: str = "") -> list[tuple[str, Any]]:
+    """The parts of a system text, each with its place. It may be a text, a part, a list or a content.
 
-    `"Be brief."` is one part.
+    `"Be brief."` is one part, at the place of the system text itself.
     """
     parts = get_system_parts(system)
-    if isinstance(parts, LIST_TYPES):
-        return list(parts)
-    return [parts]
+    if not isinstance(parts, LIST_TYPES):
+        return [(place, parts)]
+    if parts is not system:
+        place = f"{place}.parts"
+    return [(f"{place}[{i}]", part) for i, part in enumerate(parts)]
 
 
 def get_system_parts(system: Any) -> Any:
@@ -203,8 +206,7 @@ def _read_config(config: Any) -> Json:
     """
     if isinstance(config, Mapping):
         return dict(config)
-    is_model = callable(getattr(config, "model_dump", None)) and not isinstance(config, type)
-    if not is_model:
+    if isinstance(config, type) or not hasattr(config, "model_dump"):
         raise BadInput(f"config is {name_value(config)}", place="config", hint="give an object")
     return drop_nulls(dict(config))
 
@@ -231,7 +233,7 @@ def _read_tools(tools: Any, place: str) -> tuple[Json, ...]:
     if not isinstance(tools, LIST_TYPES):
         raise BadInput(f"tools is {name_value(tools)}", place=place, hint="give a list")
     hint = "give an object, for a function its declaration"
-    return tuple(to_dict(tool, "a tool", place=f"{place}[{i}]", hint=hint) for i, tool in enumerate(tools))
+    return tuple(read_each(tools, place, lambda tool, _: to_dict(tool, "a tool", hint=hint)))
 
 
 def _to_camel_case(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Pictures and files: blocks of the wire as typed parts, and typed parts as blocks.
+"""Turns pictures and files of the wire into typed parts, and typed parts into parts of a content.
 
 The API takes media as base64, or at an address that it can fetch.
 """
@@ -93,28 +93,26 @@ def can_carry_media(part: Part) -> bool:
 
 
 def write_media(part: Image | Document, spell: Spelling) -> Json:
-    """Media as a part of a content. What the API cannot take is named as text.
-
-    Media without a type get the one that the end of their address stands for: that of
-    `https://example.com/a.png?x=1` is `image/png`.
-    """
-    name = ""
-    default_type = "image/png"
-    if isinstance(part, Document):
-        if part.text:
-            return {"text": part.text}
-        name = part.name
-        default_type = "application/pdf"
+    """Media as a part of a content. What the API cannot take is named as text."""
+    if isinstance(part, Document) and part.text:
+        return {"text": part.text}
     if not can_carry_media(part):
         type_name = lower_ascii(type(part).__name__)
-        return {"text": f"[{type_name} {name or part.url[:200]}]"}
+        name = getattr(part, "name", "") or part.url[:200]
+        return {"text": f"[{type_name} {name}]"}
     url_media_type, url_data = split_data_url(part.url)
-    media_type = part.media_type or url_media_type
-    if not media_type:
-        path = part.url.partition("?")[0]
-        suffix = lower_ascii(path.rpartition(".")[2])
-        media_type = _MEDIA_TYPES_BY_SUFFIX.get(suffix, default_type)
+    media_type = part.media_type or url_media_type or _guess_media_type(part)
     data = part.data or url_data
     if data:
         return {spell("inlineData"): {spell("mimeType"): media_type, "data": data}}
     return {spell("fileData"): {spell("fileUri"): part.url, spell("mimeType"): media_type}}
+
+
+def _guess_media_type(part: Image | Document) -> str:
+    """The type that the end of an address stands for: `image/png` for `https://example.com/a.png?x=1`."""
+    default_type = "image/png"
+    if isinstance(part, Document):
+        default_type = "application/pdf"
+    path = part.url.partition("?")[0]
+    suffix = lower_ascii(path.rpartition(".")[2])
+    return _MEDIA_TYPES_BY_SUFFIX.get(suffix, default_type)

@@ -1,4 +1,4 @@
-"""A generateContent request as a log: one segment for each piece that can be lowered on its own.
+"""Parses a generateContent request into a log, one segment for each piece that can be lowered on its own.
 
 Results are logged before the rest of their content: nothing may stand between a call and its results. If a
 content breaks a rule of the API but its meaning is clear, its origin says that it was mended, and rendering
@@ -13,6 +13,8 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+import msgspec
+
 from lamina.core.values import Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.gemini.calls import GeminiCalls, make_orphan_id
 from lamina.dialects.gemini.contents import Unit, read_extra_fields, split_units
@@ -25,10 +27,11 @@ from lamina.dialects.gemini.extra_fields import (
 from lamina.dialects.gemini.head import ParsedGeminiHead, read_head, split_system_parts
 from lamina.dialects.gemini.parts import ID_PREFIX, read_part, read_signature
 from lamina.dialects.gemini.wire import NAME, get_object, is_safe_name, to_dict_or_empty
-from lamina.dialects.json_values import LIST_TYPES, add_outer_place, name_value
-from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged
+from lamina.dialects.json_values import LIST_TYPES, add_outer_place, name_value, text_or_empty
+from lamina.dialects.memos import ParseMemo
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.origins import ORIGIN, WireOrigin
+from lamina.dialects.pairing import find_last_answer
 from lamina.dialects.pieces import is_blank_text
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.dialects.uncounted_fields import digest_rests
@@ -112,12 +115,7 @@ def _read_system(parsed_head: ParsedGeminiHead) -> list[Segment]:
     if system is None:
         return []
     pieces = []
-    for i, block in enumerate(split_system_parts(system)):
-        place = f"{parsed_head.system_place}.parts[{i}]"
-        if isinstance(system, LIST_TYPES):
-            place = f"{parsed_head.system_place}[{i}]"
-        if block is system:
-            place = parsed_head.system_place
+    for place, block in split_system_parts(system, parsed_head.system_place):
         try:
             part = read_part(block, by_model=False)
         except BadInput as error:
@@ -133,17 +131,14 @@ def _read_log(units: Sequence[Unit], memo: ParseMemo | None) -> tuple[Segment, .
 
     The reader still takes in their calls: a new result may answer an old call.
     """
-    remembered: list[ParsedMessage] = []
-    if memo is not None:
-        messages = [unit.message for unit in units]
-        remembered = memo.known[: count_unchanged(messages, memo.known)]
-    old_segments = [parsed.segments for parsed in remembered]
+    memo = memo or ParseMemo(copies=False)
+    messages = [unit.message for unit in units]
+    unchanged = memo.find_unchanged(messages)
+    old_segments = [parsed.segments for parsed in unchanged]
     reader = _GeminiReader(old_segments)
-    new_units = units[len(remembered) :]
-    new_segments = list(map(reader.read_unit, new_units))
-    if memo is not None:
-        new_messages = [unit.message for unit in new_units]
-        memo.known = remembered + memo.remember(new_messages, new_segments)
+    start = len(unchanged)
+    new_segments = list(map(reader.read_unit, units[start:]))
+    memo.remember(unchanged, messages[start:], new_segments)
     return tuple(chain.from_iterable(old_segments + new_segments))
 
 
@@ -160,12 +155,7 @@ class _GeminiReader:
         Only those since the model last began to speak may still wait for results. Of the older ones the ids
         of the calls are enough.
         """
-        start = 0
-        for i in range(len(old_segments) - 1, 0, -1):
-            first_segment = old_segments[i][0]
-            if first_segment.role is Role.ASSISTANT and not first_segment.joins:
-                start = i
-                break
+        start = find_last_answer(old_segments)
         self.calls = GeminiCalls(chain.from_iterable(old_segments[:start]))
         self.last_role = Role.SYSTEM
         self.last_had_calls = False
@@ -179,7 +169,7 @@ class _GeminiReader:
         A content is mended if it joins the one before it, has the old role "function", or holds a part that
         the API refuses: an empty text, a result without the name of its call.
         """
-        role = _ROLES.get(unit.role) if isinstance(unit.role, str) else None
+        role = _ROLES.get(text_or_empty(unit.role))
         if role is None:
             problem = f"the role is {name_value(unit.role)}"
             hint = 'use "user" or "model"; system text stands in system_instruction'
@@ -189,10 +179,8 @@ class _GeminiReader:
         if role is Role.ASSISTANT and not joins:
             self.calls.begin_content()
         pieces = [self._make_piece(parsed, role) for parsed in parsed_parts]
+        # A step that came in several contents, and the older role "function", are written anew.
         is_mended = joins or unit.role == "function" or not all(piece.may_be_sent for piece in pieces)
-        if not pieces:
-            is_mended = True
-            pieces = [self._make_piece(_ParsedGeminiPart(Text(""), ""), role)]
         blanks: tuple[Part, ...] = ()
         if not is_mended:
             blanks = _collect_blank_texts(pieces)
@@ -211,17 +199,15 @@ class _GeminiReader:
         A call whose name the API refuses cannot be sent as it came.
         """
         part, block = parsed
-        if isinstance(part, ToolResult):
-            return self._make_result_piece(part, block)
-        if isinstance(part, ToolCall):
-            call = self.calls.add(part)
-            return _GeminiPiece(role, "tool_call", (call,), [block], whole=is_safe_name(part.name))
-        kind = "assistant"
-        if role is Role.USER:
-            kind = "user"
-        elif isinstance(part, Thinking):
-            kind = "thinking"
-        return _GeminiPiece(role, kind, (part,), [block])
+        match part:
+            case ToolResult():
+                return self._make_result_piece(part, block)
+            case ToolCall():
+                call = self.calls.add(part)
+                return _GeminiPiece(role, "tool_call", (call,), [block], whole=is_safe_name(part.name))
+            case Thinking() if role is Role.ASSISTANT:
+                return _GeminiPiece(role, "thinking", (part,), [block])
+        return _GeminiPiece(role, role.value, (part,), [block])
 
     def _make_result_piece(self, result: ToolResult, block: Any) -> _GeminiPiece:
         """A result, with the id and the name of the call that it answers.
@@ -230,15 +216,14 @@ class _GeminiReader:
         """
         call = self.calls.take_answered_call(result)
         if call is None:
-            call_id = make_orphan_id(result)
-            name = result.name
+            part = msgspec.structs.replace(result, id=make_orphan_id(result))
         else:
-            call_id = call.id
-            name = call.name
-        wire_id = "" if call_id.startswith(ID_PREFIX) else call_id
+            part = msgspec.structs.replace(result, id=call.id, name=call.name)
+        wire_id = part.id
+        if wire_id.startswith(ID_PREFIX):  # lamina made the id, and does not send it
+            wire_id = ""
+        names_its_call = (result.id, result.name) == (wire_id, part.name)
         response = get_object(to_dict_or_empty(block), "functionResponse").get("response")
-        names_its_call = (result.id, result.name) == (wire_id, name)
-        part = ToolResult(id=call_id, name=name, content=result.content, error=result.error)
         return _GeminiPiece(
             role=Role.TOOL,
             kind="tool_result",
@@ -280,31 +265,36 @@ class _GeminiReader:
 def _read_parts(unit: Unit, role: Role) -> list[_ParsedGeminiPart]:
     """The parts of a content; of the user's, results first. The user makes no calls, the model no results.
 
-    Of the user's parts text, result, text the result is read first.
+    Of the user's parts text, result, text the result is read first. A content without parts has an empty
+    text.
     """
     if not isinstance(unit.parts, LIST_TYPES):
         problem = f"parts is {name_value(unit.parts)}"
         raise BadInput(problem, place=f"{unit.place}.parts", hint="give a list of parts")
-    results = []
-    others = []
+    parsed_parts = []
     for i, block in enumerate(unit.parts):
         place = unit.place_of(i)
         try:
             part = read_part(block, by_model=role is Role.ASSISTANT)
         except BadInput as error:
             raise add_outer_place(place, error) from None
-        if isinstance(part, ToolCall) and role is Role.USER:
-            problem = "a call in a content of the user"
-            raise BadInput(problem, place=f"{place}.functionCall", hint="the model makes calls")
-        if isinstance(part, ToolResult) and role is Role.ASSISTANT:
-            problem = "a result in a content of the model"
-            hint = "results stand in a content of the user"
-            raise BadInput(problem, place=f"{place}.functionResponse", hint=hint)
-        if isinstance(part, ToolResult):
-            results.append(_ParsedGeminiPart(part, block))
-        else:
-            others.append(_ParsedGeminiPart(part, block))
-    return results + others
+        if (role, type(part)) in _WRONG_SIDES:
+            field, problem, hint = _WRONG_SIDES[role, type(part)]
+            raise BadInput(problem, place=f"{place}.{field}", hint=hint)
+        parsed_parts.append(_ParsedGeminiPart(part, block))
+    parsed_parts.sort(key=lambda parsed: not isinstance(parsed.part, ToolResult))
+    return parsed_parts or [_ParsedGeminiPart(Text(""), "")]
+
+
+_WRONG_SIDES: dict[tuple[Role, type[Part]], tuple[str, str, str]] = {
+    (Role.USER, ToolCall): ("functionCall", "a call in a content of the user", "the model makes calls"),
+    (Role.ASSISTANT, ToolResult): (
+        "functionResponse",
+        "a result in a content of the model",
+        "results stand in a content of the user",
+    ),
+}
+"""Parts that the other side sends: the field, what is wrong, and what to do."""
 
 
 def _collect_blank_texts(pieces: Sequence[_GeminiPiece]) -> tuple[Part, ...]:
@@ -358,11 +348,11 @@ def _make_segments(
     The first segment opens a message, the others join it.
     """
     segments = []
+    last = len(pieces) - 1
     for i, piece in enumerate(pieces):
-        is_first = i == 0
         beside: tuple[Part, ...] = ()
         rests: dict[str, Any] = {}
-        if i == len(pieces) - 1:
+        if i == last:
             extra_fields = read_extra_fields(message)
             beside = collect_from_content(NAME, extra_fields) + blanks
             rests["content"] = find_content_rest(extra_fields)
@@ -374,7 +364,7 @@ def _make_segments(
             dialect=NAME,
             message=message,
             block=piece.blocks,
-            is_first=is_first,
+            is_first=i == 0,
             count=len(pieces),
             is_mended=is_mended,
         )
@@ -383,7 +373,7 @@ def _make_segments(
             kind=piece.kind,
             parts=piece.parts,
             attrs=piece.attrs or {},
-            joins=joins or not is_first,
+            joins=joins or i > 0,
             origin=NAME,
             meta={ORIGIN: origin},
             beside=beside,

@@ -1,4 +1,4 @@
-"""Parts of a content as typed parts, and typed parts as parts of a content.
+"""Turns parts of a content into typed parts, and typed parts into parts of a content.
 
 A part that this module does not understand becomes a `Raw` part that holds it as it is. Nothing here knows
 where a part stands in the request; the caller adds the place to an error.
@@ -75,20 +75,24 @@ def read_part(value: Any, *, by_model: bool) -> Part:
     if isinstance(value, str):
         return Text(value)
     block = to_dict(value, "a part", hint="give text or an object; bytes as inline_data")
-    data_fields = find_data_fields(block)
-    if len(data_fields) > 1:
-        problem = f"a part has {' and '.join(data_fields)}"
-        raise BadInput(problem, hint="give each a part of its own")
-    if data_fields == ["text"]:
-        return _read_text(block, by_model=by_model)
-    if not data_fields and not has_unknown_data(block):
-        return Text("")
-    data_field = data_fields[0] if data_fields else _UPLOADED_FILE
-    read_data = _READERS.get(data_field)
-    part = None
-    if read_data is not None:
-        part = read_data(block)
+    part: Part | None = None
+    match find_data_fields(block):
+        case ["text"]:
+            part = _read_text(block, by_model=by_model)
+        case [data_field]:
+            part = _READERS.get(data_field, _read_nothing)(block)
+        case [] if has_unknown_data(block):
+            part = read_file(block)  # an uploaded file, as the SDK returned it
+        case []:
+            part = Text("")
+        case data_fields:
+            problem = f"a part has {' and '.join(data_fields)}"
+            raise BadInput(problem, hint="give each a part of its own")
     return part or Raw(dialect=NAME, data=block)
+
+
+def _read_nothing(_: Json) -> None:
+    """For parts that have no typed part, such as `executableCode`."""
 
 
 def find_data_fields(block: Mapping[str, Any]) -> list[str]:
@@ -156,9 +160,7 @@ def write_response(result: ToolResult, old_response: Mapping[str, Any]) -> Json:
     A new response says `output`, or `error` if the tool failed.
     """
     text = text_of(part for part in result.content if not stands_beside_result(part))
-    name = ""
-    if old_response:
-        name, _ = _read_response(old_response)
+    name, _ = _read_response(old_response)
     if name:
         return {name: text}
     if result.error:
@@ -183,12 +185,10 @@ def _read_text(block: Json, *, by_model: bool) -> Part:
     if not isinstance(text, str):
         raise BadInput(f"text is {name_value(text)}", place="text", hint="give a string")
     signature = read_signature(block)
-    if not by_model:
-        return Text(text)
     is_thought = block.get("thought") is True
     if is_blank(text):
         is_thought = signature != ""
-    if is_thought:
+    if by_model and is_thought:
         return Thinking(text=text, signature=signature)
     return Text(text)
 
@@ -237,15 +237,11 @@ def _read_result(block: Json) -> ToolResult:
     )
 
 
-_UPLOADED_FILE = ""
-"""Stands in the table for a part without a field for data: a file, as the SDK returned it."""
-
 _READERS: dict[str, Callable[[Json], Part | None]] = {
     "inlineData": read_inline_data,
     "fileData": read_file_data,
     "functionCall": _read_call,
     "functionResponse": _read_result,
-    _UPLOADED_FILE: read_file,
 }
 
 
@@ -255,12 +251,10 @@ def _read_response(response: Mapping[str, Any]) -> tuple[str, str]:
     `{"output": "ok"}` is ("output", "ok"). Any other object is text as JSON.
     """
     if len(response) == 1:
-        for name in _TEXT_FIELDS:
-            text = response.get(name)
-            if isinstance(text, str):
-                return name, text
-    has_output = "output" in response or "result" in response
+        [(name, text)] = response.items()
+        if name in _TEXT_FIELDS and isinstance(text, str):
+            return name, text
     name = ""
-    if response.get("error") and not has_output:
+    if response.get("error") and response.keys().isdisjoint(("output", "result")):
         name = "error"
     return name, encode_json(response, "functionResponse.response")

@@ -1,4 +1,4 @@
-"""What a head means in the words that every dialect has, and such a head in the fields of the SDK.
+"""Translates a head into the words that every dialect has, and such a head into the fields of the SDK.
 
 Fields that only this API has are named, not guessed at: whoever sends the request elsewhere learns what
 is lost.
@@ -22,7 +22,7 @@ from lamina.dialects.gemini.wire import (
     to_dict_or_empty,
     to_snake_case,
 )
-from lamina.dialects.json_values import LIST_TYPES, Json, drop_nulls, number_or_none, read_texts
+from lamina.dialects.json_values import Json, drop_nulls, number_or_none, read_texts
 from lamina.dialects.port import OwnHead, PlainHead, Tool
 
 _READ_FIELDS = frozenset(
@@ -70,12 +70,13 @@ def plain_head(head: RequestHead) -> PlainHead:
             tools.append(_read_function(declaration))
         else:
             left.append(f"tools{place}")
-    if choice is None:
-        left.append("tool_config")
-    if get_field(thinking, "thinkingBudget") is not None:
-        left.append("thinking_config")
-    if answer_schema is None and settings.get("responseMimeType") == "application/json":
-        left.append("response_mime_type")
+    asks_for_any_json = settings.get("responseMimeType") == "application/json" and answer_schema is None
+    lost_parameters = {
+        "tool_config": choice is None,
+        "thinking_config": get_field(thinking, "thinkingBudget") is not None,
+        "response_mime_type": asks_for_any_json,
+    }
+    left += [name for name, is_lost in lost_parameters.items() if is_lost]
     return PlainHead(
         model=get_text(head.parameters, "model"),
         tools=tuple(tools),
@@ -97,33 +98,22 @@ def takes_tool(head: RequestHead) -> bool:
     call the function while another one has answered.
     """
     settings = read_settings(head.parameters)
-    if settings.get("cachedContent"):
+    candidate_count = number_or_none(settings.get("candidateCount")) or 1
+    if settings.get("cachedContent") or candidate_count > 1:
         return False
-    if (number_or_none(settings.get("candidateCount")) or 1) > 1:
-        return False
-    sorts = [sort for _, sort, _ in read_declarations(head.tools)]
+    sorts = {sort for _, sort, _ in read_declarations(head.tools)}
     return not sorts or "function" in sorts
 
 
 def own_head(plain: PlainHead) -> OwnHead:
-    """The same in the fields of the SDK. `left` names what this API cannot say.
-
-    Streaming is another method of the SDK, so a request cannot ask for it. Models before version 3 take no
-    level of thinking.
-    """
-    left = []
-    thinking = None
-    level = _THINKING_LEVELS.get(plain.effort)
-    takes_budget = 0 < read_version(plain.model) < _FIRST_VERSION_WITH_LEVELS
-    if level and not takes_budget:
-        thinking = {"thinking_level": level}
-    elif plain.effort:
-        left.append("effort")
-    if plain.stream:
-        left.append("stream")
+    """The same in the fields of the SDK. `left` names what this API cannot say."""
+    thinking = _write_effort(plain)
     functions = _write_functions(plain.tools)
-    if len(functions) < len(plain.tools):
-        left.append("tools")
+    lost_fields = {
+        "effort": plain.effort != "" and thinking is None,
+        "stream": bool(plain.stream),  # another method of the SDK streams
+        "tools": len(functions) < len(plain.tools),
+    }
     tools: tuple[Json, ...] = ()
     if functions:
         tools = ({"function_declarations": functions},)
@@ -144,7 +134,17 @@ def own_head(plain: PlainHead) -> OwnHead:
     if plain.model:
         parameters["model"] = plain.model
     parameters["config"] = drop_nulls(config)
-    return OwnHead(head=RequestHead(tools=tools, parameters=parameters), left=tuple(left))
+    left = tuple(name for name, is_lost in lost_fields.items() if is_lost)
+    return OwnHead(head=RequestHead(tools=tools, parameters=parameters), left=left)
+
+
+def _write_effort(plain: PlainHead) -> Json | None:
+    """The level of thinking; None if there is none, or for a model that takes a budget of tokens instead."""
+    level = _THINKING_LEVELS.get(plain.effort)
+    takes_budget = 0 < read_version(plain.model) < _FIRST_VERSION_WITH_LEVELS
+    if level is None or takes_budget:
+        return None
+    return {"thinking_level": level}
 
 
 def _read_function(declaration: Json) -> Tool:
@@ -183,13 +183,13 @@ def _read_choice(tool_config: Any) -> str | None:
     """
     calling_config = get_object(to_dict_or_empty(tool_config), "functionCallingConfig")
     mode = upper_ascii(read_word(calling_config.get("mode")))
-    if not mode or mode == "MODE_UNSPECIFIED":
-        return ""
-    allowed_names = get_field(calling_config, "allowedFunctionNames")
-    if not allowed_names:
-        return _PLAIN_CHOICES.get(mode)
-    if mode == "ANY" and isinstance(allowed_names, LIST_TYPES) and len(allowed_names) == 1:
-        return f"tool:{allowed_names[0]}"
+    match mode, get_field(calling_config, "allowedFunctionNames"):
+        case (("" | "MODE_UNSPECIFIED"), _):
+            return ""
+        case _, (None | []):
+            return _PLAIN_CHOICES.get(mode)
+        case "ANY", [name]:
+            return f"tool:{name}"
     return None
 
 

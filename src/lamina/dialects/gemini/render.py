@@ -1,4 +1,4 @@
-"""An envelope as a generateContent request, in the shape that it came in; else in that of the SDK.
+"""Renders an envelope as a generateContent request, in the shape that it came in; else in the SDK's.
 
 A content of which nothing changed is the object that was parsed. In a content that changed in part, the
 unchanged parts are the same objects. Rendering mends what this API refuses: the calls of a step stand in one
@@ -43,14 +43,15 @@ from lamina.dialects.gemini.wire import (
 from lamina.dialects.json_values import Json, decode_arguments
 from lamina.dialects.origins import (
     ON_THE_WIRE,
+    find_origin,
     find_other_dialect,
     find_unchanged_message,
     group_entries,
     is_changed,
-    read_sent_origin,
+    is_sent_as_it_came,
 )
 from lamina.dialects.pairing import find_result_name
-from lamina.dialects.pieces import find_origin
+from lamina.dialects.same_objects import drop_field
 from lamina.dialects.tool_names import ToolNames
 from lamina.dialects.words import OPENING
 from lamina.errors import BadInput
@@ -83,9 +84,9 @@ def lasting(envelope: Envelope) -> dict[Ref, str]:
     if not requires_signatures(get_text(envelope.head.parameters, "model")):
         return {}
     repairs: dict[Ref, str] = {}
-    for role, group in _group_contents(_current_turn(envelope.entries)):
+    for _, group in _group_contents(_current_turn(envelope.entries)):
         call = _find_entry(group, ToolCall)
-        if role == "user" or call is None:
+        if call is None:
             continue
         source = _read_source(call)
         if source.blocks and not get_field(source.block, "thoughtSignature"):
@@ -104,8 +105,7 @@ def _current_turn(entries: Sequence[Entry]) -> list[Entry]:
             continue
         if entry.role is not Role.ASSISTANT and not isinstance(entry.parts[0], ToolResult):
             break
-        if entry.layer is not Layer.SYSTEM:
-            turn.append(entry)
+        turn.append(entry)
     turn.reverse()
     return turn
 
@@ -120,9 +120,9 @@ def _group_contents(entries: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]
         groups = list(groups_in_a_row)
         joined_count = 1
         for count, group in enumerate(groups, start=1):
-            if role == "user" and _find_entry(group, ToolResult):
+            if _find_entry(group, ToolResult):
                 joined_count = count
-            if role == "model" and _find_entry(group, ToolCall):
+            if _find_entry(group, ToolCall):
                 joined_count = len(groups)
         yield role, list(chain.from_iterable(groups[:joined_count]))
         for group in groups[joined_count:]:
@@ -187,11 +187,11 @@ def _unpack_loose_parts(written: Sequence[_WrittenContent]) -> Any:
     `["Hi", image]` stays a list of two parts. Beside a content that was written anew it becomes `{"role":
     "user", "parts": [{"text": "Hi"}, image]}`.
     """
-    are_loose = [isinstance(item.content, LooseParts) for item in written]
-    first_content = written[0].content
-    if are_loose == [True] and first_content.bare:
-        return first_content[0]
-    stay_loose = all(are_loose) or all(item.is_parsed for item in written)
+    match written:
+        case [_WrittenContent(content=LooseParts(bare=True) as loose_parts)]:
+            return loose_parts[0]
+    are_loose = all(isinstance(item.content, LooseParts) for item in written)
+    stay_loose = are_loose or all(item.is_parsed for item in written)
     contents: list[Any] = []
     for role, content, _ in written:
         if not isinstance(content, LooseParts):
@@ -243,8 +243,7 @@ class _GeminiWriter:
         If all of the group came from one content, the other fields of that content are sent too.
         """
         content = find_unchanged_message(group, NAME)
-        is_signed_here = any(map(self._is_signed_here, group))
-        if content is not None and not is_signed_here:
+        if content is not None and not any(map(self._is_signed_here, group)):
             return content
         parts = list(map(_wrap_text, self._write_parts(group)))
         if not parts:
@@ -282,17 +281,15 @@ class _GeminiWriter:
         The signature of a part was made for its old text, so it is left out if the text is new.
         """
         source = _read_source(entry)
-        if source.blocks and read_sent_origin(entry, NAME) is not None:
+        if source.blocks and is_sent_as_it_came(entry, NAME):
             return list(source.blocks)
         if len(source.blocks) == 1 and isinstance(source.block.get("text"), str):
-            block = dict(source.block)
-            block.pop(find_spelling(block, "thoughtSignature"), None)
-            block["text"] = text_of(entry.parts)
-            return [block]
+            unsigned = drop_field(source.block, find_spelling(source.block, "thoughtSignature"))
+            return [{**unsigned, "text": text_of(entry.parts)}]
         if isinstance(entry.parts[0], Thinking) and find_other_dialect(entry.segment, NAME):
             return []
-        blocks = [write_block(part, self.spell) for part in entry.parts]
-        return [block for block in blocks if block is not None]
+        blocks = (write_block(part, self.spell) for part in entry.parts)
+        return list(filter(None, blocks))
 
     def _write_call(self, entry: Entry, call: ToolCall, *, needs_signature: bool) -> Any:
         """A call as its part, in which only what changed is new; a call from elsewhere gets a signature.
@@ -310,7 +307,8 @@ class _GeminiWriter:
         if comes_from_elsewhere or is_changed(entry, "arguments"):
             function_call["args"] = decode_arguments(call.arguments)
         block = {**source.block, field: function_call}
-        if self._is_signed_here(entry) or (needs_signature and comes_from_elsewhere):
+        is_unsigned = comes_from_elsewhere and needs_signature
+        if is_unsigned or self._is_signed_here(entry):
             block[self.spell("thoughtSignature")] = FOREIGN_SIGNATURE
         return source.keep_equal(block)
 
@@ -323,7 +321,7 @@ class _GeminiWriter:
         source = _read_source(entry)
         field = find_spelling(source.block, "functionResponse") or self.spell("functionResponse")
         function_response = dict(to_dict_or_empty(source.block.get(field)))
-        function_response.pop("id", None)
+        function_response.pop("id", None)  # its call decides, and may have none on the wire
         if _has_wire_id(result.id):
             function_response["id"] = result.id
         function_response["name"] = self.tool_names.choose(find_result_name(entry, result))

@@ -1,4 +1,4 @@
-"""A schema in this API's own words, a subset of OpenAPI, as JSON Schema.
+"""Translates a schema from this API's own words, a subset of OpenAPI, into JSON Schema.
 
 The other way is not needed: the API takes JSON Schema as it is, in another field. Depth is bounded, and
 fields that this module does not know are kept.
@@ -10,7 +10,7 @@ from typing import Any
 
 from lamina.core.text.characters import is_digits, lower_ascii
 from lamina.dialects.gemini.wire import get_enum_word, to_dict_or_none
-from lamina.dialects.json_values import Json
+from lamina.dialects.json_values import Json, text_or_empty
 
 _DEEPEST_LEVEL = 64
 """Levels of a schema that are translated; below them, the schema allows anything."""
@@ -65,8 +65,8 @@ def _translate_value(name: str, value: Any, level: int) -> Any:
     """
     match name:
         case "type":
-            word = get_enum_word(value)
-            return lower_ascii(word) if isinstance(word, str) else value
+            word = text_or_empty(get_enum_word(value))
+            return lower_ascii(word) or value
         case "properties" | "$defs" if isinstance(value, dict):
             return {key: to_json_schema(schema, level=level + 1) for key, schema in value.items()}
         case "items" | "additionalProperties" if to_dict_or_none(value) is not None:

@@ -1,4 +1,4 @@
-"""A request of the generateContent API as its rules see it: contents, parts, calls and results, read once.
+"""Reads a generateContent request once for all rules: its contents, parts, calls and results.
 
 The rules themselves are in `check`. Nothing here judges a request: a value without the right shape is read as
 an empty one, and a rule reports it.
@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from lamina.dialects.gemini.contents import Unit
-from lamina.dialects.gemini.head import read_declarations, read_settings
+from lamina.dialects.gemini.head import find_prefix, read_declarations, read_settings
 from lamina.dialects.gemini.wire import find_spelling, get_text, to_dict_or_empty
-from lamina.dialects.json_values import LIST_TYPES, Json, text_or_empty
+from lamina.dialects.json_values import Json, list_or_empty, text_or_empty
 from lamina.dialects.port import Request
 from lamina.errors import BadInput
 
@@ -64,12 +64,11 @@ class ContentView:
         self.parts: list[PartView] = []
         self.calls: list[FunctionView] = []
         self.results: list[FunctionView] = []
-        if isinstance(unit.parts, LIST_TYPES):
-            for i, value in enumerate(unit.parts):
-                part = PartView(unit, i, read_part(value))
-                self.parts.append(part)
-                self.calls += _view_function(part, "functionCall")
-                self.results += _view_function(part, "functionResponse")
+        for i, value in enumerate(list_or_empty(unit.parts)):
+            part = PartView(unit, i, read_part(value))
+            self.parts.append(part)
+            self.calls += _view_function(part, "functionCall")
+            self.results += _view_function(part, "functionResponse")
         self.functions = self.calls + self.results
         self.makes_calls = self.speaks and len(self.calls) > 0
 
@@ -129,9 +128,7 @@ class GeminiReading:
             self.settings = read_settings(request)
         except BadInput:
             self.settings = {}
-        self.prefix = ""
-        if request.get("config") is not None:
-            self.prefix = "config."
+        self.prefix = find_prefix(request)
 
     def list_parts(self) -> Iterator[PartView]:
         """The parts of all contents, in order."""
@@ -152,10 +149,7 @@ class GeminiReading:
 
         A place is `config.tools[0].functionDeclarations[1]`, or without `config.` in a REST body.
         """
-        tools = self.settings.get("tools")
-        if not isinstance(tools, LIST_TYPES):
-            return
-        for place, sort, declaration in read_declarations(tools):
+        for place, sort, declaration in read_declarations(list_or_empty(self.settings.get("tools"))):
             if sort == "function":
                 yield f"{self.prefix}tools{place}", declaration
 

@@ -1,4 +1,4 @@
-"""The fields of the generateContent API in both spellings, and objects of the SDK as dicts.
+"""Reads fields of the generateContent API in both spellings, and objects of the SDK as dicts.
 
 REST bodies are written in camelCase, arguments of the google-genai SDK in snake_case, and both sides read
 both. Here and in the other modules a field is named as in a REST body. This module knows how a field is
@@ -62,9 +62,9 @@ def get_field(block: Mapping[str, Any], name: str) -> Any:
     `functionCall` is found in `{"functionCall": {…}}` and in `{"function_call": {…}}`.
     """
     value = block.get(name)
-    if value is not None:
-        return value
-    return block.get(to_snake_case(name))
+    if value is None:
+        return block.get(to_snake_case(name))
+    return value
 
 
 def get_text(block: Mapping[str, Any], name: str) -> str:
@@ -82,11 +82,9 @@ def find_spelling(block: Mapping[str, Any], name: str) -> str:
 
     Of `{"function_call": {…}}` and the name `functionCall` it is `function_call`.
     """
-    if block.get(name) is not None:
-        return name
-    other_spelling = to_snake_case(name)
-    if block.get(other_spelling) is not None:
-        return other_spelling
+    for spelling in (name, to_snake_case(name)):
+        if block.get(spelling) is not None:
+            return spelling
     return ""
 
 
@@ -108,9 +106,7 @@ def encode_base64(value: Any) -> str:
     """
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(value).decode("ascii")
-    if isinstance(value, str):
-        return value
-    return ""
+    return text_or_empty(value)
 
 
 def get_enum_word(value: Any) -> Any:
@@ -128,12 +124,10 @@ def make_safe_name(name: str) -> str:
 
     A name that it takes already stays as it is.
     """
-    if SAFE_NAME.fullmatch(name):
-        return name
     safe_name = _UNSAFE_CHARACTER.sub("_", name)[:128]
     if SAFE_NAME.fullmatch(safe_name):
         return safe_name
-    return f"_{safe_name}"[:128]
+    return f"_{safe_name}"[:128]  # it begins with a digit or a sign, or is empty
 
 
 def is_safe_name(name: str) -> bool:

@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_empty
-from lamina.dialects.ollama.absorb import absorb, absorb_stream
+from lamina.dialects.ollama.answers import absorb, absorb_stream, write_answer, write_closing_events
+from lamina.dialects.ollama.cache_view import stream
 from lamina.dialects.ollama.check import check, check_again
 from lamina.dialects.ollama.fields import NAME
 from lamina.dialects.ollama.head import HEAD, write_head
-from lamina.dialects.ollama.own_answer import write_answer, write_closing_events
 from lamina.dialects.ollama.parse import parse
 from lamina.dialects.ollama.render import carries, render
-from lamina.dialects.ollama.stream import stream
 from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Request, Wire
 
 __all__ = ["DIALECT", "render"]
@@ -36,10 +35,12 @@ def recognises(request: Request) -> bool:
     items = request.get("messages")
     if not isinstance(items, LIST_TYPES) or not _FIELDS_OF_OTHERS.isdisjoint(request):
         return False
-    messages = list(map(mapping_or_empty, items))
-    if any(isinstance(message.get("content"), LIST_TYPES) for message in messages):
-        return False
-    return not _OWN_FIELDS.isdisjoint(request) or any(map(_is_own_message, messages))
+    has_own_parts = not _OWN_FIELDS.isdisjoint(request)
+    for message in map(mapping_or_empty, items):
+        if isinstance(message.get("content"), LIST_TYPES):
+            return False  # no parts here: content is text
+        has_own_parts = has_own_parts or _is_own_message(message)
+    return has_own_parts
 
 
 def _is_own_message(message: Mapping[str, Any]) -> bool:

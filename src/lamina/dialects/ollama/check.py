@@ -1,4 +1,4 @@
-"""The rules of Ollama's chat API, each a small function over a request; none changes anything.
+"""Checks a request against the rules of Ollama's chat API. Rules are functions that change nothing.
 
 A server itself refuses little: most models' templates do, and a result that is read as that of another call
 is worse than an error. Two rules (O1) are checked only with `strict`: a server that does not get its window
@@ -29,14 +29,15 @@ from lamina.dialects.port import Request, Violation
 from lamina.dialects.rules import (
     Faults,
     Field,
-    FieldRule,
-    HoldersBySort,
+    FieldsBySort,
     RoleMessageView,
     Rules,
     check_growing,
     find_steps,
+    find_wrong_fields,
     group_by_sort,
     messages_are_objects,
+    name_rules,
     roles_are_known,
 )
 
@@ -136,19 +137,15 @@ class OllamaReading:
         self.calls_by_sort = group_by_sort(call for view in views for call in view.calls)
 
 
-def _messages_by_role(reading: OllamaReading) -> HoldersBySort:
-    return reading.by_role
-
-
-def _calls_by_sort(reading: OllamaReading) -> HoldersBySort:
-    return reading.calls_by_sort
-
-
 _TEXT_OR_NULL = (str, type(None))
 _TEXTS = [Field(name, _TEXT_OR_NULL, "not a string") for name in TEXT_FIELDS]
 
-content_is_text = FieldRule(_messages_by_role, dict.fromkeys((*ROLES, ""), _TEXTS))
-"""Content, reasoning and the name of a tool are strings: this API has no parts."""
+_TEXTS_OF_MESSAGES: FieldsBySort = dict.fromkeys((*ROLES, ""), _TEXTS)
+
+
+def content_is_text(reading: OllamaReading) -> Faults:
+    """Content, reasoning and the name of a tool are strings: this API has no parts."""
+    return find_wrong_fields(reading.by_role, _TEXTS_OF_MESSAGES)
 
 
 def images_are_base64(reading: OllamaReading) -> Faults:
@@ -161,12 +158,14 @@ def images_are_base64(reading: OllamaReading) -> Faults:
         if not isinstance(images, _LISTS_OR_NULL):
             yield f"{view.place}.images", "not a list"
         for position, image in enumerate(list_or_empty(images)):
-            picture = unwrap_picture(image)
-            is_picture = isinstance(picture, bytes | bytearray | PathLike)
-            if isinstance(picture, str):
-                is_picture = is_base64(picture) or is_picture_file(picture)
-            if not is_picture:
+            if not _is_picture(unwrap_picture(image)):
                 yield f"{view.place}.images[{position}]", "neither base64 nor a picture's file"
+
+
+def _is_picture(picture: Any) -> bool:
+    if isinstance(picture, str):
+        return is_base64(picture) or is_picture_file(picture)
+    return isinstance(picture, bytes | bytearray | PathLike)
 
 
 def calls_are_whole(reading: OllamaReading) -> Faults:
@@ -176,19 +175,21 @@ def calls_are_whole(reading: OllamaReading) -> Faults:
     """
     for view in reading.views:
         calls = view.wire.get("tool_calls")
-        is_by_another_role = calls and view.role and not view.calls
-        if is_by_another_role or not isinstance(calls, _LISTS_OR_NULL):
-            yield f"{view.place}.tool_calls", "not a list of calls by an assistant"
-    yield from _CALL_NAMES(reading)
+        is_calling = view.makes_calls or not view.role  # another rule reports an unknown role
+        if isinstance(calls, _LISTS_OR_NULL) and (is_calling or not calls):
+            continue
+        yield f"{view.place}.tool_calls", "not a list of calls by an assistant"
+    yield from find_wrong_fields(reading.calls_by_sort, _CALL_NAMES)
 
 
 _CALL_NAME = Field("name", (str,), _NAME_FAULT, is_filled=True)
-_CALL_NAMES = FieldRule(_calls_by_sort, {"function": [_CALL_NAME], "": [_CALL_NAME]})
+_CALL_NAMES: FieldsBySort = {"function": [_CALL_NAME], "": [_CALL_NAME]}
+_CALL_ARGUMENTS: FieldsBySort = {"function": [Field("arguments", (Mapping,), "not an object")]}
 
-arguments_are_objects = FieldRule(
-    _calls_by_sort, {"function": [Field("arguments", (Mapping,), "not an object")]}
-)
-"""Arguments are an object, not the JSON text that other APIs have."""
+
+def arguments_are_objects(reading: OllamaReading) -> Faults:
+    """Arguments are an object, not the JSON text that other APIs have."""
+    return find_wrong_fields(reading.calls_by_sort, _CALL_ARGUMENTS)
 
 
 def calls_are_answered(reading: OllamaReading) -> Faults:
@@ -249,9 +250,8 @@ def assistants_say_something(reading: OllamaReading) -> Faults:
     Broken by an answer that was stopped before its first token, and kept in the history.
     """
     for view in reading.by_role.get("assistant", ()):
-        if view.calls or view.wire.get("images"):
-            continue
-        if _says_nothing(view.wire.get("content")) and _says_nothing(view.wire.get("thinking")):
+        said = [*view.calls, *map(view.wire.get, ("images", "content", "thinking"))]
+        if all(map(_says_nothing, said)):
             yield view.place, "says nothing"
 
 
@@ -292,16 +292,14 @@ def parameters_are_of_their_type(reading: OllamaReading) -> Faults:
 def numbers_are_possible(reading: OllamaReading) -> Faults:
     """A window is a positive number, a limit of the answer too, or -1 (none) or -2 (the window).
 
-    JSON has true and false apart from 1 and 0.
-
     `{"num_ctx": 8192}` is possible. `0`, `true` and `"8192"` are not.
     """
     for name, least in _LEAST_NUMBERS.items():
         value = reading.options.get(name)
-        is_possible = value is None
-        if isinstance(value, int) and value is not True:
-            is_possible = value >= least
-        if not is_possible:
+        if value is None:
+            continue
+        # JSON has true apart from 1, and Python has not.
+        if value is True or not isinstance(value, int) or value < least:
             yield f"options.{name}", f"not a whole number from {least} on"
 
 
@@ -310,9 +308,9 @@ def window_is_said(reading: OllamaReading) -> Faults:
 
     Options that are not an object are reported by another rule.
     """
-    options = reading.request.get("options")
-    is_readable = options is None or _is_options(options)
-    if is_readable and reading.options.get("num_ctx") is None:
+    if reading.options.get("num_ctx") is not None:
+        return
+    if reading.request.get("options") is None or _is_options(reading.request["options"]):
         yield "options.num_ctx", "missing: the server chooses a window by its memory"
 
 
@@ -322,27 +320,24 @@ def truncation_is_refused(reading: OllamaReading) -> Faults:
         yield "truncate", "not false: messages are dropped from the front where the window is too small"
 
 
-RULES: Rules = {
-    "messages_are_objects": messages_are_objects,
-    "roles_are_known": roles_are_known,
-    "content_is_text": content_is_text,
-    "images_are_base64": images_are_base64,
-    "calls_are_whole": calls_are_whole,
-    "arguments_are_objects": arguments_are_objects,
-    "calls_are_answered": calls_are_answered,
-    "results_have_calls": results_have_calls,
-    "results_name_their_call": results_name_their_call,
-    "assistants_say_something": assistants_say_something,
-    "tools_are_definitions": tools_are_definitions,
-    "parameters_are_of_their_type": parameters_are_of_their_type,
-    "numbers_are_possible": numbers_are_possible,
-}
+RULES: Rules = name_rules(
+    messages_are_objects,
+    roles_are_known,
+    content_is_text,
+    images_are_base64,
+    calls_are_whole,
+    arguments_are_objects,
+    calls_are_answered,
+    results_have_calls,
+    results_name_their_call,
+    assistants_say_something,
+    tools_are_definitions,
+    parameters_are_of_their_type,
+    numbers_are_possible,
+)
 """All rules, in the order in which they are reported."""
 
-STRICT: Rules = {
-    "window_is_said": window_is_said,
-    "truncation_is_refused": truncation_is_refused,
-}
+STRICT: Rules = name_rules(window_is_said, truncation_is_refused)
 """Rules that no server has, for callers who need every message to be read."""
 
 

@@ -1,4 +1,4 @@
-"""The fields of a message of Ollama's chat API: pictures and calls, as typed parts and back.
+"""Turns the pictures and calls of an Ollama message into typed parts, and back.
 
 Nothing here knows a request, or which message a field belongs to. No file is read: a picture that is given
 by its path stays a path, and Ollama's client reads it.
@@ -83,16 +83,19 @@ def read_picture(value: Any, place: str) -> ParsedPicture:
     it came.
     """
     picture = unwrap_picture(value)
-    if isinstance(picture, bytes | bytearray):
-        return ParsedPicture(Image(data=b64encode(picture).decode()))
-    if isinstance(picture, os.PathLike):
-        return ParsedPicture(Image(url=os.fsdecode(picture)))
-    if isinstance(picture, str):
-        media_type, data = split_data_url(picture)
-        if is_base64(data or picture):
-            return ParsedPicture(Image(data=data or picture, media_type=media_type), not data)
-        if is_picture_file(picture):
+    match picture:
+        case bytes() | bytearray():
+            return ParsedPicture(Image(data=b64encode(picture).decode()))
+        case os.PathLike():
+            return ParsedPicture(Image(url=os.fsdecode(picture)))
+        case str() if is_base64(picture):
+            return ParsedPicture(Image(data=picture))
+        case str() if is_picture_file(picture):
             return ParsedPicture(Image(url=picture))
+        case str():
+            media_type, data = split_data_url(picture)
+            if is_base64(data):
+                return ParsedPicture(Image(data=data, media_type=media_type), is_sendable=False)
     problem = f"a picture is {describe_value(picture)}"
     raise BadInput(problem, place=place, hint='give base64, without "data:"')
 
@@ -118,11 +121,10 @@ def is_base64(text: str) -> bool:
 
     `aGk=` is, `aGk` and `a b=` are not.
     """
-    if not text or not _BASE64.fullmatch(text):
+    if not _BASE64.fullmatch(text):
         return False
     line_ends = text.count("\n") + text.count("\r")
-    character_count = len(text) - line_ends
-    return character_count > 0 and character_count % 4 == 0
+    return len(text) > line_ends and (len(text) - line_ends) % 4 == 0
 
 
 def is_picture_file(text: str) -> bool:
@@ -166,14 +168,15 @@ def _encode_arguments(arguments: Any) -> str:
 
     `{"path": "a.py"}` becomes `{"path":"a.py"}`, and null becomes `{}`.
     """
-    if isinstance(arguments, str):
-        return arguments
     place = "function.arguments"
-    if arguments is None:
-        arguments = {}
-    if not isinstance(arguments, Mapping):
-        raise BadInput(f"arguments is {describe_value(arguments)}", place=place, hint="give an object")
-    return encode_json(arguments, place)
+    match arguments:
+        case str():
+            return arguments
+        case None:
+            return "{}"
+        case Mapping():
+            return encode_json(arguments, place)
+    raise BadInput(f"arguments is {describe_value(arguments)}", place=place, hint="give an object")
 
 
 def write_arguments(call: ToolCall) -> Json:

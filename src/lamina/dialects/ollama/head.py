@@ -1,4 +1,4 @@
-"""Everything of a request to Ollama that is not a message, in plain words and back.
+"""Translates everything of a request to Ollama that is not a message: to a plain head, and back.
 
 A request from another API refuses truncation, and says whether it is streamed: by default the server would
 drop its first messages, and stream. Options of the sampler and the runner are named, not guessed at.

@@ -1,4 +1,4 @@
-"""A request of Ollama's chat API as a log and a head.
+"""Parses a request of Ollama's chat API into a log and a head.
 
 Its calls need no ids: a result is matched to a call by the id where both have one, then by the tool's name,
 then by its position, and the log gives calls without an id one of lamina's own. If a message breaks a rule of
@@ -12,15 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+import msgspec
+
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Image, Raw, RequestHead, Role, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.core.values import Raw, RequestHead, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.chat_extra_fields import add_extra_fields
-from lamina.dialects.json_values import Json, add_outer_place, describe_value, read_list
+from lamina.dialects.json_values import Json, describe_value, read_each, read_list
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.ollama.fields import NAME, TEXT_FIELDS, read_call, read_picture, read_text, to_fields
-from lamina.dialects.origins import read_origin
-from lamina.dialects.pairing import CallStep, list_calls
+from lamina.dialects.origins import read_origin_in
+from lamina.dialects.pairing import CallStep, find_last_answer, list_calls
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
@@ -41,10 +43,9 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """
     messages = read_message_list(request)
     log = read_messages(messages, memo, restore_calls=_restore_calls, read_message=read_message)
-    tools: list[Json] = []
-    for position, tool in enumerate(read_list(request, "tools")):
-        tools.append(read_definition(tool, f"tools[{position}]"))
-    parameters = {name: value for name, value in request.items() if name != "messages"}
+    tools = read_each(read_list(request, "tools"), "tools", lambda tool, _: read_definition(tool))
+    parameters = dict(request)
+    del parameters["messages"]
     if tools:
         del parameters["tools"]
     return ParsedRequest(log=log, head=RequestHead(tools=tuple(tools), parameters=parameters))
@@ -59,11 +60,11 @@ def read_message(message: Any, _: int, calls: OllamaCalls) -> tuple[Segment, ...
     read_by_role = find_reader(wire, _READERS)
     parsed = read_by_role(wire, calls)
     if not all(isinstance(wire.get(field), str | None) for field in TEXT_FIELDS):
-        parsed = MessagePieces(parsed.role, parsed.pieces, is_sendable=False)
+        parsed = msgspec.structs.replace(parsed, is_sendable=False)
     return add_extra_fields(NAME, make_segments(NAME, message, parsed), wire)
 
 
-def read_definition(tool: Any, place: str) -> Json:
+def read_definition(tool: Any) -> Json:
     """A tool as JSON. A function of Python is refused: Ollama's client can describe it, lamina cannot.
 
     `{"type": "function", "function": {"name": "read", "parameters": {…}}}` is one.
@@ -74,7 +75,7 @@ def read_definition(tool: Any, place: str) -> Json:
         definition = dump(exclude_none=True, by_alias=True)
     if not isinstance(definition, dict):
         problem = f"a tool is {describe_value(tool)}"
-        raise BadInput(problem, place=place, hint="give its definition as a JSON object")
+        raise BadInput(problem, hint="give its definition as a JSON object")
     return definition
 
 
@@ -85,8 +86,7 @@ def take_named_call(step: CallStep, name: str, call_id: str) -> int | None:
     of them has belongs to nobody: by its position the result would take the place of another one.
     """
     place = step.take(name, id_=call_id)
-    has_one_call = len(step.calls) == 1
-    if place is None and has_one_call:
+    if place is None and len(step.calls) == 1:
         return step.take("")
     return place
 
@@ -119,7 +119,7 @@ class OllamaCalls:
         answered_call = self.step.find_answered(name, id_=call_id)
         if answered_call is not None:
             return answered_call
-        if name and not self.step.asks(name):
+        if name and not self.step.asks(name):  # it comes after the next answer: a client sent it late
             return self._older_calls.get(name)
         for call in reversed(self.step.calls):
             if name in ("", call.name):
@@ -132,18 +132,14 @@ def _restore_calls(old_segments: Sequence[tuple[Segment, ...]]) -> OllamaCalls:
 
     Only the calls of the last assistant message can still wait for a result.
     """
-    start = len(old_segments) - 1
-    while start > 0 and old_segments[start][0].role is not Role.ASSISTANT:
-        start -= 1
-    start = max(start, 0)
+    start = find_last_answer(old_segments)
     calls = OllamaCalls(list(chain.from_iterable(old_segments[:start])))
     for segment in chain.from_iterable(old_segments[start:]):
-        part = segment.parts[0]
-        origin = read_origin(segment)
-        if isinstance(part, ToolCall):
-            calls.step.add(part)
-        elif isinstance(part, ToolResult) and origin is not None:
-            calls.take_answered_call(to_fields(origin.message))
+        match segment.parts[0]:
+            case ToolCall() as call:
+                calls.step.add(call)
+            case ToolResult():
+                calls.take_answered_call(to_fields(read_origin_in(segment, NAME).message))
     return calls
 
 
@@ -175,11 +171,8 @@ def _read_assistant(message: Mapping[str, Any], calls: OllamaCalls) -> MessagePi
     pieces += content.pieces
     is_sendable = content.is_sendable
     calls.begin_message()
-    for position, block in enumerate(read_list(message, "tool_calls")):
-        try:
-            call = read_call(block, position)
-        except BadInput as error:
-            raise add_outer_place(f"tool_calls[{position}]", error) from None
+    blocks = read_list(message, "tool_calls")
+    for block, call in zip(blocks, read_each(blocks, "tool_calls", read_call), strict=True):
         calls.step.add(call.part)
         pieces.append(MessagePiece("tool_call", call.part, block))
         is_sendable = is_sendable and call.is_sendable
@@ -192,11 +185,9 @@ def _read_tool(message: Mapping[str, Any], calls: OllamaCalls) -> MessagePieces:
     A message without a name is sent as it came too: the server reads its position.
     """
     call = calls.take_answered_call(message)
-    wire_name = read_text(message, "tool_name")
     wire_content = _read_content(message, "tool_result")
-    parts = [piece.part for piece in wire_content.pieces]
-    content = tuple(part for part in parts if isinstance(part, Text | Image))
-    result = ToolResult(id="", content=content, name=wire_name)
+    content: Any = tuple(piece.part for piece in wire_content.pieces)
+    result = ToolResult(id="", content=content, name=read_text(message, "tool_name"))
     if call is not None:
         result = ToolResult(id=call.id, content=content, name=call.name)
     is_sendable = wire_content.is_sendable and _has_no_calls(message)

@@ -1,4 +1,4 @@
-"""An envelope as a request of Ollama's chat API.
+"""Renders an envelope as a request of Ollama's chat API.
 
 A message of which nothing changed is the very object that was parsed. A message that changed in part is a
 shallow copy in which unchanged pictures and calls are the same objects. Results have no ids, so the results
@@ -9,7 +9,6 @@ for lack of room, and no window is set: `check` says what the server may cut off
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -41,13 +40,14 @@ from lamina.dialects.ollama.fields import (
     write_arguments,
 )
 from lamina.dialects.origins import (
+    find_origin,
     find_unchanged_message,
     group_sent_entries,
     is_changed,
     read_sent_origin,
 )
 from lamina.dialects.pairing import PairedResult, StepResults, find_result_name
-from lamina.dialects.pieces import explain_refused_part, find_origin
+from lamina.dialects.pieces import explain_refused_part
 from lamina.dialects.words import write_as_text
 from lamina.errors import BadInput
 
@@ -83,22 +83,25 @@ def _refuse_part(part: Part, segment: Segment) -> str:
 
     Signed reasoning, and blocks of other APIs, mean nothing to another model. A picture needs its data here.
     """
-    thing = ""
     match part:
         case Thinking(signature=signature) if signature:
             thing = f"reasoning of {segment.origin or 'another model'}"
-        case Raw(dialect=dialect) if dialect != NAME and segment.role is Role.ASSISTANT:
+        case Raw(dialect=dialect) if segment.role is not Role.ASSISTANT or dialect == NAME:
+            return ""
+        case Raw(dialect=dialect) if segment.kind == "thinking":
+            thing = f"reasoning of {dialect}"
+        case Raw(dialect=dialect):
             thing = f"a block of {dialect}"
-            if segment.kind == "thinking":
-                thing = f"reasoning of {dialect}"
-        case Image() if not encode_picture(part):
+        case Image() if encode_picture(part):
+            return ""
+        case Image(data=""):
             thing = "a picture at an address"
-            if part.data:
-                thing = "a picture that is not base64"
+        case Image():
+            thing = "a picture that is not base64"
         case Document(text=""):
             thing = "a document without its text"
-    if not thing:
-        return ""
+        case _:
+            return ""
     return f"{thing} cannot be sent to {NAME}"
 
 
@@ -115,25 +118,18 @@ class _OllamaWriter:
         What is not a result ends the step before it.
         """
         unchanged = find_unchanged_message(group, NAME)
-        other_entries: list[Entry] = []
+        others: list[Entry] = []
         for entry in group:
             part = entry.parts[0]
             if isinstance(part, ToolResult):
                 self._add_result(unchanged or _write_result(entry, part), entry, part)
             else:
-                other_entries.append(entry)
-        if not other_entries:
+                others.append(entry)
+        if not others:
             return
         self.messages += self.step.flush()
-        message = unchanged
-        if message is None:
-            write = _write_user_or_system
-            if other_entries[0].role is Role.ASSISTANT:
-                write = _write_assistant
-            message = write(other_entries)
-        if message is not None:
-            self.messages.append(message)
-        for entry in other_entries:
+        self.messages += filter(None, [unchanged or _write_message(others)])
+        for entry in others:
             part = entry.parts[0]
             if isinstance(part, ToolCall):
                 self.step.add_call(part.id, name_or_unnamed(part.name))
@@ -151,6 +147,13 @@ class _OllamaWriter:
         self.step.add_result(message, result)
 
 
+def _write_message(group: Sequence[Entry]) -> Json | None:
+    """The message of whoever says a group; None if it says nothing."""
+    if group[0].role is Role.ASSISTANT:
+        return _write_assistant(group)
+    return _write_user_or_system(group)
+
+
 def _write_user_or_system(group: Sequence[Entry]) -> Json | None:
     """The message of a user or a system; None if it says nothing.
 
@@ -160,14 +163,20 @@ def _write_user_or_system(group: Sequence[Entry]) -> Json | None:
     out.
     """
     content = _write_content(group)
-    parts = chain.from_iterable(entry.parts for entry in group)
-    came_empty = any(isinstance(part, Raw) and part.dialect == NAME for part in parts)
-    if content == {"content": ""} and not came_empty:
+    if content == {"content": ""} and not any(map(_came_empty, group)):
         return None
     role = "user"
     if group[0].role is Role.SYSTEM:
         role = "system"
     return {"role": role, **_copy_other_fields(group[0]), **content}
+
+
+def _came_empty(entry: Entry) -> bool:
+    """Whether an entry is a message that came without any text, which parsing keeps as a `Raw` part."""
+    match entry.parts[0]:
+        case Raw(dialect=dialect):
+            return dialect == NAME
+    return False
 
 
 def _write_assistant(group: Sequence[Entry]) -> Json | None:
@@ -202,23 +211,23 @@ def _write_assistant(group: Sequence[Entry]) -> Json | None:
 def _write_content(group: Sequence[Entry]) -> Json:
     """All text of a message in one string, and its pictures: as they came, or as base64.
 
-    A `Raw` part of this dialect is a message without text.
-
     `[Text("Look:"), Image(…)]` becomes `{"content": "Look:", "images": ["iVBORw0…"]}`.
     """
     texts: list[str] = []
     images: list[Any] = []
     for entry in group:
+        if _came_empty(entry):
+            continue
         for part in entry.parts:
             match part:
                 case Image():
-                    images.append(_choose_image(_find_sent_block(entry), part))
-                case Raw() if part.dialect == NAME or not part.data:
+                    images.append(_choose_image(read_sent_origin(entry, NAME).block, part))
+                case Raw(data=data) if not data:
                     continue
                 case Text() | Document() | Raw():
                     texts.append(text_of((part,)))
-    content: Json = {"content": "\n".join(text for text in texts if not is_blank(text))}
-    return content | _make_images_field(images)
+    said = (text for text in texts if not is_blank(text))
+    return {"content": "\n".join(said)} | _make_images_field(images)
 
 
 def _make_images_field(images: Iterable[Any]) -> Json:
@@ -238,14 +247,6 @@ def _choose_image(block: Any, picture: Image) -> Any:
     if block is None or is_text:
         return encode_picture(picture)
     return block
-
-
-def _find_sent_block(entry: Entry) -> Any:
-    """The block that an entry came as, if it is sent as it came; else None."""
-    origin = read_sent_origin(entry, NAME)
-    if origin is None:
-        return None
-    return origin.block
 
 
 def _write_result(entry: Entry, result: ToolResult) -> Json:
@@ -290,9 +291,10 @@ def _copy_other_fields(entry: Entry) -> Json:
 
     An unknown field of the first message of a group is sent again, and a `tool_name` only if it is a text.
     """
-    fields: Json = {}
-    for name, value in to_fields(find_origin(entry, NAME).message).items():
-        is_wrong_type = name in TEXT_FIELDS and not isinstance(value, str)
-        if name not in _WRITTEN_FIELDS and not is_wrong_type:
-            fields[name] = value
+    fields = dict(to_fields(find_origin(entry, NAME).message))
+    for name in _WRITTEN_FIELDS:
+        fields.pop(name, None)
+    for name in TEXT_FIELDS:
+        if not isinstance(fields.get(name), str):
+            fields.pop(name, None)
     return fields

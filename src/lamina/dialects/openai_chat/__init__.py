@@ -18,15 +18,14 @@ from lamina.dialects.json_values import (
     mapping_or_empty,
     text_or_empty,
 )
-from lamina.dialects.openai_chat.absorb import absorb, absorb_stream
+from lamina.dialects.openai_chat.answers import absorb, absorb_stream, write_answer, write_closing_events
+from lamina.dialects.openai_chat.cache_view import stream
 from lamina.dialects.openai_chat.check import check, check_again
 from lamina.dialects.openai_chat.head import HEAD, takes_tool
-from lamina.dialects.openai_chat.mark import mark
-from lamina.dialects.openai_chat.own_answer import write_answer, write_closing_events
+from lamina.dialects.openai_chat.markers import mark
 from lamina.dialects.openai_chat.parse import parse
 from lamina.dialects.openai_chat.parts import NAME
 from lamina.dialects.openai_chat.render import render
-from lamina.dialects.openai_chat.stream import stream
 from lamina.dialects.origins import explain_foreign_segment
 from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Markers, Request, Wire
 from lamina.models.names import own_name
@@ -56,10 +55,10 @@ def recognises(request: Request) -> bool:
     messages = request.get("messages")
     if not isinstance(messages, LIST_TYPES) or not _FIELDS_OF_OTHERS.isdisjoint(request):
         return False
-    tools = list_or_empty(request.get("tools"))
-    if any("input_schema" in mapping_or_empty(tool) for tool in tools):
-        return False
-    return not any(_is_message_of_others(mapping_or_empty(message)) for message in messages)
+    for tool in list_or_empty(request.get("tools")):
+        if "input_schema" in mapping_or_empty(tool):
+            return False
+    return not any(map(_is_message_of_others, map(mapping_or_empty, messages)))
 
 
 def _is_message_of_others(message: Mapping[str, Any]) -> bool:
@@ -74,12 +73,13 @@ def _is_message_of_others(message: Mapping[str, Any]) -> bool:
             return True
     if "tool_calls" in message:
         return False
-    for block in list_or_empty(message.get("content")):
-        if is_untyped_block(block):
-            return True
-        if text_or_empty(mapping_or_empty(block).get("type")) in _BLOCK_TYPES_OF_OTHERS:
-            return True
-    return False
+    return any(map(_is_block_of_others, list_or_empty(message.get("content"))))
+
+
+def _is_block_of_others(block: Any) -> bool:
+    if is_untyped_block(block):
+        return True
+    return text_or_empty(mapping_or_empty(block).get("type")) in _BLOCK_TYPES_OF_OTHERS
 
 
 def carries(segment: Segment) -> str:

@@ -1,4 +1,4 @@
-"""Tool calls of an assistant message, and the results that answer them.
+"""Reads the tool calls of an assistant message, and pairs results with them.
 
 Ids are not unique in the wild, and some servers leave them out. So a call and its result are matched by id,
 then by name, then by position. Nothing is known of what a tool does, except that some arguments name a file.
@@ -18,7 +18,9 @@ from lamina.core.values import Segment, ToolCall, ToolResult
 from lamina.dialects.json_values import (
     Json,
     add_outer_place,
+    decode_arguments,
     describe_value,
+    read_each,
     read_list,
     read_optional_text,
     text_or_empty,
@@ -49,19 +51,13 @@ def read_calls(message: Mapping[str, Any], index: int) -> list[ParsedChatCall]:
 
     An error names the call: `tool_calls[1].function.name`.
     """
-    calls: list[ParsedChatCall] = []
-    place = ""
-    try:
-        for position, call in enumerate(read_list(message, "tool_calls")):
-            place = f"tool_calls[{position}]"
-            calls.append(_read_tool_call(call))
-        if message.get("function_call"):
-            place = "function_call"
+    tool_calls = read_list(message, "tool_calls")
+    calls = read_each(tool_calls, "tool_calls", lambda call, _: _read_tool_call(call))
+    if message.get("function_call"):
+        try:
             calls.append(_read_function_call(message["function_call"], index))
-    except BadInput as error:
-        if not place:
-            raise
-        raise add_outer_place(place, error) from None
+        except BadInput as error:
+            raise add_outer_place("function_call", error) from None
     return calls
 
 
@@ -115,12 +111,9 @@ def read_free_text(call: ToolCall) -> str:
 
     Arguments that are not such an object are sent as they are.
     """
-    try:
-        text = json.loads(call.arguments)["input"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return call.arguments
-    if isinstance(text, str):
-        return text
+    match decode_arguments(call.arguments):
+        case {"input": str(text)}:
+            return text
     return call.arguments
 
 
@@ -206,27 +199,24 @@ def _read_tool_call(value: Any) -> ParsedChatCall:
     """
     block = to_dict(value)
     if block.get("custom"):
-        custom = to_dict(block.get("custom"), "custom")
-        name = read_name(custom)
-        wire_arguments = custom.get("input")
+        function = to_dict(block.get("custom"), "custom")
+        wire_arguments = function.get("input")
         # The log keeps arguments as JSON, so free text becomes an object with one field.
-        arguments = encode_arguments({"input": text_or_empty(wire_arguments)})
+        arguments: Any = {"input": text_or_empty(wire_arguments)}
     else:
         function = to_dict(block.get("function"), "function")
-        name = read_name(function)
         wire_arguments = function.get("arguments")
-        arguments = encode_arguments(wire_arguments)
+        arguments = wire_arguments
     call_id = read_optional_text(block, "id") or ""
-    call = ToolCall(id=call_id, name=name, arguments=arguments)
-    is_sendable = bool(call_id) and isinstance(wire_arguments, str) and is_safe_name(name)
+    call = ToolCall(id=call_id, name=read_name(function), arguments=encode_arguments(arguments))
+    is_sendable = call_id != "" and isinstance(wire_arguments, str) and is_safe_name(call.name)
     return ParsedChatCall(call, block, is_sendable)
 
 
 def _read_function_call(value: Any, index: int) -> ParsedChatCall:
     """A call from before tools. It has no id on the wire, so its id is made from its message's index."""
     block = to_dict(value)
-    name = read_name(block)
     wire_arguments = block.get("arguments")
-    call = ToolCall(id=f"{LEGACY}{index}", name=name, arguments=encode_arguments(wire_arguments))
-    is_sendable = isinstance(wire_arguments, str) and is_safe_name(name)
-    return ParsedChatCall(call, block, is_sendable)
+    arguments = encode_arguments(wire_arguments)
+    call = ToolCall(id=f"{LEGACY}{index}", name=read_name(block), arguments=arguments)
+    return ParsedChatCall(call, block, isinstance(wire_arguments, str) and is_safe_name(call.name))

@@ -1,4 +1,4 @@
-"""The rules of the Chat Completions API, each a small function over a request; none changes anything.
+"""Checks a request against the rules of Chat Completions. Rules are functions that change nothing.
 
 C1 to C6 are the rules that providers state in their own words. Each fault is reported once: a rule skips
 values whose shape another rule reports.
@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger
 from lamina.dialects.json_values import (
-    LIST_TYPES,
     find_repeats,
     list_or_empty,
     text_or_none,
@@ -21,21 +20,21 @@ from lamina.dialects.json_values import (
 )
 from lamina.dialects.memos import CheckMemo, NoPast
 from lamina.dialects.openai_chat.calls import has_refused_name
-from lamina.dialects.openai_chat.mark import MARKABLE_TYPES
+from lamina.dialects.openai_chat.markers import MARKABLE_TYPES
 from lamina.dialects.openai_chat.parse import ROLES, has_valid_content, is_valid_content, read_extra_fields
 from lamina.dialects.openai_chat.parts import MARKER
 from lamina.dialects.port import Request, Violation
 from lamina.dialects.rules import (
     Faults,
     Field,
-    FieldRule,
-    HoldersBySort,
+    FieldsBySort,
     RoleMessageView,
-    Rules,
     check_growing,
     find_steps,
+    find_wrong_fields,
     group_by_sort,
     messages_are_objects,
+    name_rules,
     roles_are_known,
 )
 
@@ -120,26 +119,20 @@ class ChatMessageView(RoleMessageView):
         """
         super().__init__(message, index, to_dict_or_empty(message), ROLES)
         wire = self.wire
-        role = self.role
-        self.parts: Sequence[ChatPartView] = ()
-        if isinstance(wire.get("content"), LIST_TYPES):
-            self.parts = self._read_parts(wire["content"])
-        self.is_result = role in _RESULT_ROLES
+        self.parts: list[ChatPartView] = []
+        content = wire.get("content")
+        if not isinstance(content, str):  # most messages are one text, and have no parts
+            for position, value in enumerate(list_or_empty(content)):
+                part = to_dict_or_empty(value)
+                self.parts.append(ChatPartView(self, position, text_or_none(part.get("type")), part))
+        self.is_result = self.role in _RESULT_ROLES
         self.answered_id: str | None = None
-        if role == "tool":
-            self.answered_id = text_or_none(wire.get("tool_call_id"))
         self.calls: list[ChatCallView] = []
         self.legacy_call: ChatCallView | None = None
-        if role == "assistant":
+        if self.role == "tool":
+            self.answered_id = text_or_none(wire.get("tool_call_id"))
+        elif self.role == "assistant":
             self._read_calls()
-
-    def _read_parts(self, content: Sequence[Any]) -> list[ChatPartView]:
-        """The parts of a content. A value that is not an object is read as an empty one."""
-        parts: list[ChatPartView] = []
-        for position, value in enumerate(content):
-            part = to_dict_or_empty(value)
-            parts.append(ChatPartView(self, position, text_or_none(part.get("type")), part))
-        return parts
 
     def _read_calls(self) -> None:
         """Read the tool calls, then the call from before tools.
@@ -177,28 +170,20 @@ class ChatReading:
         self.request = request
         self.views = views
         self.by_role = group_by_sort(views)
-        self.callers = [view for view in self.by_role.get("assistant", ()) if view.makes_calls]
+        self.callers: list[ChatMessageView] = []
         self.calls: list[ChatCallView] = []
-        for view in self.callers:
+        self.parts: list[ChatPartView] = []
+        for view in views:
+            self.parts += view.parts
+            if not view.makes_calls:
+                continue
+            self.callers.append(view)
             self.calls += view.calls
             if view.legacy_call is not None:
                 self.calls.append(view.legacy_call)
         self.calls_by_sort = group_by_sort(self.calls)
-        self.parts = [part for view in views for part in view.parts]
         self.parts_by_type = group_by_sort(self.parts)
         self.tools = list(map(to_dict_or_empty, list_or_empty(request.get("tools"))))
-
-
-def _messages_by_role(reading: ChatReading) -> HoldersBySort:
-    return reading.by_role
-
-
-def _calls_by_sort(reading: ChatReading) -> HoldersBySort:
-    return reading.calls_by_sort
-
-
-def _parts_by_type(reading: ChatReading) -> HoldersBySort:
-    return reading.parts_by_type
 
 
 def calls_are_answered(reading: ChatReading) -> Faults:
@@ -208,8 +193,9 @@ def calls_are_answered(reading: ChatReading) -> Faults:
     """
     for view, results in find_steps(reading.views):
         answered_ids = {result.answered_id for result in results}
+        answered_ids.add(None)  # an id that is no string is reported by another rule
         for call in view.calls:
-            if call.id is not None and call.id not in answered_ids:
+            if call.id not in answered_ids:
                 yield f"{view.place}.tool_calls", f"no tool message follows for {call.id!r}"
         if view.legacy_call is None:
             continue
@@ -227,27 +213,29 @@ def results_have_calls(reading: ChatReading) -> Faults:
     waiting_ids: set[str | None] = set()
     function_waits = False
     for view in reading.views:
-        if view.role == "tool":
-            if view.answered_id is not None and view.answered_id not in waiting_ids:
-                yield view.place, f"answers no call of the message before it: {view.answered_id!r}"
-            waiting_ids.discard(view.answered_id or "")
-        elif view.role == "function":
-            if not function_waits:
-                yield view.place, "no function_call stands before it"
-            function_waits = False
-        else:
-            waiting_ids = {call.id for call in view.calls}
-            function_waits = view.legacy_call is not None
+        match view.role:
+            case "tool":
+                if view.answered_id is not None and view.answered_id not in waiting_ids:
+                    yield view.place, f"answers no call of the message before it: {view.answered_id!r}"
+                waiting_ids.discard(view.answered_id or "")
+            case "function":
+                if not function_waits:
+                    yield view.place, "no function_call stands before it"
+                function_waits = False
+            case _:
+                waiting_ids = {call.id for call in view.calls}
+                function_waits = view.legacy_call is not None
 
 
-results_name_their_call = FieldRule(
-    _messages_by_role,
-    {
-        "tool": [Field("tool_call_id", _TEXT, _STRING_FAULT, is_filled=True)],
-        "function": [Field("name", _TEXT, _STRING_FAULT, is_filled=True)],
-    },
-)
-"""C2: a tool message has the id of its call, a function message the name of its function."""
+_RESULT_NAMES: FieldsBySort = {
+    "tool": [Field("tool_call_id", _TEXT, _STRING_FAULT, is_filled=True)],
+    "function": [Field("name", _TEXT, _STRING_FAULT, is_filled=True)],
+}
+
+
+def results_name_their_call(reading: ChatReading) -> Faults:
+    """C2: a tool message has the id of its call, a function message the name of its function."""
+    return find_wrong_fields(reading.by_role, _RESULT_NAMES)
 
 
 def calls_are_whole(reading: ChatReading) -> Faults:
@@ -262,17 +250,14 @@ def calls_are_whole(reading: ChatReading) -> Faults:
         for call in view.calls:
             if not call.id:
                 yield call.id_place, _STRING_FAULT
-    yield from _FUNCTION_FIELDS(reading)
+    yield from find_wrong_fields(reading.calls_by_sort, _FUNCTION_FIELDS)
 
 
 _NAME = Field("name", _TEXT, "not a string")
-_FUNCTION_FIELDS = FieldRule(
-    _calls_by_sort,
-    {
-        "function": [_NAME, Field("arguments", _TEXT, "not a string")],
-        "custom": [_NAME, Field("input", _TEXT, "not a string")],
-    },
-)
+_FUNCTION_FIELDS: FieldsBySort = {
+    "function": [_NAME, Field("arguments", _TEXT, "not a string")],
+    "custom": [_NAME, Field("input", _TEXT, "not a string")],
+}
 
 
 def ids_are_unique(reading: ChatReading) -> Faults:
@@ -291,11 +276,13 @@ def content_is_there(reading: ChatReading) -> Faults:
     `{"role": "assistant", "content": null, "tool_calls": […]}` is valid. Without the calls it is not.
     """
     for view in reading.views:
-        is_valid = True
-        if view.role == "assistant":
-            is_valid = has_valid_content(view.wire)
-        elif view.role:
-            is_valid = is_valid_content(view.wire.get("content"))
+        match view.role:
+            case "":
+                continue  # reported by another rule
+            case "assistant":
+                is_valid = has_valid_content(view.wire)
+            case _:
+                is_valid = is_valid_content(view.wire.get("content"))
         if not is_valid:
             yield f"{view.place}.content", "neither text nor parts"
 
@@ -320,23 +307,25 @@ def _has_blank_content(view: ChatMessageView) -> bool:
     content = view.wire.get("content")
     if isinstance(content, str):
         return is_blank(content)
-    for part in view.parts:
-        if part.sort not in ("text", "refusal"):
-            return False
-        if not is_blank(str(part.wire.get(part.sort))):
-            return False
-    return len(view.parts) > 0
+    return len(view.parts) > 0 and all(map(_is_blank_part, view.parts))
 
 
-parts_are_objects = FieldRule(
-    _parts_by_type,
-    {
-        None: [Field("type", _TEXT, "not an object with a type", place="")],
-        "text": [Field("text", _TEXT, "not a string")],
-        "refusal": [Field("refusal", _TEXT, "not a string")],
-    },
-)
-"""Each part of a content is an object that says its type, and holds text where it says text."""
+def _is_blank_part(part: ChatPartView) -> bool:
+    if part.sort not in ("text", "refusal"):
+        return False
+    return is_blank(str(part.wire.get(part.sort)))
+
+
+_PART_FIELDS: FieldsBySort = {
+    None: [Field("type", _TEXT, "not an object with a type", place="")],
+    "text": [Field("text", _TEXT, "not a string")],
+    "refusal": [Field("refusal", _TEXT, "not a string")],
+}
+
+
+def parts_are_objects(reading: ChatReading) -> Faults:
+    """Each part of a content is an object that says its type, and holds text where it says text."""
+    return find_wrong_fields(reading.parts_by_type, _PART_FIELDS)
 
 
 def names_fit_the_pattern(reading: ChatReading) -> Faults:
@@ -372,18 +361,18 @@ def markers_stand_on_parts(reading: ChatReading) -> Faults:
             yield part.place, f"a part of this type has no {MARKER}"
 
 
-RULES: Rules = {
-    "messages_are_objects": messages_are_objects,
-    "roles_are_known": roles_are_known,
-    "calls_are_answered": calls_are_answered,
-    "results_have_calls": results_have_calls,
-    "results_name_their_call": results_name_their_call,
-    "calls_are_whole": calls_are_whole,
-    "ids_are_unique": ids_are_unique,
-    "content_is_there": content_is_there,
-    "assistants_say_something": assistants_say_something,
-    "parts_are_objects": parts_are_objects,
-    "names_fit_the_pattern": names_fit_the_pattern,
-    "markers_stand_on_parts": markers_stand_on_parts,
-}
+RULES = name_rules(
+    messages_are_objects,
+    roles_are_known,
+    calls_are_answered,
+    results_have_calls,
+    results_name_their_call,
+    calls_are_whole,
+    ids_are_unique,
+    content_is_there,
+    assistants_say_something,
+    parts_are_objects,
+    names_fit_the_pattern,
+    markers_stand_on_parts,
+)
 """All rules, in the order in which they are reported."""

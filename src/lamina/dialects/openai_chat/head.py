@@ -1,4 +1,4 @@
-"""Everything of a Chat Completions request that is not a message, in plain words and back."""
+"""Translates everything of a Chat Completions request that is not a message: to a plain head, and back."""
 
 from __future__ import annotations
 

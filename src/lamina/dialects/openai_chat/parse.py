@@ -1,4 +1,4 @@
-"""A Chat Completions request as a log: one segment for each piece that can be lowered on its own.
+"""Parses a Chat Completions request into a log, one segment for each piece that can be lowered on its own.
 
 The log keeps what the wire has: ids, names and arguments as they came. If a message breaks a rule of the
 wire but its meaning is clear, it is noted as mended, so that rendering writes it anew. Nothing is judged
@@ -13,14 +13,21 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.text.characters import is_blank
 from lamina.core.values import Raw, RequestHead, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.chat_extra_fields import add_extra_fields
-from lamina.dialects.json_values import LIST_TYPES, read_list, read_optional_text, text_or_empty, to_dict
+from lamina.dialects.json_values import (
+    LIST_TYPES,
+    list_or_empty,
+    read_list,
+    read_optional_text,
+    text_or_empty,
+    to_dict,
+)
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.openai_chat.calls import LEGACY, ChatCalls, read_calls
 from lamina.dialects.openai_chat.parts import MARKER, NAME, Content, read_part, write_blocks
+from lamina.dialects.pairing import find_last_answer
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
@@ -115,10 +122,7 @@ def _restore_calls(old_segments: Sequence[tuple[Segment, ...]]) -> ChatCalls:
 
     Ids of the last assistant message may repeat, so what follows its beginning is replayed.
     """
-    start = len(old_segments) - 1
-    while start > 0 and old_segments[start][0].role is not Role.ASSISTANT:
-        start -= 1
-    start = max(start, 0)
+    start = find_last_answer(old_segments)
     calls = ChatCalls(old_segments[:start])
     calls.replay(chain.from_iterable(old_segments[start:]))
     return calls
@@ -129,17 +133,15 @@ def _read_head(request: Request) -> RequestHead:
 
     An empty list of tools stays among the parameters, so that it is sent again as it came.
     """
-    tools_field = "functions"
-    if request.get("tools"):
-        tools_field = "tools"
-    tools = request.get(tools_field)
-    if not isinstance(tools, LIST_TYPES) or not tools:
-        tools_field = ""
-        tools = ()
-    require_definitions(tools, tools_field)
-    fields_read = ("messages", tools_field)
-    parameters = {name: value for name, value in request.items() if name not in fields_read}
-    return RequestHead(tools=tuple(tools), parameters=parameters)
+    parameters = dict(request)
+    del parameters["messages"]
+    for field in ("tools", "functions"):
+        tools = list_or_empty(request.get(field))
+        if tools:
+            require_definitions(tools, field)
+            del parameters[field]
+            return RequestHead(tools=tuple(tools), parameters=parameters)
+    return RequestHead(parameters=parameters)
 
 
 _ChatReader = Callable[[Mapping[str, Any], int, ChatCalls], MessagePieces]
@@ -174,7 +176,7 @@ def _read_assistant(message: Mapping[str, Any], index: int, calls: ChatCalls) ->
             kind = "assistant"
         pieces.append(MessagePiece(kind, Raw(dialect=NAME, data=extra_fields)))
     pieces += _read_content(message, "assistant")
-    calls.begin_message()
+    calls.begin_message()  # some servers count the calls of each answer from 0
     is_sendable = has_valid_content(message)
     for call in read_calls(message, index):
         calls.add(call.part)
@@ -209,17 +211,18 @@ def _read_result(
     else:
         name = call.name
         call_id = call_id or call.id
-    wire_content = message.get("content")
-    content: tuple[Content, ...]
-    if isinstance(wire_content, str):
-        content = (Text(wire_content),)
-    else:
-        blocks = read_list(message, "content", _CONTENT_HINT)
-        content = tuple(read_part(block, position) for position, block in enumerate(blocks))
-    result = ToolResult(id=call_id, content=content, name=name)
-    is_sendable = names_its_call and is_valid_content(wire_content)
+    result = ToolResult(id=call_id, content=_read_result_content(message), name=name)
+    is_sendable = names_its_call and is_valid_content(message.get("content"))
     piece = MessagePiece("tool_result", result, attrs=describe_result(call))
     return MessagePieces(Role.TOOL, [piece], is_sendable)
+
+
+def _read_result_content(message: Mapping[str, Any]) -> tuple[Content, ...]:
+    content = message.get("content")
+    if isinstance(content, str):
+        return (Text(content),)
+    blocks = read_list(message, "content", _CONTENT_HINT)
+    return tuple(read_part(block, position) for position, block in enumerate(blocks))
 
 
 def _read_content_or_nothing(message: Mapping[str, Any], kind: str) -> list[MessagePiece]:
@@ -242,16 +245,13 @@ def _read_content(message: Mapping[str, Any], kind: str) -> list[MessagePiece]:
     `[{"type": "text", "text": "Look:"}, {"type": "image_url", …}]` has two pieces.
     """
     content = message.get("content")
-    if isinstance(content, str):
-        if is_blank(content):
-            return []
-        return [MessagePiece(kind, Text(content))]
     pieces: list[MessagePiece] = []
-    for position, block in enumerate(read_list(message, "content", _CONTENT_HINT)):
-        part = read_part(block, position)
-        if not is_blank_text(part):
-            pieces.append(MessagePiece(kind, part, block))
-    return pieces
+    if isinstance(content, str):
+        pieces.append(MessagePiece(kind, Text(content)))
+    else:
+        for position, block in enumerate(read_list(message, "content", _CONTENT_HINT)):
+            pieces.append(MessagePiece(kind, read_part(block, position), block))
+    return [piece for piece in pieces if not is_blank_text(piece.part)]
 
 
 _READERS: dict[str, _ChatReader] = {

@@ -1,4 +1,4 @@
-"""The parts of a message's content: blocks of the wire as typed parts, and typed parts as blocks.
+"""Turns blocks of a message's content into typed parts, and typed parts into blocks.
 
 This module knows nothing of messages, roles or calls. A block that has no typed part becomes a `Raw` part.
 """
@@ -103,16 +103,19 @@ def write_blocks(part: Part) -> list[Json]:
         case Text(text):
             return [{"type": "text", "text": text}]
         case Image():
-            url = part.url or f"data:{part.media_type or 'image/png'};base64,{part.data}"
-            image_url = {"url": url}
-            if part.detail:
-                image_url["detail"] = part.detail
-            return [{"type": "image_url", "image_url": image_url}]
+            return [_write_image(part)]
         case Document():
             return [_write_document(part)]
-        case Raw(data=dict() as data) if part.dialect == NAME and "type" in data:
-            return [data]
+        case Raw(dialect=dialect, data={"type": _} as block) if dialect == NAME:
+            return [block]
     return []
+
+
+def _write_image(image: Image) -> Json:
+    image_url = {"url": image.url or f"data:{image.media_type or 'image/png'};base64,{image.data}"}
+    if image.detail:
+        image_url["detail"] = image.detail
+    return {"type": "image_url", "image_url": image_url}
 
 
 def _write_document(document: Document) -> Json:

@@ -1,4 +1,4 @@
-"""An envelope as a Chat Completions request.
+"""Renders an envelope as a Chat Completions request.
 
 A message of which nothing changed is the very object that was parsed. A message that changed in part is a
 shallow copy with new content or calls, in which unchanged blocks are the same objects. What lamina made
@@ -9,6 +9,7 @@ only what this wire format has no field for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from lamina.core.envelope import Envelope
@@ -16,17 +17,17 @@ from lamina.core.values import Entry, Image, Raw, RequestHead, Role, Segment, Te
 from lamina.core.wording import text_of
 from lamina.dialects.json_values import LIST_TYPES, Json, mapping_or_empty, text_or_empty, to_dict
 from lamina.dialects.openai_chat.calls import LEGACY, make_safe_name, read_free_text
-from lamina.dialects.openai_chat.mark import remove_refused_marks
-from lamina.dialects.openai_chat.parse import INSTEAD_OF_CONTENT, is_valid_content, read_extra_fields
+from lamina.dialects.openai_chat.markers import remove_refused_marks
+from lamina.dialects.openai_chat.parse import has_valid_content, is_valid_content, read_extra_fields
 from lamina.dialects.openai_chat.parts import MARKER, NAME, write_blocks
 from lamina.dialects.origins import (
+    find_origin,
     find_unchanged_message,
     group_sent_entries,
     is_changed,
-    read_sent_origin,
+    is_sent_as_it_came,
     write_failed_text,
 )
-from lamina.dialects.pieces import find_origin
 from lamina.dialects.tool_names import ToolNames
 from lamina.errors import BadInput
 
@@ -72,27 +73,22 @@ class _ChatWriter:
         result.
         """
         unchanged = find_unchanged_message(group, NAME)
-        if unchanged is not None:
-            if group[0].role is not Role.TOOL:
-                self.flush_media()
-                self._note_legacy_calls(group)
-            self.messages.append(unchanged)
-            return
-        other_entries: list[Entry] = []
+        others: list[Entry] = []
         for entry in group:
             part = entry.parts[0]
-            if isinstance(part, ToolResult):
+            if not isinstance(part, ToolResult):
+                others.append(entry)
+            elif unchanged is None:
                 self._write_result(entry, part)
-            else:
-                other_entries.append(entry)
-        if not other_entries:
-            return
-        self.flush_media()
-        self._note_legacy_calls(other_entries)
-        if other_entries[0].role is Role.ASSISTANT:
-            self._write_assistant(other_entries)
-        else:
-            self._write_user_or_system(other_entries)
+        if others:
+            self.flush_media()
+            self._note_legacy_calls(others)
+        if unchanged is not None:
+            self.messages.append(unchanged)
+        elif others and others[0].role is Role.ASSISTANT:
+            self._write_assistant(others)
+        elif others:
+            self._write_user_or_system(others)
 
     def flush_media(self) -> None:
         """Add the pictures of results, which follow the results in a message of the user."""
@@ -105,9 +101,9 @@ class _ChatWriter:
 
         `{"function_call": {"name": "read", …}}` is one, and `{"role": "function", …}` answers it.
         """
-        for entry in group:
+        for entry in filter(_is_legacy_call, group):
             part = entry.parts[0]
-            if isinstance(part, ToolCall) and _is_legacy_call(entry):
+            if isinstance(part, ToolCall):
                 self.legacy_ids.add(part.id)
 
     def _write_user_or_system(self, group: Sequence[Entry]) -> None:
@@ -116,9 +112,7 @@ class _ChatWriter:
         A message that came as a string leaves as a string, with the same other fields.
         """
         message = _copy_message(group[0])
-        blocks: list[Any] = []
-        for entry in group:
-            blocks += _write_entry(entry)
+        blocks = list(chain.from_iterable(map(_write_entry, group)))
         content = _join_blocks(blocks, message)
         role = "user"
         if group[0].role is Role.SYSTEM:
@@ -132,68 +126,61 @@ class _ChatWriter:
         Its content is null only if another field says something instead.
         """
         old_message = _copy_message(group[0])
+        message: Json = {"role": "assistant", **old_message}
+        for name in ("tool_calls", "function_call", *chain.from_iterable(read_extra_fields(old_message))):
+            message.pop(name, None)
         blocks: list[Any] = []
-        fields: Json = {}
         for entry in group:
             entry_fields, entry_blocks = _write_fields_or_entry(entry)
-            fields |= entry_fields
+            message |= entry_fields
             blocks += entry_blocks
-        rewritten_fields = {"tool_calls", "function_call"}.union(*read_extra_fields(old_message))
-        message: Json = {"role": "assistant"}
-        for name, value in old_message.items():
-            if name not in rewritten_fields:
-                message[name] = value
-        message |= fields
         message["content"] = _join_blocks(blocks, old_message)
         message |= self._write_calls(group)
-        if message["content"] is None and not any(map(message.get, INSTEAD_OF_CONTENT)):
+        if not has_valid_content(message):
             if not read_extra_fields(message):
                 return
-            message["content"] = ""
+            message["content"] = ""  # C3: null is refused where only reasoning is left
         self.messages.append(message)
 
     def _write_calls(self, group: Sequence[Entry]) -> Json:
-        """The fields that hold the calls of a message. `function_call` holds one only.
-
-        The block of a call stays the same object if nothing in it changed.
-        """
-        calls: list[Any] = []
+        """The fields that hold the calls of a message. `function_call` holds one only."""
+        tool_calls: list[Any] = []
         fields: Json = {}
         for entry in group:
             call = entry.parts[0]
             if not isinstance(call, ToolCall):
                 continue
-            block = find_origin(entry, NAME).block
-            old_call: Json = {"id": "", "type": "function"}
-            if block is not None:
-                old_call = to_dict(block)
-            is_legacy = _is_legacy_call(entry)
-            new_call = self._write_call(call, old_call, is_legacy=is_legacy)
-            if new_call == old_call:
-                new_call = block
-            if is_legacy:
-                fields.setdefault("function_call", new_call)
+            if _is_legacy_call(entry):
+                fields.setdefault("function_call", self._write_call(call, entry, is_legacy=True))
             else:
-                calls.append(new_call)
-        if calls:
-            return {"tool_calls": calls, **fields}
+                tool_calls.append(self._write_call(call, entry, is_legacy=False))
+        if tool_calls:
+            return {"tool_calls": tool_calls, **fields}
         return fields
 
-    def _write_call(self, call: ToolCall, old_call: Json, *, is_legacy: bool) -> Any:
+    def _write_call(self, call: ToolCall, entry: Entry, *, is_legacy: bool) -> Any:
         """A call of a function, of a custom tool, or from before tools.
 
         `{"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}`. Other fields of
-        the call stay.
+        the call stay. Its block stays the same object if nothing in it changed.
         """
+        block = find_origin(entry, NAME).block
+        old_call: Json = {"id": "", "type": "function"}
+        if block is not None:
+            old_call = to_dict(block)
         name = self._tool_names.choose(call.name)
         if is_legacy:
-            return {**old_call, "name": name, "arguments": call.arguments}
-        if old_call.get("custom"):
+            new_call = {**old_call, "name": name, "arguments": call.arguments}
+        elif old_call.get("custom"):
             custom = {**to_dict(old_call["custom"]), "name": name, "input": read_free_text(call)}
-            return {**old_call, "id": call.id, "custom": custom}
-        old_function = to_dict(old_call.get("function") or {})
-        function = {**old_function, "name": name, "arguments": call.arguments}
-        return {**old_call, "id": call.id, "function": function}
+            new_call = {**old_call, "id": call.id, "custom": custom}
+        else:
+            old_function = to_dict(old_call.get("function") or {})
+            function = {**old_function, "name": name, "arguments": call.arguments}
+            new_call = {**old_call, "id": call.id, "function": function}
+        if new_call == old_call:
+            return block
+        return new_call
 
     def _write_result(self, entry: Entry, result: ToolResult) -> None:
         """Add a result as a message, in the form of the call that it answers.
@@ -274,13 +261,12 @@ def _write_fields_or_entry(entry: Entry) -> tuple[Json, list[Any]]:
     fields = _read_fields(entry.segment)
     if fields is None:
         return {}, _write_entry(entry)
-    part = entry.parts[0]
-    if isinstance(part, Raw):
-        return fields, []
-    is_one_text = list(map(type, fields.values())) == [str]
-    if isinstance(part, Text) and is_one_text:
-        return dict.fromkeys(fields, part.text), []
-    return {}, write_blocks(part)
+    match entry.parts[0], list(fields.values()):
+        case Raw(), _:
+            return fields, []
+        case Text(text), [str()]:
+            return dict.fromkeys(fields, text), []
+    return {}, write_blocks(entry.parts[0])
 
 
 def _read_fields(segment: Segment) -> Json | None:
@@ -304,17 +290,14 @@ def _write_entry(entry: Entry) -> list[Any]:
         return []
     block = find_origin(entry, NAME).block
     if block is None:
-        blocks: list[Any] = []
-        for part in entry.parts:
-            blocks += write_blocks(part)
-        return blocks
-    if read_sent_origin(entry, NAME) is not None:
+        return list(chain.from_iterable(map(write_blocks, entry.parts)))
+    if is_sent_as_it_came(entry, NAME):
         return [block]
     old_block = to_dict(block)
     text = text_of(entry.parts)
-    block_type = old_block.get("type")
-    if block_type in ("text", "refusal"):
-        return [{**old_block, block_type: text}]
+    match old_block:
+        case {"type": "text" | "refusal" as field}:
+            return [{**old_block, field: text}]
     new_block = {"type": "text", "text": text}
     if MARKER in old_block:
         new_block[MARKER] = old_block[MARKER]
@@ -328,9 +311,9 @@ def _join_blocks(blocks: list[Any], old_message: Json) -> Any:
     """
     if not blocks:
         return None
-    if len(blocks) > 1 or isinstance(old_message.get("content"), LIST_TYPES):
+    if isinstance(old_message.get("content"), LIST_TYPES):
         return blocks
-    block = blocks[0]
-    if isinstance(block, dict) and block.keys() == {"type", "text"}:
-        return block["text"]
+    match blocks:
+        case [{"type": _, "text": text, **others}] if not others:
+            return text
     return blocks

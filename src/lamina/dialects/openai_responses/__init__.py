@@ -11,19 +11,18 @@ from lamina.core.repair import Repairs
 from lamina.core.values import Document, Image, Part, Raw, Role, Segment, Thinking, ToolResult
 from lamina.dialects.cache_reports import ask_openai_report
 from lamina.dialects.json_values import mapping_or_empty
-from lamina.dialects.openai_responses.absorb import absorb, absorb_stream
+from lamina.dialects.openai_responses.answers import absorb, absorb_stream, write_answer, write_closing_events
+from lamina.dialects.openai_responses.cache_view import stream
 from lamina.dialects.openai_responses.check import check, check_again
 from lamina.dialects.openai_responses.deferred import defer_request_tools
 from lamina.dialects.openai_responses.head import HEAD
 from lamina.dialects.openai_responses.items import CALL_ID_LIMIT
-from lamina.dialects.openai_responses.mark import mark
-from lamina.dialects.openai_responses.own_answer import write_answer, write_closing_events
+from lamina.dialects.openai_responses.markers import mark
 from lamina.dialects.openai_responses.parse import parse
 from lamina.dialects.openai_responses.parts import NAME, explain_unsendable
 from lamina.dialects.openai_responses.reasoning import lasting
 from lamina.dialects.openai_responses.render import render
-from lamina.dialects.openai_responses.stream import stream
-from lamina.dialects.origins import explain_foreign_segment, find_other_dialect, read_origin_in
+from lamina.dialects.origins import NO_ORIGIN, explain_foreign_segment, find_other_dialect, read_origin_in
 from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Markers, Request, Wire
 
 __all__ = ["DIALECT", "render"]
@@ -60,7 +59,7 @@ def carries(segment: Segment) -> str:
     Either it is reasoning that would be refused, or media that only other APIs take.
     """
     origin = read_origin_in(segment, NAME)
-    if origin is not None:
+    if origin is not NO_ORIGIN:
         return str(origin.notes.get("loose", ""))
     foreign_reason = explain_foreign_segment(segment, NAME)
     match segment.parts:

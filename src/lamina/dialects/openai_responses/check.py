@@ -1,4 +1,4 @@
-"""Checks a request against the rules of the Responses API. Rules are small functions that change nothing.
+"""Checks a request against the rules of the Responses API. Rules are functions that change nothing.
 
 R1 to R9 are the rules that the API words itself. A rule skips values of a shape that another rule reports, so
 that one fault is reported once. What only the server knows is not judged: calls of a response that the
@@ -7,7 +7,7 @@ request continues, and whether an item with an id had reasoning before it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -38,17 +38,18 @@ from lamina.dialects.port import Request, Violation
 from lamina.dialects.rules import (
     Faults,
     Field,
-    FieldRule,
-    HoldersBySort,
-    Rules,
+    FieldsBySort,
+    SortedView,
     check_growing,
+    find_wrong_fields,
+    name_rules,
 )
 
 _TEXT = (str,)
 _PATTERN_FAULT = "does not match [a-zA-Z0-9_-]{1,64}"
 _CACHE_OPTIONS = {"mode": ("implicit", "explicit"), "ttl": ("30m", "12h")}
-_DEFINED_TYPES = ("function", "custom")
-"""Types of tools that the client itself has defined."""
+_NAMED_TYPES = ("function", "custom", *DEFINED_CALL_TYPES)
+"""Types of tools that the client itself has defined, and of their calls."""
 
 
 def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
@@ -81,18 +82,6 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
     )
 
 
-def _items_by_type(reading: ResponsesReading) -> HoldersBySort:
-    return reading.by_type
-
-
-def _tools_by_type(reading: ResponsesReading) -> HoldersBySort:
-    return reading.tools_by_type
-
-
-def _parts_by_type(reading: ResponsesReading) -> HoldersBySort:
-    return reading.parts_by_type
-
-
 def something_is_asked(reading: ResponsesReading) -> Faults:
     """The input is text or a list of items, and not empty if nothing else is asked.
 
@@ -107,14 +96,15 @@ def something_is_asked(reading: ResponsesReading) -> Faults:
         yield "instructions", "not text"
 
 
-items_say_what_they_are = FieldRule(
-    _items_by_type,
-    {
-        "": [Field("type", _TEXT, "not an object with a type", is_filled=True, place="")],
-        "item_reference": [Field("id", _TEXT, "missing, empty or not text", is_filled=True)],
-    },
-)
-"""Each item is an object with a type, or a message; a reference says what it refers to."""
+_ITEM_FIELDS: FieldsBySort = {
+    "": [Field("type", _TEXT, "not an object with a type", is_filled=True, place="")],
+    "item_reference": [Field("id", _TEXT, "missing, empty or not text", is_filled=True)],
+}
+
+
+def items_say_what_they_are(reading: ResponsesReading) -> Faults:
+    """Each item is an object with a type, or a message; a reference says what it refers to."""
+    return find_wrong_fields(reading.by_type, _ITEM_FIELDS)
 
 
 def roles_are_known(reading: ResponsesReading) -> Faults:
@@ -142,11 +132,10 @@ def outputs_have_calls(reading: ResponsesReading) -> Faults:
         call_id = item.call_id
         if item.is_call:
             waiting_ids.add(call_id)
-            answered_ids.discard(call_id)
         elif call_id is not None:
-            is_waiting = call_id in waiting_ids
             was_answered = call_id in answered_ids or call_id in reading.past.answered_ids
-            if not is_waiting and (was_answered or not has_unseen_calls):
+            may_answer_unseen = has_unseen_calls and not was_answered
+            if call_id not in waiting_ids and not may_answer_unseen:
                 yield item.place, f"answers no call that waits: {call_id!r}"
             waiting_ids.discard(call_id)
             answered_ids.add(call_id)
@@ -213,10 +202,11 @@ def phases_are_known(reading: ResponsesReading) -> Faults:
     `{"role": "assistant", "phase": "commentary"}` is one. A phase on a message of the user breaks the rule.
     """
     for message in reading.by_type.get("message", ()):
-        phase = message.wire.get("phase")
-        if phase is None or (phase in PHASES and message.speaks):
-            continue
-        yield f"{message.place}.phase", "not a phase of an assistant message"
+        allowed_phases: tuple[str | None, ...] = (None,)
+        if message.speaks:
+            allowed_phases = (None, *PHASES)
+        if message.wire.get("phase") not in allowed_phases:
+            yield f"{message.place}.phase", "not a phase of an assistant message"
 
 
 def a_trigger_stands_last(reading: ResponsesReading) -> Faults:
@@ -247,11 +237,14 @@ def truncation_is_known(reading: ResponsesReading) -> Faults:
         yield "truncation", "neither auto nor disabled"
 
 
-compactions_are_whole = FieldRule(
-    _items_by_type,
-    {"compaction": [Field("encrypted_content", _TEXT, "no encrypted_content", is_filled=True, place="")]},
-)
-"""R9: a compaction is sent back as it came."""
+_COMPACTION_FIELDS: FieldsBySort = {
+    "compaction": [Field("encrypted_content", _TEXT, "no encrypted_content", is_filled=True, place="")]
+}
+
+
+def compactions_are_whole(reading: ResponsesReading) -> Faults:
+    """R9: a compaction is sent back as it came."""
+    return find_wrong_fields(reading.by_type, _COMPACTION_FIELDS)
 
 
 def call_ids_fit(reading: ResponsesReading) -> Faults:
@@ -260,8 +253,9 @@ def call_ids_fit(reading: ResponsesReading) -> Faults:
     It is `call_id` for most types. `find_call_id_field` names the others.
     """
     for item in reading.items:
-        has_call_id = item.is_call or item.is_output
-        if has_call_id and not is_valid_call_id(item.call_id or ""):
+        if not item.is_call and not item.is_output:
+            continue
+        if not is_valid_call_id(item.call_id or ""):
             field = find_call_id_field(item.wire)
             yield f"{item.place}.{field}", f"not text of 1 to {CALL_ID_LIMIT} characters"
 
@@ -297,16 +291,17 @@ def item_ids_fit_their_type(reading: ResponsesReading) -> Faults:
 _NAME = Field("name", _TEXT, "not text")
 _OUTPUT = Field("output", (str, *LIST_TYPES), "neither text nor parts")
 
-calls_are_whole = FieldRule(
-    _items_by_type,
-    {
-        "function_call": [_NAME, Field("arguments", _TEXT, "not text")],
-        "custom_tool_call": [_NAME, Field("input", _TEXT, "not text")],
-        "function_call_output": [_OUTPUT],
-        "custom_tool_call_output": [_OUTPUT],
-    },
-)
-"""A call has a name and arguments, or an input, of text; an output has text or parts."""
+_CALL_FIELDS: FieldsBySort = {
+    "function_call": [_NAME, Field("arguments", _TEXT, "not text")],
+    "custom_tool_call": [_NAME, Field("input", _TEXT, "not text")],
+    "function_call_output": [_OUTPUT],
+    "custom_tool_call_output": [_OUTPUT],
+}
+
+
+def calls_are_whole(reading: ResponsesReading) -> Faults:
+    """A call has a name and arguments, or an input, of text; an output has text or parts."""
+    return find_wrong_fields(reading.by_type, _CALL_FIELDS)
 
 
 def names_fit_the_pattern(reading: ResponsesReading) -> Faults:
@@ -314,25 +309,24 @@ def names_fit_the_pattern(reading: ResponsesReading) -> Faults:
 
     Broken by names with a dot, such as `fs.read`, which other APIs take.
     """
-    for tool in reading.tools:
-        if tool.sort in _DEFINED_TYPES and has_refused_name(tool.wire):
-            yield f"{tool.place}.name", _PATTERN_FAULT
-    for call in reading.calls:
-        if call.sort in DEFINED_CALL_TYPES and has_refused_name(call.wire):
-            yield f"{call.place}.name", _PATTERN_FAULT
+    named_views: Iterable[SortedView] = (*reading.tools, *reading.calls)
+    for view in named_views:
+        if view.sort in _NAMED_TYPES and has_refused_name(view.wire):
+            yield f"{view.place}.name", _PATTERN_FAULT
 
 
 _FILLED_NAME = Field("name", _TEXT, "missing or not text", is_filled=True)
 
-tools_are_whole = FieldRule(
-    _tools_by_type,
-    {
-        None: [Field("type", _TEXT, "missing or not text")],
-        "function": [_FILLED_NAME],
-        "custom": [_FILLED_NAME],
-    },
-)
-"""A definition says its type, and that of a function its name, without an object around it."""
+_TOOL_FIELDS: FieldsBySort = {
+    None: [Field("type", _TEXT, "missing or not text")],
+    "function": [_FILLED_NAME],
+    "custom": [_FILLED_NAME],
+}
+
+
+def tools_are_whole(reading: ResponsesReading) -> Faults:
+    """A definition says its type, and that of a function its name, without an object around it."""
+    return find_wrong_fields(reading.tools_by_type, _TOOL_FIELDS)
 
 
 def content_is_there(reading: ResponsesReading) -> Faults:
@@ -346,14 +340,15 @@ def content_is_there(reading: ResponsesReading) -> Faults:
             yield f"{message.place}.content", "neither text nor parts"
 
 
-parts_say_what_they_are = FieldRule(
-    _parts_by_type,
-    {
-        None: [Field("type", _TEXT, "not an object with a type", place="")],
-        **{part_type: [Field(name, _TEXT, "not text")] for part_type, name in TEXT_FIELDS.items()},
-    },
-)
-"""Each part is an object that says its type, and holds text if it says text."""
+_PART_FIELDS: FieldsBySort = {
+    None: [Field("type", _TEXT, "not an object with a type", place="")],
+    **{part_type: [Field(name, _TEXT, "not text")] for part_type, name in TEXT_FIELDS.items()},
+}
+
+
+def parts_say_what_they_are(reading: ResponsesReading) -> Faults:
+    """Each part is an object that says its type, and holds text if it says text."""
+    return find_wrong_fields(reading.parts_by_type, _PART_FIELDS)
 
 
 def parts_fit_their_role(reading: ResponsesReading) -> Faults:
@@ -398,30 +393,30 @@ def cache_options_are_known(reading: ResponsesReading) -> Faults:
         yield "prompt_cache_retention", "neither in_memory nor 24h"
 
 
-RULES: Rules = {
-    "something_is_asked": something_is_asked,
-    "items_say_what_they_are": items_say_what_they_are,
-    "roles_are_known": roles_are_known,
-    "outputs_have_calls": outputs_have_calls,
-    "calls_are_answered": calls_are_answered,
-    "reasoning_is_followed": reasoning_is_followed,
-    "reasoning_can_be_read_again": reasoning_can_be_read_again,
-    "phases_are_known": phases_are_known,
-    "a_trigger_stands_last": a_trigger_stands_last,
-    "one_past_is_continued": one_past_is_continued,
-    "truncation_is_known": truncation_is_known,
-    "compactions_are_whole": compactions_are_whole,
-    "call_ids_fit": call_ids_fit,
-    "call_ids_are_unique": call_ids_are_unique,
-    "item_ids_are_unique": item_ids_are_unique,
-    "item_ids_fit_their_type": item_ids_fit_their_type,
-    "calls_are_whole": calls_are_whole,
-    "names_fit_the_pattern": names_fit_the_pattern,
-    "tools_are_whole": tools_are_whole,
-    "content_is_there": content_is_there,
-    "parts_say_what_they_are": parts_say_what_they_are,
-    "parts_fit_their_role": parts_fit_their_role,
-    "markers_stand_on_parts": markers_stand_on_parts,
-    "cache_options_are_known": cache_options_are_known,
-}
+RULES = name_rules(
+    something_is_asked,
+    items_say_what_they_are,
+    roles_are_known,
+    outputs_have_calls,
+    calls_are_answered,
+    reasoning_is_followed,
+    reasoning_can_be_read_again,
+    phases_are_known,
+    a_trigger_stands_last,
+    one_past_is_continued,
+    truncation_is_known,
+    compactions_are_whole,
+    call_ids_fit,
+    call_ids_are_unique,
+    item_ids_are_unique,
+    item_ids_fit_their_type,
+    calls_are_whole,
+    names_fit_the_pattern,
+    tools_are_whole,
+    content_is_there,
+    parts_say_what_they_are,
+    parts_fit_their_role,
+    markers_stand_on_parts,
+    cache_options_are_known,
+)
 """All rules, in the order in which they are reported."""

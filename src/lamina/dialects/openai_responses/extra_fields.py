@@ -1,4 +1,4 @@
-"""Extra fields of items of the Responses API, and of the blocks inside them.
+"""Finds extra fields in items of the Responses API, and in the blocks inside them.
 
 `add_extra_fields` puts on the segments of an item what it has besides their parts: words that count, and the
 digest of everything else that is sent.
@@ -16,7 +16,6 @@ from lamina.dialects.extra_fields import (
     ExtraParts,
     collect_blank_texts,
     collect_extra_fields,
-    is_counted,
     join_parts,
     list_counted_fields,
 )
@@ -33,8 +32,8 @@ from lamina.dialects.uncounted_fields import (
     Rests,
     digest_rests,
     find_blank_blocks,
-    find_difference,
     find_rest,
+    find_uncounted_difference,
     list_typed_fields,
     name_places,
 )
@@ -75,10 +74,9 @@ def add_extra_fields(
     last = len(segments) - 1
     for position, piece in enumerate(pieces):
         extra: ExtraParts = ()
-        if position == last:
-            extra = _collect_from_item(piece.part, item)
         rests: dict[str, Any] = {}
         if position == last:
+            extra = _collect_from_item(piece.part, item)
             rests |= _find_item_rests(piece.part, item)
         if piece.block is not None and piece.block is not item:
             block = to_dict(piece.block)
@@ -108,13 +106,13 @@ def _find_item_rests(part: Part, item: Json) -> Rests:
         if item.get("role") == "developer":
             rests["role"] = "developer"
         rests |= find_blank_blocks(item.get("content"))
-    if isinstance(part, ToolResult):
-        rests |= _find_output_rests(part, item, item_type)
-    if isinstance(part, Thinking):
-        blocks = list_or_empty(item.get("summary"))
-        rests |= name_places("summary", (_find_block_rests(_ANY_TEXT, block) for block in blocks))
-        blocks = list_or_empty(item.get("content"))
-        rests |= name_places("content", (_find_block_rests(_ANY_TEXT, block) for block in blocks))
+    match part:
+        case ToolResult():
+            rests |= _find_output_rests(part, item, item_type)
+        case Thinking():
+            for field in ("summary", "content"):
+                blocks = list_or_empty(item.get(field))
+                rests |= name_places(field, (_find_block_rests(_ANY_TEXT, block) for block in blocks))
     return rests
 
 
@@ -135,19 +133,17 @@ def _find_block_rests(part: Part, block: Any) -> Rests:
 
     Of `{"type": "input_text", "text": "Hi", "weight": 2}` it is `{"weight": 2}`.
     """
-    if not isinstance(block, Mapping) or isinstance(part, Raw):
+    if not isinstance(block, Mapping):
         return {}
-    rest: Json
-    if isinstance(part, Text):
-        rest = find_rest(block, _TYPED_TEXT_FIELDS, _BLOCK_FIELDS)
-        if block.get("type") == "refusal":
-            rest["type"] = "refusal"
-    else:
-        difference = find_difference(block, render_part(part))
-        rest = {
-            name: value for name, value in difference.items() if not is_counted(name, value, _BLOCK_FIELDS)
-        }
-    return {"": rest}
+    match part:
+        case Raw():
+            return {}
+        case Text():
+            rest = find_rest(block, _TYPED_TEXT_FIELDS, _BLOCK_FIELDS)
+            if block.get("type") == "refusal":
+                rest["type"] = "refusal"
+            return {"": rest}
+    return {"": find_uncounted_difference(block, render_part(part), _BLOCK_FIELDS)}
 
 
 def _collect_from_item(part: Part, item: Json) -> ExtraParts:

@@ -1,4 +1,4 @@
-"""What an item of the input is, by its type alone: whose it is, which ids it may have, what depends on it."""
+"""Says what an item is by its type alone: whose it is, which ids it may have, what depends on it."""
 
 from __future__ import annotations
 

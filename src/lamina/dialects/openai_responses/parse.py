@@ -1,83 +1,29 @@
 """Parses a request of the Responses API into a log and a head, one segment for each piece to be lowered.
 
-Items are read one after the other, with what earlier items mean for later ones. Items that the model made in
-a row are one message of the log. An item that breaks a rule of the wire, but whose meaning is plain, is noted
-as mended, so that it is written anew. Reasoning that cannot be sent back is noted as `loose`, with the
-reason; so is a compaction without its content. An output whose call only the server has stays as it is. An
-item that triggers a compaction says how this request is answered, so it is a field of the head and not part
-of the log.
+`item_scan` reads the items. An item that triggers a compaction says how this request is answered, so it is a
+field of the head and not part of the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from lamina.core.opaque_blocks import is_called_by_program
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Raw, RequestHead, Role, Segment, Text, Thinking, ToolCall, ToolResult
-from lamina.dialects.json_values import (
-    LIST_TYPES,
-    Json,
-    add_outer_place,
-    describe_value,
-    read_list,
-    read_optional_text,
-    text_or_empty,
-    to_dict,
-)
-from lamina.dialects.memos import ParsedMessage, ParseMemo, count_unchanged
-from lamina.dialects.named_files import describe_result
-from lamina.dialects.openai_responses.extra_fields import add_extra_fields
-from lamina.dialects.openai_responses.items import (
-    OUTPUT_TYPE_OF_CALL,
-    OUTPUT_TYPES,
-    ROLES,
-    has_fitting_id,
-    is_reference,
-    is_valid_call_id,
-    may_follow_reasoning,
-    may_refer_to_call,
-    must_stay,
-    read_item_id,
-    read_role,
-    read_type,
-    to_item,
-)
-from lamina.dialects.openai_responses.parts import (
-    NAME,
-    is_sendable_call,
-    is_sendable_output,
-    may_be_sent_by,
-    parse_call,
-    parse_output,
-    parse_part,
-    read_call_id,
-)
-from lamina.dialects.origins import read_origin
-from lamina.dialects.pairing import CallStep
-from lamina.dialects.pieces import (
-    MessagePiece,
-    MessagePieces,
-    is_blank_text,
-    make_blank_part,
-    make_segments,
-    require_definitions,
-)
+from lamina.core.values import RequestHead, Role, Segment, Text
+from lamina.dialects.json_values import LIST_TYPES, describe_value, read_optional_text
+from lamina.dialects.memos import ParsedMessage, ParseMemo
+from lamina.dialects.openai_responses.item_scan import ItemScan
+from lamina.dialects.openai_responses.items import read_type
+from lamina.dialects.openai_responses.parts import NAME
+from lamina.dialects.pieces import MessagePiece, MessagePieces, make_segments, require_definitions
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
 
 CONTINUATION_FIELDS = ("previous_response_id", "conversation", "prompt")
 """Fields by which a request continues what only the server has."""
-
-REASONING_ALONE = "reasoning without the item that it led to"
-REASONING_UNREADABLE = "reasoning without encrypted content, which nothing was stored of"
-REASONING_TWICE = "reasoning that stands here twice"
-COMPACTION_EMPTY = "a compaction without its encrypted content"
-
-_KINDS = {Role.USER: "user", Role.SYSTEM: "system"}
-"""The kind of a message's segments by its role; "assistant" for all others."""
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
@@ -91,30 +37,47 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     all_items = _read_items(request)
     items = [item for item in all_items if not _is_trigger(item)]
     trigger = [item for item in all_items[-1:] if _is_trigger(item)]
-    instructions_text = read_optional_text(request, "instructions") or ""
-    instructions: tuple[Segment, ...] = ()
-    if not is_blank(instructions_text):
-        piece = MessagePiece("system", Text(instructions_text))
-        message = MessagePieces(Role.SYSTEM, [piece])
-        instructions = tuple(make_segments(NAME, instructions_text, message, notes={"field": "instructions"}))
-    head = _parse_head(request, has_items=bool(items), has_instructions=bool(instructions), trigger=trigger)
-
-    scan = ItemScan(
-        is_stored=request.get("store") is not False, has_unseen_calls=continues_server_state(request)
+    basis = _ParseBasis(
+        text=read_optional_text(request, "instructions") or "",
+        is_stored=request.get("store") is not False,
+        continues=continues_server_state(request),
     )
-    basis = (instructions_text, scan.is_stored, scan.has_unseen_calls)
-    reused: list[ParsedMessage] = []
-    if memo is not None and memo.basis is not None and memo.basis[0] == basis:
-        instructions = memo.basis[1]  # the same segment objects as before
-        reused = _drop_last_reasoning(memo.known[: count_unchanged(items, memo.known)])
-    past = list(chain.from_iterable(parsed.segments for parsed in reused))
+    memo = memo or ParseMemo(copies=False)
+    if memo.basis == basis:
+        basis = memo.basis  # with the same segment objects as before
+    else:
+        basis.instructions = _read_instructions(basis.text)
+    head = _parse_head(
+        request, has_items=bool(items), has_instructions=bool(basis.instructions), trigger=trigger
+    )
+
+    unchanged = _drop_last_reasoning(memo.find_unchanged(items, basis))
+    past = list(chain.from_iterable(parsed.segments for parsed in unchanged))
+    scan = ItemScan(is_stored=basis.is_stored, has_unseen_calls=basis.continues)
     scan.replay(past)
-    new_items = items[len(reused) :]
-    new = scan.read(new_items, start=len(reused))
-    if memo is not None:
-        memo.basis = (basis, instructions)
-        memo.known = _drop_last_reasoning([*reused, *memo.remember(new_items, new)])
-    return ParsedRequest(log=(*instructions, *past, *chain.from_iterable(new)), head=head)
+    new_items = items[len(unchanged) :]
+    new = scan.read(new_items, start=len(unchanged))
+    memo.basis = basis
+    memo.remember(unchanged, new_items, new)
+    memo.known = _drop_last_reasoning(memo.known)
+    return ParsedRequest(log=(*basis.instructions, *past, *chain.from_iterable(new)), head=head)
+
+
+@dataclass
+class _ParseBasis:
+    """What the reading of items depends on besides the items. `instructions` are the segments of `text`."""
+
+    text: str
+    is_stored: bool
+    continues: bool
+    instructions: tuple[Segment, ...] = field(default=(), compare=False)
+
+
+def _read_instructions(text: str) -> tuple[Segment, ...]:
+    if is_blank(text):
+        return ()
+    message = MessagePieces(Role.SYSTEM, [MessagePiece("system", Text(text))])
+    return tuple(make_segments(NAME, text, message, notes={"field": "instructions"}))
 
 
 def continues_server_state(request: Request) -> bool:
@@ -130,15 +93,16 @@ def _read_items(request: Request) -> Sequence[Any]:
 
     `"Hi"` is read as the items `("Hi",)`, and no input at all as none: a request may only continue another.
     """
-    request_input = request.get("input")
-    if request_input is None:
-        return ()
-    if isinstance(request_input, str):
-        return (request_input,)
-    if isinstance(request_input, LIST_TYPES):
-        return request_input
-    problem = f"input is {describe_value(request_input)}"
-    raise BadInput(problem, place="input", hint="give text or a list of items")
+    match request.get("input"):
+        case None:
+            return ()
+        case str(text):
+            return (text,)
+        case list() | tuple() as items:
+            return items
+        case request_input:
+            problem = f"input is {describe_value(request_input)}"
+            raise BadInput(problem, place="input", hint="give text or a list of items")
 
 
 def _is_trigger(item: Any) -> bool:
@@ -162,9 +126,9 @@ def _parse_head(
         raise BadInput("nothing is asked", place="input", hint="give text or a list of items")
     parameters = dict(request)
     read_elsewhere = {"input": has_items, "instructions": has_instructions, "tools": bool(tools)}
-    for field, is_read in read_elsewhere.items():
+    for name, is_read in read_elsewhere.items():
         if is_read:
-            del parameters[field]
+            del parameters[name]
     if trigger:
         parameters["input"] = list(trigger)
     return RequestHead(tools=tuple(tools), parameters=parameters)
@@ -176,286 +140,6 @@ def _drop_last_reasoning(parsed_items: list[ParsedMessage]) -> list[ParsedMessag
     If an answer follows in the next request, the reasoning led to it; if not, it cannot be sent.
     """
     end = len(parsed_items)
-    while end > 0:
-        if parsed_items[end - 1].segments[0].kind != "thinking":
-            break
+    while end > 0 and parsed_items[end - 1].segments[0].kind == "thinking":
         end -= 1
     return parsed_items[:end]
-
-
-class ItemScan:
-    """One pass over the items.
-
-    `is_stored`: the server stores what it answers, so reasoning may be sent by its id alone.
-    `has_unseen_calls`: calls may have been made that only the server has.
-
-    State: `calls` are the calls so far, `item_ids` the ids of items so far, `unpaired_ids` those of outputs
-    whose call only the server has. `program_call_ids` are those of calls that a program made. `is_speaking`
-    says whether the last item was the model's.
-    """
-
-    def __init__(self, *, is_stored: bool = True, has_unseen_calls: bool = False) -> None:
-        self.is_stored = is_stored
-        self.has_unseen_calls = has_unseen_calls
-        self.calls = CallRegister()
-        self.unpaired_ids: set[str] = set()
-        self.item_ids: set[str] = set()
-        self.program_call_ids: set[str] = set()
-        self.is_speaking = False
-
-    def replay(self, log: Iterable[Segment]) -> None:
-        """Take in what was read before.
-
-        Segments that were parsed before have their items in their origins, so nothing is parsed again.
-        """
-        for segment in log:
-            origin = read_origin(segment)
-            part = segment.parts[0]
-            if origin is not None and origin.is_first:
-                item = to_item(origin.message)
-                self._begin(segment.role)
-                self.item_ids.add(read_item_id(item))
-                self._is_of_program(item)  # notes the calls of programs
-                if may_refer_to_call(item):
-                    self.has_unseen_calls = True
-                if isinstance(part, Raw) and read_type(item) in OUTPUT_TYPES:
-                    self.unpaired_ids.add(read_call_id(item))
-            if isinstance(part, ToolCall):
-                self.calls.add(part)
-            elif isinstance(part, ToolResult):
-                self.calls.take(part.id, part.name)
-
-    def read(self, items: Sequence[Any], *, start: int = 0) -> list[tuple[Segment, ...]]:
-        """The segments of each item. `start` is the position of the first one in the input.
-
-        What reasoning leads to stands after it, so all items are read as dicts before the first is parsed.
-        """
-        mappings: list[Json] = []
-        segments_of_items: list[tuple[Segment, ...]] = []
-        position = start
-        try:
-            for source in items:
-                position = start + len(mappings)
-                mappings.append(to_item(source))
-            are_followed = _find_followed(mappings)
-            for source, item, is_followed in zip(items, mappings, are_followed, strict=True):
-                position = start + len(segments_of_items)
-                segments_of_items.append(self._read_item(source, item, position, is_followed=is_followed))
-        except BadInput as error:
-            raise add_outer_place(f"input[{position}]", error) from None
-        return segments_of_items
-
-    def _read_item(self, source: Any, item: Json, position: int, *, is_followed: bool) -> tuple[Segment, ...]:
-        """The segments of one item. `source` is the item as it came, `item` the same as a dict.
-
-        An item whose id was not given by the API is noted as `anonymous`: it is sent without that id.
-        """
-        item_id = read_item_id(item)
-        is_repeated = bool(item_id) and item_id in self.item_ids
-        joins = self._begin(read_role(item))
-        parsed = self._read_pieces(item, is_repeated=is_repeated)
-        self.item_ids.add(item_id)
-
-        notes: Json = {"at": position}
-        if is_repeated or not has_fitting_id(item):
-            notes["anonymous"] = True
-        loose_reason = self._explain_loose(item, is_followed=is_followed, is_repeated=is_repeated)
-        if loose_reason:
-            notes["loose"] = loose_reason
-        if "anonymous" in notes or "loose" in notes:
-            parsed = MessagePieces(parsed.role, parsed.pieces, is_sendable=False)
-        is_output = read_type(item) in OUTPUT_TYPES
-        is_unpaired_output = is_output and isinstance(parsed.pieces[0].part, Raw)
-        is_of_program = self._is_of_program(item)
-        segments = make_segments(
-            NAME,
-            source,
-            parsed,
-            joins=joins,
-            pinned=must_stay(item) or is_unpaired_output or is_of_program,
-            unread=is_of_program and is_output,
-            notes=notes,
-        )
-        return add_extra_fields(segments, parsed.pieces, item)
-
-    def _is_of_program(self, item: Json) -> bool:
-        """Whether a program made a call, or reads an output: the program is JavaScript that the model wrote.
-
-        An output need not say so itself if its call does.
-        """
-        is_of_program = is_called_by_program(item)
-        call_id = read_call_id(item)
-        if is_of_program and read_type(item) in OUTPUT_TYPE_OF_CALL:
-            self.program_call_ids.add(call_id)
-        if read_type(item) in OUTPUT_TYPES and "caller" not in item:
-            return call_id in self.program_call_ids
-        return is_of_program
-
-    def _begin(self, role: Role | None) -> bool:
-        """Begin an item of this role. Says whether the model continues what it was saying.
-
-        Calls that wait for an output when the model begins to speak again will get none.
-        """
-        was_speaking = self.is_speaking
-        self.is_speaking = role is Role.ASSISTANT
-        if self.is_speaking and not was_speaking:
-            self.calls.forget_waiting()
-        return self.is_speaking and was_speaking
-
-    def _explain_loose(self, item: Json, *, is_followed: bool, is_repeated: bool) -> str:
-        """Why an item cannot be sent back, "" if it can.
-
-        Only reasoning and compactions can be loose: they mean nothing but to the server that made them.
-        """
-        item_type = read_type(item)
-        has_content = bool(item.get("encrypted_content"))
-        if item_type == "compaction" and not has_content:
-            return COMPACTION_EMPTY
-        if item_type != "reasoning":
-            return ""
-        if is_repeated:
-            return REASONING_TWICE
-        if not self.is_stored and not has_content:
-            return REASONING_UNREADABLE
-        if not is_followed:
-            return REASONING_ALONE
-        return ""
-
-    def _read_pieces(self, item: Json, *, is_repeated: bool) -> MessagePieces:
-        """The pieces of an item. A reference to nothing becomes an empty text.
-
-        Most items have one piece; a message has one for each of its blocks.
-        """
-        item_type = read_type(item)
-        if not item_type:
-            problem = f"the type is {describe_value(item.get('type'))}"
-            raise BadInput(problem, place="type", hint="say what the item is")
-        role = read_role(item)
-        if role is None:
-            problem = f"the role is {describe_value(item.get('role'))}"
-            raise BadInput(problem, place="role", hint=f"use one of {', '.join(ROLES)}")
-        if item_type == "message":
-            return _read_message(item, role)
-        if item_type in OUTPUT_TYPES:
-            return self._read_output(item)
-        if item_type in OUTPUT_TYPE_OF_CALL:
-            call = parse_call(item)
-            self.calls.add(call)
-            return MessagePieces(role, [MessagePiece("tool_call", call, item)], is_sendable_call(item))
-        if item_type == "reasoning":
-            return MessagePieces(role, [MessagePiece("thinking", _parse_reasoning(item), item)])
-        kind = _KINDS.get(role, "assistant")
-        refers_to_nothing = is_repeated or not is_reference(item)
-        if item_type == "item_reference" and refers_to_nothing:
-            return MessagePieces(role, [MessagePiece(kind, Text(""))], is_sendable=False)
-        if may_refer_to_call(item):
-            self.has_unseen_calls = True
-        return MessagePieces(role, [MessagePiece(kind, Raw(dialect=NAME, data=item), item)])
-
-    def _read_output(self, item: Json) -> MessagePieces:
-        """An output. One whose call only the server may have stays as it is.
-
-        A call may be in a response that the request continues. Then the output is its answer as it is, once.
-        """
-        call_id = read_call_id(item)
-        call = self.calls.take(call_id, text_or_empty(item.get("name")))
-        may_answer_unseen_call = self.has_unseen_calls and is_valid_call_id(call_id)
-        if call is None and may_answer_unseen_call and call_id not in self.unpaired_ids:
-            self.unpaired_ids.add(call_id)
-            return MessagePieces(Role.TOOL, [MessagePiece("tool_result", Raw(dialect=NAME, data=item), item)])
-        name = ""
-        if call is not None:
-            name = call.name
-        result = ToolResult(id=call_id, content=parse_output(item), name=name)
-        piece = MessagePiece("tool_result", result, item, describe_result(call))
-        return MessagePieces(Role.TOOL, [piece], is_sendable_output(item))
-
-
-class CallRegister:
-    """The calls so far, so that each output is named after the call that it answers."""
-
-    def __init__(self) -> None:
-        self._step = CallStep()
-        self._newest: dict[str, ToolCall] = {}
-
-    def forget_waiting(self) -> None:
-        """The model speaks again, so calls that still wait for an output will get none."""
-        self._step = CallStep()
-
-    def add(self, call: ToolCall) -> None:
-        """A call waits for its output from now on."""
-        self._step.add(call)
-        self._newest[call.id] = call
-
-    def take(self, call_id: str, name: str) -> ToolCall | None:
-        """The call that an output with this id answers: the first that waits, else the newest.
-
-        If several calls of the step have the id, the name decides. Two outputs with one id are both named
-        after the call, if there was only one.
-        """
-        if not self._step.has_id(call_id):
-            return self._newest.get(call_id)
-        place = self._step.take(name, id_=call_id)
-        if place is None:
-            return self._step.find_answered(name, id_=call_id)
-        return self._step.calls[place]
-
-
-def _find_followed(items: Sequence[Json]) -> list[bool]:
-    """For each item, whether the next one that is not reasoning is one that reasoning may lead to.
-
-    For reasoning, reasoning, call, output it is true, true, false, false: what reasoning leads to is the
-    call.
-    """
-    are_followed = [False] * len(items)
-    for position in range(len(items) - 2, -1, -1):
-        next_item = items[position + 1]
-        if read_type(next_item) == "reasoning":
-            are_followed[position] = are_followed[position + 1]
-        else:
-            are_followed[position] = may_follow_reasoning(next_item)
-    return are_followed
-
-
-def _read_message(item: Json, role: Role) -> MessagePieces:
-    """What a message says.
-
-    A message of blank text says nothing, and is sent as it came. A message without content is not sent.
-
-    `{"role": "user", "content": [A, B]}` has two pieces, so that each can be lowered on its own.
-    """
-    kind = _KINDS.get(role, "assistant")
-    content = item.get("content")
-    if isinstance(content, str):
-        if is_blank(content):
-            return MessagePieces(role, [MessagePiece(kind, make_blank_part(NAME, content))])
-        return MessagePieces(role, [MessagePiece(kind, Text(content))])
-    blocks = read_list(item, "content")
-    if not blocks:
-        return MessagePieces(role, [MessagePiece(kind, Text(""))], is_sendable=False)
-    pieces: list[MessagePiece] = []
-    for position, block in enumerate(blocks):
-        part = parse_part(block, f"content[{position}]")
-        if not is_blank_text(part):
-            pieces.append(MessagePiece(kind, part, block))
-    if not pieces:
-        pieces.append(MessagePiece(kind, make_blank_part(NAME, content)))
-    role_name = str(item["role"])
-    is_sendable = all(may_be_sent_by(role_name, to_dict(block)) for block in blocks)
-    return MessagePieces(role, pieces, is_sendable)
-
-
-def _parse_reasoning(item: Json) -> Thinking:
-    """Reasoning: what can be read of it, and as its signature what only the server can read.
-
-    `{"type": "reasoning", "summary": [{"type": "summary_text", "text": "Why"}], "encrypted_content": "gAAA"}`
-    has the text `Why` and the signature `gAAA`.
-    """
-    texts: list[str] = []
-    for field in ("summary", "content"):
-        for position, block in enumerate(read_list(item, field)):
-            text = to_dict(block, f"{field}[{position}]").get("text")
-            if isinstance(text, str):
-                texts.append(text)
-    signature = text_or_empty(item.get("encrypted_content") or item.get("id"))
-    return Thinking(text="\n".join(texts), signature=signature)

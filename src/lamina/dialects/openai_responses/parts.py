@@ -1,4 +1,4 @@
-"""What items hold, as typed parts: the blocks of messages and outputs, calls, and outputs. And back.
+"""Turns what items hold into typed parts (blocks of messages and outputs, calls, outputs), and back.
 
 Calls of functions and of tools that the client runs are typed, whatever their types; items that the server
 answers itself are not calls here. A block that has no typed part becomes a `Raw` part. This module does not
@@ -7,18 +7,18 @@ know the order of items, nor which output answers which call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lamina.core.values import Document, Image, Part, Raw, Text, ToolCall
 from lamina.core.wording import text_of
 from lamina.dialects.json_values import (
-    LIST_TYPES,
     Json,
     describe_value,
     read_optional_text,
     split_data_url,
     text_or_empty,
+    text_or_none,
     to_dict,
 )
 from lamina.dialects.openai_chat.calls import encode_arguments, is_safe_name, read_name
@@ -51,6 +51,7 @@ ContentPart = Text | Image | Document | Raw
 
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/jpg", "")
 _IMAGE_DETAILS = ("low", "high", "auto", "original")
+_REFUSED_DOCUMENTS = ("audio/", "video/", "image/")
 _APPROVAL_FIELDS = ("approve", "reason")
 """What an mcp_approval_response says."""
 
@@ -73,10 +74,8 @@ def parse_part(value: Any, place: str) -> ContentPart:
             raise BadInput(f"{field} is {describe_value(text)}", place=f"{place}.{field}", hint="give text")
         return Text(text)
     part: ContentPart | None = None
-    if block_type in ("input_image", "computer_screenshot"):
-        part = _parse_image(block)
-    elif block_type == "input_file":
-        part = _parse_document(block)
+    if block_type in _MEDIA_READERS:
+        part = _MEDIA_READERS[block_type](block)
     return part or Raw(dialect=NAME, data=block)
 
 
@@ -112,6 +111,13 @@ def _parse_document(block: Mapping[str, Any]) -> Document | None:
     if file_id:
         return Document(url=file_id, name=name or file_id)
     return None
+
+
+_MEDIA_READERS: Mapping[str, Callable[[Mapping[str, Any]], Image | Document | None]] = {
+    "input_image": _parse_image,
+    "computer_screenshot": _parse_image,
+    "input_file": _parse_document,
+}
 
 
 def render_part(part: Part) -> Json:
@@ -191,20 +197,17 @@ def explain_unsendable(part: Part, *, accepts_file_ids: bool) -> str:
 
     A GIF at an address can be sent. A TIFF cannot, and neither can a file id of another API.
     """
-    if not isinstance(part, Image | Document):
-        return ""
-    if isinstance(part, Image):
-        thing = "picture"
-        things = "pictures"
-        is_refused = part.media_type not in _IMAGE_TYPES
-    elif part.text:
-        return ""
-    else:
-        thing = "file"
-        things = "documents"
-        is_refused = part.media_type.startswith(("audio/", "video/", "image/"))
-    if is_refused:
-        return f"{things} of type {part.media_type}"
+    match part:
+        case Image(media_type=media_type) if media_type not in _IMAGE_TYPES:
+            return f"pictures of type {media_type}"
+        case Document(text="", media_type=media_type) if media_type.startswith(_REFUSED_DOCUMENTS):
+            return f"documents of type {media_type}"
+        case Image():
+            thing = "picture"
+        case Document(text=""):
+            thing = "file"
+        case _:
+            return ""
     has_file_id = part.url != "" and accepts_file_ids
     if part.data or has_file_id or _is_address(part.url):
         return ""
@@ -227,15 +230,16 @@ def parse_call(item: Item) -> ToolCall:
     `{"type": "shell_call", "call_id": "c1", "action": {"commands": ["ls"]}}` is a call of `shell` with the
     arguments `{"action": {"commands": ["ls"]}}`.
     """
-    call_type = read_type(item)
-    if call_type in DEFINED_CALL_TYPES:
-        name = read_name(item)
-        arguments = item.get("arguments")
-        if call_type == "custom_tool_call":
+    match read_type(item):
+        case "function_call":
+            name = read_name(item)
+            arguments = item.get("arguments")
+        case "custom_tool_call":
+            name = read_name(item)
             arguments = {"input": text_or_empty(item.get("input"))}
-    else:
-        name = call_type.removesuffix("_call")
-        arguments = item.get("arguments") or _select(item, ARGUMENT_FIELDS.get(call_type, ()))
+        case call_type:
+            name = call_type.removesuffix("_call")
+            arguments = item.get("arguments") or _select(item, ARGUMENT_FIELDS.get(call_type, ()))
     return ToolCall(id=read_call_id(item), name=name, arguments=encode_arguments(arguments))
 
 
@@ -247,10 +251,10 @@ def is_sendable_call(item: Item) -> bool:
     call_type = read_type(item)
     if call_type not in DEFINED_CALL_TYPES:
         return True
-    arguments = item.get("arguments")
+    field = "arguments"
     if call_type == "custom_tool_call":
-        arguments = item.get("input")
-    return isinstance(arguments, str) and is_safe_name(text_or_empty(item.get("name")))
+        field = "input"
+    return isinstance(item.get(field), str) and is_safe_name(text_or_empty(item.get("name")))
 
 
 def parse_output(item: Item) -> tuple[ContentPart, ...]:
@@ -260,23 +264,23 @@ def parse_output(item: Item) -> tuple[ContentPart, ...]:
     """
     output_type = read_type(item)
     output = item.get("output")
-    if output_type == "mcp_approval_response":
-        return (Text(encode_arguments(_select(item, _APPROVAL_FIELDS))),)
-    status = item.get("status")
-    if output is None and output_type == "apply_patch_call_output" and isinstance(status, str):
-        output = status
-    if output is None:
-        return ()
-    if output_type == "computer_call_output":
-        return (parse_part(output, "output"),)
-    if isinstance(output, str):
-        return (Text(output),)
-    if not isinstance(output, LIST_TYPES):
-        problem = f"output is {describe_value(output)}"
-        raise BadInput(problem, place="output", hint="give text or a list of parts")
-    if output_type == "shell_call_output":
-        return tuple(map(_parse_shell_chunk, output))
-    return tuple(parse_part(block, f"output[{position}]") for position, block in enumerate(output))
+    if output is None and output_type == "apply_patch_call_output":
+        output = text_or_none(item.get("status"))
+    match output_type, output:
+        case "mcp_approval_response", _:
+            return (Text(encode_arguments(_select(item, _APPROVAL_FIELDS))),)
+        case _, None:
+            return ()
+        case "computer_call_output", _:
+            return (parse_part(output, "output"),)
+        case _, str():
+            return (Text(output),)
+        case "shell_call_output", (list() | tuple()):
+            return tuple(map(_parse_shell_chunk, output))
+        case _, (list() | tuple()):
+            return tuple(parse_part(block, f"output[{position}]") for position, block in enumerate(output))
+    problem = f"output is {describe_value(output)}"
+    raise BadInput(problem, place="output", hint="give text or a list of parts")
 
 
 def _parse_shell_chunk(chunk: Any) -> Text:

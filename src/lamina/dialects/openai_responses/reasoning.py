@@ -1,4 +1,4 @@
-"""Which reasoning of a request is not sent after all, and which items are sent without their ids.
+"""Plans which reasoning is not sent after all, and which items are sent without their ids.
 
 The API refuses reasoning without the item that it led to, and an item by its id without the reasoning that
 led to it. So reasoning whose item is not sent is dropped too, and an item whose reasoning is not sent loses
@@ -17,8 +17,7 @@ from lamina.core.hashing import stem_of
 from lamina.core.values import Entry, Form, Ref, Role, Thinking
 from lamina.dialects.openai_responses.items import to_item
 from lamina.dialects.openai_responses.parts import NAME
-from lamina.dialects.origins import ON_THE_WIRE
-from lamina.dialects.pieces import NO_ORIGIN, find_origin
+from lamina.dialects.origins import NO_ORIGIN, ON_THE_WIRE, find_origin
 
 WITHOUT_ID = "sent without its id: the reasoning that led to it was left out"
 """The line in the ledger's repairs. It is stored, so it may not change."""
@@ -144,6 +143,8 @@ class _Planner:
             self.is_lost = True
         self.pending = []
         stem = stem_of(entry.ref)
+        # The ledger names an item by its content. A call that is made again has the content of the first,
+        # and keeps the id that was sent.
         lost_id_before = self.stem_counts[stem] == 1 and f"{stem}{ON_THE_WIRE}" in self.repairs
         if self.is_lost or lost_id_before:
             self.without_id.add(position)

@@ -1,4 +1,4 @@
-"""A request of the Responses API as its rules see it: items, parts and tools, each read once for all rules.
+"""Reads a Responses request once for all rules: its items, their parts, and the tools.
 
 The rules themselves are in `check`. Nothing here judges a request: a value without the right shape is read as
 an empty one, and a rule reports it.
@@ -74,11 +74,10 @@ class ItemReading:
         if self.is_call or self.is_output:
             self.call_id = text_or_empty(item.get(find_call_id_field(item))) or None
         self.parts: list[PartReading] = []
-        field = PARTS_FIELDS.get(item_type)
-        if field is not None:
-            for block_position, value in enumerate(list_or_empty(item.get(field))):
-                block = to_dict_or_empty(value)
-                self.parts.append(PartReading(self, block_position, text_or_none(block.get("type")), block))
+        blocks = list_or_empty(item.get(PARTS_FIELDS.get(item_type, "")))
+        for block_position, value in enumerate(blocks):
+            block = to_dict_or_empty(value)
+            self.parts.append(PartReading(self, block_position, text_or_none(block.get("type")), block))
 
     @property
     def place(self) -> str:

@@ -6,12 +6,12 @@ Read `layout` first: it draws the prompt, writes it and reads it back.
 from __future__ import annotations
 
 from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Request, Wire
-from lamina.dialects.text.absorb import absorb, absorb_stream
+from lamina.dialects.text.answers import absorb, absorb_stream
+from lamina.dialects.text.cache_view import stream
 from lamina.dialects.text.check import check
 from lamina.dialects.text.head import HEAD
 from lamina.dialects.text.parse import NAME, parse
 from lamina.dialects.text.render import carries, render, render_prompt
-from lamina.dialects.text.stream import stream
 
 __all__ = ["DIALECT", "render", "render_prompt"]
 

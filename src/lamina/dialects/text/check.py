@@ -1,4 +1,4 @@
-"""The rules of a request with one flat prompt, each a small function; none changes anything.
+"""Checks a request with one flat prompt. Rules are small functions that change nothing.
 
 They hold for completion endpoints of all kinds. What a prompt says is not judged: it is one text.
 """
@@ -6,7 +6,7 @@ They hold for completion endpoints of all kinds. What a prompt says is not judge
 from __future__ import annotations
 
 from lamina.core.values import Ledger
-from lamina.dialects.json_values import LIST_TYPES, text_or_empty
+from lamina.dialects.json_values import text_or_empty
 from lamina.dialects.port import Request, Violation
 from lamina.dialects.rules import Faults, apply_rules, name_rules
 
@@ -68,10 +68,9 @@ def numbers_are_possible(request: Request) -> Faults:
     """
     for name, types in _NUMBER_TYPES.items():
         value = request.get(name)
-        is_possible = value is None
-        if isinstance(value, types) and not isinstance(value, bool):
-            is_possible = value >= 0
-        if not is_possible:
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, types) or value < 0:
             yield name, "not a number that is possible here"
 
 
@@ -80,12 +79,12 @@ def stops_are_texts(request: Request) -> Faults:
 
     `"END"` and `["END", "STOP"]` are valid, `["END", null]` is not.
     """
-    stop = request.get("stop")
-    texts = [stop]
-    if isinstance(stop, LIST_TYPES):
-        texts = [*stop]
-    if stop is not None and not all(isinstance(text, str) for text in texts):
-        yield "stop", "neither a string nor a list of strings"
+    match request.get("stop"):
+        case None | str():
+            return
+        case list() | tuple() as texts if all(isinstance(text, str) for text in texts):
+            return
+    yield "stop", "neither a string nor a list of strings"
 
 
 RULES = name_rules(

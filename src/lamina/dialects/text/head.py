@@ -1,4 +1,4 @@
-"""Everything of a completion request that is not its prompt, in plain words and back.
+"""Translates everything of a completion request that is not its prompt: to a plain head, and back.
 
 The fields are those of OpenAI's completions, which most servers take. A flat prompt has no tools, no schema
 of its answer and no effort: they are named, never written into the prompt.

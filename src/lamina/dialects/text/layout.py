@@ -1,4 +1,4 @@
-"""The layout of one flat prompt: turns under labels, and the way back from a prompt to its turns.
+"""Lays out one flat prompt as turns under labels, and reads the turns back from a prompt.
 
     System: Be brief.
 
@@ -100,34 +100,31 @@ def write_lines(turns: Sequence[TextTurn]) -> Iterator[str]:
         beginning = "\n"
         if index > 0 and index in places:
             beginning = "\n\n"
-        if index == places.first_turn and places.first_turn < places.question:
+        if index == places.first_turn != places.question:
             beginning += f"{CONTEXT}\n"
         label = _LABELS[turn.voice].format(turn.name)
         yield f"{beginning}{label}{escape_labels(turn.text)}"
 
 
-def split_turns(prompt: str) -> list[tuple[TextTurn, str]] | None:
-    """The turns of a prompt of exactly this layout, each with its text in it; None for any other prompt.
+def split_turns(prompt: str) -> list[tuple[TextTurn, str]]:
+    """The turns of a prompt of exactly this layout, each with its text in it; none for any other prompt.
 
     The turns are written again and compared: only then it is certain that nothing is lost.
     """
     body = "\n" + prompt.removesuffix(CUE)
     labels = list(_LABEL.finditer(body))
     if not labels or labels[0].start() > 0:
-        return None
+        return []
     turns = []
-    ends = [label.start() for label in labels[1:]]
-    ends.append(len(body))
+    ends = [*(label.start() for label in labels[1:]), len(body)]
     for label, end in zip(labels, ends, strict=True):
         is_turn = label.lastindex is not None  # "Previous context:" has no group
         if is_turn:
             turns.append(_read_turn(label, body[label.end() : end]))
-    if not turns:
-        return None
     turns = _remove_empty_lines(turns)
     lines = list(write_lines(turns))
     if _join_lines(turns, lines) != prompt:
-        return None
+        return []
     return list(zip(turns, lines, strict=True))
 
 
@@ -142,8 +139,8 @@ def _join_lines(turns: Sequence[TextTurn], lines: Iterable[str], *, cue: bool = 
     With `cue`, it ends with the label of the assistant, unless the assistant spoke last.
     """
     prompt = "".join(lines)
-    ends_with_assistant = len(turns) > 0 and turns[-1].voice == "assistant"
-    if cue and not ends_with_assistant:
+    last_voices = [turn.voice for turn in turns[-1:]]
+    if cue and last_voices != ["assistant"]:
         prompt += CUE
     return prompt.removeprefix("\n")
 

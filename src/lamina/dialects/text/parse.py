@@ -1,4 +1,4 @@
-"""A flat prompt as a log: its turns, if it has the layout of this dialect, else one text as it is.
+"""Parses a flat prompt into a log: its turns, if it has the layout of this dialect, else one text.
 
 A prompt is split only if writing its turns gives the same prompt, every call has its result, and no text
 calls itself system text after somebody has spoken. A label in the middle may be somebody's content, and
@@ -35,13 +35,12 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """
     require_request(request, "give an object with a prompt")
     prompt = read_prompt(request)
-    turns = [turn for turn, _ in split_turns(prompt) or ()]
-    pieces = _read_turns(turns)
-    if not pieces:
-        pieces = [(prompt, _make_whole_prompt(prompt))]
+    turns = [turn for turn, _ in split_turns(prompt)]
+    pieces = _read_turns(turns) or [(prompt, _make_whole_prompt(prompt))]
     if memo is not None:
         pieces = _reuse_segments(pieces, memo)
-    parameters = {name: value for name, value in request.items() if name != "prompt"}
+    parameters = dict(request)
+    del parameters["prompt"]
     return ParsedRequest(log=tuple(segment for _, segment in pieces), head=RequestHead(parameters=parameters))
 
 
@@ -119,13 +118,14 @@ class _TurnReader:
         """
         last_voice = self.last_voice
         self.last_voice = turn.voice
-        if turn.voice in ("answer", "failure"):
-            return self._read_result(turn)
-        if turn.voice == "call":
-            return self._read_call(turn, last_voice)
+        match turn.voice:
+            case "answer" | "failure":
+                return self._read_result(turn)
+            case "call":
+                return self._read_call(turn, last_voice)
+            case "system" if last_voice != "system":
+                return None
         if self.step.waiting or is_blank(turn.text):
-            return None
-        if turn.voice == "system" and last_voice != "system":
             return None
         self.step = CallStep()
         return _make_segment(Role(turn.voice), MessagePiece(turn.voice, Text(turn.text)), turn.text)

@@ -1,4 +1,4 @@
-"""An envelope as one flat prompt, for completion endpoints, logs and whoever reads a conversation.
+"""Renders an envelope as one flat prompt, for completion endpoints, logs and readers.
 
 A prompt that was not split is given back as it is. Anything else is written turn by turn, in the layout that
 `layout` draws. Results stand in the order of their calls if any other order would be misread.
@@ -21,7 +21,7 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
-from lamina.dialects.origins import group_sent_entries, read_origin
+from lamina.dialects.origins import group_sent_entries, read_origin_in
 from lamina.dialects.pairing import PairedResult, StepResults, find_result_name
 from lamina.dialects.pieces import explain_refused_part
 from lamina.dialects.text.layout import TextTurn, Voice, join_turns, make_label_name
@@ -45,10 +45,9 @@ def render_prompt(envelope: Envelope, *, cue: bool = True) -> str:
 
     A prompt that was not read as a conversation is one entry, and leaves as it came.
     """
-    sent = envelope.sent
-    origin = read_origin(sent[0].segment) if len(sent) == 1 else None
-    if origin is not None and origin.notes.get("whole") is True:
-        return _write_text(sent[0])
+    match envelope.sent:
+        case (entry,) if read_origin_in(entry.segment, NAME).notes.get("whole") is True:
+            return _write_text(entry)
     return join_turns(_write_turns(envelope), cue=cue)
 
 
@@ -155,12 +154,13 @@ class _TurnWriter:
 
 def _write_text(entry: Entry) -> str:
     """What an entry says, one part on each line; reasoning says nothing here."""
-    texts = []
+    texts: list[str] = []
     for part in entry.parts:
-        if isinstance(part, Thinking):
-            continue
-        if isinstance(part, Raw) and part.dialect == NAME:
-            texts.append(str(part.data))
-        else:
-            texts.append(write_as_text((part,)))
+        match part:
+            case Thinking():
+                continue
+            case Raw(dialect=dialect, data=prompt) if dialect == NAME:
+                texts.append(str(prompt))
+            case _:
+                texts.append(write_as_text((part,)))
     return "\n".join(texts)

@@ -20,7 +20,6 @@ import msgspec
 from msgspec.structs import replace as replace_fields
 
 from lamina.stores.checked import NewGroup, Replacement
-from lamina.stores.checks import check_head, raise_missing
 from lamina.stores.files.conversation_folder import ConversationFolder
 from lamina.stores.files.disk import make_folder, move_file, remove_file, write_file
 from lamina.stores.files.hidden_files import (
@@ -54,41 +53,37 @@ def append_group(conversation: ConversationFolder, group: NewGroup, *, at: datet
     """
     _recover(conversation)
     _add_checksums(conversation)
-    bodies, once = group.records, group.once
+    bodies = group.records
+    once = group.once
     if once is not None:
         repeated = conversation.find_repeated(once)
         if repeated is not None:
             return repeated
-    check_head(conversation.where, conversation.head, expect=group.expect, was=group.was)
+    head = group.head_after(conversation.head)
     if conversation.head_file is None:
         make_folder(conversation.folder.parent)
         make_folder(conversation.folder)
     previous = conversation.head_file or _empty_head(conversation.where)
-    head_file = replace_fields(previous, count=previous.count + len(bodies))
-    if group.state is not None:
-        head_file = replace_fields(head_file, state=group.state)
+    head_file = replace_fields(previous, count=head.count, state=head.state)
+    # Whoever sets a state alone needs no group: the state is in the head.
     if bodies or once is not None:
         head_file = replace_fields(head_file, groups=previous.groups + 1)
         names = [record_file_name(seq, body, at) for seq, body in enumerate(bodies, previous.count)]
         _write_group(conversation, previous, dict(zip(names, bodies, strict=True)), once)
     _commit(conversation, head_file)
-    return head_file.head
+    return head
 
 
 def replace_records(conversation: ConversationFolder, replacement: Replacement) -> StoredHead:
-    """Replace the bodies of some records."""
-    expect, was = replacement.expect, replacement.was
     _recover(conversation)
     _add_checksums(conversation)
     if conversation.head_file is None:
-        raise_missing(conversation.where, expect=expect, was=was)
-    check_head(conversation.where, conversation.head, expect=expect, was=was)
+        replacement.raise_missing()
+    head = replacement.head_after(conversation.head)
     files, drops = _replacement_files(conversation, replacement.bodies)
-    head_file = replace_fields(conversation.head_file, moves=tuple(files), drops=drops)
-    if replacement.state is not None:
-        head_file = replace_fields(head_file, state=replacement.state)
+    head_file = replace_fields(conversation.head_file, state=head.state, moves=tuple(files), drops=drops)
     _replace_files(conversation, files, head_file)
-    return head_file.head
+    return head
 
 
 def _empty_head(where: Where) -> HeadFile:

@@ -40,6 +40,10 @@ _CHECKSUMMED = re.compile(rb'(\{.*),"sum":"([0-9a-f]{8})"\}', re.DOTALL)
 """A hidden file: JSON whose last field is the checksum of all before it: `{"first":0,"sum":"0a1b2c3d"}`."""
 
 
+_NO_HEAD = HeadFile(v=FIRST_VERSION, workspace="", conversation="")
+"""Counts nothing: the head of a conversation that nobody began, or whose head was not read."""
+
+
 class ConversationFolder:
     """One conversation. `head_file` is its head; None if there is no such conversation.
 
@@ -56,24 +60,19 @@ class ConversationFolder:
     def use_head(self, head_file: HeadFile | None) -> None:
         """Read from now on what this head counts."""
         self.head_file = head_file
-        self._moved: frozenset[str] = frozenset()
-        if head_file is not None:
-            self._moved = frozenset(head_file.moves)
+        self._counted = head_file or _NO_HEAD
+        self._moved = frozenset(self._counted.moves)
         self._groups: dict[int, AppendedGroup] = {}
 
     @property
     def head(self) -> StoredHead:
         """The number of records and the state; empty for a conversation that nobody began."""
-        if self.head_file is None:
-            return StoredHead()
-        return self.head_file.head
+        return self._counted.head
 
     @property
     def group_count(self) -> int:
         """How many groups were appended so far; the next one has this number."""
-        if self.head_file is None:
-            return 0
-        return self.head_file.groups
+        return self._counted.groups
 
     def read_records(self, places: Sequence[int]) -> tuple[Record, ...]:
         return tuple(Record(seq=seq, body=self._read_body(seq)) for seq in places)
@@ -85,12 +84,12 @@ class ConversationFolder:
         nothing.
         """
         entry = self.load(once_name(once.key), IdempotencyEntry)
-        if self.head_file is None or entry is None or entry.group >= self.group_count:
+        if entry is None or entry.group >= self.group_count:
             return None
         if self.group(entry.group).once != once.key:
             return None
         check_digest(self.where, once, entry.digest)
-        return StoredHead(count=entry.count, state=self.head_file.state)
+        return StoredHead(count=entry.count, state=self.head.state)
 
     def group_number(self, seq: int) -> int:
         """The number of the group that holds this record."""
@@ -117,7 +116,7 @@ class ConversationFolder:
         data = self._read_content(name)
         if data is None:
             return None
-        self._check_checksum(data, name)
+        self._check_checksum(data, name, version=self._counted.v)
         return self._decode(data, content_type, name)
 
     def encode_with_checksum(self, name: str, value: msgspec.Struct) -> bytes:
@@ -158,9 +157,7 @@ class ConversationFolder:
         head_file = self._decode(data, HeadFile, HEAD)
         if Where(head_file.workspace, head_file.conversation) != self.where:
             raise self._damaged("its folder is that of another conversation")
-        self._check_checksum(data, HEAD)
-        if head_file.v != FIRST_VERSION and not _CHECKSUMMED.fullmatch(data):
-            raise self._damaged(f"{HEAD!r} has lost its checksum")
+        self._check_checksum(data, HEAD, version=head_file.v)
         self._check_newest(head_file)
         return head_file
 
@@ -182,18 +179,19 @@ class ConversationFolder:
         if (self.folder / uncounted).exists():
             raise self._damaged(f"{HEAD!r} is of an earlier time: it does not count {uncounted!r}")
 
-    def _check_checksum(self, data: bytes, name: str) -> None:
-        """Raise if the checksum of a hidden file is wrong. Only files of an older release have none.
+    def _check_checksum(self, data: bytes, name: str, *, version: int) -> None:
+        """Raise if the checksum of a hidden file is wrong. Only files of the first version may have none.
 
         The sum covers the place and the name of the file, so a file that was copied from elsewhere has a
         wrong one.
         """
         match = _CHECKSUMMED.fullmatch(data)
-        if match is not None:
-            if file_sum(self.where, name, match[1]) != match[2].decode():
-                raise self._damaged(f"{name!r} is not what was written")
-        elif self.head_file is not None and self.head_file.v != FIRST_VERSION:
-            raise self._damaged(f"{name!r} has lost its checksum")
+        if match is None:
+            if version != FIRST_VERSION:
+                raise self._damaged(f"{name!r} has lost its checksum")
+            return
+        if file_sum(self.where, name, match[1]) != match[2].decode():
+            raise self._damaged(f"{name!r} is not what was written")
 
     def _check_nothing_lost(self) -> None:
         """Raise if there are records and no head, unless a first append was interrupted.

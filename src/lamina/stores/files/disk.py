@@ -30,7 +30,7 @@ def write_file(folder: Path, name: str, data: bytes) -> None:
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         rest = memoryview(data)
-        while rest:
+        while rest:  # the system may write less than it was given
             rest = rest[os.write(descriptor, rest) :]
         os.fsync(descriptor)
     finally:

@@ -27,6 +27,7 @@ def folder_name(name: str) -> str:
         return "%"
     data = name.encode()
     folder = "".join(chr(byte) if byte in _PLAIN_BYTES else f"%{byte:02x}" for byte in data)
+    # Names that begin with a dot are those of the store itself: `.head`, `.locks`, `.deleted.` and a name.
     if folder.startswith("."):
         folder = f"%2e{folder[1:]}"
     if len(folder) > LONGEST:

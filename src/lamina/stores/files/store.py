@@ -168,7 +168,7 @@ class FilesStore(CheckedStore):
             raise StoreError("the store can only be read: its folder cannot be written to", hint=hint)
         try:
             return call()
-        except StoreError:
+        except StoreError:  # `Broken` is an OSError too
             raise
         except OSError as error:
             reason = f"{error.strerror or error} ({type(error).__name__})"
@@ -206,6 +206,7 @@ class FilesStore(CheckedStore):
         if has_other_files and not (self._root / MARK).exists():
             hint = "give an empty folder; lamina.formats.elara reads the files of that system"
             raise BadInput("this folder holds other files", place=repr(str(self._root)), hint=hint)
+        # A folder lasts only once its name does, which is in the folder above it.
         for folder in new_folders:
             with suppress(PermissionError):  # the folder above may belong to another user
                 sync_folder(folder.parent)
@@ -261,6 +262,7 @@ class FilesStore(CheckedStore):
             if (self._folder(where) / HEAD).exists():
                 with self._lock_conversation(place, alone=True):  # not nested: they may share a lock
                     self._delete_folder(self._folder(place))
+        # The state is looked at again: somebody may have written while the folders beside it were deleted.
         with self._lock_conversation(where, alone=True):
             self._check_state(where, was)
             return self._delete_folder(self._folder(where))

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
 
 import anyio
 import msgspec
@@ -28,8 +27,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import LockNotAvailable, QueryCanceled
 
 from lamina.errors import BadInput, Broken, LaminaError, StoreError
-
-PostgresConnection = AsyncConnection[tuple[Any, ...]]
+from lamina.stores.postgres.statements import PostgresConnection, select_row, select_value
 
 MARGIN = 5.0
 """Seconds beyond the server's own limit after which a silent server counts as lost."""
@@ -127,7 +125,6 @@ class ConnectionPool:
             await self.drop_idle()
 
     async def _take(self) -> PostgresConnection:
-        """A connection that is idle, or a new one."""
         if self._idle:
             return self._idle.pop()
         return await self._connect_patiently()
@@ -222,9 +219,8 @@ def _begin_with(settings: Mapping[str, str]) -> sql.Composed:
 
 async def _is_behind_pooler(connection: PostgresConnection) -> bool:
     """Whether another process answers than the one we connected to, so that settings may be lost."""
-    cursor = await connection.execute("SELECT pg_backend_pid()")
-    row = await cursor.fetchone()
-    return row is not None and row[0] != connection.info.backend_pid
+    process = await select_value(connection, "SELECT pg_backend_pid()")
+    return bool(process != connection.info.backend_pid)
 
 
 async def _commit_if_begun(connection: PostgresConnection) -> None:
@@ -235,8 +231,7 @@ async def _commit_if_begun(connection: PostgresConnection) -> None:
 
 async def _check_settings(connection: PostgresConnection) -> None:
     """Read back what matters most."""
-    cursor = await connection.execute(_READ_SETTINGS)
-    commits, encoding = await cursor.fetchone() or ("", "")
+    commits, encoding = await select_row(connection, _READ_SETTINGS) or ("", "")
     if commits != "on":
         problem = f"the server keeps synchronous_commit at {commits!r}"
         raise StoreError(problem, hint="let this user set it: without it, acknowledged records can be lost")

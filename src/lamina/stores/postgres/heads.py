@@ -17,9 +17,8 @@ from lamina.errors import Damaged
 from lamina.stores.checks import check_key, check_no_plain, is_sealed_name
 from lamina.stores.checksums import Checksums, is_intact
 from lamina.stores.port import HEADER, RESERVED, RESERVED_END, Once, StoredHead, Where
-from lamina.stores.postgres.connections import PostgresConnection
+from lamina.stores.postgres.statements import PostgresConnection, select_flag, select_row
 
-Row = tuple[Any, ...]
 Values = dict[str, Any]
 
 HEADLESS = "its head is gone, and its records are there"
@@ -55,23 +54,11 @@ def names_of(where: Where, once: Once | None = None) -> Values:
     }
 
 
-async def select_one(connection: PostgresConnection, query: LiteralString, values: Values) -> Row | None:
-    """The only row of a query; None if there is none."""
-    cursor = await connection.cursor(binary=True).execute(query, values)
-    return await cursor.fetchone()
-
-
-async def select_flag(connection: PostgresConnection, query: LiteralString, values: Values) -> bool:
-    """The answer of a query that asks whether something is so."""
-    row = await select_one(connection, query, values)
-    return row is not None and bool(row[0])
-
-
 async def lock_head(connection: PostgresConnection, where: Where, names: Values) -> HeadRow | None:
     """Begin a transaction, and lock the conversation until its end; None if there is no such conversation."""
     if connection.pgconn.transaction_status == pq.TransactionStatus.IDLE:  # a pooler's has begun already
         await connection.execute("BEGIN")
-    row = await select_one(connection, _LOCK, names)
+    row = await select_row(connection, _LOCK, names)
     if row is None:
         return None
     sealed, has_uncounted, count, state, state_sum, checksum = row
@@ -111,7 +98,7 @@ async def make_head(
         check_key(where.workspace, sealed=await select_flag(connection, IS_SEALED, names))
     state_sum = checksums.state(b"")
     checksum = checksums.head(0, state_sum)
-    row = await select_one(connection, _MAKE, names | {"state_sum": state_sum, "sum": checksum})
+    row = await select_row(connection, _MAKE, names | {"state_sum": state_sum, "sum": checksum})
     head_row = HeadRow(0, b"", state_sum, checksum)
     if row is not None:
         head_row = HeadRow(*row)

@@ -23,18 +23,21 @@ from lamina.stores.postgres.connections import (
     ConnectionLimits,
     ConnectionLost,
     ConnectionPool,
-    PostgresConnection,
 )
 from lamina.stores.postgres.migrations import Migration, RowFill
 from lamina.stores.postgres.schema import NEWEST, TableVersion, expand_tables, read_version
+from lamina.stores.postgres.statements import PostgresConnection, Row, select_flag, select_value
 
 Report = Callable[[str], None]
 
 ROUNDS = 100
 """How often the rows that writers had locked are tried again."""
 
-LOCK_ATTEMPTS, LOCK_PAUSE = 10, 0.3
-"""How often the lock of a migration is asked for, and the seconds between."""
+LOCK_ATTEMPTS = 10
+"""How often the lock of a migration is asked for."""
+
+LOCK_PAUSE = 0.3
+"""Seconds between two attempts."""
 
 
 class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,9 +117,7 @@ async def _lock_migration(connection: PostgresConnection, schema: str) -> None:
     """
     query = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
     for _ in range(LOCK_ATTEMPTS):
-        cursor = await connection.execute(query, [f"lamina migrate {schema}"])
-        row = await cursor.fetchone()
-        if row is not None and row[0]:
+        if await select_flag(connection, query, [f"lamina migrate {schema}"]):
             return
         await anyio.sleep(LOCK_PAUSE)
     raise StoreError("these tables are being migrated already", hint="wait until that run has ended")
@@ -149,7 +150,7 @@ async def _fill_rows(connection: PostgresConnection, fill: RowFill, report: Repo
     total = await _count_rows(connection, fill.table, fill.condition)
     filled = 0
     for _ in range(ROUNDS):
-        key: migrations.Row | None = fill.first_key
+        key: Row | None = fill.first_key
         while key is not None:
             key, rows = await migrations.fill_batch(connection, fill, key)
             filled += rows
@@ -171,11 +172,8 @@ async def _has_column(connection: PostgresConnection, fill: RowFill) -> bool:
 
 async def _make_index(connection: PostgresConnection, fill: RowFill) -> None:
     """Make the index of the rows that are left. It locks nobody out, and waits for open transactions."""
-    cursor = await connection.execute(
-        "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", [fill.index]
-    )
-    row = await cursor.fetchone()
-    if row is not None and row[0]:
+    query = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)"
+    if await select_flag(connection, query, [fill.index]):
         return
     await _drop_index(connection, fill)  # a run that was killed may have left half of it
     columns = sql.SQL(", ").join([sql.Identifier(name) for name in fill.key_columns])
@@ -207,8 +205,4 @@ async def _count_left(
 
 async def _count_rows(connection: PostgresConnection, table: str, condition: LiteralString) -> int:
     query = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(sql.Identifier(table), sql.SQL(condition))
-    cursor = await connection.execute(query)
-    row = await cursor.fetchone()
-    if row is None:
-        return 0
-    return int(row[0])
+    return int(await select_value(connection, query))

@@ -16,7 +16,7 @@ the checksum of a row whose content was changed and whose checksum was not. An e
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, LiteralString
+from typing import LiteralString
 
 import anyio
 import msgspec
@@ -27,9 +27,7 @@ from psycopg.errors import DeadlockDetected, LockNotAvailable
 from lamina.errors import StoreError
 from lamina.stores.checksums import Checksums
 from lamina.stores.port import Where
-from lamina.stores.postgres.connections import PostgresConnection
-
-Row = tuple[Any, ...]
+from lamina.stores.postgres.statements import PostgresConnection, Row
 
 BATCH = 500
 """Rows that are filled in one transaction."""

@@ -21,14 +21,13 @@ from lamina.stores.postgres.heads import (
     IS_SEALED,
     UNCOUNTED,
     HeadRow,
-    Row,
     check_head_row,
     damaged,
     is_head_intact,
     names_of,
-    select_flag,
     select_intact_records,
 )
+from lamina.stores.postgres.statements import Row, select_flag
 
 _MOST = 2**62
 """More than there will be records, and the server can still count so far."""
@@ -41,14 +40,14 @@ async def read_page(
     call: ConnectionCall, where: Where, selection: RecordSelection, *, with_sums: bool
 ) -> RecordPage:
     """Read what kind of store this is, the head, and the records."""
-    query, wanted = _select(selection)
+    query, selected = _select(selection)
     if not with_sums:
         query = query.replace("state_sum, sum", _NO_SUMS).replace("body, sum", _NO_SUM)
     most = _MOST
     if selection.limit is not None:
         most = min(selection.limit, _MOST)
     cursor = call.connection.cursor(binary=True)
-    await cursor.execute(query, names_of(where) | {"asked": wanted, "limit": most})
+    await cursor.execute(query, names_of(where) | {"selected": selected, "limit": most})
     # A union has no order of its own: the store, the head and the records come first to last by this key.
     rows = sorted(await cursor.fetchall(), key=lambda row: row[0])
     _, sealed, orphans, has_uncounted, _ = rows.pop(0)
@@ -63,15 +62,15 @@ async def read_page(
     places = selection.places(count)
     record_rows = [(seq, body, record_sum) for seq, _, body, record_sum, _ in rows]
     records = await _check_records(call, where, places, record_rows, with_sums=with_sums)
-    if (
-        has_uncounted and selection.at is None and checksum is not None
-    ):  # a read of single places is how records are saved
+    # A read of single places is how intact records are saved, so it is not refused. Nor is a head without a
+    # checksum, which an older release wrote.
+    reads_all = selection.at is None
+    if has_uncounted and reads_all and checksum is not None:
         raise await damaged(call.connection, where, UNCOUNTED)
     return RecordPage(records=records, head=head)
 
 
 def _select(selection: RecordSelection) -> tuple[LiteralString, Any]:
-    """The query for a selection of records, and its argument."""
     if selection.at is not None:
         return _READ_AT, [seq for seq in selection.at if seq < _MOST]
     if selection.last is not None:
@@ -121,9 +120,9 @@ _READ: LiteralString = """
         SELECT seq, 0, body, sum, NULL FROM record
         WHERE workspace = %(workspace)s AND conversation = %(conversation)s AND """
 _END: LiteralString = " ORDER BY seq LIMIT %(limit)s::bigint)"
-_READ_AFTER = _READ + "seq >= %(asked)s::bigint" + _END
-_READ_LAST = _READ + "seq >= (SELECT count FROM head) - %(asked)s::bigint" + _END  # noqa: S608 - no input in it
-_READ_AT = _READ + "seq = ANY(%(asked)s::bigint[])" + _END
+_READ_AFTER = _READ + "seq >= %(selected)s::bigint" + _END
+_READ_LAST = _READ + "seq >= (SELECT count FROM head) - %(selected)s::bigint" + _END  # noqa: S608 - no input in it
+_READ_AT = _READ + "seq = ANY(%(selected)s::bigint[])" + _END
 
 
 async def list_conversations(

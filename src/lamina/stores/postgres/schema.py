@@ -19,7 +19,7 @@ from psycopg import sql
 
 from lamina.errors import StoreError
 from lamina.stores.postgres import migrations
-from lamina.stores.postgres.connections import PostgresConnection
+from lamina.stores.postgres.statements import PostgresConnection, select_flag, select_row, select_value
 
 NEWEST = migrations.MIGRATIONS[-1].version
 
@@ -127,13 +127,10 @@ async def expand_tables(connection: PostgresConnection) -> TableVersion:
 
 async def read_version(connection: PostgresConnection) -> TableVersion:
     """The version of the tables; raises StoreError if a newer release has finished them."""
-    cursor = await connection.execute("SELECT to_regclass('lamina') IS NOT NULL")
-    row = await cursor.fetchone()
-    if row is None or not row[0]:
+    if not await select_flag(connection, "SELECT to_regclass('lamina') IS NOT NULL"):
         return TableVersion()
     # Tables that no release with migrations has written to have no column `expanded`.
-    cursor = await connection.execute("SELECT version, to_jsonb(lamina) ->> 'expanded' FROM lamina")
-    row = await cursor.fetchone()
+    row = await select_row(connection, "SELECT version, to_jsonb(lamina) ->> 'expanded' FROM lamina")
     if row is None:
         return TableVersion()
     finished = int(row[0])
@@ -157,12 +154,12 @@ async def _make_tables(connection: PostgresConnection) -> None:
 
 
 async def _are_small(connection: PostgresConnection) -> bool:
-    cursor = await connection.execute(
+    size = await select_value(
+        connection,
         "SELECT pg_total_relation_size('conversation') + pg_total_relation_size('record') "
-        "+ pg_total_relation_size('once')"
+        "+ pg_total_relation_size('once')",
     )
-    row = await cursor.fetchone()
-    return row is not None and row[0] < SMALL
+    return bool(size < SMALL)
 
 
 async def _upgrade_at_once(connection: PostgresConnection, tables: TableVersion) -> None:

@@ -196,7 +196,7 @@ def _broken_error(lost: ConnectionLost, conversation: str, *, maybe_committed: b
 
 def _check_schema(schema: str) -> None:
     """Raise BadInput for a name that PostgreSQL would cut off or keeps for itself."""
-    is_too_long = len(schema.encode(errors="replace")) > 63
-    if not schema or "\0" in schema or is_too_long or schema.startswith("pg_"):
+    size = len(schema.encode(errors="replace"))
+    if not 1 <= size <= 63 or "\0" in schema or schema.startswith("pg_"):
         hint = "give a name of at most 63 bytes that does not begin with pg_"
         raise BadInput(f"{schema!r}", place="schema", hint=hint)

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 from typing import LiteralString
 
-import msgspec
-
 from lamina.errors import Damaged, StoreError
 from lamina.stores.checked import NewGroup, Replacement
-from lamina.stores.checks import check_digest, check_head, raise_missing
+from lamina.stores.checks import check_digest, check_head
 from lamina.stores.checksums import Checksums
 from lamina.stores.port import Once, StoredHead, Where, places_beside
-from lamina.stores.postgres.connections import ConnectionCall, PostgresConnection
+from lamina.stores.postgres.connections import ConnectionCall
 from lamina.stores.postgres.heads import (
     HAS_RECORDS,
     Values,
@@ -28,9 +26,8 @@ from lamina.stores.postgres.heads import (
     lock_head,
     make_head,
     names_of,
-    select_flag,
-    select_one,
 )
+from lamina.stores.postgres.statements import PostgresConnection, select_flag, select_row
 
 
 async def append_group(call: ConnectionCall, group: NewGroup) -> StoredHead:
@@ -38,7 +35,8 @@ async def append_group(call: ConnectionCall, group: NewGroup) -> StoredHead:
 
     A key that was used before is looked up first: a repetition succeeds whatever is expected.
     """
-    where, once, state = group.where, group.once, group.state
+    where = group.where
+    once = group.once
     names = names_of(where, once)
     checksums = Checksums(where)
     row = await lock_head(call.connection, where, names)
@@ -49,19 +47,14 @@ async def append_group(call: ConnectionCall, group: NewGroup) -> StoredHead:
         repeated = await _find_repeated(call.connection, where, previous, once, names)
         if repeated is not None:
             return repeated
-    check_head(where, previous, expect=group.expect, was=group.was)
-    head = msgspec.structs.replace(previous, count=previous.count + len(group.records))
-    state_sum = row.state_sum
-    if state is not None:
-        head = msgspec.structs.replace(head, state=state)
-    if state is not None or row.sum is None or state_sum is None:
-        state_sum = checksums.state(head.state)
+    head = group.head_after(previous)
+    state_sum = checksums.state(head.state)
     values: Values = {
         "base": previous.count,
         "records": list(group.records),
         "sums": [checksums.record(seq, body) for seq, body in enumerate(group.records, previous.count)],
         "count": head.count,
-        "state": state,
+        "state": group.state,
         "state_sum": state_sum,
         "sum": checksums.head(head.count, state_sum),
         "digest": None,
@@ -95,7 +88,7 @@ async def _find_repeated(
     connection: PostgresConnection, where: Where, head: StoredHead, once: Once, names: Values
 ) -> StoredHead | None:
     """The answer to an idempotency key that was used before; None for a new key."""
-    row = await select_one(connection, _FIND_KEY, names)
+    row = await select_row(connection, _FIND_KEY, names)
     if row is None:
         return None
     digest, count, checksum = row
@@ -114,15 +107,15 @@ _FIND_KEY = """
 
 async def replace_records(call: ConnectionCall, replacement: Replacement) -> StoredHead:
     """Replace bodies, and the state if there is a new one, in one transaction."""
-    where, expect, was = replacement.where, replacement.expect, replacement.was
-    bodies, state = replacement.bodies, replacement.state
+    where = replacement.where
+    bodies = replacement.bodies
+    state = replacement.state
     names = names_of(where)
     checksums = Checksums(where)
     row = await lock_head(call.connection, where, names)
     if row is None:
-        raise_missing(where, expect=expect, was=was)
-    head = await check_head_row(call.connection, where, row)
-    check_head(where, head, expect=expect, was=was)
+        replacement.raise_missing()
+    head = replacement.head_after(await check_head_row(call.connection, where, row))
     values = {
         "places": list(bodies),
         "bodies": list(bodies.values()),
@@ -130,7 +123,6 @@ async def replace_records(call: ConnectionCall, replacement: Replacement) -> Sto
     }
     steps = [(_REPLACE, names | values)]
     if state is not None:
-        head = StoredHead(count=head.count, state=state)
         state_sum = checksums.state(state)
         checksum = checksums.head(head.count, state_sum)
         steps.append((_SET_STATE, names | {"state": state, "state_sum": state_sum, "sum": checksum}))

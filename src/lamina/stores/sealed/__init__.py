@@ -1,7 +1,9 @@
-"""Encryption around any store. Read `store` first; `docs/encryption.md` says what it promises.
+"""Encryption around any store.
 
-key = init_file("app.key")
-store = Sealed(MemoryStore(), key, create=True)
+    key = init_file("app.key")
+    store = Sealed(MemoryStore(), key, create=True)
+
+Read `store` first; `docs/encryption.md` says what it promises.
 """
 
 from __future__ import annotations

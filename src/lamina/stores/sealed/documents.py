@@ -46,12 +46,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     keys: tuple[KeyLine, ...]
     mac: bytes = b""
 
-    def line(self, key: str) -> KeyLine | None:
-        """The line of a key in the ring; None if it is not in it."""
-        for line in self.keys:
-            if line.id == key:
-                return line
-        return None
+    def has_key(self, key: str) -> bool:
+        """Whether the key with this id is in the ring."""
+        return any(line.id == key for line in self.keys)
 
 
 class DataKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,6 +73,11 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     begun: bool = False
     gone: str = ""
     mac: bytes = b""
+
+    @property
+    def key_ids(self) -> set[str]:
+        """The ids of the keys that open it: that of its MAC, and those that wrap its data keys."""
+        return {self.key, *(data.key for data in self.data)}
 
 
 def new_header(key: Key, *, names: str, how: Derivation | None) -> tuple[Header, bytes]:
@@ -123,7 +125,6 @@ def new_data_key(place: SealedPlace, key: Key, *, generation: int, since: int) -
 
 
 def wrap(place: SealedPlace, key: Key, *, generation: int, secret: bytes, since: int) -> DataKey:
-    """Wrap the secret of a data key by a key of the ring."""
     wrapped = _data_cipher(key, place).seal(secret, _wrap_context(place, key.id, generation))
     return DataKey(
         generation=generation,
@@ -162,7 +163,7 @@ def rewrap_card(card: Card, place: SealedPlace, primary: Key, key_of: Callable[[
 
     The data keys themselves stay, so no record has to be written again.
     """
-    if card.key == primary.id and all(data.key == primary.id for data in card.data):
+    if card.key_ids == {primary.id}:
         return None
     data_keys: list[DataKey] = []
     for data in card.data:
@@ -228,10 +229,9 @@ def _card_mac(card: Card, place: SealedPlace, key: Key) -> bytes:
     """The code that proves who wrote a card, and that it was written for this place."""
     unsigned = msgspec.json.encode(msgspec.structs.replace(card, mac=b""))
     secret = derive_key(key.secret, "lamina/card/1", salt=place.store)
-    return mac(secret, place.store, place.workspace, place.conversation, unsigned)
+    return mac(secret, *place.fields, unsigned)
 
 
 def _wrap_context(place: SealedPlace, key: str, generation: int) -> bytes:
     """What a wrapped data key is bound to, so that it opens in no other conversation or generation."""
-    names = (place.store, place.workspace, place.conversation)
-    return frame_fields("lamina/wrap/1", *names, generation, key)
+    return frame_fields("lamina/wrap/1", *place.fields, generation, key)

@@ -49,7 +49,6 @@ class SealedNames:
         return OwnName(f"{RESERVED}.{self._hashed_workspace(workspace)}")
 
     def card_place(self, where: Where) -> Where:
-        """Where the card of a conversation is stored."""
         return Where(self.card_workspace(where.workspace), self._inner_conversation(where))
 
     def seal(self, where: Where) -> bytes:
@@ -78,4 +77,4 @@ class SealedNames:
 
 def _word(data: bytes) -> str:
     """Bytes as a name that every store accepts, whatever it does to letters."""
-    return base64.b32encode(data[:25]).decode().lower()
+    return base64.b32encode(data[:25]).decode().lower()  # 25 bytes are 40 letters, and need no padding

@@ -15,8 +15,9 @@ import msgspec
 
 from lamina.errors import StoreError, Tampered, WrongKey
 from lamina.stores.port import Record, RecordPage
+from lamina.stores.sealed.cards import OpenCard
 from lamina.stores.sealed.cipher import NotSealedHere, same
-from lamina.stores.sealed.documents import DELETING, SHREDDED
+from lamina.stores.sealed.documents import SHREDDED
 from lamina.stores.sealed.records import (
     MOST_RECORDS,
     Generation,
@@ -29,7 +30,6 @@ from lamina.stores.sealed.records import (
     seal_record,
     seal_state,
 )
-from lamina.stores.sealed.vault import OpenCard
 
 NO_CARD = "records without the card of their key: not sealed, or the card is gone"
 
@@ -55,6 +55,13 @@ class VerifiedPage(msgspec.Struct, frozen=True, kw_only=True):
     records: tuple[OpenRecord, ...] = ()
     exists: bool = True
 
+    @property
+    def card_in_use(self) -> OpenCard | None:
+        """The card, if the conversation exists. One that is being made or deleted has a card, too."""
+        if not self.exists:
+            return None
+        return self.open_card
+
 
 class SealedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A group as the store within gets it, and the state that it sets."""
@@ -72,9 +79,10 @@ def read_page(
     The inner store is not trusted. It may hide, repeat, reorder or replace what it was given, and each of
     that is found here.
     """
-    if open_card is not None and open_card.card.gone == DELETING:
+    # Its data keys are destroyed, so nothing that is left of it can be verified.
+    if open_card is not None and open_card.is_deleting:
         return _empty_page(open_card)
-    if not page.head.count and not page.head.state:
+    if page.head.is_empty:
         return _read_nothing(open_card, seen)
     if open_card is None:
         raise Tampered(NO_CARD)
@@ -168,15 +176,19 @@ def _check_not_older(open_card: OpenCard, state: SealedState, seen: SeenEnd | No
 def _check_chain(
     open_card: OpenCard, state: SealedState, places: Sequence[int], records: Sequence[OpenRecord]
 ) -> None:
-    """Neighbours continue each other. The first record continues nothing; the last one is in the state."""
+    """Raise Tampered if a record does not continue its neighbour.
+
+    Of a run in the middle nobody knows which links must come before and after it: those that it names count.
+    """
     for start, end in _runs(places):
-        first = None
+        run = records[start:end]
+        first = run[0].before
         if places[start] == 0:
             first = open_card.place.genesis
-        last = None
+        last = run[-1].link
         if places[end - 1] + 1 == state.count:
             last = state.link
-        broken = find_break(records[start:end], first=first, last=last)
+        broken = find_break(run, first=first, last=last)
         if broken is not None:
             raise Tampered(
                 f"record {places[start + broken]} does not continue the one before it, or is not the last"

@@ -13,7 +13,6 @@ from lamina.stores.checked import RecordSelection
 from lamina.stores.paging import check_page
 from lamina.stores.port import Where
 from lamina.stores.sealed.cipher import same
-from lamina.stores.sealed.documents import DELETING
 from lamina.stores.sealed.pages import VerifiedPage
 from lamina.stores.sealed.reader import NOTHING
 from lamina.stores.sealed.store import Sealed
@@ -42,7 +41,7 @@ async def verify(sealed: Sealed, where: Where, *, since: Anchor | None = None, b
     link = b""
     while True:
         page = await sealed.reader.read(where, RecordSelection(after=place, limit=batch))
-        if page.open_card is not None and page.open_card.card.gone == DELETING:
+        if page.open_card is not None and page.open_card.is_deleting:
             problem = "its deletion was interrupted: its keys are gone, and some of its records may be left"
             raise StoreError(problem, conversation=where.conversation, hint="delete it again")
         links = _links_of(page, link)

@@ -15,10 +15,11 @@ from lamina.errors import Damaged, StoreError, Tampered, WrongKey
 from lamina.stores.checked import RecordSelection
 from lamina.stores.paging import attempts
 from lamina.stores.port import RecordPage, Store, Where
+from lamina.stores.sealed.cards import Cards, OpenCard, is_same_card
 from lamina.stores.sealed.cipher import same
 from lamina.stores.sealed.pages import SeenEnd, VerifiedPage, read_page
 from lamina.stores.sealed.records import SealedState
-from lamina.stores.sealed.vault import OpenCard, Vault
+from lamina.stores.sealed.vault import Vault
 
 LARGE = 262_144
 """Bytes above which sealing and opening go to a worker thread."""
@@ -38,9 +39,10 @@ Result = TypeVar("Result")
 class VerifiedReader:
     """Reads pages of the store within, and verifies each before it is returned."""
 
-    def __init__(self, store: Store, vault: Vault) -> None:
+    def __init__(self, store: Store, vault: Vault, cards: Cards) -> None:
         self._store = store
         self._vault = vault
+        self._cards = cards
         self._seen: dict[Where, SeenEnd] = {}
 
     async def read(self, where: Where, selection: RecordSelection) -> VerifiedPage:
@@ -50,7 +52,7 @@ class VerifiedReader:
         attempts have failed with the same card.
         """
         seen = self._seen.get(where)
-        open_card = await self._vault.card(where)
+        open_card = await self._cards.read(where)
         was_refreshed = False
         for _ in attempts(where.conversation):
             page = await self._read_within(where, selection)
@@ -58,8 +60,8 @@ class VerifiedReader:
             try:
                 verified = await self._verify_page(open_card, page, places, seen)
             except (Tampered, WrongKey) as error:
-                fresh_card = await self._vault.card(where, fresh=True)
-                if was_refreshed and _is_same_card(open_card, fresh_card):
+                fresh_card = await self._cards.read(where, fresh=True)
+                if was_refreshed and is_same_card(open_card, fresh_card):
                     raise _with_rescue(name_conversation(error, where)) from None
                 open_card = fresh_card
                 was_refreshed = True
@@ -97,10 +99,11 @@ class VerifiedReader:
 
     def remember_end(self, where: Where, open_card: OpenCard, state: SealedState) -> None:
         """Remember the furthest end that was seen of this conversation."""
-        seen = self._seen.pop(where, None)
-        if seen is None or not same(seen.card, open_card.card.id) or seen.count <= state.count:
-            seen = SeenEnd(open_card.card.id, state.count, state.link)
-        self._seen[where] = seen
+        end = SeenEnd(open_card.card.id, state.count, state.link)
+        seen = self._seen.pop(where, end)
+        if same(seen.card, end.card) and seen.count > end.count:
+            end = seen  # a read that began earlier ends later
+        self._seen[where] = end
         if len(self._seen) > MOST_SEEN:
             oldest = next(iter(self._seen))
             del self._seen[oldest]
@@ -108,13 +111,6 @@ class VerifiedReader:
     def forget_end(self, where: Where) -> None:
         """Forget a conversation that was deleted."""
         self._seen.pop(where, None)
-
-
-def _is_same_card(one: OpenCard | None, other: OpenCard | None) -> bool:
-    """Whether a card is still the one that it was, or there is none as before."""
-    if one is None:
-        return other is None
-    return one.same_as(other)
 
 
 def _with_rescue(error: StoreError) -> StoreError:

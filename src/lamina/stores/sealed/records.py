@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from lamina.stores.port import StoredHead
 from lamina.stores.sealed.cipher import (
     KEY,
     LINK,
@@ -54,9 +55,14 @@ class SealedPlace(msgspec.Struct, frozen=True):
     conversation: str
 
     @property
+    def fields(self) -> tuple[bytes, str, str]:
+        """Its fields in the order in which they are hashed."""
+        return self.store, self.workspace, self.conversation
+
+    @property
     def genesis(self) -> bytes:
         """The link before the first record."""
-        return digest("lamina/genesis/1", self.store, self.workspace, self.conversation)
+        return digest("lamina/genesis/1", *self.fields)
 
 
 class Generation:
@@ -72,9 +78,8 @@ class Generation:
         self.records = Cipher(material[:KEY])
         self.states = Cipher(material[KEY : 2 * KEY])
         self.commitment = material[2 * KEY :]
-        names = (place.store, place.workspace, place.conversation)
-        self.of_records = frame_fields(f"lamina/record/{VERSION}", *names)
-        self.of_state = frame_fields(f"lamina/state/{VERSION}", *names)
+        self.of_records = frame_fields(f"lamina/record/{VERSION}", *place.fields)
+        self.of_state = frame_fields(f"lamina/state/{VERSION}", *place.fields)
 
 
 class OpenRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +99,11 @@ class SealedState(msgspec.Struct, frozen=True, kw_only=True):
     link: bytes
     body: bytes = b""
     generation: int = 0
+
+    @property
+    def head(self) -> StoredHead:
+        """The head that a caller of the sealed store sees."""
+        return StoredHead(count=self.count, state=self.body)
 
 
 def seal_record(
@@ -148,17 +158,17 @@ def generation_of(sealed: bytes, *, state: bool = False) -> int:
     return int.from_bytes(sealed[2:6])
 
 
-def find_break(records: Sequence[OpenRecord], *, first: bytes | None, last: bytes | None) -> int | None:
+def find_break(records: Sequence[OpenRecord], *, first: bytes, last: bytes) -> int | None:
     """The index of the first neighbour that does not continue the one before it; None if all do.
 
-    `first` and `last` are the links that must come before and after all of them; None if unknown.
+    `first` and `last` are the links that must come before and after all of them.
     """
     link = first
     for index, record in enumerate(records):
-        if link is not None and not same(record.before, link):
+        if not same(record.before, link):
             return index
         link = record.link
-    if last is not None and link is not None and not same(link, last):
+    if not same(link, last):
         return len(records) - 1
     return None
 

@@ -20,20 +20,25 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 from msgspec.structs import replace
 
-from lamina.errors import BadInput, Conflict, StoreError
+from lamina.errors import BadInput, StoreError
 from lamina.stores.checked import RecordSelection
-from lamina.stores.paging import attempts, check_page
-from lamina.stores.port import Rekeyable, Where
-from lamina.stores.sealed.documents import DELETING, SHREDDED, Card, Header, new_data_key, rewrap_card
+from lamina.stores.paging import check_page, retry_overtaken
+from lamina.stores.port import RESERVED, OwnName, Rekeyable, Where
+from lamina.stores.sealed.cards import OpenCard, is_same_card
+from lamina.stores.sealed.documents import SHREDDED, Card, Header, new_data_key, rewrap_card
 from lamina.stores.sealed.keys import Key
 from lamina.stores.sealed.pages import VerifiedPage
 from lamina.stores.sealed.reader import NOTHING
 from lamina.stores.sealed.records import SHREDDED as SHREDDED_STATE
 from lamina.stores.sealed.records import seal_record, seal_state
-from lamina.stores.sealed.store import INDEX, Sealed
-from lamina.stores.sealed.vault import SWEEP, Credential, OpenCard
+from lamina.stores.sealed.store import INDEX, Sealed, require_rekeyable
+from lamina.stores.sealed.vault import Credential
+from lamina.stores.sweeping import sweep_replaced
 
 BATCH = 256
+
+SWEEP = Where(OwnName(RESERVED), "sweep")
+"""What is made and deleted to sweep the store within, which accepts no plain names."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +60,7 @@ async def make_primary(sealed: Sealed, key: str) -> None:
     """From now on new data keys are wrapped by this key."""
 
     def change(header: Header) -> Header | None:
-        if header.line(key) is None:
+        if not header.has_key(key):
             raise BadInput(f"{key!r} is not a key of this store", place="key", hint="add it first: add_key()")
         if header.primary == key:
             return None
@@ -75,9 +80,9 @@ async def rewrap(sealed: Sealed) -> int:
 
     count = 0
     async for where in _every_card(sealed):
-        before = await sealed.vault.card(where, fresh=True)
-        after = await sealed.vault.change_card(where, change)
-        if before is not None and not before.same_as(after):
+        before = await sealed.cards.read(where, fresh=True)
+        after = await sealed.cards.change(where, change)
+        if before is not None and not is_same_card(before, after):
             count += 1
     return count
 
@@ -87,7 +92,11 @@ async def retire(sealed: Sealed, key: str) -> None:
     header = await sealed.vault.unlock(fresh=True)
     if header.primary == key:
         raise StoreError(f"key {key!r} is the primary key", hint="make another one primary first")
-    using = [where async for where in _every_card(sealed) if await _uses(sealed, where, key)]
+    using: list[Where] = []
+    async for where in _every_card(sealed):
+        open_card = await sealed.cards.read(where, fresh=True)
+        if open_card is not None and key in open_card.card.key_ids:
+            using.append(where)
     if using:
         problem = f"key {key!r} is in use by {len(using)} conversations"
         raise StoreError(problem, conversation=using[0].conversation, hint="rewrap() them first")
@@ -105,7 +114,7 @@ async def rekey(
     primary = await sealed.vault.primary()
     page = await sealed.reader.read(where, NOTHING)
     count = page.state.count
-    await sealed.vault.change_card(where, lambda open_card: _with_new_key(open_card, primary, count))
+    await sealed.cards.change(where, lambda open_card: _with_new_key(open_card, primary, count))
     return await _reseal_records(sealed, where, batch, progress)
 
 
@@ -116,7 +125,7 @@ async def finish(sealed: Sealed, where: Where, *, batch: int = BATCH, alone: boo
     yet, because nothing was ever written, that is so only if no other process writes to the store: `alone`
     says that.
     """
-    open_card = await sealed.vault.card(where, fresh=True)
+    open_card = await sealed.cards.read(where, fresh=True)
     if open_card is None:
         return False
     if len(open_card.card.data) < 2:
@@ -124,7 +133,7 @@ async def finish(sealed: Sealed, where: Where, *, batch: int = BATCH, alone: boo
     if not await _reseal_state(sealed, where) and not alone:
         return False
     await _reseal_records(sealed, where, batch, None)
-    new_card = await sealed.vault.change_card(where, lambda now: _without_older_keys(now, open_card))
+    new_card = await sealed.cards.change(where, lambda now: _without_older_keys(now, open_card))
     return new_card is not None
 
 
@@ -136,20 +145,19 @@ async def shred(sealed: Sealed, where: Where) -> bool:
     """
     await sealed.delete_index(where)
     async with sealed.lock(where):
-        open_card = await sealed.vault.change_card(where, _without_data_keys)
+        open_card = await sealed.cards.change(where, _without_data_keys)
         if open_card is None:
             return False
         await sealed.store.append(sealed.vault.inner(where), [], state=SHREDDED_STATE)
-        await sealed.store.append(SWEEP, [b""])
-        await sealed.store.delete(SWEEP)  # stores remove overwritten bytes when they delete
+        await sweep_replaced(sealed.store, place=SWEEP)
         return True
 
 
 async def conversations(sealed: Sealed) -> AsyncIterator[Where]:
     """Every conversation that has a card and is not being deleted, lamina's own index among them."""
     async for where in _every_card(sealed):
-        open_card = await sealed.vault.card(where)
-        if open_card is not None and open_card.card.gone != DELETING:
+        open_card = await sealed.cards.read(where)
+        if open_card is not None and not open_card.is_deleting:
             yield where
 
 
@@ -158,19 +166,19 @@ async def _every_card(sealed: Sealed) -> AsyncIterator[Where]:
 
     The card of one whose deletion was interrupted needs its key, too: nobody could finish it otherwise.
     """
-    if await sealed.vault.card(INDEX) is None:
+    if await sealed.cards.read(INDEX) is None:
         return
     yield INDEX
     for workspace in await sealed.workspaces():
-        for inner_name in await sealed.count_within(sealed.vault.card_workspace(workspace)):
-            named_card = await sealed.vault.named_card(workspace, inner_name)
+        for inner_name in await sealed.count_within(sealed.vault.names.card_workspace(workspace)):
+            named_card = await sealed.cards.named_card(workspace, inner_name)
             if named_card is not None:
                 yield Where(workspace, named_card.name)
 
 
 def _without_key(header: Header, key: str) -> Header | None:
     """The header without a key; None if it has no such key, so nothing needs to be written."""
-    if header.line(key) is None:
+    if not header.has_key(key):
         return None
     return replace(header, keys=tuple(line for line in header.keys if line.id != key))
 
@@ -205,27 +213,16 @@ def _without_data_keys(open_card: OpenCard) -> Card | None:
     return replace(open_card.card, gone=SHREDDED, data=())
 
 
-async def _uses(sealed: Sealed, where: Where, key: str) -> bool:
-    """Whether a conversation needs this key to be opened: for its card, or for one of its data keys."""
-    open_card = await sealed.vault.card(where, fresh=True)
-    if open_card is None:
-        return False
-    card = open_card.card
-    return card.key == key or any(data.key == key for data in card.data)
-
-
 async def _reseal_records(
     sealed: Sealed, where: Where, batch: int, progress: Callable[[Progress], None] | None
 ) -> int:
     """Seal every record under the newest key that is not yet, and return how many that were."""
     check_page(batch)
-    if not isinstance(sealed.store, Rekeyable):
-        hint = "copy the conversations into a store that can"
-        raise StoreError(f"{type(sealed.store).__name__} cannot replace records", hint=hint)
+    store = require_rekeyable(sealed.store)
     changed = 0
     place = 0
     while True:
-        changed_in_batch, page = await _reseal_batch(sealed, sealed.store, where, place, batch)
+        changed_in_batch, page = await _reseal_batch(sealed, store, where, place, batch)
         changed += changed_in_batch
         place += len(page.records)
         if progress is not None:
@@ -238,47 +235,44 @@ async def _reseal_batch(
     sealed: Sealed, store: Rekeyable, where: Where, place: int, batch: int
 ) -> tuple[int, VerifiedPage]:
     """Seal at most `batch` records from `place` on again; how many that changed, and the page."""
-    for _ in attempts(where.conversation):
+
+    async def reseal_once() -> tuple[int, VerifiedPage]:
         async with sealed.lock(where):
             page = await sealed.reader.read(where, RecordSelection(after=place, limit=batch))
             bodies = _resealed_bodies(page, bucket=sealed.bucket)
-            if not bodies:
-                return 0, page
-            inner = sealed.vault.inner(where)
-            try:
+            if bodies:
+                inner = sealed.vault.inner(where)
                 await store.replace(inner, bodies, expect=page.state.count, was=page.sealed_state)
-            except Conflict:
-                continue
             return len(bodies), page
-    raise AssertionError  # the attempts end in an error
+
+    return await retry_overtaken(reseal_once, where.conversation)
 
 
 async def _reseal_state(sealed: Sealed, where: Where) -> bool:
     """Seal the state under the newest key, if it is under an older one. False if there is no state."""
-    for _ in attempts(where.conversation):
+
+    async def reseal_once() -> bool:
         async with sealed.lock(where):
             page = await sealed.reader.read(where, NOTHING)
-            if page.open_card is None or not page.exists:
+            if page.card_in_use is None:
                 return False
-            newest = page.open_card.newest
-            if page.state.generation == newest.number:
-                return True
-            inner = sealed.vault.inner(where)
-            state = seal_state(newest, page.state, bucket=sealed.bucket)
-            try:
+            newest = page.card_in_use.newest
+            if page.state.generation != newest.number:
+                inner = sealed.vault.inner(where)
+                state = seal_state(newest, page.state, bucket=sealed.bucket)
                 await sealed.store.append(
                     inner, [], expect=page.state.count, was=page.sealed_state, state=state
                 )
-            except Conflict:
-                continue
-    raise AssertionError  # the attempts end in an error
+            return True
+
+    return await retry_overtaken(reseal_once, where.conversation)
 
 
 def _resealed_bodies(page: VerifiedPage, *, bucket: int) -> dict[int, bytes]:
     """Those records of a page that are not sealed under the newest key, sealed under it."""
-    if page.open_card is None or not page.exists:
+    if page.card_in_use is None:
         return {}
-    newest = page.open_card.newest
+    newest = page.card_in_use.newest
     bodies: dict[int, bytes] = {}
     for seq, record in zip(page.seqs, page.records, strict=True):
         if record.generation != newest.number:

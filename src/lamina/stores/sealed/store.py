@@ -8,15 +8,16 @@ mistakes a wrong key for an empty history. It does not know what records hold.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from weakref import WeakValueDictionary
 
 import anyio
 from msgspec.structs import replace
 
-from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError, Tampered
+from lamina.errors import BadInput, Conflict, Reused, StoreError, Tampered
 from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Replacement
-from lamina.stores.checks import check_head, check_workspace, raise_missing
+from lamina.stores.checks import check_workspace
 from lamina.stores.paging import attempts, every_conversation
 from lamina.stores.port import (
     OWN_PREFIXES,
@@ -34,14 +35,16 @@ from lamina.stores.port import (
     places_beside,
     search_place,
 )
-from lamina.stores.sealed.documents import DELETING, Card, mark_deleting
+from lamina.stores.sealed.cards import Cards, OpenCard
+from lamina.stores.sealed.deletion import Deletion
+from lamina.stores.sealed.documents import Card
 from lamina.stores.sealed.keys import Key, Passphrase
 from lamina.stores.sealed.names import HASHED
 from lamina.stores.sealed.pages import NO_CARD, SealedGroup, VerifiedPage, read_whole_records, seal_group
 from lamina.stores.sealed.passphrase import Cost
 from lamina.stores.sealed.reader import EVERYTHING, NOTHING, VerifiedReader, name_conversation, run_by_size
 from lamina.stores.sealed.records import SealedState, seal_record, seal_state
-from lamina.stores.sealed.vault import OpenCard, Vault, withdraw
+from lamina.stores.sealed.vault import Vault
 
 INDEX = Where("\0index", "workspaces")
 """A sealed conversation of lamina's own, which names every workspace. No caller can name it."""
@@ -77,10 +80,13 @@ class Sealed(CheckedStore):
             keys = [keys]
         self.store = store
         self.vault = Vault(store, keys, create=create, names=names, cost=cost or Cost())
-        self.reader = VerifiedReader(store, self.vault)
+        self.cards = Cards(store, self.vault)
+        self.reader = VerifiedReader(store, self.vault, self.cards)
+        self._deletion = Deletion(store, self.vault, self.cards, self.reader)
         self.bucket = bucket
         self._noted_workspaces: set[str] = set()
         self._names: dict[tuple[str, str], str] = {}
+        # A lock lives as long as a writer holds it or waits for it.
         self._locks: WeakValueDictionary[Where, anyio.Lock] = WeakValueDictionary()
 
     async def _read_page(self, where: Where, selection: RecordSelection) -> RecordPage:
@@ -88,12 +94,12 @@ class Sealed(CheckedStore):
         records = tuple(
             Record(seq=seq, body=record.body) for seq, record in zip(page.seqs, page.records, strict=True)
         )
-        return RecordPage(records=records, head=StoredHead(count=page.state.count, state=page.state.body))
+        return RecordPage(records=records, head=page.state.head)
 
     async def _list_page(self, workspace: str, *, after: str, limit: int) -> Sequence[ListedConversation]:
         """As the port says. The counts are those of the store within; `read` verifies them."""
         await self.vault.unlock()
-        counts = await self.count_within(self.vault.inner_workspace(workspace))
+        counts = await self.count_within(self.vault.names.inner_workspace(workspace))
         conversations: list[ListedConversation] = []
         for inner_name, count in counts.items():
             name = await self._name_of(workspace, inner_name)
@@ -116,67 +122,12 @@ class Sealed(CheckedStore):
             await self._delete_beside(index)
 
     async def _delete_beside(self, place: Where) -> None:
-        if await self.vault.card(place, fresh=True) is not None:
+        if await self.cards.read(place, fresh=True) is not None:
             await self._delete_one(place)
 
     async def _delete_one(self, where: Where) -> bool:
-        """Delete a conversation: mark its card, delete its records, then drop the card.
-
-        With the mark its data keys are destroyed. If the rest is interrupted, the mark tells the next reader
-        that nobody tampered with it, and the next writer that the deletion has to be finished first.
-        """
         async with self.lock(where):
-            open_card = await self.vault.card(where, fresh=True)
-            if open_card is None:
-                return await self._delete_orphans(where)
-            if open_card.card.gone != DELETING:
-                has_records = open_card.card.begun or await self._has_records(where)
-                if not has_records:
-                    return False  # another writer is making it
-                open_card = await self.vault.change_card(where, lambda now: mark_deleting(now.card))
-            if open_card is not None:  # else another process was faster
-                await self._finish_deletion(where, open_card)
-            return True
-
-    async def _finish_deletion(self, where: Where, marked_card: OpenCard) -> None:
-        """Delete the records and the card of a conversation whose card is marked.
-
-        Several processes may do this at once, and one of them may be slow. Each step is made only if nothing
-        has changed since the look before it, so nobody deletes what was begun under the same name meanwhile.
-        """
-        inner = self.vault.inner(where)
-        for _ in attempts(where.conversation):
-            state = await self._state_within(inner)
-            open_card = await self.vault.card(where, fresh=True)
-            if open_card is None or open_card.card.id != marked_card.card.id:
-                break
-            try:
-                await withdraw(self.store, inner, was=state)
-                await self.vault.drop_card(where, open_card.card)
-            except Conflict:
-                continue
-            break
-        self.reader.forget_end(where)
-
-    async def _delete_orphans(self, where: Where) -> bool:
-        """Delete records that have no card, so that the name can be used again. False if there are none."""
-        inner = self.vault.inner(where)
-        state = await self._state_within(inner)
-        try:
-            return await withdraw(self.store, inner, was=state)
-        except Conflict:
-            return False  # another writer is making it
-
-    async def _has_records(self, where: Where) -> bool:
-        head = (await self.store.read(self.vault.inner(where), last=0)).head
-        return bool(head.count or head.state)
-
-    async def _state_within(self, inner: Where) -> bytes | None:
-        """The state that a conversation has in the store within; None if it cannot be read any more."""
-        try:
-            return (await self.store.read(inner, last=0)).head.state
-        except Damaged:
-            return None
+            return await self._deletion.delete(where)
 
     async def unfinished_deletions(self, workspace: str) -> Sequence[str]:
         """The conversations of a workspace whose deletion was interrupted: their keys are gone already.
@@ -186,8 +137,8 @@ class Sealed(CheckedStore):
         check_workspace(workspace)
         await self.vault.unlock()
         names: list[str] = []
-        for inner_name in await self.count_within(self.vault.card_workspace(workspace)):
-            named_card = await self.vault.named_card(workspace, inner_name)
+        for inner_name in await self.count_within(self.vault.names.card_workspace(workspace)):
+            named_card = await self.cards.named_card(workspace, inner_name)
             if named_card is not None and named_card.is_deleting:
                 names.append(named_card.name)
         return sorted(names)
@@ -197,7 +148,7 @@ class Sealed(CheckedStore):
 
         Each is verified by itself. What was cut off, or put back to an older copy, nobody can see here.
         """
-        open_card = await self.vault.card(where)
+        open_card = await self.cards.read(where)
         if open_card is None:
             return ()
         inner = self.vault.inner(where)
@@ -223,28 +174,32 @@ class Sealed(CheckedStore):
     async def workspaces(self) -> Sequence[str]:
         """Every workspace that ever had a conversation, lamina's own among them."""
         page = await self.reader.read(INDEX, EVERYTHING)
-        names = [record.body.decode() for record in page.records]
-        return [OwnName(name) if name.startswith(OWN_PREFIXES) else name for name in names]
+        workspaces: list[str] = []
+        for record in page.records:
+            name = record.body.decode()
+            if name.startswith(OWN_PREFIXES):
+                name = OwnName(name)
+            workspaces.append(name)
+        return workspaces
 
     async def count_within(self, workspace: str) -> dict[str, int]:
         """The names in a workspace of the store within, and how many records each has."""
         conversations = every_conversation(self.store, workspace)
         return {listed.conversation: listed.count async for listed in conversations}
 
-    # Reading.
-
     async def _name_of(self, workspace: str, inner_name: str) -> str:
         """The name of a conversation; "" if it was deleted meanwhile, or is being deleted."""
         cached_name = self._names.get((workspace, inner_name))
         if cached_name:
             return cached_name
-        name = await self.vault.name_of(workspace, inner_name)
+        name = await self.cards.name_of(workspace, inner_name)
         if name is None:
-            inner = Where(self.vault.inner_workspace(workspace), inner_name)
+            # Its card may have been dropped since the list was made. Then its records are gone too.
+            inner = Where(self.vault.names.inner_workspace(workspace), inner_name)
             page = await self.store.read(inner, last=0)
-            if not page.head.count and not page.head.state:
+            if page.head.is_empty:
                 return ""
-            name = await self.vault.name_of(workspace, inner_name)
+            name = await self.cards.name_of(workspace, inner_name)
         if name is None:
             raise Tampered(NO_CARD, conversation=inner_name)
         if name:
@@ -253,14 +208,12 @@ class Sealed(CheckedStore):
 
     async def _check_none_missing(self, workspace: str, counts: dict[str, int]) -> None:
         """Look at cards without records: the reader raises if the records were there once."""
-        for inner_name in await self.count_within(self.vault.card_workspace(workspace)):
+        for inner_name in await self.count_within(self.vault.names.card_workspace(workspace)):
             if inner_name in counts:
                 continue
-            name = await self.vault.name_of(workspace, inner_name)
+            name = await self.cards.name_of(workspace, inner_name)
             if name:
                 await self.reader.read(Where(workspace, name), NOTHING)
-
-    # Writing.
 
     async def _append_group(self, group: NewGroup) -> StoredHead:
         """Append a group. If the bytes of the store within have changed meanwhile, all is read again."""
@@ -276,16 +229,13 @@ class Sealed(CheckedStore):
                     )
                 previous_state = page.sealed_state
                 hidden_once = self._hide_once(where, group.once)
-                conflict = _find_conflict(where, page.state, expect=group.expect, was=group.was)
                 try:
-                    if conflict is not None:
-                        return await self._find_repeated(where, hidden_once, conflict)
-                    return await self._write_group(group, page, once=hidden_once)
-                except Conflict:
-                    if conflict is not None:
-                        raise conflict from None
-                except Reused as error:
-                    raise name_conversation(error, where) from None
+                    head = group.head_after(page.state.head)
+                except Conflict as conflict:
+                    # A group that was added before succeeds again, whatever its writer expects.
+                    return await self._find_repeated(where, hidden_once, conflict)
+                with suppress(Conflict):  # another process was first
+                    return await self._write_group(group, page, head, once=hidden_once)
         raise AssertionError  # the attempts end in an error
 
     async def _replace_records(self, replacement: Replacement) -> StoredHead:
@@ -294,39 +244,31 @@ class Sealed(CheckedStore):
         Whoever can write to the store within and has an old copy can put that record back: it has the same
         id. After `rekey` and `finish` no key opens that copy.
         """
-        where, bodies = replacement.where, replacement.bodies
-        expect, was, state = replacement.expect, replacement.was, replacement.state
-        if not isinstance(self.store, Rekeyable):
-            hint = "copy the conversations into a store that can"
-            raise StoreError(f"{type(self.store).__name__} cannot replace records", hint=hint)
+        where = replacement.where
+        bodies = replacement.bodies
+        store = require_rekeyable(self.store)
         async with self.lock(where):
             for _ in attempts(where.conversation):
                 page = await self.reader.read(where, RecordSelection(at=tuple(sorted(bodies))))
-                if page.open_card is None or not page.exists:
-                    raise_missing(where, expect=expect, was=was)
-                conflict = _find_conflict(where, page.state, expect=expect, was=was)
-                if conflict is not None:
-                    raise conflict
-                newest = page.open_card.newest
+                if page.card_in_use is None:
+                    replacement.raise_missing()
+                head = replacement.head_after(page.state.head)
+                newest = page.card_in_use.newest
                 sealed_bodies: dict[int, bytes] = {}
                 for seq, record in zip(page.seqs, page.records, strict=True):
                     sealed_bodies[seq], _ = seal_record(
                         newest, seq, record.before, bodies[seq], bucket=self.bucket, own=record.id
                     )
-                new_state = page.state
-                if state is not None:
-                    new_state = replace(page.state, body=state, generation=newest.number)
-                try:
-                    await self.store.replace(
+                state = replace(page.state, body=head.state, generation=newest.number)
+                with suppress(Conflict):  # another process was first
+                    await store.replace(
                         self.vault.inner(where),
                         sealed_bodies,
                         expect=page.state.count,
                         was=page.sealed_state,
-                        state=seal_state(newest, new_state, bucket=self.bucket),
+                        state=seal_state(newest, state, bucket=self.bucket),
                     )
-                except Conflict:
-                    continue
-                return StoredHead(count=new_state.count, state=new_state.body)
+                    return head
         raise AssertionError  # the attempts end in an error
 
     async def _read_end(self, where: Where) -> VerifiedPage:
@@ -337,52 +279,63 @@ class Sealed(CheckedStore):
         """
         page = await self.reader.read(where, _LAST_RECORD)
         for _ in attempts(where.conversation):
-            if page.open_card is None or page.open_card.card.gone != DELETING:
+            if page.open_card is None or not page.open_card.is_deleting:
                 break
-            await self._finish_deletion(where, page.open_card)
+            await self._deletion.finish(where, page.open_card)
             page = await self.reader.read(where, _LAST_RECORD)
         if page.open_card is None:
+            # The workspace first: a rotation of keys finds cards by their workspaces, and must not miss one.
             await self._note_workspace(where.workspace)
-            await self.vault.make_card(where)
+            await self.cards.make(where)
             page = await self.reader.read(where, _LAST_RECORD)
         return page
 
-    async def _write_group(self, group: NewGroup, page: VerifiedPage, *, once: Once | None) -> StoredHead:
+    async def _write_group(
+        self, group: NewGroup, page: VerifiedPage, new_head: StoredHead, *, once: Once | None
+    ) -> StoredHead:
         """Seal a group and append it, if the conversation is still as it was read."""
         where = group.where
         open_card = page.open_card
         if open_card is None:
             raise _deleted_error(where)
-        sealed_group = await self._seal_group(open_card, page.state, group)
-        head = await self.store.append(
-            self.vault.inner(where),
-            sealed_group.records,
-            expect=page.state.count,
-            was=page.sealed_state,
-            once=once,
-            state=sealed_group.sealed_state,
-        )
+        sealed_group = await self._seal_group(open_card, page.state, group.records, new_head.state)
+        try:
+            head = await self.store.append(
+                self.vault.inner(where),
+                sealed_group.records,
+                expect=page.state.count,
+                was=page.sealed_state,
+                once=once,
+                state=sealed_group.sealed_state,
+            )
+        except Reused as error:
+            raise name_conversation(error, where) from None
         if head.state != sealed_group.sealed_state:  # the key was used before, and nothing was written
             return await self._repeated_head(where, head)
         self.reader.remember_end(where, open_card, sealed_group.state)
+        # Not before the append: a card that says `begun` beside no records means that they were cut off.
         if not open_card.card.begun:
-            await self.vault.change_card(where, _mark_begun)
-        return StoredHead(count=sealed_group.state.count, state=sealed_group.state.body)
+            await self.cards.change(where, _mark_begun)
+        return new_head
 
-    async def _seal_group(self, open_card: OpenCard, previous: SealedState, group: NewGroup) -> SealedGroup:
+    async def _seal_group(
+        self, open_card: OpenCard, previous: SealedState, records: Sequence[bytes], state: bytes
+    ) -> SealedGroup:
         """Seal a group, in a thread if it is large, so that other tasks go on."""
-        new_state = previous.body
-        if group.state is not None:
-            new_state = group.state
-        size = sum(map(len, group.records)) + len(new_state)
-        seal = partial(seal_group, open_card, previous, group.records, new_state, bucket=self.bucket)
+        size = sum(map(len, records)) + len(state)
+        seal = partial(seal_group, open_card, previous, records, state, bucket=self.bucket)
         return await run_by_size(size, seal)
 
     async def _find_repeated(self, where: Where, once: Once | None, conflict: Conflict) -> StoredHead:
         """The answer to an idempotency key that the store within knows; raises `conflict` without one."""
         if once is None:
             raise conflict
-        head = await self.store.append(self.vault.inner(where), [], expect=NEVER, once=once)
+        try:
+            head = await self.store.append(self.vault.inner(where), [], expect=NEVER, once=once)
+        except Conflict:
+            raise conflict from None
+        except Reused as error:
+            raise name_conversation(error, where) from None
         return await self._repeated_head(where, head)
 
     async def _repeated_head(self, where: Where, head: StoredHead) -> StoredHead:
@@ -414,6 +367,14 @@ class Sealed(CheckedStore):
         self._noted_workspaces.add(workspace)
 
 
+def require_rekeyable(store: Store) -> Rekeyable:
+    """The store within, whose records can be replaced; StoreError if they cannot."""
+    if not isinstance(store, Rekeyable):
+        hint = "copy the conversations into a store that can"
+        raise StoreError(f"{type(store).__name__} cannot replace records", hint=hint)
+    return store
+
+
 def _mark_begun(open_card: OpenCard) -> Card | None:
     """The card, with the mark that records were written; None if it has it."""
     if open_card.card.begun:
@@ -423,14 +384,3 @@ def _mark_begun(open_card: OpenCard) -> Card | None:
 
 def _deleted_error(where: Where) -> StoreError:
     return StoreError("it was deleted meanwhile", conversation=where.conversation, hint="try again")
-
-
-def _find_conflict(
-    where: Where, state: SealedState, *, expect: int | None, was: bytes | None
-) -> Conflict | None:
-    """The Conflict that an append would raise now; None if there is none."""
-    try:
-        check_head(where, StoredHead(count=state.count, state=state.body), expect=expect, was=was)
-    except Conflict as conflict:
-        return conflict
-    return None

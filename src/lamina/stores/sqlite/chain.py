@@ -14,7 +14,7 @@ import msgspec
 from lamina.errors import Damaged
 from lamina.stores.checksums import Checksums
 from lamina.stores.port import StoredHead, Where
-from lamina.stores.sqlite.links import SqliteConnection
+from lamina.stores.sqlite.connections import SqliteConnection
 from lamina.stores.sqlite.schema import next_fields
 
 COLUMNS = "id, workspace, name, count, next_workspace, next_name, state_sum, sum"

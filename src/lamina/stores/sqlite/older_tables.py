@@ -12,7 +12,7 @@ from lamina.errors import Damaged
 from lamina.stores.checked import RecordSelection
 from lamina.stores.checksums import StoredRow, check_records
 from lamina.stores.port import ListedConversation, RecordPage, StoredHead, Where
-from lamina.stores.sqlite.links import SqliteConnection
+from lamina.stores.sqlite.connections import SqliteConnection
 from lamina.stores.sqlite.record_rows import select_records
 from lamina.stores.sqlite.schema import NEWEST, WITH_SUMS, version_of
 

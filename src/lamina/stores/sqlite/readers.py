@@ -20,16 +20,17 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from lamina.errors import BadInput, Damaged, StoreError
-from lamina.stores.sqlite.links import (
+from lamina.stores.sqlite.connections import (
     BUSY,
     CORRUPT,
     LOCKED,
     NOTADB,
-    Driver,
     SqliteConnection,
     SqliteFailure,
+    close_quietly,
     connect,
 )
+from lamina.stores.sqlite.drivers import Driver
 from lamina.stores.syncing import sync_file, sync_folder
 
 T = TypeVar("T")
@@ -89,8 +90,7 @@ class Readers:
             self._closed = True
             self._change.wait_for(lambda: not self._busy_count)
             while self._idle:
-                with suppress(SqliteFailure):
-                    self._idle.pop().close()
+                close_quietly(self._idle.pop())
             if self._private_copy is not None:
                 self._private_copy.cleanup()
                 self._private_copy = None
@@ -101,12 +101,11 @@ class Readers:
         connection = self._take()
         try:
             yield connection
-        except BaseException as error:
-            with suppress(SqliteFailure):
-                connection.close()
-            self._give_back(None)
-            if isinstance(error, SqliteFailure):
-                raise _read_error(error) from error
+        except SqliteFailure as error:
+            self._discard(connection)
+            raise _read_error(error) from error
+        except BaseException:
+            self._discard(connection)
             raise
         self._give_back(connection)
 
@@ -120,7 +119,7 @@ class Readers:
         try:
             return self._connect()
         except BaseException:
-            self._give_back(None)
+            self._end_read()
             raise
 
     def _connect(self) -> SqliteConnection:
@@ -140,16 +139,23 @@ class Readers:
                 shutil.copyfile(f"{self._path}-wal", folder / "chats.db-wal")
             return str(Path(self._private_copy.name) / "chats.db")
 
-    def _give_back(self, connection: SqliteConnection | None) -> None:
+    def _give_back(self, connection: SqliteConnection) -> None:
         """End a read. Its connection is reused, unless the file is frozen: then each read opens it anew."""
+        if self._frozen:
+            self._discard(connection)
+            return
+        with self._change:
+            self._idle.append(connection)
+            self._end_read()
+
+    def _discard(self, connection: SqliteConnection) -> None:
+        """End a read whose connection is not used again."""
+        close_quietly(connection)
+        self._end_read()
+
+    def _end_read(self) -> None:
         with self._change:
             self._busy_count -= 1
-            if connection is not None:
-                if self._frozen:
-                    with suppress(SqliteFailure):
-                        connection.close()
-                else:
-                    self._idle.append(connection)
             self._change.notify_all()
 
 

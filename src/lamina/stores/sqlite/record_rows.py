@@ -7,7 +7,7 @@ from typing import Any
 
 from lamina.stores.checksums import Checksums, is_intact
 from lamina.stores.port import Where
-from lamina.stores.sqlite.links import SqliteConnection
+from lamina.stores.sqlite.connections import SqliteConnection
 
 _CHUNK = 500
 """Places that one statement reads; older builds of SQLite accept 999 values."""

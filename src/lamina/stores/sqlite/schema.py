@@ -22,7 +22,7 @@ from itertools import pairwise
 from lamina.errors import Damaged, StoreError
 from lamina.stores.checksums import Checksums
 from lamina.stores.port import Where
-from lamina.stores.sqlite.links import SqliteConnection
+from lamina.stores.sqlite.connections import SqliteConnection
 
 APPLICATION = 0x6C616D69
 """The letters "lami"."""
@@ -50,9 +50,8 @@ def _copy_with_sums(connection: SqliteConnection) -> None:
     rows = connection.run("SELECT workspace, name, id FROM conversation ORDER BY workspace, name")
     ids = {Where(workspace, name): conversation_id for workspace, name, conversation_id in rows}
     following = dict(pairwise((FIRST, *ids)))
-    _copy_conversation(
-        connection, FIRST, following.get(FIRST), (0, 0, b"")
-    )  # SQLite counts the others from 1
+    # Its id is 0: SQLite counts the others from 1.
+    _copy_conversation(connection, FIRST, following.get(FIRST), (0, 0, b""))
     for where, conversation_id in ids.items():
         sql = "SELECT id, count, state FROM conversation WHERE id = ?"
         [row] = connection.run(sql, (conversation_id,))
@@ -258,6 +257,7 @@ def _read_version(connection: SqliteConnection, newest: int) -> int:
     if version > newest:
         hint = "a newer release wrote it: update lamina"
         raise StoreError(f"the file has version {version}, and this release reads {newest}", hint=hint)
+    # Damage to the first page may change the number alone. An upgrade would then begin with newer tables.
     if version < WITH_SUMS and _has_sums(connection):
         raise Damaged(f"the file says that it has version {version}, and its tables are newer")
     if owner == APPLICATION and not version:

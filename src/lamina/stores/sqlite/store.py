@@ -25,7 +25,8 @@ from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Repla
 from lamina.stores.checks import check_where, check_withdrawal, check_workspace
 from lamina.stores.port import ListedConversation, Record, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import tables
-from lamina.stores.sqlite.links import Driver, SqliteConnection, usual_driver
+from lamina.stores.sqlite.connections import SqliteConnection
+from lamina.stores.sqlite.drivers import Driver, usual_driver
 from lamina.stores.sqlite.readers import Readers, can_write
 from lamina.stores.sqlite.writer import Writer, check_not_empty, writer_of
 
@@ -69,9 +70,8 @@ class SqliteStore(CheckedStore):
     async def open(path: str | os.PathLike[str], *, driver: Driver | None = None) -> SqliteStore:
         """`driver` is the library with SQLite: apsw if it is installed, else Python's own."""
         absolute_path = _absolute_path(path)
-        with CancelScope(
-            shield=True
-        ):  # a cancelled call would lose what was opened, and nobody could close it
+        # A cancelled call would lose what was opened, and nobody could close it.
+        with CancelScope(shield=True):
             writer, readers = await to_thread.run_sync(_open_file, absolute_path, driver)
         return SqliteStore(writer, readers)
 
@@ -84,7 +84,11 @@ class SqliteStore(CheckedStore):
         try:
             return await self._run_read(partial(self._readers.read, read))
         except Damaged as damage:
-            raise _name_conversation(damage, where) from damage.__cause__
+            if damage.conversation:
+                raise
+            raise Damaged(
+                damage.problem, conversation=where.conversation, hint=damage.hint, whole=damage.whole
+            ) from damage.__cause__
 
     async def _list_page(self, workspace: str, *, after: str, limit: int) -> Sequence[ListedConversation]:
         list_page = partial(tables.list_conversations, workspace=workspace, after=after, limit=limit)
@@ -95,17 +99,20 @@ class SqliteStore(CheckedStore):
         return await self._run_write(partial(self._usable_writer().erase, delete))
 
     async def delete_many(self, places: Sequence[Where]) -> int:
-        for where in places:
+        all_places = tuple(places)  # the caller may change a list while the deletion waits for its turn
+        for where in all_places:
             check_where(where)
-        deleted: list[Where] = []
+        count = 0
 
         def delete(connection: SqliteConnection) -> bool:
-            deleted.clear()
-            deleted.extend(where for where in places if tables.delete_conversation(connection, where))
-            return bool(deleted)
+            nonlocal count
+            for where in all_places:
+                if tables.delete_conversation(connection, where):
+                    count += 1
+            return count > 0
 
         await self._run_write(partial(self._usable_writer().erase, delete))
-        return len(deleted)
+        return count
 
     async def sizes(self, workspace: str) -> Mapping[str, int]:
         check_workspace(workspace)
@@ -178,13 +185,6 @@ def _open_file(path: str, driver: Driver | None) -> tuple[Writer | None, Readers
     readers = Readers(path, driver or usual_driver(), frozen=True)
     readers.read(tables.check_readable)
     return None, readers
-
-
-def _name_conversation(damage: Damaged, where: Where) -> Damaged:
-    """The same error, with the name of the conversation that was read."""
-    if damage.conversation:
-        return damage
-    return Damaged(damage.problem, conversation=where.conversation, hint=damage.hint, whole=damage.whole)
 
 
 def _absolute_path(path: str | os.PathLike[str]) -> str:

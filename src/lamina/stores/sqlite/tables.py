@@ -19,7 +19,6 @@ from lamina.stores.checks import (
     check_key,
     check_no_plain,
     is_sealed_name,
-    raise_missing,
 )
 from lamina.stores.checksums import Checksums, check_records
 from lamina.stores.port import (
@@ -43,7 +42,7 @@ from lamina.stores.sqlite.chain import (
     insert_row,
     update_row,
 )
-from lamina.stores.sqlite.links import CONSTRAINT, SqliteConnection, SqliteFailure
+from lamina.stores.sqlite.connections import CONSTRAINT, SqliteConnection, SqliteFailure
 from lamina.stores.sqlite.older_tables import (
     has_checksums,
     list_older_conversations,
@@ -79,23 +78,22 @@ class StoredConversationState(msgspec.Struct, frozen=True):
 
 
 def append_group(connection: SqliteConnection, group: NewGroup) -> StoredHead:
-    where, once = group.where, group.once
+    where = group.where
+    once = group.once
     conversation = _load_conversation(connection, where)
     checksums = Checksums(where)
     previous = StoredHead()
     if conversation is not None:
         _check_all_counted(connection, where, conversation)
         previous = conversation.head
+        # A group that was added before is answered as it was then, whatever its writer expects now.
         if once is not None:
             repeated = _find_repeated(connection, where, conversation, once, checksums)
             if repeated is not None:
                 return repeated
     elif where == HEADER:
         check_no_plain(plain=_has_plain(connection))
-    check_head(where, previous, expect=group.expect, was=group.was)
-    head = msgspec.structs.replace(previous, count=previous.count + len(group.records))
-    if group.state is not None:
-        head = msgspec.structs.replace(head, state=group.state)
+    head = group.head_after(previous)
     if conversation is None:
         conversation_id = insert_row(connection, where, head, checksums)
     else:
@@ -112,20 +110,18 @@ def append_group(connection: SqliteConnection, group: NewGroup) -> StoredHead:
 
 
 def replace_records(connection: SqliteConnection, replacement: Replacement) -> StoredHead:
-    where, expect, was = replacement.where, replacement.expect, replacement.was
+    where = replacement.where
     conversation = _load_conversation(connection, where)
     if conversation is None:
-        raise_missing(where, expect=expect, was=was)
-    check_head(where, conversation.head, expect=expect, was=was)
+        replacement.raise_missing()
+    head = replacement.head_after(conversation.head)
     _check_all_counted(connection, where, conversation)
     row = conversation.row
     checksums = Checksums(where)
     values = ((body, checksums.record(seq, body), row.id, seq) for seq, body in replacement.bodies.items())
     connection.many("UPDATE record SET body = ?, sum = ? WHERE conversation = ? AND seq = ?", values)
-    if replacement.state is None:
-        return conversation.head
-    head = StoredHead(count=conversation.head.count, state=replacement.state)
-    update_row(connection, row, head, checksums, same_state=False)
+    if replacement.state is not None:
+        update_row(connection, row, head, checksums, same_state=False)
     return head
 
 
@@ -182,7 +178,7 @@ def read_page(connection: SqliteConnection, where: Where, selection: RecordSelec
 def list_conversations(
     connection: SqliteConnection, workspace: str, *, after: str, limit: int
 ) -> Sequence[ListedConversation]:
-    older = not has_checksums(connection)
+    older = not has_checksums(connection)  # before the key: it refuses a file that is not lamina's
     _check_key(connection, workspace)
     if older:
         return list_older_conversations(connection, workspace, after=after, limit=limit)

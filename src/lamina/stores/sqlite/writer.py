@@ -17,20 +17,18 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from lamina.errors import BadInput, Broken, Damaged, StoreError
-from lamina.stores.sqlite.links import (
+from lamina.stores.sqlite.connections import (
     BUSY,
     BUSY_MS,
     FULL,
     LOCKED,
     TOOBIG,
-    Driver,
     SqliteConnection,
     SqliteFailure,
+    close_quietly,
     connect,
-    is_faulty,
-    usual_driver,
-    warn_if_unsafe,
 )
+from lamina.stores.sqlite.drivers import Driver, is_faulty, usual_driver, warn_if_unsafe
 from lamina.stores.sqlite.process_lock import ProcessLock
 from lamina.stores.sqlite.schema import NEWEST, bring_up, version_of
 from lamina.stores.syncing import sync_folder
@@ -145,17 +143,13 @@ class _Job(Generic[T]):
         if self._error is not None:
             raise self._error
         if not self.done:
-            raise StoreError(
-                "the write was interrupted",
-                hint=_APPEND_AGAIN,
-            )
+            raise StoreError("the write was interrupted", hint=_APPEND_AGAIN)
         return cast("T", self._result)
 
 
 def _end_jobs(
     jobs: Sequence[_Job[Any]], error: Exception | None = None, cause: Exception | None = None
 ) -> None:
-    """End all jobs, with an error or as they are."""
     for job in jobs:
         job.end(error, cause)
 
@@ -183,12 +177,12 @@ class Writer:
             self._connection = connect(path, driver=driver, writes=True)
             try:
                 self._has_older_tables = self._prepare_tables()
-            except BaseException as error:
-                with suppress(SqliteFailure):
-                    self._connection.close()
-                if isinstance(error, SqliteFailure):
-                    hint = "is another process using it?"
-                    raise StoreError(f"{path!r}: {error.words}", hint=hint) from error
+            except SqliteFailure as error:
+                close_quietly(self._connection)
+                hint = "is another process using it?"
+                raise StoreError(f"{path!r}: {error.words}", hint=hint) from error
+            except BaseException:
+                close_quietly(self._connection)
                 raise
 
     def _prepare_tables(self) -> bool:
@@ -207,7 +201,7 @@ class Writer:
         job = _Job(write)
         self.waiting.append(job)
         with self._turn:
-            if not job.done:
+            if not job.done:  # else the thread that had the turn before has done this write, too
                 self._commit([self.waiting.popleft() for _ in range(len(self.waiting))])
         return job.outcome()
 
@@ -238,15 +232,12 @@ class Writer:
             if _writers.get(self._file_id) is self:
                 del _writers[self._file_id]
             if not self.broken:
-                self._close()
+                close_quietly(self._connection)
 
     def _check_not_broken(self) -> None:
         if self.broken:
-            raise self._broken_error()
-
-    def _broken_error(self) -> Broken:
-        hint = f"close the store and open it again, then {_APPEND_AGAIN}"
-        return Broken(f"an earlier write failed ({self.broken})", hint=hint)
+            hint = f"close the store and open it again, then {_APPEND_AGAIN}"
+            raise Broken(f"an earlier write failed ({self.broken})", hint=hint)
 
     def _commit(self, jobs: Sequence[_Job[Any]]) -> None:
         """Do all in one transaction. A wrong call fails alone; if the disk fails, all of them fail."""
@@ -262,9 +253,7 @@ class Writer:
             self._run_transaction(partial(_run_jobs, jobs))
         except SqliteFailure as error:
             _end_jobs(jobs, self._write_error(error), error)
-        except Broken:
-            _end_jobs(jobs, self._broken_error())
-        except StoreError as error:  # a file of an older release that could not be brought up
+        except StoreError as error:  # an earlier write failed, or older tables could not be brought up
             _end_jobs(jobs, error)
         _end_jobs(jobs)
         if self._log_due and not self.broken:
@@ -303,11 +292,7 @@ class Writer:
     def _break(self, error: SqliteFailure) -> None:
         if not self.broken:
             self.broken = error.words
-            self._close()
-
-    def _close(self) -> None:
-        with suppress(SqliteFailure):
-            self._connection.close()
+            close_quietly(self._connection)
 
     def _scrub(self) -> None:
         """Rewrite the file: SQLite overwrites rows that it deletes, but not copies left when rows moved."""

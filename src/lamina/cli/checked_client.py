@@ -1,0 +1,173 @@
+"""Checks a client for `lamina doctor`: its program, its key, its variables, its window and its caching."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from lamina.cli.check_lines import CheckLine, ok, remark, wrong
+from lamina.cli.stored import hide_password
+
+if TYPE_CHECKING:
+    from lamina.gateway.clients import ClientRow
+    from lamina.gateway.config import GatewaySettings, UpstreamSettings
+
+SMALLEST_ROOM = 48_000
+"""Tokens for the request below which Claude Code has little room beside its own tools and system text."""
+
+ANTHROPIC_HOST = "api.anthropic.com"
+
+
+def check_client(
+    name: str, window: int, settings: GatewaySettings | None, environment: Mapping[str, str]
+) -> Iterator[CheckLine]:
+    """Whether a client is here, and would reach the gateway with a window that leaves room.
+
+    A window of 0 is none. Without settings, nothing is known of the upstreams.
+    """
+    from lamina.gateway.clients import find_client  # noqa: PLC0415 - an extra
+
+    yield _check_program(name)
+    row = find_client(name)
+    yield _check_key(row, settings, environment)
+    yield from _check_variables(row, environment)
+    if window:
+        yield from _check_own_compaction(row, window, environment)
+        yield _check_window(row, window, environment)
+    if settings is not None:
+        yield from _check_markers(row, settings)
+        yield from _check_attribution(row, settings, environment)
+
+
+def _check_program(client: str) -> CheckLine:
+    path = shutil.which(client)
+    if path is None:
+        return wrong(client, "there is no such program in PATH", next_step=f"install {client}")
+    return ok(client, path)
+
+
+def _check_key(row: ClientRow, settings: GatewaySettings | None, environment: Mapping[str, str]) -> CheckLine:
+    """Whether a key is in sight. A client may have one of its own, so that none is only a remark."""
+    for name in row.keys:
+        if environment.get(name):
+            return ok("key", f"{name} is set")
+    if settings is not None and any(upstream.key_env for upstream in settings.upstreams.values()):
+        return ok("key", "the settings name one for an upstream")
+    step = "log in with the client itself, or export one of them"
+    return remark("key", f"none of {', '.join(row.keys)} is set", next_step=step)
+
+
+def _check_variables(row: ClientRow, environment: Mapping[str, str]) -> Iterator[CheckLine]:
+    """Where the client would go from this shell, without `lamina run`."""
+    values = {name: environment[name] for name in row.variables if name in environment}
+    for name, value in values.items():
+        step = "lamina run keeps this server as its upstream; unset it if that is not what you want"
+        yield remark(name, f"is set to {hide_password(value)}", next_step=step)
+    if not values:
+        step = f"start it with lamina run -- {row.name or 'your command'}"
+        yield ok("variables", "the client is not pointed at a gateway in this shell", next_step=step)
+
+
+def _check_window(row: ClientRow, window: int, environment: Mapping[str, str]) -> CheckLine:
+    """Whether the answer that the client reserves leaves room for a request."""
+    from lamina.gateway.clients import CLAUDE_CODE_OUTPUT, limit_output  # noqa: PLC0415 - an extra
+
+    name = row.window_variable
+    if not name:
+        client = row.name or "the client"
+        return ok("window", f"requests are fitted to {window:,} tokens; {client} needs no limit of its own")
+    limit = limit_output(window)
+    value = environment.get(name, "")
+    if not value:
+        text = f"is not set: the client reserves {CLAUDE_CODE_OUTPUT:,} of {window:,} tokens for an answer"
+        step = f"lamina run --window {window} sets it to {limit}; else export that yourself"
+        return remark(name, text, next_step=step)
+    output = _read_number(value)
+    if output is None:
+        return wrong(name, f"{value!r} is not a number", next_step=f"export {name}={limit}")
+    room = window - output
+    if room >= min(SMALLEST_ROOM, window * 3 // 4):
+        return ok(name, f"{output:,} of {window:,} tokens for an answer, {room:,} for the request")
+    text = f"{output:,} of {window:,} tokens for an answer leave {max(room, 0):,} for the request"
+    return wrong(name, text, next_step=f"export {name}={limit}")
+
+
+def _check_own_compaction(row: ClientRow, window: int, environment: Mapping[str, str]) -> Iterator[CheckLine]:
+    """Whether the client would summarise by itself before lamina cuts."""
+    name = row.compact_variable
+    limit = _read_number(environment.get(name, ""))
+    if limit is None or limit >= window:
+        return
+    text = f"is {limit:,}: the client summarises before {window:,} tokens are full"
+    yield remark(
+        name, text, next_step=f"unset {name}, so that lamina cuts and what it leaves out can be recalled"
+    )
+
+
+def _read_number(value: str) -> int | None:
+    if value.isascii() and value.isdecimal():
+        return int(value)
+    return None
+
+
+def _check_markers(row: ClientRow, settings: GatewaySettings) -> Iterator[CheckLine]:
+    """Whether somebody sets breakpoints for Anthropic's API. Without one it caches nothing."""
+    upstream = _find_anthropic(row, settings)
+    if upstream is None:
+        return
+    subject = f"breakpoints at {upstream.name}"
+    match upstream.settings.policy.breakpoints:
+        case "plan":
+            yield ok(subject, "lamina places cache breakpoints")
+        case "keep" | "auto" if row.marks_cache:
+            yield ok(subject, f"{row.name} places its own cache breakpoints")
+        case "auto":
+            yield ok(subject, "lamina places cache breakpoints in requests that have none")
+        case _:
+            client = row.name or "this client"
+            text = f"{client} may place no cache breakpoints, and then nothing is read from the cache"
+            step = f'set `policy.breakpoints = "auto"` under [upstreams.{upstream.name}]'
+            yield remark(subject, text, next_step=step)
+
+
+def _check_attribution(
+    row: ClientRow, settings: GatewaySettings, environment: Mapping[str, str]
+) -> Iterator[CheckLine]:
+    """Whether the client's block about who pays would end the cached prefix at its first words."""
+    from lamina.gateway.profiles import drops_billing  # noqa: PLC0415 - an extra
+
+    variable = row.billing_variable
+    upstream = _find_anthropic(row, settings)
+    if not variable or upstream is None:
+        return
+    subject = f"attribution at {upstream.name}"
+    url = upstream.settings.url
+    if environment.get(variable) == "0":
+        yield ok(subject, f"{variable}=0: no block says who pays")
+    elif drops_billing(upstream.settings.profile):
+        yield ok(subject, "lamina leaves the block out that says who pays: it differs between requests")
+    elif urlsplit(url).hostname == ANTHROPIC_HOST:
+        yield ok(subject, "the block that says who pays passes as it is: it is meant for Anthropic")
+    else:
+        text = f"{hide_password(url)} may cache by prefix, and the first block differs"
+        step = f"export {variable}=0, or give the upstream the profile of its server"
+        yield remark(subject, text, next_step=step)
+
+
+class _NamedUpstream(NamedTuple):
+    name: str
+    settings: UpstreamSettings
+
+
+def _find_anthropic(row: ClientRow, settings: GatewaySettings) -> _NamedUpstream | None:
+    """The upstream that gets a client's requests of Anthropic's API: the first that speaks it."""
+    from lamina.gateway.profiles import PROFILES  # noqa: PLC0415 - an extra
+
+    if "anthropic" not in row.apis:
+        return None
+    for name, upstream in settings.list_upstreams().items():
+        if "anthropic" in PROFILES[upstream.profile].dialects:
+            return _NamedUpstream(name, upstream)
+    return None

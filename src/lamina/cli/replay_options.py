@@ -1,0 +1,279 @@
+"""Declares the options of `lamina replay`, and reads the names and numbers in them."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lamina.caches import all_rules
+from lamina.cli.parser import float_or_nan, read_moment, whole_number
+from lamina.cli.stored import add_store
+from lamina.errors import BadInput
+from lamina.replay.account_sums import OWN_WINDOW
+from lamina.replay.engines import ENGINES
+from lamina.replay.groups import GROUPINGS
+from lamina.replay.policies import POLICIES, find_policy
+from lamina.replay.promises import depth_policies
+
+AUTO = "auto"
+"""The window, or the cache rules, of each session's own model."""
+
+NO_WINDOW = -1
+"""Stands for a word that names no window. (0 is the window of each session's model.)"""
+
+DEFAULT_POLICIES = "none,drop_oldest,sliding,lamina"
+_EXAMPLES = """\
+PATH is a file, a folder, a glob or a URL such as s3://bucket/logs (extra: remote): requests and answers of
+OpenAI and Anthropic as JSON lines, sessions of Claude Code, rollouts of Codex, and what
+`lamina conversations export` wrote; also as .gz and .zst. What a line is, its content says. With --store, the
+conversations of a store are read: what lamina recorded of the requests that went through it, and its
+sessions. Nothing is sent anywhere: caches are simulated by their rules.
+
+With --judge, a model says what each policy loses: how much less likely a recorded answer is after what the
+policy would have sent than after the whole conversation. JUDGE is a model.gguf (torch if it is installed,
+else llama.cpp: pip install xllamacpp), torch:FOLDER, llama:FILE.gguf, or the address of a server: vLLM, or
+llama.cpp's own. LAMINA_JUDGE_KEY has the key of the server, if it wants one. The recorded requests and
+answers are sent to that server, and nowhere else. Before it begins, it says how much there is to judge.
+
+examples:
+  lamina replay ~/.claude/projects
+  lamina replay --store
+  lamina replay logs/ --window 32000,64000 --html report.html
+  lamina replay logs/ --policy sliding,lamina --window auto,64000 --rules openai
+  lamina replay 's3://logs/2026-*/*.zst' --engine dask --parquet out/
+  lamina replay ~/.claude/projects --since 7d --by project,model
+  lamina replay logs/ --judge http://127.0.0.1:8000
+  lamina replay logs/ --judge http://127.0.0.1:8000 --precision 0.05
+  lamina replay logs/ --hide-at-most 0.02 --window 32000 --write depths.json
+  lamina replay logs/ --learn need.json
+  lamina replay ~/.claude/projects --lifetimes
+  lamina replay 'runs/*.jsonl.zst' --limit 50 --jobs 4 --json - | jq '.totals'
+
+exit status: 0 done, 1 what --learn found does not help, 2 nothing that can be replayed
+"""
+
+
+class ReplayChoices(NamedTuple):
+    """What is multiplied in a replay, and the groups of sessions that are summed."""
+
+    policies: list[str]
+    windows: list[int]
+    rules: list[str]
+    groups: list[str]
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "lamina replay [PATH...] [--store [STORE]] [--window N,...] [--policy P,...] [--rules R,...]\n"
+        "                     [--model M]\n"
+        "                     [--json FILE] [--html FILE] [--parquet FOLDER]\n"
+        "                     [--engine E] [--cluster ADDRESS] [--jobs N] [--limit N]\n"
+        "                     [--since DATE] [--until DATE] [--by G,...]\n"
+        "                     [--judge JUDGE] [--answers N] [--seconds N] [--precision NATS]\n"
+        "                     [--losses FILE] [--plan] [--price DOLLARS] [--hide-at-most SHARE]\n"
+        "                     [--write FILE] [--learn FILE] [--lifetimes]"
+    )
+    parser.epilog = _EXAMPLES
+    add = parser.add_argument
+    add("paths", metavar="PATH", nargs="*", help="files, folders, globs or URLs of recorded sessions")
+    add_store(parser, alone=True)
+    add(
+        "--window",
+        metavar="N,...",
+        default=AUTO,
+        help="context windows in tokens; auto, the default, is that of each session's model",
+    )
+    add(
+        "--policy",
+        metavar="P,...",
+        default=DEFAULT_POLICIES,
+        help=f"how requests are made to fit (default: {DEFAULT_POLICIES})",
+    )
+    add(
+        "--rules",
+        metavar="R,...",
+        default=AUTO,
+        help="whose prefix cache; auto, the default, is that of each session's model",
+    )
+    add(
+        "--model",
+        metavar="M",
+        default="",
+        help="price and count as this model; by default, each session's own",
+    )
+    add("--json", metavar="FILE", help="write every figure as JSON; - is standard output, without the tables")
+    add(
+        "--html",
+        metavar="FILE",
+        help="write a page with drawings that needs no network (extra: report)",
+    )
+    add(
+        "--parquet",
+        metavar="FOLDER",
+        help="write every figure as Parquet tables while the replay runs; the next time, only files that are "
+        "new or have changed are replayed (extra: parquet)",
+    )
+    add(
+        "--engine",
+        choices=ENGINES,
+        default="local",
+        help="what runs the replay: processes (local, the default), dask (extra: dask) or ray (extra: ray)",
+    )
+    add("--cluster", metavar="ADDRESS", default="", help="a cluster of Dask or Ray; default: one of our own")
+    add(
+        "--jobs",
+        metavar="N",
+        type=whole_number,
+        default=0,
+        help="processes (default: one for each processor)",
+    )
+    add("--limit", metavar="N", type=whole_number, default=0, help="only the first N sessions")
+    add("--since", metavar="DATE", type=read_moment, help="only calls since a date (2026-11-01), or 7d, 12h")
+    add("--until", metavar="DATE", type=read_moment, help="only calls before a date, or a time of it")
+    add(
+        "--by",
+        metavar="G,...",
+        default="",
+        help=f"also what groups of sessions cost: by {', '.join(GROUPINGS[:-1])} or {GROUPINGS[-1]}",
+    )
+    add("--judge", metavar="JUDGE", default="", help="have a model judge what each policy loses; see below")
+    add(
+        "--answers",
+        metavar="N",
+        type=whole_number,
+        default=3,
+        help="with --judge: answers of each session that are judged, at most (default: 3)",
+    )
+    add(
+        "--seconds",
+        metavar="N",
+        type=whole_number,
+        default=0,
+        help="with --judge: judge no further answer after so long, and compare those that are done",
+    )
+    add(
+        "--hide-at-most",
+        metavar="SHARE",
+        type=_share,
+        default=None,
+        help="instead of an account: the deepest cuts that hide at most this share of the names that answers "
+        "need in 95 %% of sessions, from one half of the sessions, and whether that holds in the other",
+    )
+    add(
+        "--write",
+        metavar="FILE",
+        default="",
+        help="with --hide-at-most: write what was measured of each depth to this file, for policy.depths",
+    )
+    add(
+        "--learn",
+        metavar="FILE",
+        default="",
+        help="instead of an account: learn from one half of the sessions how often results are needed again, "
+        "and write it to this file if it keeps more of what the other half needs; policy.need takes the file",
+    )
+    add(
+        "--precision",
+        metavar="NATS",
+        type=_positive_number,
+        default=0.0,
+        help="with --judge: stop when the differences are known to so many nats, such as 0.05",
+    )
+    add(
+        "--losses",
+        metavar="FILE",
+        default="",
+        help="with --judge: keep what was judged here, and go on from there the next time",
+    )
+    add(
+        "--lifetimes",
+        action="store_true",
+        help="instead of an account: what each lifetime of the cache would have cost, from recorded pauses",
+    )
+    add("--plan", action="store_true", help="with --judge: only say how much there is to judge")
+    add(
+        "--price",
+        metavar="DOLLARS",
+        type=_positive_number,
+        default=0.0,
+        help="with --judge: what the judge takes for a million tokens, to say what it will cost",
+    )
+
+
+def read_choices(arguments: argparse.Namespace) -> ReplayChoices:
+    """The policies, windows, rules and groups that the options name. Raises BadInput for any other name."""
+    policies = _read_policies(arguments.policy)
+    if arguments.hide_at_most is not None:
+        policies = depth_policies()
+    groups: list[str] = []
+    if arguments.by:
+        groups = _read_names("--by", arguments.by, GROUPINGS)
+    return ReplayChoices(
+        policies=policies,
+        windows=_read_windows(arguments.window),
+        rules=_read_names("--rules", arguments.rules, [AUTO, *sorted(all_rules())]),
+        groups=groups,
+    )
+
+
+def _read_policies(names: str) -> list[str]:
+    """Policies by name; one with a colon is imported now, so that a mistake is reported before the replay."""
+    imported = [name for name in _split_names(names) if ":" in name]
+    for name in imported:
+        find_policy(name)
+    return _read_names("--policy", names, [*POLICIES, *imported])
+
+
+def _read_names(option: str, text: str, choices: Sequence[str]) -> list[str]:
+    """The names between the commas of an option, each of which must be one of the choices."""
+    names = _split_names(text)
+    hint = f"it is one of {', '.join(choices)}, or several with commas"
+    if not names:
+        raise BadInput(repr(text), place=option, hint=hint)
+    for name in names:
+        if name not in choices:
+            raise BadInput(repr(name), place=option, hint=hint)
+    return names
+
+
+def _split_names(text: str) -> list[str]:
+    """Names between commas, each once."""
+    names = dict.fromkeys(name.strip() for name in text.split(","))
+    names.pop("", None)
+    return list(names)
+
+
+def _read_windows(text: str) -> list[int]:
+    """The windows that `--window` names, such as `auto,64000`. Raises BadInput for any other word."""
+    windows = [_read_window(word) for word in _split_names(text)]
+    if not windows or NO_WINDOW in windows:
+        hint = f"give {AUTO}, or whole numbers of tokens above 0, with commas: {AUTO},64000"
+        raise BadInput(repr(text), place="--window", hint=hint)
+    return windows
+
+
+def _read_window(word: str) -> int:
+    if word == AUTO:
+        return OWN_WINDOW
+    try:
+        return whole_number(word) or NO_WINDOW
+    except argparse.ArgumentTypeError:
+        return NO_WINDOW
+
+
+def _share(text: str) -> float:
+    """A share between 0 and 1, such as 0.02."""
+    share = float_or_nan(text)
+    if not 0 < share < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share between 0 and 1, such as 0.02")
+    return share
+
+
+def _positive_number(text: str) -> float:
+    """A number above 0, as an option has it."""
+    number = float_or_nan(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return number

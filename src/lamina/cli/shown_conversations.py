@@ -1,0 +1,213 @@
+"""`lamina conversations show`: one conversation, with its state, its cuts and each of its requests."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from lamina.cli.output import emit, tell
+from lamina.cli.stored import no_such_conversation, open_existing
+from lamina.conversations.costs import price_call
+from lamina.conversations.listing import ListedTalk, find_talk, resolve_name
+from lamina.conversations.record import ConversationRecord, RecordedCall, is_compaction
+from lamina.conversations.recorded_log import describe_kept
+from lamina.conversations.store import ConversationState, find_conversation, read_record, recorded_workspace
+from lamina.core.values import Cut
+from lamina.errors import Damaged
+from lamina.inspector.sent_conversations import count_request_tokens
+from lamina.stores.port import Store
+
+WIDTH = 80
+"""Columns of what is printed."""
+
+DATE = "%Y-%m-%d %H:%M"
+
+
+class _ShownTalk(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that `show` prints of a conversation."""
+
+    talk: ListedTalk
+    state: ConversationState
+    record: ConversationRecord
+    cuts: tuple[Cut, ...]
+    dialogue: list[dict[str, str]]
+    what_is_kept: str
+
+
+async def show_conversation(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    """Print a conversation: its state, its cuts, each request, and what was said if it is a session."""
+    name = await resolve_name(store, workspace, arguments.names[0])
+    shown = await _read_shown(store, workspace, name)
+    if arguments.json:
+        emit(_describe_shown(shown))
+        return 0
+    _print_fields(shown.talk, shown.state)
+    for cut in shown.cuts:
+        print(_describe_cut(cut))
+    if shown.record.calls:
+        print(f"\n{'time (UTC)':<19}  {'tokens':>9}  {'cached':>9}  {'cost':>9}  {'status':<9}  cut")
+    for call in shown.record.calls:
+        print(_call_line(call, shown.record))
+    for line in shown.dialogue:
+        print(f"\n{line['role']}: {line['text']}")
+    tell(shown.what_is_kept)
+    return 0
+
+
+async def _read_shown(store: Store, workspace: str, name: str) -> _ShownTalk:
+    talk = await find_talk(store, workspace, name)
+    if talk is None:
+        raise no_such_conversation(name)
+    if talk.problem:
+        raise Damaged(talk.problem, conversation=name)
+    recorded_in = recorded_workspace(workspace)
+    state = ConversationState()
+    stored = await find_conversation(store, recorded_in, name)
+    if stored is not None:
+        state = stored.state
+    record = await read_record(store, recorded_in, name)
+    cuts = state.ledger.cuts
+    dialogue: list[dict[str, str]] = []
+    what_is_kept = "this store keeps the whole log"
+    if talk.log_records:
+        async with open_existing(store, workspace, name) as session:
+            dialogue = [{"role": line.role.value, "text": line.text} for line in session.dialogue()]
+            cuts = cuts or session.ledger.cuts
+    if talk.records:
+        what_is_kept = describe_kept(state, record)
+    return _ShownTalk(
+        talk=talk, state=state, record=record, cuts=cuts, dialogue=dialogue, what_is_kept=what_is_kept
+    )
+
+
+def _describe_shown(shown: _ShownTalk) -> dict[str, Any]:
+    """A conversation for --json, without the bodies: `export --format json` has them."""
+    return {
+        **describe_talk(shown.talk),
+        "kept": shown.what_is_kept,
+        "parent": shown.state.parent,
+        "upstream": shown.state.upstream,
+        "cut_list": [msgspec.to_builtins(cut) for cut in shown.cuts],
+        "request_list": [_describe_call(call, shown.record) for call in shown.record.calls],
+        "dialogue": shown.dialogue,
+    }
+
+
+def _print_fields(talk: ListedTalk, state: ConversationState) -> None:
+    fields = {
+        "name": talk.name,
+        "title": talk.title,
+        "door": talk.door,
+        "client": talk.client,
+        "parent": state.parent,
+        "model": talk.model,
+        "upstream": state.upstream,
+        "began": format_date(talk.began),
+        "last used": format_date(talk.updated),
+        "requests": _format_count(talk.requests),
+        "cuts": f"{talk.cuts:,}",
+        "tokens": _format_count(talk.tokens),
+        "records": f"{talk.records + talk.log_records:,}",
+    }
+    for field, value in fields.items():
+        if value:
+            print(f"{field:<10} {value}"[:WIDTH])
+
+
+def _describe_cut(cut: Cut) -> str:
+    """A cut of lamina, or what the caller changed: then the cache is lost, and nothing was shortened."""
+    if not is_compaction(cut):
+        return f"the caller changed what was sent: {cut.reason}"
+    return f"cut {cut.number}: {cut.reason}, {cut.before:,} to {cut.after:,} tokens"
+
+
+def _call_line(call: RecordedCall, record: ConversationRecord) -> str:
+    """One request: when, its tokens as reported, else as counted, its cost, what became of it, its cut."""
+    tokens = count_request_tokens(call)
+    cached = ""
+    if call.answer is not None and call.answer.usage is not None:
+        cached = f"{call.answer.usage.cached:,}"
+    dollars = price_call(call)
+    cost = ""
+    if dollars is not None:
+        cost = f"${dollars:.4f}"
+    moment = datetime.fromtimestamp(call.request.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    remarks = ", ".join(_list_remarks(call, record))
+    line = f"{moment}  {tokens:>9,}  {cached:>9}  {cost:>9}  {_describe_status(call):<9.9}  {remarks}"
+    return line.rstrip()[:WIDTH]
+
+
+def _describe_status(call: RecordedCall) -> str:
+    if call.answer is None:
+        return "in flight"
+    if call.answer.status:
+        return str(call.answer.status)
+    return call.answer.error or "no answer"
+
+
+def _list_remarks(call: RecordedCall, record: ConversationRecord) -> Iterator[str]:
+    """The cut of a request, why it was sent again, and whether something of it was erased."""
+    request = call.request
+    if request.cut is not None:
+        yield f"cut {request.cut.number}" if request.is_cut else request.cut.reason
+    if request.why:
+        yield f"again: {request.why}"
+    if record.is_erased(call):
+        yield "erased"
+
+
+def _describe_call(call: RecordedCall, record: ConversationRecord) -> dict[str, Any]:
+    """A request for --json, without its bodies: `export --format json` has them."""
+    request = call.request
+    row: dict[str, Any] = {
+        "id": request.id,
+        "at": _format_iso(request.at),
+        "model": request.model,
+        "tokens": request.tokens,
+        "epoch": request.epoch,
+        "cut": msgspec.to_builtins(request.cut),
+        "follows": request.follows,
+        "why": request.why,
+        "size": request.size,
+        "erased": record.is_erased(call),
+        "cost": price_call(call),
+        "status": None,
+        "usage": None,
+    }
+    if call.answer is not None:
+        row["status"] = call.answer.status
+        row["usage"] = msgspec.to_builtins(call.answer.usage)
+        row["error"] = call.answer.error
+        row["seconds"] = call.answer.last
+    return row
+
+
+def describe_talk(talk: ListedTalk) -> dict[str, Any]:
+    """A conversation for --json, with dates as ISO 8601."""
+    plain: dict[str, Any] = msgspec.to_builtins(talk)
+    for field in ("began", "updated"):
+        plain[field] = _format_iso(plain[field])
+    return plain
+
+
+def _format_count(count: int | None) -> str:
+    """A count, or nothing if it is not known."""
+    if not count:
+        return ""
+    return f"{count:,}"
+
+
+def format_date(seconds: float) -> str:
+    if not seconds:
+        return "no date"
+    return datetime.fromtimestamp(seconds, UTC).strftime(DATE)
+
+
+def _format_iso(seconds: float) -> str | None:
+    if not seconds:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

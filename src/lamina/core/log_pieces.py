@@ -1,0 +1,230 @@
+"""A log in pieces: where it may be split, and what of the front that an earlier build left still holds.
+
+After the front come two pieces (see `draft`). The front is used again only if they change nothing in it. When
+its last turn is over, what stood in that turn only leaves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from lamina.core.draft import DraftCheckpoint, LogFront
+from lamina.core.entries import (
+    begins_with,
+    count_sent,
+    find_last_sent,
+    find_last_turn,
+    find_prefix,
+    find_sent,
+    is_empty,
+    omit,
+)
+from lamina.core.ledger import SAME_TEXT_LATER
+from lamina.core.options import BuildContext
+from lamina.core.scale import weigh_entries
+from lamina.core.turns import OWN_TURN_ONLY, TurnPosition
+from lamina.core.values import Digest, Entry, Form, Ledger, Ref, Role, Segment, ToolCall
+
+
+def find_boundary(log: Sequence[Segment], start: int) -> int:
+    """The last position from `start` on where a log may be split; `start` if there is none.
+
+    What stands before it is the front that the next build may begin from, so it should be as long as
+    possible.
+    """
+    for at in range(len(log) - 1, start, -1):
+        if may_split(log[at], log[at - 1]):
+            return at
+    return start
+
+
+def may_split_at(log: Sequence[Segment], at: int) -> bool:
+    """Whether a log may be split before this position. At its beginning, nothing is before.
+
+    Behind its end, nobody knows yet whether the next segment continues the last one.
+    """
+    if at == 0:
+        return True
+    if at >= len(log):
+        return False
+    return may_split(log[at], log[at - 1])
+
+
+def may_split(segment: Segment, before: Segment) -> bool:
+    """Whether a log may be split before this segment: it begins a message of the assistant.
+
+    A call after system text may belong to the message before that text (see `repair`). Blank messages, which
+    are left out, may come between the two.
+    """
+    if segment.role is not Role.ASSISTANT or segment.joins:
+        return False
+    if is_empty(segment.parts):
+        return False
+    follows_aside = before.role is Role.SYSTEM or is_empty(before.parts)
+    return not (follows_aside and begins_with(segment.parts, ToolCall))
+
+
+class Pieces(msgspec.Struct, frozen=True, kw_only=True):
+    """The front of a log and the two pieces after it, with turns, steps and layers.
+
+    `after_first` and `after_second` say how far the counting of turns has come after each piece. The last
+    turn of the front begins at `open_at`. `leaving` are the entries that stood in their own turn only, which
+    is over now: positions in `open_entries + first + second`. The first `unchanged` entries of the front are
+    as they were.
+    """
+
+    front: LogFront
+    first: list[Entry]
+    second: list[Entry]
+    after_first: TurnPosition
+    after_second: TurnPosition
+    open_at: int
+    leaving: frozenset[int]
+    unchanged: int
+    unchanged_sent: int
+
+    @property
+    def open_entries(self) -> list[Entry]:
+        """The entries of the front that belong to its last turn, which may be over now."""
+        return self.front.entries[self.open_at :]
+
+
+def find_open_turn(front: LogFront) -> int:
+    """The position in a front at which its last turn begins.
+
+    What comes after the front may end this turn, and then it becomes history.
+    """
+    open_turn = max(front.position.turn, 0)
+    open_at = len(front.entries)
+    while open_at and front.entries[open_at - 1].turn == open_turn:
+        open_at -= 1
+    return open_at
+
+
+def checkpoint_holds(checkpoint: DraftCheckpoint, pieces: Pieces, context: BuildContext) -> bool:
+    """Whether the front is still what drafting the whole log would give.
+
+    What comes after a front can change it in three ways, and each is looked for in the new part alone. If
+    none is there, the front is used as it is.
+    """
+    if _takes_back(checkpoint, pieces):
+        return False
+    if _returns_what_left(pieces, context.ledger):
+        return False
+    return not _lacks_repeated_text(pieces)
+
+
+def _takes_back(checkpoint: DraftCheckpoint, pieces: Pieces) -> bool:
+    """Whether a turn or step was taken back, so that what was old at the checkpoint is not old any more.
+
+    A client that deletes its last messages makes an earlier question the prompt again.
+    """
+    if pieces.after_second.step <= checkpoint.front.position.step:
+        return True
+    last_entries = pieces.second or pieces.first or pieces.front.entries
+    return find_last_turn(last_entries) < checkpoint.last_turn
+
+
+def _returns_what_left(pieces: Pieces, ledger: Ledger) -> bool:
+    """Whether an entry has left the front with its turn, and would stay now.
+
+    That happens if the client changed the rest of the turn. What a cut left out has a line, and stays out.
+    """
+    for at, entry in enumerate(pieces.open_entries):
+        if entry.form is not Form.OMITTED or entry.why != OWN_TURN_ONLY:
+            continue
+        if entry.ref in ledger.lines:
+            continue
+        if at not in pieces.leaving:
+            return True
+    return False
+
+
+def _lacks_repeated_text(pieces: Pieces) -> bool:
+    """Whether system text was left out because it stands again later, and the client has taken that away.
+
+    Then the older text must be sent again, and the front does not have it.
+    """
+    omitted_text = {entry.content for entry in pieces.front.entries if entry.why == SAME_TEXT_LATER}
+    if not omitted_text:
+        return False
+    omitted_text -= {entry.content for entry in find_sent(pieces.front.entries)}
+    for entry in pieces.first + pieces.second:
+        if entry.role is Role.SYSTEM:
+            omitted_text.discard(entry.content)
+    return bool(omitted_text)
+
+
+def omit_leaving(pieces: Pieces, context: BuildContext) -> Pieces:
+    """The pieces without what stood in its own turn only, if that turn is over now.
+
+    The front is left as it is up to the first entry that leaves, so that its hashes need not be made again.
+    """
+    if not pieces.leaving:
+        return pieces
+    open_entries = pieces.open_entries
+    first_at = len(open_entries)
+    second_at = first_at + len(pieces.first)
+    entries = [*open_entries, *pieces.first, *pieces.second]
+    for at in pieces.leaving:
+        entries[at] = _omit_with_turn(entries[at], context.ledger)
+    front, unchanged = _replace_open_turn(pieces.front, pieces.open_at, entries[:first_at], context)
+    unchanged_sent = front.sent
+    if unchanged < len(front.entries):
+        unchanged_sent = count_sent(front.entries[:unchanged])
+    return msgspec.structs.replace(
+        pieces,
+        front=front,
+        first=entries[first_at:second_at],
+        second=entries[second_at:],
+        unchanged=unchanged,
+        unchanged_sent=unchanged_sent,
+    )
+
+
+def _omit_with_turn(entry: Entry, ledger: Ledger) -> Entry:
+    """The entry, omitted with its turn. If the ledger omits it, the reason in the ledger stays.
+
+    So the same entry is explained in the same way by every build.
+    """
+    line = ledger.lines.get(entry.ref)
+    is_omitted_by_ledger = line is not None and line.form is Form.OMITTED
+    if entry.form is Form.OMITTED or is_omitted_by_ledger:
+        return entry
+    return omit(entry, OWN_TURN_ONLY)
+
+
+def _replace_open_turn(
+    front: LogFront, open_at: int, open_entries: list[Entry], context: BuildContext
+) -> tuple[LogFront, int]:
+    """The front with these entries from `open_at` on, and how many of its first entries are as they were.
+
+    Only the last turn of the front is weighed again. The turns before it keep their hashes.
+    """
+    unchanged = open_at
+    while unchanged < len(front.entries) and front.entries[unchanged] is open_entries[unchanged - open_at]:
+        unchanged += 1
+    if unchanged == len(front.entries):
+        return front, unchanged
+    before = front.entries[:open_at]
+    prefix = find_prefix(before, context.root)
+    weighed = weigh_entries(open_entries, context.scale, prefix=prefix, last_sent=find_last_sent(before))
+    omitted_refs = {entry.ref for entry in weighed if entry.form is Form.OMITTED}
+    attachments = {content: ref for content, ref in front.attachments.items() if ref not in omitted_refs}
+    return replace_entries(front, before + weighed, attachments, root=context.root), unchanged
+
+
+def replace_entries(
+    front: LogFront, entries: list[Entry], attachments: dict[Digest, Ref], *, root: Digest
+) -> LogFront:
+    """The front with other entries, which are weighed already, and with the attachments among them."""
+    return msgspec.structs.replace(
+        front,
+        entries=entries,
+        prefix=find_prefix(entries, root),
+        attachments=attachments,
+        tokens=sum(entry.tokens for entry in entries),
+        sent=count_sent(entries),
+    )

@@ -1,0 +1,351 @@
+"""Reads the items of a Responses request into segments, with what earlier items mean for later ones.
+
+Items that the model made in a row are one message of the log. An item that breaks a rule of the wire, but
+whose meaning is plain, is noted as mended, so that it is written anew. Reasoning that cannot be sent back is
+noted as `loose`, with the reason; so is a compaction without its content. An output whose call only the
+server has stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lamina.core.opaque_blocks import is_called_by_program
+from lamina.core.text.characters import is_blank
+from lamina.core.values import Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.dialects.json_values import (
+    Json,
+    describe_value,
+    read_each,
+    read_list,
+    text_or_empty,
+    to_dict,
+)
+from lamina.dialects.named_files import describe_result
+from lamina.dialects.openai_responses.extra_fields import add_extra_fields
+from lamina.dialects.openai_responses.items import (
+    OUTPUT_TYPE_OF_CALL,
+    OUTPUT_TYPES,
+    ROLES,
+    has_fitting_id,
+    is_reference,
+    is_valid_call_id,
+    may_follow_reasoning,
+    may_refer_to_call,
+    must_stay,
+    read_item_id,
+    read_role,
+    read_type,
+    to_item,
+)
+from lamina.dialects.openai_responses.parts import (
+    NAME,
+    is_sendable_call,
+    is_sendable_output,
+    may_be_sent_by,
+    parse_call,
+    parse_output,
+    parse_part,
+    read_call_id,
+)
+from lamina.dialects.origins import read_origin_in
+from lamina.dialects.pairing import CallStep
+from lamina.dialects.pieces import (
+    MessagePiece,
+    MessagePieces,
+    is_blank_text,
+    make_blank_part,
+    make_segments,
+)
+from lamina.errors import BadInput
+
+REASONING_ALONE = "reasoning without the item that it led to"
+REASONING_UNREADABLE = "reasoning without encrypted content, which nothing was stored of"
+REASONING_TWICE = "reasoning that stands here twice"
+COMPACTION_EMPTY = "a compaction without its encrypted content"
+
+_KINDS = {Role.USER: "user", Role.SYSTEM: "system"}
+"""The kind of a message's segments by its role; "assistant" for all others."""
+
+
+class ItemScan:
+    """One pass over the items.
+
+    `is_stored`: the server stores what it answers, so reasoning may be sent by its id alone.
+    `has_unseen_calls`: calls may have been made that only the server has.
+
+    State: `calls` are the calls so far, `item_ids` the ids of items so far, `unpaired_ids` those of outputs
+    whose call only the server has. `program_call_ids` are those of calls that a program made. `is_speaking`
+    says whether the last item was the model's.
+    """
+
+    def __init__(self, *, is_stored: bool = True, has_unseen_calls: bool = False) -> None:
+        self.is_stored = is_stored
+        self.has_unseen_calls = has_unseen_calls
+        self.calls = CallRegister()
+        self.unpaired_ids: set[str] = set()
+        self.item_ids: set[str] = set()
+        self.program_call_ids: set[str] = set()
+        self.is_speaking = False
+
+    def replay(self, log: Iterable[Segment]) -> None:
+        """Take in what was read before.
+
+        Segments that were parsed before have their items in their origins, so nothing is parsed again.
+        """
+        for segment in log:
+            origin = read_origin_in(segment, NAME)
+            part = segment.parts[0]
+            if origin.is_first:
+                item = to_item(origin.message)
+                self._begin(segment.role)
+                self.item_ids.add(read_item_id(item))
+                self._is_of_program(item)  # notes the calls of programs
+                if may_refer_to_call(item):
+                    self.has_unseen_calls = True
+                if isinstance(part, Raw) and read_type(item) in OUTPUT_TYPES:
+                    self.unpaired_ids.add(read_call_id(item))
+            match part:
+                case ToolCall():
+                    self.calls.add(part)
+                case ToolResult(id=call_id, name=name):
+                    self.calls.take(call_id, name)
+
+    def read(self, items: Sequence[Any], *, start: int = 0) -> list[tuple[Segment, ...]]:
+        """The segments of each item. `start` is the position of the first one in the input.
+
+        What reasoning leads to stands after it, so all items are read as dicts before the first is parsed.
+        """
+        mappings = read_each(items, "input", lambda source, _: to_item(source), start=start)
+        are_followed = _find_followed(mappings)
+
+        def read_item(source: Any, position: int) -> tuple[Segment, ...]:
+            index = position - start
+            return self._read_item(source, mappings[index], position, is_followed=are_followed[index])
+
+        return read_each(items, "input", read_item, start=start)
+
+    def _read_item(self, source: Any, item: Json, position: int, *, is_followed: bool) -> tuple[Segment, ...]:
+        """The segments of one item. `source` is the item as it came, `item` the same as a dict.
+
+        An item whose id was not given by the API is noted as `anonymous`: it is sent without that id.
+        """
+        item_id = read_item_id(item)
+        is_repeated = item_id != "" and item_id in self.item_ids
+        joins = self._begin(read_role(item))
+        parsed = self._read_pieces(item, is_repeated=is_repeated)
+        self.item_ids.add(item_id)
+
+        notes: Json = {}
+        if is_repeated or not has_fitting_id(item):
+            notes["anonymous"] = True
+        loose_reason = self._explain_loose(item, is_followed=is_followed, is_repeated=is_repeated)
+        if loose_reason:
+            notes["loose"] = loose_reason
+        if notes:
+            parsed = MessagePieces(parsed.role, parsed.pieces, is_sendable=False)
+        is_output = read_type(item) in OUTPUT_TYPES
+        # Its call is in a response that only the server has, which waits for this output.
+        is_unpaired_output = is_output and isinstance(parsed.pieces[0].part, Raw)
+        is_of_program = self._is_of_program(item)
+        segments = make_segments(
+            NAME,
+            source,
+            parsed,
+            joins=joins,
+            pinned=must_stay(item) or is_unpaired_output or is_of_program,
+            unread=is_of_program and is_output,
+            notes={"at": position, **notes},
+        )
+        return add_extra_fields(segments, parsed.pieces, item)
+
+    def _is_of_program(self, item: Json) -> bool:
+        """Whether a program made a call, or reads an output: the program is JavaScript that the model wrote.
+
+        An output need not say so itself if its call does.
+        """
+        item_type = read_type(item)
+        call_id = read_call_id(item)
+        if item_type in OUTPUT_TYPES and "caller" not in item:
+            return call_id in self.program_call_ids
+        is_of_program = is_called_by_program(item)
+        if is_of_program and item_type in OUTPUT_TYPE_OF_CALL:
+            self.program_call_ids.add(call_id)
+        return is_of_program
+
+    def _begin(self, role: Role | None) -> bool:
+        """Begin an item of this role. Says whether the model continues what it was saying.
+
+        Calls that wait for an output when the model begins to speak again will get none.
+        """
+        was_speaking = self.is_speaking
+        self.is_speaking = role is Role.ASSISTANT
+        if self.is_speaking and not was_speaking:
+            self.calls.forget_waiting()
+        return self.is_speaking and was_speaking
+
+    def _explain_loose(self, item: Json, *, is_followed: bool, is_repeated: bool) -> str:
+        """Why an item cannot be sent back, "" if it can.
+
+        Only reasoning and compactions can be loose: they mean nothing but to the server that made them.
+        """
+        can_be_read = self.is_stored or bool(item.get("encrypted_content"))
+        match read_type(item):
+            case "compaction" if not item.get("encrypted_content"):
+                return COMPACTION_EMPTY
+            case "reasoning" if is_repeated:
+                return REASONING_TWICE
+            case "reasoning" if not can_be_read:
+                return REASONING_UNREADABLE
+            case "reasoning" if not is_followed:
+                return REASONING_ALONE
+        return ""
+
+    def _read_pieces(self, item: Json, *, is_repeated: bool) -> MessagePieces:
+        """The pieces of an item. A reference to nothing becomes an empty text.
+
+        Most items have one piece; a message has one for each of its blocks.
+        """
+        item_type = read_type(item)
+        if not item_type:
+            problem = f"the type is {describe_value(item.get('type'))}"
+            raise BadInput(problem, place="type", hint="say what the item is")
+        role = read_role(item)
+        if role is None:
+            problem = f"the role is {describe_value(item.get('role'))}"
+            raise BadInput(problem, place="role", hint=f"use one of {', '.join(ROLES)}")
+        if item_type == "message":
+            return _read_message(item, role)
+        if item_type in OUTPUT_TYPES:
+            return self._read_output(item)
+        if item_type in OUTPUT_TYPE_OF_CALL:
+            call = parse_call(item)
+            self.calls.add(call)
+            return MessagePieces(role, [MessagePiece("tool_call", call, item)], is_sendable_call(item))
+        if item_type == "reasoning":
+            return MessagePieces(role, [MessagePiece("thinking", _parse_reasoning(item), item)])
+        return self._read_opaque_item(item, role, is_repeated=is_repeated)
+
+    def _read_opaque_item(self, item: Json, role: Role, *, is_repeated: bool) -> MessagePieces:
+        """The piece of an item that only the server understands: a web search, a reference, a compaction."""
+        kind = _KINDS.get(role, "assistant")
+        refers_to_nothing = is_repeated or not is_reference(item)
+        if read_type(item) == "item_reference" and refers_to_nothing:
+            return MessagePieces(role, [MessagePiece(kind, Text(""))], is_sendable=False)
+        if may_refer_to_call(item):
+            self.has_unseen_calls = True
+        return MessagePieces(role, [MessagePiece(kind, Raw(dialect=NAME, data=item), item)])
+
+    def _read_output(self, item: Json) -> MessagePieces:
+        """An output. One whose call only the server may have stays as it is.
+
+        A call may be in a response that the request continues. Then the output is its answer as it is, once.
+        """
+        call_id = read_call_id(item)
+        call = self.calls.take(call_id, text_or_empty(item.get("name")))
+        if call is None and self._may_answer_unseen_call(call_id):
+            self.unpaired_ids.add(call_id)
+            return MessagePieces(Role.TOOL, [MessagePiece("tool_result", Raw(dialect=NAME, data=item), item)])
+        name = ""
+        if call is not None:
+            name = call.name
+        result = ToolResult(id=call_id, content=parse_output(item), name=name)
+        piece = MessagePiece("tool_result", result, item, describe_result(call))
+        return MessagePieces(Role.TOOL, [piece], is_sendable_output(item))
+
+    def _may_answer_unseen_call(self, call_id: str) -> bool:
+        if not self.has_unseen_calls or not is_valid_call_id(call_id):
+            return False
+        return call_id not in self.unpaired_ids
+
+
+class CallRegister:
+    """The calls so far, so that each output is named after the call that it answers."""
+
+    def __init__(self) -> None:
+        self._step = CallStep()
+        self._newest: dict[str, ToolCall] = {}
+
+    def forget_waiting(self) -> None:
+        """The model speaks again, so calls that still wait for an output will get none."""
+        self._step = CallStep()
+
+    def add(self, call: ToolCall) -> None:
+        """A call waits for its output from now on."""
+        self._step.add(call)
+        self._newest[call.id] = call
+
+    def take(self, call_id: str, name: str) -> ToolCall | None:
+        """The call that an output with this id answers: the first that waits, else the newest.
+
+        If several calls of the step have the id, the name decides. Two outputs with one id are both named
+        after the call, if there was only one.
+        """
+        if not self._step.has_id(call_id):
+            return self._newest.get(call_id)
+        place = self._step.take(name, id_=call_id)
+        if place is None:
+            return self._step.find_answered(name, id_=call_id)
+        return self._step.calls[place]
+
+
+def _find_followed(items: Sequence[Json]) -> list[bool]:
+    """For each item, whether the next one that is not reasoning is one that reasoning may lead to.
+
+    For reasoning, reasoning, call, output it is true, true, false, false: what reasoning leads to is the
+    call.
+    """
+    are_followed = [False] * len(items)
+    for position in range(len(items) - 2, -1, -1):
+        next_item = items[position + 1]
+        if read_type(next_item) == "reasoning":
+            are_followed[position] = are_followed[position + 1]
+        else:
+            are_followed[position] = may_follow_reasoning(next_item)
+    return are_followed
+
+
+def _read_message(item: Json, role: Role) -> MessagePieces:
+    """What a message says.
+
+    A message of blank text says nothing, and is sent as it came. A message without content is not sent.
+
+    `{"role": "user", "content": [A, B]}` has two pieces, so that each can be lowered on its own.
+    """
+    kind = _KINDS.get(role, "assistant")
+    content = item.get("content")
+    if isinstance(content, str):
+        spoken: Part = Text(content)
+        if is_blank(content):
+            spoken = make_blank_part(NAME, content)
+        return MessagePieces(role, [MessagePiece(kind, spoken)])
+    blocks = read_list(item, "content")
+    if not blocks:
+        return MessagePieces(role, [MessagePiece(kind, Text(""))], is_sendable=False)
+    pieces: list[MessagePiece] = []
+    for position, block in enumerate(blocks):
+        part = parse_part(block, f"content[{position}]")
+        if not is_blank_text(part):
+            pieces.append(MessagePiece(kind, part, block))
+    if not pieces:
+        pieces.append(MessagePiece(kind, make_blank_part(NAME, content)))
+    role_name = str(item["role"])
+    is_sendable = all(may_be_sent_by(role_name, to_dict(block)) for block in blocks)
+    return MessagePieces(role, pieces, is_sendable)
+
+
+def _parse_reasoning(item: Json) -> Thinking:
+    """Reasoning: what can be read of it, and as its signature what only the server can read.
+
+    `{"type": "reasoning", "summary": [{"type": "summary_text", "text": "Why"}], "encrypted_content": "gAAA"}`
+    has the text `Why` and the signature `gAAA`.
+    """
+    texts: list[str] = []
+    for field in ("summary", "content"):
+        for position, block in enumerate(read_list(item, field)):
+            text = to_dict(block, f"{field}[{position}]").get("text")
+            if isinstance(text, str):
+                texts.append(text)
+    signature = text_or_empty(item.get("encrypted_content") or item.get("id"))
+    return Thinking(text="\n".join(texts), signature=signature)

@@ -1,0 +1,109 @@
+"""`Fitted`: what `fit_request` returns, and what a caller can ask of it: recalls, losses, advice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from lamina.caches.marker_plan import MarkerPlan
+from lamina.core.envelope import Envelope
+from lamina.core.explanation import LeftOut, list_left_out
+from lamina.core.recall import recall
+from lamina.core.values import Ledger, Segment, ToolCall
+from lamina.core.wording import text_of
+from lamina.dialects.port import Dialect
+from lamina.errors import BadInput
+from lamina.fitting.own_tools import RECALL_TOOL, OwnTool, ToolSituation, answer_call, list_names, write_tools
+from lamina.fitting.recalls import read_call, render_turns
+from lamina.fitting.window_advice import WindowAdvice, advise_window
+from lamina.segments import call as call_segment
+
+
+class Fitted(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that fits, the ledger for the next call, and the account of what was done.
+
+    `headers` must be sent with the request. `plan` says why each cache marker is where it is. `left` names
+    the parameters and tools that the target dialect cannot express. `own_tools` are those whose calls lamina
+    answers. What it added of them are the last of the request's tools, the recall tool first. `window` is the
+    one that the request was fitted to.
+    """
+
+    request: dict[str, Any]
+    ledger: Ledger
+    envelope: Envelope
+    log: tuple[Segment, ...]
+    headers: Mapping[str, str] = {}
+    plan: MarkerPlan | None = None
+    left: tuple[str, ...] = ()
+    dialect: Dialect | None = None
+    own_tools: tuple[OwnTool, ...] = ()
+    has_handles: bool = True
+    window: int = 0
+
+    @property
+    def has_recall(self) -> bool:
+        """Whether lamina has added the recall tool to the request."""
+        return RECALL_TOOL in self.own_tools
+
+    @property
+    def own_names(self) -> frozenset[str]:
+        """The names of the tools whose calls lamina answers."""
+        return list_names(self.own_tools)
+
+    def answer_own(self, call: ToolCall) -> Segment | None:
+        """The result of a call that lamina answers; None if the tool is the client's."""
+        return answer_call(self.own_tools, call, self._situation)
+
+    @property
+    def _situation(self) -> ToolSituation:
+        return ToolSituation(log=self.log, ledger=self.ledger, envelope=self.envelope)
+
+    def recall(self, key: str) -> str:
+        """The full text behind a recall handle or behind the key of a digest."""
+        segments = recall(self.log, key, ledger=self.ledger)
+        return "\n".join(text_of(segment.parts) for segment in segments)
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """Everything that is not sent in full: what it is, why, how large, and the handle for `recall`."""
+        return list_left_out(self.envelope)
+
+    @property
+    def window_advice(self) -> WindowAdvice | None:
+        """That the window is too small for this work, said once in a conversation, after a cut; else None."""
+        return advise_window(self.envelope, self.window)
+
+    @property
+    def recall_tool(self) -> dict[str, Any] | None:
+        """The recall tool in the words of the request, to be the last of the tools from now on.
+
+        None while nothing was lowered, and if no handles are shown.
+        """
+        head = self.envelope.head
+        if self.has_recall:
+            # lamina adds its tools after the client's, and this one before its others.
+            added_tools = [own_tool for own_tool in self.own_tools if own_tool.definition is not None]
+            return head.tools[-len(added_tools)]
+        if not self.has_handles or self.dialect is None:
+            return None
+        if not self.ledger.lines and not self.ledger.folds:
+            return None
+        _, written_tools = write_tools((RECALL_TOOL,), self.dialect, head)
+        return next(iter(written_tools), None)
+
+    def answer(self, call: Any) -> dict[str, Any]:
+        """Answer a call of the recall tool: returns the message to append after the model's answer.
+
+        `call` is the call as the API wrote it. A problem, such as an unknown key, is an answer too.
+        """
+        if self.dialect is None:
+            raise BadInput(
+                "this request has no dialect", place="answer", hint="use what fit_request returned"
+            )
+        own_call = read_call(call)
+        question = call_segment(own_call.name, own_call.arguments, id=own_call.id)
+        result = self.answer_own(own_call) or RECALL_TOOL.answer(own_call, self._situation)
+        message: dict[str, Any] = render_turns([question, result], self.dialect, self.envelope.head)[-1]
+        return message

@@ -1,0 +1,116 @@
+"""Runs `fit_request` for one call, in a thread, with the ledger and the memo of its conversation.
+
+`fit` uses it before a request is sent, `mending` after the upstream refused one, and `recall_turns` when the
+model recalled something. The caller holds the lock of the conversation's family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from anyio import from_thread, to_thread
+
+from lamina.conversations.memory_commands import MemoryAnswer
+from lamina.conversations.memory_tool import serve_memory
+from lamina.core.values import Budget, Calibration, Ledger
+from lamina.dialects.usage import Usage
+from lamina.errors import StoreError
+from lamina.fitting.request import Fitted, fit_request
+from lamina.gateway.calls import OutgoingRequest, UpstreamCall
+from lamina.gateway.conversation_store import GatewayStore, StoreGone
+from lamina.gateway.journal import Journal
+from lamina.gateway.live_conversations import LiveConversation
+from lamina.gateway.metrics import GatewayMetrics
+from lamina.gateway.policies import RequestPolicies
+
+
+class CallFitter:
+    """Fits the calls of one gateway process, and logs the cuts."""
+
+    def __init__(
+        self, policies: RequestPolicies, store: GatewayStore, metrics: GatewayMetrics, journal: Journal
+    ) -> None:
+        self._policies = policies
+        self._store = store
+        self._metrics = metrics
+        self._journal = journal
+
+    async def fit(
+        self,
+        call: UpstreamCall,
+        conversation: LiveConversation,
+        *,
+        budget: Budget | None = None,
+        calibration: Calibration | None = None,
+        ledger: Ledger | None = None,
+        usage: Usage | None = None,
+    ) -> Fitted:
+        """Fit a call. Without a `ledger`, that of the conversation holds, and what was reported since.
+
+        `calibration` is for a conversation that has no ledger yet.
+        """
+        state = conversation.state
+        incoming = call.incoming
+        policy = self._policies.choose(incoming, budget or self._policies.find_budget(incoming, state))
+        if ledger is None and state.has_ledger:
+            ledger = state.ledger
+            usage = state.usage
+        elif ledger is None:
+            ledger = Ledger(calibration=calibration)
+        memo = conversation.memo
+        if call.is_spliced:  # its messages are not those of the client, so it would spoil the client's memo
+            memo = conversation.spliced_memo
+        began = monotonic()
+        fitted = await to_thread.run_sync(
+            lambda: fit_request(
+                call.request,
+                dialect=incoming.dialect,
+                ledger=ledger,
+                usage=usage,
+                policy=policy,
+                memo=memo,
+            )
+        )
+        self._metrics.observe("lamina_request_seconds", monotonic() - began, part="fit")
+        return serve_memory(fitted, policy, partial(self._run_memory, incoming.workspace))
+
+    def send_fitted(
+        self,
+        call: UpstreamCall,
+        conversation: LiveConversation,
+        fitted: Fitted,
+        number: int,
+        *,
+        before: Ledger | None = None,
+    ) -> OutgoingRequest:
+        """What to send for a call that was fitted. A new cut is logged, and the advice that comes with it.
+
+        `before` is the ledger that it was fitted with, by default that of the conversation.
+        """
+        outgoing = call.fitted(conversation, fitted, number, before=before or conversation.state.ledger)
+        if not outgoing.cut:
+            return outgoing
+        self._metrics.add("lamina_cuts_total", upstream=call.incoming.upstream.name)
+        cut = fitted.ledger.cuts[-1]
+        self._journal.write(
+            "cut",
+            conversation=conversation.name,
+            cut=cut.number,
+            reason=cut.reason,
+            before=cut.before,
+            after=cut.after,
+        )
+        if fitted.window_advice is not None:
+            self._journal.write("advice", conversation=conversation.name, text=str(fitted.window_advice))
+        return outgoing
+
+    def _run_memory(self, workspace: str, arguments: Mapping[str, Any]) -> MemoryAnswer:
+        """Carry out a command of the memory tool. It is called in a thread, and waits for the event loop."""
+        try:
+            return from_thread.run(self._store.run_memory, workspace, arguments)
+        except StoreGone as error:
+            self._metrics.add("lamina_store_failures_total")
+            raise StoreError("the store does not answer") from error

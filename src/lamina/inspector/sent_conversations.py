@@ -1,0 +1,97 @@
+"""A conversation that lamina recorded: its requests, which of them repeat another, and what was reported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lamina.conversations.answer_bodies import read_answer
+from lamina.conversations.record import ConversationRecord, RecordedCall
+from lamina.conversations.store import ConversationState
+from lamina.core.values import Segment
+from lamina.dialects import DIALECTS
+from lamina.dialects.memos import ParseMemo
+from lamina.errors import LaminaError
+from lamina.replay.traces.recorded_conversations import decode_body, to_recorded_usage
+from lamina.replay.values import RecordedUsage
+
+
+class SentConversation:
+    """A recorded conversation: its name, what is stored of it, and its requests. It has at least one."""
+
+    def __init__(self, name: str, state: ConversationState, record: ConversationRecord) -> None:
+        self.name = name
+        self.state = state
+        self.record = record
+        self.calls: tuple[RecordedCall, ...] = tuple(record.calls)
+
+    def find_earlier(self, number: int) -> int | None:
+        """The number of the request that one was sent after, for the same request of the client.
+
+        All of them name the first as the one that they follow. The one before is the last of these.
+        """
+        first_id = self.calls[number].request.follows
+        if not first_id:
+            return None
+        for earlier in range(number - 1, -1, -1):
+            request = self.calls[earlier].request
+            if first_id in (request.id, request.follows):
+                return earlier
+        return None
+
+    @property
+    def model(self) -> str:
+        """The model of the last request."""
+        return self.calls[-1].request.model or self.state.model
+
+    @property
+    def dialect(self) -> str:
+        """The dialect of the last request."""
+        return self.calls[-1].request.dialect or self.state.dialect
+
+    @property
+    def window(self) -> int:
+        """The window of the last request; 0 if it was not fitted."""
+        return self.calls[-1].request.window
+
+    @property
+    def has_bodies(self) -> bool:
+        """Whether any body is kept."""
+        return any(call.sent_pieces is not None for call in self.calls)
+
+    def read_log(self, call: RecordedCall, memo: ParseMemo | None = None) -> tuple[Segment, ...]:
+        """The segments of a request as the client wrote it; none if its body is not kept, or unreadable."""
+        request = decode_body(self.record.came_body(call))
+        dialect = DIALECTS.get(call.request.dialect)
+        if request is None or dialect is None:
+            return ()
+        try:
+            return dialect.wire.parse(request, memo=memo).log
+        except (LaminaError, RecursionError):
+            return ()
+
+    def read_answer(self, call: RecordedCall) -> Sequence[Segment]:
+        """The segments of an answer; none if it is not kept, or unreadable."""
+        body = self.record.answer_body(call)
+        if body is None or call.answer is None:
+            return ()
+        try:
+            return read_answer(body, call.answer, call.request.dialect).segments
+        except (LaminaError, RecursionError):
+            return ()
+
+    def read_usages(self) -> dict[int, RecordedUsage]:
+        """What the provider reported, by the number of the request."""
+        usages: dict[int, RecordedUsage] = {}
+        for number, call in enumerate(self.calls):
+            if call.answer is None or call.answer.usage is None:
+                continue
+            request = call.request
+            usages[number] = to_recorded_usage(call.answer.usage, at=request.at or None, model=request.model)
+        return usages
+
+
+def count_request_tokens(call: RecordedCall) -> int:
+    """The tokens of a request: as the provider reported them, else as lamina counted; 0 if nobody did."""
+    if call.answer is not None and call.answer.usage is not None:
+        return call.answer.usage.input or call.request.tokens
+    return call.request.tokens

@@ -1,0 +1,97 @@
+"""Which SQLite is used: that of Python's `sqlite3`, or the newer one that `apsw` brings along.
+
+Releases 3.7.0 to 3.51.2 of SQLite have the WAL-reset fault: they can damage a file that several connections
+write at once. This module knows which driver has it, and what to tell the user. `process_lock` makes such a
+SQLite safe.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sqlite3
+import warnings
+from typing import Any, Literal
+
+from lamina.errors import BadInput
+from lamina.stores.sqlite.process_lock import can_lock
+
+Driver = Literal["sqlite3", "apsw"]
+
+_FIRST_FAULTY = (3, 7, 0)
+_LAST_FAULTY = (3, 51, 2)
+_warned: set[str] = set()
+
+
+class WalResetRisk(UserWarning):
+    """SQLite has a version that can damage a file which several connections write and checkpoint."""
+
+
+def usual_driver() -> Driver:
+    """The driver with the newer SQLite: apsw if it is installed, unless only its SQLite has the fault."""
+    if importlib.util.find_spec("apsw") is None:
+        return "sqlite3"
+    if is_faulty("apsw") and not is_faulty("sqlite3"):
+        return "sqlite3"
+    return "apsw"
+
+
+def is_faulty(driver: Driver) -> bool:
+    """Whether the SQLite of a driver has the WAL-reset fault."""
+    version = tuple(map(int, _sqlite_version(driver).split(".")[:3]))
+    return _FIRST_FAULTY <= version <= _LAST_FAULTY
+
+
+def describe_fault(driver: Driver) -> str:
+    """What is wrong with this SQLite and what lamina does about it, in a sentence; empty if nothing is."""
+    if not is_faulty(driver):
+        return ""
+    first = ".".join(map(str, _FIRST_FAULTY))
+    last = ".".join(map(str, _LAST_FAULTY))
+    fault = (
+        f"SQLite {_sqlite_version(driver)} has the WAL-reset fault ({first} to {last}): it can damage a file "
+        "that several connections write at once"
+    )
+    if can_lock():
+        return f"{fault}. lamina lets one process write at a time, so its files are safe"
+    return f"{fault}. This system has no locks that lamina could use: let one process at a time use a file"
+
+
+def risk(driver: Driver) -> str:
+    """What this SQLite could do to a file, with what to do; empty if it can do nothing."""
+    if not is_faulty(driver) or can_lock():
+        return ""
+    return f"{describe_fault(driver)}, or {remedy(driver)}"
+
+
+def remedy(driver: Driver) -> str:
+    """How to get a newer SQLite."""
+    if driver == "apsw":
+        return "update apsw"
+    return "install apsw, which lamina then uses by itself"
+
+
+def warn_if_unsafe(driver: Driver) -> None:
+    """Warn, once in a process, if this SQLite has the fault and nothing keeps two processes apart."""
+    version = _sqlite_version(driver)
+    if version in _warned or not risk(driver):
+        return
+    _warned.add(version)
+    warnings.warn(risk(driver), WalResetRisk, stacklevel=2)
+
+
+def _sqlite_version(driver: Driver) -> str:
+    """The version of the SQLite that a driver brings along."""
+    if driver == "sqlite3":
+        return sqlite3.sqlite_version
+    return str(import_apsw().sqlitelibversion())
+
+
+def import_apsw() -> Any:
+    """The package `apsw`, or BadInput that says how to install it."""
+    try:
+        return importlib.import_module("apsw")
+    except ImportError:
+        raise BadInput(
+            "apsw is not installed", place="driver", hint="pip install 'lamina-context[apsw]'"
+        ) from None

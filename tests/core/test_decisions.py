@@ -1,0 +1,256 @@
+"""Decisions at their edges: what a pin takes from the target, what a digest's key names, what still fits."""
+
+from __future__ import annotations
+
+import pytest
+
+from lamina import Budget, Ledger, build
+from lamina.core.envelope import Envelope
+from lamina.core.options import Options
+from lamina.core.text.clipping import clip, clip_lines, shorten, truncate, truncate_bytes
+from lamina.core.text.row_outlines import looks_tabular, outline_csv
+from lamina.core.text.user_words import AROUND_MESSAGE, SpokenMessage, SpokenMessages, quote_messages
+from lamina.core.tokens import CHARS4, Counter, Framing
+from lamina.core.values import Form, Segment
+from lamina.core.wording import text_of
+from lamina.segments import assistant, call, file, result, system, user
+
+LETTERS = Counter(name="letters", count=len, framing=Framing(name="none", message=0, tool=0))
+"""One token a character, so that a text can be made one token longer."""
+
+TOOL = "context"
+
+
+def read(number: int, text: str) -> list[Segment]:
+    return [
+        assistant(f"Reading {number}."),
+        call("read_file", {"path": f"src/file_{number}.py"}, id=f"r{number}"),
+        result(text, id=f"r{number}", name="read_file", key=f"result-{number}"),
+    ]
+
+
+def wish(number: int, action: str, what: str) -> list[Segment]:
+    """A call of the context tool that was accepted."""
+    done = {"pin": "pinned: ", "release": "released: ", "note": "noted: "}[action]
+    asking = call(TOOL, {"action": action, "what": what}, id=f"w{number}", joins=False)
+    return [asking, result(f"{done}{what}", id=f"w{number}", name=TOOL)]
+
+
+# What the model pinned is left alone by a cut, so its target is above that.
+
+
+def test_a_cut_does_not_aim_below_what_pins_hold() -> None:
+    log = [system("Be careful. " * 500), user("Review the files."), *read(0, "pinned words " * 250)]
+    log += wish(0, "pin", "result-0")
+    budget, ledger = Budget(window=4_000, reserve=0), Ledger()
+    cuts = []
+    for number in range(1, 30):
+        log += read(number, f"line {number} of the file\n" * 30)
+        envelope = build(
+            log, budget=budget, ledger=ledger, counter=CHARS4, options=Options(context_tool=TOOL)
+        )
+        ledger = envelope.ledger
+        if envelope.cut:
+            cuts.append(envelope.cut)
+    assert len(cuts) == 3
+    assert not any(cut.floor for cut in cuts)
+
+
+# A digest has the keys of those that it replaced, and each of them names what it covers.
+
+
+def with_digests() -> tuple[list[Segment], Envelope]:
+    """A conversation of which most is under one digest that replaced others."""
+    log = [user("Read all files, one after the other.")]
+    ledger = Ledger()
+    for number in range(60):
+        log += read(number, f"line {number} of the file\n" * 40)
+        envelope = build(
+            log,
+            budget=Budget(window=2_000, reserve=0, keep_last=1),
+            ledger=ledger,
+            counter=CHARS4,
+            options=Options(context_tool=TOOL),
+        )
+        ledger = envelope.ledger
+        if any(fold.merged for fold in ledger.folds):
+            return log, envelope
+    pytest.fail("no digest replaced another")
+
+
+def test_a_wish_may_name_a_digest_by_its_key_and_by_those_that_it_replaced() -> None:
+    log, envelope = with_digests()
+    fold = next(fold for fold in envelope.ledger.folds if fold.merged)
+    for number, key in enumerate((fold.key, *fold.merged)):
+        wished = build(
+            [*log, *wish(number, "pin", key)],
+            ledger=envelope.ledger,
+            options=Options(context_tool=TOOL),
+            budget=Budget(window=100_000),
+        )
+        (found,) = wished.ledger.wishes
+        assert set(found.targets) == set(fold.covers)
+    unknown = build(
+        [*log, *wish(99, "pin", "fold-of-nobody")],
+        ledger=envelope.ledger,
+        options=Options(context_tool=TOOL),
+        budget=Budget(window=100_000),
+    )
+    assert unknown.ledger.wishes[0].targets == ()
+
+
+# The same attachment again is a reference only if that is shorter.
+
+
+@pytest.mark.parametrize("size", range(1, 140))
+def test_what_is_attached_again_is_never_sent_as_something_as_long(size: int) -> None:
+    attached = file("a.py", "x" * size)
+    log = [attached, user("Look."), assistant("Yes."), attached, user("And this one?")]
+    envelope = build(log, counter=LETTERS)
+    first, second = [entry for entry in envelope.entries if entry.segment.kind == "file"]
+    assert first.form is Form.FULL
+    assert second.form is not Form.FULL
+    assert len(text_of(second.parts)) < len(text_of(first.parts))
+
+
+# Clipping
+
+
+LINES = [f"line {number:02}" for number in range(40)]
+MARKER = "[... 40 lines left out ...]"
+
+
+def test_lines_stay_whole_where_there_is_room_for_three_pieces() -> None:
+    text = "\n".join(LINES)
+    least = len(MARKER) + 1 + 3 * 24
+    by_lines = clip_lines(text, limit=least)
+    assert by_lines.split("\n") == [*LINES[:5], "[... 31 lines left out ...]", *LINES[-4:]]
+    assert clip_lines(text, limit=least - 1) == clip(text, least - 1)
+    assert "lines" not in clip_lines(text, limit=least - 1)
+
+
+@pytest.mark.parametrize("limit", range(0, 330, 7))
+def test_nothing_is_longer_than_its_limit(limit: int) -> None:
+    text = "\n".join(LINES)
+    for clipped in (clip(text, limit), clip_lines(text, limit=limit), truncate(text, limit)):
+        assert len(clipped) <= limit
+    assert len(truncate_bytes("añ€😀" * 50, limit).encode()) in range(limit - 3, limit + 1)
+
+
+ALPHABETS = "abcdefghijklmnopqrstuvwxyz" * 4
+
+
+@pytest.mark.parametrize(
+    ("limit", "clipped"),
+    [
+        (0, ""),
+        (24, "abcdefghijklmnopqrstuvwx"),
+        (25, "abcdefghijklmnopqrstuv..."),
+        (50, "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstu..."),
+        (51, "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuv..."),
+        (53, "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwx..."),
+        (54, "abcdefghijklmnop [... 80 bytes left out ...] stuvwxyz"),
+        (103, f"{ALPHABETS[:49]} [... 31 bytes left out ...] {ALPHABETS[80:]}"),
+        (104, ALPHABETS),
+    ],
+)
+def test_the_middle_is_left_out_where_there_is_room_to_say_so(limit: int, clipped: str) -> None:
+    assert clip(ALPHABETS, limit) == clipped
+
+
+SENTENCES = "One two. Three four five six"
+PARAGRAPHS = "One two\n\nthree four"
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "shortened"),
+    [
+        (SENTENCES, 8, "One two...."),
+        (SENTENCES, 9, "One two. ..."),
+        (SENTENCES, 13, "One two. ..."),
+        (SENTENCES, 14, "One two. Three..."),
+        (SENTENCES, 15, "One two. Three ..."),
+        (SENTENCES, 17, "One two. Three ..."),
+        (SENTENCES, 18, "One two. Three fou..."),
+        (SENTENCES, 20, "One two. Three four ..."),
+        (SENTENCES, 24, "One two. Three four five..."),
+        (SENTENCES, 27, SENTENCES),
+        (SENTENCES, 28, SENTENCES),
+        (PARAGRAPHS, 13, "One two\n\n..."),
+        (PARAGRAPHS, 14, "One two\n\nthree..."),
+        (PARAGRAPHS, 15, "One two\n\nthree ..."),
+    ],
+)
+def test_of_a_shortened_text_the_last_whole_sentence_or_word_stays(
+    text: str, limit: int, shortened: str
+) -> None:
+    assert shorten(text, limit) == shortened
+
+
+def test_no_character_is_parted_from_its_accent() -> None:
+    text = "e\u0301" * 60
+    for limit in range(70, 90):
+        head, tail = clip(text, limit).split(" [... ")[0], clip(text, limit).split(" ...] ")[1]
+        assert head == "e\u0301" * (len(head) // 2)
+        assert tail == "e\u0301" * (len(tail) // 2)
+
+
+def test_a_file_that_can_be_read_again_keeps_four_fifths_of_its_room_for_the_head() -> None:
+    marker = "\n[... truncated a.py; read file for full content ...]\n"
+    assert truncate(ALPHABETS, len(marker) + 11, name="a.py") == f"{ALPHABETS[:9]}{marker}{ALPHABETS[-2:]}"
+    assert truncate(ALPHABETS, len(marker), name="a.py") == ALPHABETS[: len(marker)]
+
+
+def test_a_text_is_cut_before_the_character_that_passes_the_bytes() -> None:
+    assert [truncate_bytes("a€b", limit) for limit in range(-1, 7)] == [
+        "",
+        "",
+        "a",
+        "a",
+        "a",
+        "a€",
+        "a€b",
+        "a€b",
+    ]
+
+
+# What the user said, in little room
+
+
+@pytest.mark.parametrize("room", range(1, 240, 3))
+def test_what_stays_of_a_message_fits_into_the_room(room: int) -> None:
+    talk = SpokenMessages([SpokenMessage(1, "", "words without any pause " * 20)])
+    quoted = quote_messages(talk, room)
+    assert sum(len(message.text) + AROUND_MESSAGE for message in quoted.values()) <= room
+    assert bool(quoted) is (room >= AROUND_MESSAGE + len(" ...") + 24)
+
+
+# Rows
+
+
+def test_one_row_below_its_head_is_a_table() -> None:
+    shortened = outline_csv("id,name,note\n1,box," + "long words " * 30, limit=200)
+    assert shortened.split("\n")[:3] == [
+        "1 row, 3 columns",
+        "first 1 row hold id: integer; name: text; note: text",
+        "id,name,note",
+    ]
+
+
+def test_a_single_line_is_no_table() -> None:
+    text = "id,name,note" * 40
+    assert outline_csv(text, limit=200) == clip(text, 200)
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_table"),
+    [
+        (["a,b,c", "1,2,3", "4,5,6", "7,"], True),
+        (["a,b,c", "1,2,3", "4,5"], False),
+        (["a,b", "1,2", "4,5", "7,"], False),
+        (["a,b,c", "1,2,3", "4,5", "7,"], False),
+        (["a,b,c", '1,"2,2",3', "4,5,6", ""], True),
+    ],
+)
+def test_three_rows_of_three_columns_look_like_a_table(lines: list[str], *, is_table: bool) -> None:
+    assert looks_tabular(lines, ",") is is_table
