@@ -75,17 +75,16 @@ def find_boundaries(stream: Stream, path: PrefixPath, rules: CacheRules) -> dict
     """
     least = rules.least(stream.model)
     writes_turns = EXPLICIT not in stream.automatic
+    last = len(path.blocks) - 1
     boundaries = {}
-    ends_message = True
-    for index in range(len(path.blocks) - 1, -1, -1):
+    for index, block in enumerate(path.blocks):
         if path.sums[index] < least:
-            break
-        block = path.blocks[index]
+            continue
+        ends_message = index == last or path.blocks[index + 1].opens
         ends_turn = ends_message and block.role in INPUT_ROLES
         if block.marker or (ends_turn and writes_turns):
             boundaries[index] = block.marker
-        ends_message = block.opens  # the block before it, which comes next here, ends the message before
-    return dict(reversed(boundaries.items()))
+    return boundaries
 
 
 def choose_writes(

@@ -24,10 +24,10 @@ from lamina.replay.account_columns import (
     format_whole,
     printable,
 )
-from lamina.replay.across import AcrossSessions, SessionFigures, summarise_across
+from lamina.replay.across import AcrossSessions, summarise_across
 from lamina.replay.figures_folder import is_figures_folder
 from lamina.replay.session_advice import Advice
-from lamina.replay.session_places import Place, ReadSum
+from lamina.replay.session_places import Place, ReadSum, SessionFigures
 
 MOST_LINES = 8
 """Rows of each list that are printed; --json has more."""

@@ -51,24 +51,14 @@ def join_gathered(parts: Iterable[GatheredSegments]) -> GatheredSegments:
     return GatheredSegments(tuple(segments), tuple(notes))
 
 
-def name_source(name: str, find: Callable[[str, int | None], Awaitable[GatheredSegments]]) -> Source:
-    """A source with the name that notes use for it."""
+def name_source(name: str, source: Source) -> Source:
+    """The same source, with the name that notes use for it."""
 
-    async def source(prompt: str, room: int | None) -> GatheredSegments:
-        return await find(prompt, room)
-
-    source.__name__ = source.__qualname__ = name
-    return source
-
-
-def rename_source(name: str, source: Source) -> Source:
-    """The same source under another name in notes."""
-
-    async def renamed(prompt: str, room: int | None) -> Iterable[Segment]:
+    async def named(prompt: str, room: int | None) -> Iterable[Segment]:
         return await source(prompt, room)
 
-    renamed.__name__ = renamed.__qualname__ = name
-    return renamed
+    named.__name__ = named.__qualname__ = name
+    return named
 
 
 async def run_in_thread(function: Callable[..., T], *arguments: object, **named_arguments: object) -> T:

@@ -303,7 +303,7 @@ def _model_lines(account: ReplayAccount) -> list[str]:
 
 
 def _group_lines(account: ReplayAccount, by: str) -> list[str]:
-    """A table by user, for one: what was recorded, and what lamina would have saved, the dearest first."""
+    """A table by user, say: what was recorded, and what lamina would have saved. The dearest are listed."""
     groups = group_sessions(account, by)
     listed_groups = groups[:MOST_GROUPS]
     if by in ("day", "month"):

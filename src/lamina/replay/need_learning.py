@@ -17,7 +17,6 @@ import random
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import sha256
 from math import log2, prod
 from typing import NamedTuple
 
@@ -45,6 +44,7 @@ from lamina.models.counters.openai import o200k
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import CHAT, RecordedConversation, read_conversation
 from lamina.replay.needed_names import NeededTerms
+from lamina.replay.session_halves import halve_sessions
 from lamina.replay.values import Trace
 
 AHEAD = 12
@@ -225,9 +225,9 @@ def learn_need(cases: Sequence[NeedCase], *, than: NeedTable = RECORDED, by_tool
 
 
 def halve_cases(cases: Sequence[NeedCase]) -> tuple[list[NeedCase], list[NeedCase]]:
-    """The cases of each half of the sessions, in the order of the digests of their ids."""
-    ordered = sorted({case.session for case in cases}, key=lambda name: sha256(name.encode()).digest())
-    teaching_sessions = frozenset(ordered[::2])
+    """The cases of each half of the sessions."""
+    first_half, _ = halve_sessions({case.session for case in cases})
+    teaching_sessions = frozenset(first_half)
     teaching: list[NeedCase] = []
     checking: list[NeedCase] = []
     for case in cases:

@@ -11,13 +11,13 @@ A name is hidden if the request has it nowhere, neither in a message nor in a di
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 from itertools import takewhile
 from math import ceil
 
 import msgspec
 
 from lamina.fitting.promised_depths import DepthBounds, DepthTable
+from lamina.replay.session_halves import halve_sessions
 from lamina.replay.values import ReplayOutcome
 
 DEPTHS = (0.75, 0.6, 0.5, 0.4, 0.3, 0.2)
@@ -113,9 +113,9 @@ def _group_sessions(outcomes: Iterable[ReplayOutcome]) -> dict[SessionGroup, Ses
 
 
 def _halve(sessions: Sessions) -> tuple[list[AtDepths], list[AtDepths]]:
-    """The sessions that calibrate, and those that check it, in the order of the digests of their ids."""
-    ordered = sorted(sessions, key=lambda name: sha256(name.encode()).digest())
-    return [sessions[name] for name in ordered[::2]], [sessions[name] for name in ordered[1::2]]
+    """The sessions that calibrate, and those that check it."""
+    calibrating, checking = halve_sessions(sessions)
+    return [sessions[name] for name in calibrating], [sessions[name] for name in checking]
 
 
 def _bound_depth(calibration: Sequence[AtDepths], depth: float, confidence: float) -> float:

@@ -22,7 +22,7 @@ from anyio import to_thread
 
 from lamina.context.files import files
 from lamina.context.gather import check_source, gather, source_name
-from lamina.context.port import GatheredSegments, Source, rename_source
+from lamina.context.port import GatheredSegments, Source, name_source
 from lamina.context.web import web
 from lamina.core.text.characters import WHITE_SPACE, lower_ascii
 from lamina.core.values import Role, Segment
@@ -98,15 +98,15 @@ async def _read_attachment(attachment: Attachable, prompt: str, root: Path | Non
 def _find_source(text: str, root: Path | None) -> Source | None:
     """The source that a text stands for; None for the path of one file."""
     if _ADDRESS.match(text):
-        return rename_source(text, web(text))
+        return name_source(text, web(text))
     tag = _TAG.fullmatch(text)
     if tag is not None:
         if root is None:
             hint = "open the session with root=..., where notes with this tag are"
             raise BadInput("a tag needs a folder to look in", place=text, hint=hint)
-        return rename_source(text, files(root, tags=[text]))
+        return name_source(text, files(root, tags=[text]))
     if text.endswith("/"):
-        return rename_source(text, _folder_source(text, root))
+        return name_source(text, _folder_source(text, root))
     return None
 
 
