@@ -121,6 +121,17 @@ def test_a_field_beside_a_picture_is_counted() -> None:
     assert counted == [False, True]
 
 
+def test_a_field_inside_of_a_call_is_counted() -> None:
+    counted: list[bool] = []
+    for note in ({}, {"reason": "to see what is in it"}):
+        function = {"name": "read_file", "arguments": "{}", **note}
+        call = {"id": "c1", "type": "function", "function": function}
+        messages = [{"role": "user", "content": "Look."}, {"role": "assistant", "tool_calls": [call]}]
+        log = parse("openai_chat", {"model": "gpt-5", "messages": messages})
+        counted.append(any("what is in it" in str(one.beside) for one in log))
+    assert counted == [False, True]
+
+
 # Responses
 
 
