@@ -1,0 +1,191 @@
+"""Single decisions of the wire formats: what is no answer, what stays pinned, what is deferred."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lamina.core.build import build
+from lamina.core.hashing import stem_of
+from lamina.core.layout import Layout
+from lamina.core.values import Ledger, Ref, Segment
+from lamina.dialects import DIALECTS
+from lamina.dialects.openai_responses.reasoning import WITHOUT_ID
+from lamina.dialects.origins import ON_THE_WIRE
+from lamina.dialects.translate import choose_options
+from lamina.dialects.usage import count_noun
+from lamina.errors import BadInput
+
+Json = dict[str, Any]
+
+
+def parse(name: str, request: Json) -> tuple[Segment, ...]:
+    return DIALECTS[name].wire.parse(request).log
+
+
+def send(name: str, request: Json, *, ledger: Ledger | None = None) -> Json:
+    dialect = DIALECTS[name]
+    parsed = dialect.wire.parse(request)
+    options = choose_options(dialect, parsed.head, layout=Layout(context="logged"))
+    return dialect.wire.render(build(parsed.log, head=parsed.head, options=options, ledger=ledger))
+
+
+# Converse
+
+
+@pytest.mark.parametrize(
+    "error",
+    [{"message": "Too many requests"}, {"__type": "ThrottlingException"}, {"message": "", "__type": ""}],
+)
+def test_an_error_in_place_of_an_answer_says_nothing(error: Json) -> None:
+    absorbed = DIALECTS["bedrock_converse"].answers.absorb(error)
+    assert (absorbed.segments, absorbed.stop) == ((), "error")
+
+
+def test_an_answer_beside_a_message_is_an_answer() -> None:
+    answer = {"message": "slow", "output": {"message": {"role": "assistant", "content": [{"text": "Yes."}]}}}
+    assert len(DIALECTS["bedrock_converse"].answers.absorb(answer).segments) == 1
+    with pytest.raises(BadInput, match="content"):
+        DIALECTS["bedrock_converse"].answers.absorb({"stopReason": "end_turn"})
+
+
+def test_a_system_message_of_the_client_is_sent_as_one() -> None:
+    messages = [
+        {"role": "user", "content": [{"text": "Go."}]},
+        {"role": "assistant", "content": [{"text": "Yes."}]},
+        {"role": "system", "content": [{"text": "The date has changed."}]},
+        {"role": "user", "content": [{"text": "And now?"}]},
+    ]
+    request = {"modelId": "us.anthropic.claude-sonnet-4-5-v1:0", "messages": messages}
+    assert send("bedrock_converse", request)["messages"] == messages
+
+
+# Messages
+
+
+PROGRAM = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
+
+
+def ran_program(caller: Json | None) -> tuple[Segment, ...]:
+    """A program that called a tool or did not, and what it printed."""
+    code = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {}}
+    call: Json = {"type": "tool_use", "id": "t0", "name": "sh", "input": {"c": "ls"}}
+    if caller:
+        call["caller"] = caller
+    printed = {"type": "code_execution_tool_result", "tool_use_id": "srvtoolu_1", "content": {"stdout": "12"}}
+    messages = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [code, call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t0", "content": "a"}]},
+        {"role": "assistant", "content": [printed, {"type": "text", "text": "Twelve."}]},
+        {"role": "user", "content": "And now?"},
+    ]
+    return parse("anthropic", {"model": "claude-opus-4-8", "max_tokens": 99, "messages": messages})
+
+
+@pytest.mark.parametrize("caller", [PROGRAM, None], ids=["called by the program", "called by the model"])
+def test_what_a_program_printed_stays_if_it_called_tools(caller: Json | None) -> None:
+    (printed,) = [one for one in ran_program(caller) if "code_execution_tool_result" in str(one.parts)]
+    (result,) = [one for one in ran_program(caller) if one.kind == "tool_result"]
+    is_program = caller is not None
+    assert printed.pinned is is_program
+    assert result.pinned is is_program
+    assert result.unread is is_program
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_a_result_that_loads_tools_stays(*, loads: bool) -> None:
+    reference = {"type": "tool_reference", "tool_name": "later"}
+    text = {"type": "text", "text": "found"}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": [reference if loads else text]}
+    messages = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "find", "input": {}}]},
+        {"role": "user", "content": [result]},
+    ]
+    log = parse("anthropic", {"model": "claude-opus-4-8", "max_tokens": 99, "messages": messages})
+    assert log[-1].pinned is loads
+
+
+# Chat Completions
+
+
+def test_a_field_beside_a_picture_is_counted() -> None:
+    picture: Json = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    counted: list[bool] = []
+    for note in ({}, {"caption": "what it shows"}):
+        messages = [{"role": "user", "content": [{"type": "text", "text": "Look."}, picture | note]}]
+        log = parse("openai_chat", {"model": "gpt-5", "messages": messages})
+        counted.append(any("what it shows" in str(one.beside) for one in log))
+    assert counted == [False, True]
+
+
+def test_a_field_inside_of_a_call_is_counted() -> None:
+    counted: list[bool] = []
+    for note in ({}, {"reason": "to see what is in it"}):
+        function = {"name": "read_file", "arguments": "{}", **note}
+        call = {"id": "c1", "type": "function", "function": function}
+        messages = [{"role": "user", "content": "Look."}, {"role": "assistant", "tool_calls": [call]}]
+        log = parse("openai_chat", {"model": "gpt-5", "messages": messages})
+        counted.append(any("what is in it" in str(one.beside) for one in log))
+    assert counted == [False, True]
+
+
+# Responses
+
+
+def test_only_functions_with_a_name_are_deferred() -> None:
+    tools = [
+        {"type": "function", "name": "read_file", "parameters": {}},
+        {"type": "function", "name": "forced", "parameters": {}},
+        {"type": "function", "name": "loaded", "parameters": {}},
+        {"type": "custom", "name": "patch"},
+        {"type": "web_search"},
+        {"type": "function"},
+    ]
+    request = {"model": "gpt-5.5", "input": "hi", "tools": tools}
+    request["tool_choice"] = {"type": "function", "name": "forced"}
+    defer = DIALECTS["openai_responses"].defer_tools
+    assert defer is not None
+    deferred = defer(request, ["loaded"])["tools"]
+    assert [tool.get("name") for tool in deferred if tool.get("defer_loading")] == ["read_file"]
+    assert defer({**request, "model": "gpt-5.3"}, []) is not None
+    assert "defer_loading" not in str(defer({**request, "model": "gpt-5.3"}, []))
+
+
+def call_item(number: int) -> Json:
+    return {
+        "type": "function_call",
+        "id": f"fc_{number}",
+        "call_id": f"call_{number}",
+        "name": "read_file",
+        "arguments": f'{{"path": "{number}.py"}}',
+    }
+
+
+def test_an_item_that_was_sent_without_its_id_is_never_sent_with_it_again() -> None:
+    """The ledger says so; a later request may no longer have the reasoning that was lost."""
+    items: list[Json] = [{"role": "user", "content": "Go."}]
+    for number in (1, 2):
+        items.append(call_item(number))
+        items.append({"type": "function_call_output", "call_id": f"call_{number}", "output": "x"})
+    request = {"model": "gpt-5.5", "input": [*items, {"role": "user", "content": "And now?"}]}
+    dialect = DIALECTS["openai_responses"]
+    parsed = dialect.wire.parse(request)
+    plain = build(parsed.log, head=parsed.head, options=choose_options(dialect, parsed.head))
+    assert [item["id"] for item in dialect.wire.render(plain)["input"] if "id" in item] == ["fc_1", "fc_2"]
+    (first, _) = [entry for entry in plain.entries if entry.segment.kind == "tool_call"]
+    lost = Ref(f"{stem_of(first.ref)}{ON_THE_WIRE}")
+    sent = send("openai_responses", request, ledger=Ledger(repairs={lost: WITHOUT_ID}))
+    assert [item["id"] for item in sent["input"] if "id" in item] == ["fc_2"]
+
+
+# What is said of usage
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "0 uses"), (1, "1 use"), (2, "2 uses"), (2_000, "2,000 uses")]
+)
+def test_one_thing_is_said_in_the_singular(count: int, said: str) -> None:
+    assert count_noun(count, "use") == said

@@ -1,0 +1,80 @@
+"""Single decisions of the stores: which places, addresses and files they take."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamina.errors import BadInput
+from lamina.stores import MemoryStore, Where
+from lamina.stores.address import open_store
+from lamina.stores.port import Measurable
+from lamina.stores.sealed.passphrase import Cost
+from lamina.stores.sqlite.readers import can_write
+from tests.sessions.talking import awaited
+
+WHERE = Where(workspace="team", conversation="talk")
+
+
+@awaited
+async def test_a_place_is_a_whole_number_from_0_on() -> None:
+    store = MemoryStore()
+    await store.append(WHERE, [b"one", b"two", b"three"], expect=0)
+    page = await store.read(WHERE, at=[0, 2])
+    assert [record.body for record in page.records] == [b"one", b"three"]
+    wrong: Any
+    for wrong in ("1", 1.5, None):
+        with pytest.raises(BadInput, match="whole number"):
+            await store.read(WHERE, at=[wrong])
+    with pytest.raises(BadInput, match="count from 0"):
+        await store.read(WHERE, at=[-1])
+
+
+@awaited
+async def test_a_size_is_the_bytes_of_the_records_and_the_state(tmp_path: Path) -> None:
+    async with open_store(f"sqlite:{tmp_path / 'chats.db'}") as store:
+        assert isinstance(store, Measurable)
+        assert await store.sizes("team") == {}
+        await store.append(WHERE, [b"one", b"three"], state=b"four")
+        await store.append(Where(workspace="team", conversation="other"), [b"x" * 50])
+        await store.append(Where(workspace="others", conversation="talk"), [b"x" * 500])
+        assert await store.sizes("team") == {"talk": 12, "other": 50}
+
+
+@pytest.mark.parametrize(
+    ("field", "least", "most"), [("memory", 19_456, 1_048_576), ("passes", 2, 64), ("lanes", 1, 16)]
+)
+def test_a_guess_costs_enough_and_not_too_much(field: str, least: int, most: int) -> None:
+    for fine in (least, most):
+        assert getattr(Cost(**{field: fine}), field) == fine
+    for wrong in (least - 1, most + 1):
+        with pytest.raises(BadInput, match="passes"):
+            Cost(**{field: wrong})
+
+
+@pytest.mark.parametrize("address", ["ab:chats.db", "zz:"])
+@awaited
+async def test_two_letters_before_a_colon_are_no_drive(address: str) -> None:
+    with pytest.raises(BadInput, match="no kind of store"):
+        async with open_store(address):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("writable", "expected"),
+    [({"file", "folder"}, True), ({"file"}, False), ({"folder"}, False), (set(), False)],
+)
+def test_a_file_is_written_only_if_its_folder_takes_a_log(
+    writable: set[str], *, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rights are made up, since the superuser may write everywhere."""
+
+    def access(path: str | Path, mode: int) -> bool:
+        assert mode == os.W_OK
+        return ("folder" if Path(path) == tmp_path else "file") in writable
+
+    monkeypatch.setattr(os, "access", access)
+    assert can_write(str(tmp_path / "chats.db")) is expected
