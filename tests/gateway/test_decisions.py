@@ -7,10 +7,10 @@ import json
 import zlib
 from typing import Any
 
-import brotli
+import brotli  # type: ignore[import-untyped]
 import pytest
 
-from lamina.core.budget_errors import OPEN_LOOP
+from lamina.core.cut import OPEN_LOOP
 from lamina.errors import BudgetExceeded
 from lamina.gateway.clients import point_client
 from lamina.gateway.config import is_loopback, read_host_name
