@@ -1,7 +1,9 @@
 """LangChain's ports over lamina: bytes in any lamina store, and any lamina source as a retriever.
 
-store = LaminaByteStore("chats.db")             # a BaseStore[str, bytes], for caches and indexes
-retriever = LaminaRetriever(source=project_files("."), k=4)
+    store = LaminaByteStore("chats.db")             # a BaseStore[str, bytes], for caches and indexes
+    retriever = LaminaRetriever(source=project_files("."), k=4)
+
+`lamina.context` has the sources.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Chats as Markdown pages: written, read, named, and saved in a folder.
 
-text = write(MarkdownChat(log=log))  chat = read(text)
-path = await save(chat, folder)      chat = await load(path)
+    text = write(MarkdownChat(log=log))  chat = read(text)
+    path = await save(chat, folder)      chat = await load(path)
+
+`Mention` is a note that a page refers to; `rebuild` puts its content of today in its place.
 """
 
 from __future__ import annotations
