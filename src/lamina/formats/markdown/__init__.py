@@ -3,7 +3,7 @@
     text = write(MarkdownChat(log=log))  chat = read(text)
     path = await save(chat, folder)      chat = await load(path)
 
-`Mention` is a note that a page refers to; `rebuild` puts its content of today in its place.
+`Mention` is a file or note that a message refers to; `rebuild` puts what it holds in front of that message.
 """
 
 from __future__ import annotations
