@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.conversations.conversations import CONVERSATIONS, Conversations
+from lamina.conversations.conversations import CONVERSATIONS, Conversations, _branch_memo
 from lamina.conversations.pending_call import PendingCall
 from lamina.core.tokens import ESTIMATE, STRICT
 from lamina.core.values import Calibration
@@ -20,6 +20,7 @@ from lamina.dialects.openai_chat import DIALECT
 from lamina.dialects.overflow import Overflow
 from lamina.dialects.usage import Usage
 from lamina.fitting.policy import Policy
+from lamina.fitting.request import RequestMemo
 
 Messages = list[dict[str, Any]]
 
@@ -369,3 +370,25 @@ def test_without_the_recall_tool_every_answer_is_the_callers() -> None:
     function = {"name": "recall", "arguments": '{"key": "k1"}'}
     message = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": function}]}
     assert not pending.take_answer(DIALECT.answers.absorb({"choices": [{"message": message}]}))
+
+
+HELLO = {"role": "user", "content": "Hello."}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "request_"),
+    [
+        ("anthropic", {"model": "claude-opus-5-5", "messages": [HELLO]}),
+        ("openai_chat", {"model": "gpt-5", "messages": [HELLO]}),
+        ("openai_responses", {"model": "gpt-5", "input": [HELLO]}),
+        ("gemini", {"contents": [{"role": "user", "parts": [{"text": "Hello."}]}]}),
+        ("ollama", {"model": "llama3.2", "messages": [HELLO]}),
+    ],
+)
+def test_a_branch_does_not_parse_anew_what_its_origin_has_parsed(dialect: str, request_: Any) -> None:
+    memo = RequestMemo()
+    parse = DIALECTS[dialect].wire.parse
+    first = parse(request_, memo=memo.parse).log
+    again = parse(request_, memo=_branch_memo(memo).parse).log
+    assert len(first) == 1
+    assert again[0] is first[0]

@@ -406,4 +406,5 @@ def _branch_memo(memo: RequestMemo) -> RequestMemo:
     """A memo that starts with what this one remembers of parsing, and then goes its own way."""
     branch = RequestMemo()
     branch.parse.known = list(memo.parse.known)
+    branch.parse.basis = memo.parse.basis
     return branch
