@@ -35,7 +35,7 @@ from lamina.core.entries import (
 )
 from lamina.core.hashing import handle, parts_digest
 from lamina.core.kinds import has_tag
-from lamina.core.layout import NO_FILTER
+from lamina.core.layout import NO_FILTER, moves_sent_text
 from lamina.core.ledger import Applied, apply_ledger
 from lamina.core.library import hoist_attachments
 from lamina.core.log_pieces import (
@@ -111,7 +111,7 @@ def _reaches_back(log: Sequence[Segment], ledger: Ledger, options: Options) -> b
 
     Then nothing that an earlier build made of the beginning can be used again, and the log is one piece.
     """
-    if options.layout.moves_sent_text or ledger.promoted:
+    if moves_sent_text(options.layout) or ledger.promoted:
         return True
     if options.repairs.merge or options.repairs.strip_tags:
         return True

@@ -13,6 +13,7 @@ from lamina.core.arrange import draft_log
 from lamina.core.draft import Draft
 from lamina.core.entries import find_last_turn
 from lamina.core.hashing import digest, list_prefix_tools
+from lamina.core.layout import moves_sent_text
 from lamina.core.library import NEWER_IN_LIBRARY, SAME_IN_LIBRARY
 from lamina.core.options import BuildContext, digest_settings
 from lamina.core.turns import OWN_TURN_ONLY
@@ -59,7 +60,7 @@ def _find_message_change(draft: Draft, last: SentMark, context: BuildContext) ->
     if draft.reworded:
         return REWORDED
     change = HISTORY_CHANGED
-    if context.options.layout.moves_sent_text:
+    if moves_sent_text(context.options.layout):
         change = _find_layout_change(draft.entries, last, context)
     if change == HISTORY_CHANGED and _has_only_new_summaries(draft.log, last, context):
         return SUMMARISED

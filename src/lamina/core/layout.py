@@ -65,11 +65,6 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     results: Literal["kept", "turn"] | None = None
 
     @property
-    def moves_sent_text(self) -> bool:
-        """Whether the end of a turn moves or leaves out what was sent, so that each turn begins an epoch."""
-        return self.library == "hoisted" or self.drops_results
-
-    @property
     def drops_results(self) -> bool:
         """Whether tool calls and their results leave with their turn."""
         if self.results is None:
@@ -79,3 +74,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     def prior_limit_of(self, kind: str) -> int:
         """Characters of an attachment of this kind in the library; longer ones are shortened."""
         return self.prior_limits.get(kind, self.prior_limit)
+
+
+def moves_sent_text(layout: Layout) -> bool:
+    """Whether the end of a turn moves or leaves out what was sent, so that each turn begins an epoch."""
+    return layout.library == "hoisted" or layout.drops_results
