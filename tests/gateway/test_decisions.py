@@ -7,7 +7,7 @@ import json
 import zlib
 from typing import Any
 
-import brotli
+import brotli  # type: ignore[import-untyped]
 import pytest
 
 from lamina.core.budget_errors import OPEN_LOOP
