@@ -144,7 +144,7 @@ def test_only_functions_with_a_name_are_deferred() -> None:
         {"type": "web_search"},
         {"type": "function"},
     ]
-    request: dict[str, Any] = {"model": "gpt-5.5", "input": "hi", "tools": tools}
+    request: Json = {"model": "gpt-5.5", "input": "hi", "tools": tools}
     request["tool_choice"] = {"type": "function", "name": "forced"}
     defer = DIALECTS["openai_responses"].defer_tools
     assert defer is not None
