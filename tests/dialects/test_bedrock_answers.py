@@ -161,6 +161,16 @@ def test_lamina_reads_the_frames_that_botocore_reads(size: int) -> None:
     assert read_events(wire) == EVENTS == list(decode([wire]))
 
 
+@pytest.mark.parametrize("start", [None, "read_file", ["read_file"]])
+def test_a_call_that_is_not_an_object_is_not_read(start: Any) -> None:
+    events = [
+        {"contentBlockStart": {"contentBlockIndex": 0, "start": {"toolUse": start}}},
+        {"contentBlockStop": {"contentBlockIndex": 0}},
+        {"messageStop": {"stopReason": "tool_use"}},
+    ]
+    assert DIALECT.answers.absorb_stream(events).segments == ()
+
+
 def test_a_recorded_stream_is_read_again() -> None:
     wire = b"".join(map(frame, EVENTS))
     answered = Answered(id="a", at=0.0, content_type="application/vnd.amazon.eventstream")

@@ -145,7 +145,7 @@ class _StreamedBlock:
         return {"reasoningContent": {"reasoningText": reasoning}}
 
     def _finish_call(self) -> Json | None:
-        """The call, or None if its input is not a JSON object: nobody can say what the model meant."""
+        """The call, or None if it or its input is not a JSON object: nobody can say what the model meant."""
         tool_input: Any = {}
         input_json = "".join(self.inputs)
         if not is_blank(input_json):
@@ -153,9 +153,10 @@ class _StreamedBlock:
                 tool_input = json.loads(input_json)
             except (ValueError, RecursionError):
                 return None
-        if not isinstance(tool_input, dict):
+        call = to_dict_or_none(self.start["toolUse"])
+        if call is None or not isinstance(tool_input, dict):
             return None
-        return {"toolUse": {**self.start["toolUse"], "input": tool_input}}
+        return {"toolUse": {**call, "input": tool_input}}
 
 
 def write_answer(answer: Mapping[str, Any], text: str) -> dict[str, Any]:

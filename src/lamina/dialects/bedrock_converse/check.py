@@ -148,7 +148,10 @@ class ConverseReading:
         self.tools: list[PlacedBlock] = []
         tools = mapping_or_empty(request.get("toolConfig")).get("tools")
         for position, tool in enumerate(list_or_empty(tools)):
-            self.tools.append(PlacedBlock(f"toolConfig.tools[{position}]", *split_block(tool)))
+            tool_type, content = split_block(tool)
+            if "toolSpec" in mapping_or_empty(tool):
+                tool_type = "toolSpec"  # also if it is null, which no schema is
+            self.tools.append(PlacedBlock(f"toolConfig.tools[{position}]", tool_type, content))
 
     def list_blocks(self, block_type: str) -> Iterator[PlacedBlock]:
         """The blocks of this type in all messages."""

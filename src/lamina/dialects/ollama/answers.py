@@ -42,7 +42,9 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     pieces_of_text: dict[str, list[str]] = {}
     for event in events:
         chunk = _to_plain_dict(event, "event")
-        delta = _to_plain_dict(chunk.pop("message", None) or {}, "event.message")
+        delta: Json = {}
+        if chunk.get("message") is not None:
+            delta = _to_plain_dict(chunk.pop("message"), "event.message")
         answer |= drop_nulls(chunk)
         for name, value in drop_nulls(delta).items():
             if isinstance(value, list):
