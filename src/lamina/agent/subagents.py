@@ -253,4 +253,7 @@ def _answer_text(outcome: TurnOutcome) -> str:
 
 
 def _result_attrs(child: str, outcome: TurnOutcome) -> dict[str, str]:
-    return {"subagent_id": child, "success": str(outcome.ending == "end").lower()}
+    success = "false"
+    if outcome.ending == "end":
+        success = "true"
+    return {"subagent_id": child, "success": success}
