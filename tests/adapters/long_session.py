@@ -242,7 +242,9 @@ def check_session(
     assert 1 <= watch.memos <= memos
     assert account.invalid == []
     assert account.over == 0
-    assert 2 <= account.cuts <= 14  # most for a model that nobody knows, whose tokens are overestimated
+    # Most for a model that nobody knows, whose tokens are overestimated. A window of this size spares 2,600
+    # tokens of the newest steps, so its cuts are shallow: one in seven requests.
+    assert 2 <= account.cuts <= 16
     assert account.requests >= TURNS * (CALLS + 1) + 3
     assert len(whole.recalled) >= 3
     assert all("press key" in text for text in whole.recalled)
