@@ -223,7 +223,7 @@ def test_a_request_gets_markers_as_soon_as_its_bytes_could_be_enough_tokens(
 @pytest.mark.parametrize(
     ("dialect", "profile", "request_body"),
     [
-        ("openai_chat", "openai", chat_request(3, model="gpt-5.6")),  # it keeps the end of each turn itself
+        ("openai_chat", "openrouter", chat_request(3, model="gpt-5.6")),  # it keeps the end of each turn
         ("openai_chat", "openai", chat_request(3, model="gpt-5")),
         ("anthropic", "anthropic", messages_request(3, model="deepseek-chat")),
         ("anthropic", "vllm", messages_request(3)),  # it reads no markers
