@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from lamina.conversations.costs import price_usage
 from lamina.conversations.store import ConversationState
 from lamina.core.tokens import Counter
+from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
 from lamina.gateway import conversations as conversations_module
@@ -323,6 +325,17 @@ def test_the_account_names_recalls_and_what_sub_agents_read_first() -> None:
     [line] = [line for line in account.write_lines() if line.startswith("of it sub-agents")]
     assert "3 requests" in line
     assert "their first requests read 500 tokens, 0 of them from the cache" in line
+
+
+def test_what_nobody_wrote_to_the_cache_is_not_paid_without_lamina_either() -> None:
+    account = GatewayAccount()
+    account.add(answer(input=1_000, cached=800))
+    account.add(answer(input=600, full=1_500, new=500, counted=600, cut=True))
+    first = price_usage(Usage(input=1_000, cached=800), MODEL)
+    second = price_usage(Usage(input=1_500, cached=1_000), MODEL)
+    assert first is not None
+    assert second is not None
+    assert account.cost_without == pytest.approx(first + second, abs=1e-9)
 
 
 # What another process has written
