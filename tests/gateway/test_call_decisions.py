@@ -90,11 +90,12 @@ class Saver:
 
 def learn(sent: OutgoingRequest, usage: Usage, *, waits: bool = False, at_once: bool = False) -> Saver:
     """Let a learner record a report, by the way that waits for the lock or by the one that does not."""
-    saver: Any = Saver()
+    saver = Saver()
+    port: Any = saver
 
     async def record() -> None:
         index: Any = OneLock()
-        learner = AnswerLearner(index, saver)
+        learner = AnswerLearner(index, port)
         if waits:
             await learner.record_answer(sent, usage, at_once=at_once)
         else:

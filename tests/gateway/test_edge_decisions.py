@@ -29,6 +29,7 @@ from lamina.gateway.config import (
     UpstreamSettings,
     check_settings,
 )
+from lamina.gateway.conversation_store import GatewayStore
 from lamina.gateway.conversations import ConversationIndex
 from lamina.gateway.json_values import decode_value
 from lamina.gateway.live_conversations import LiveConversation
@@ -366,3 +367,18 @@ def test_a_record_is_learnt_unless_it_is_too_long(more: int, reads: int) -> None
     asyncio.run(ConversationIndex(store, shared=True).reload(conversation))
     assert store.reads == reads
     assert conversation.record.count == store.count
+
+
+def test_records_are_counted_also_before_there_is_a_state(tmp_path: Path) -> None:
+    async def count() -> list[int]:
+        store = GatewayStore(GatewaySettings(store=str(tmp_path / "gateway.db"), upstreams={"only": SERVER}))
+        await store.open()
+        try:
+            counts = [await store.count_records("default", "name")]
+            await store.append("default", "name", [b"one", b"two"], expect=0)
+            counts.append(await store.count_records("default", "name"))
+        finally:
+            await store.close()
+        return counts
+
+    assert asyncio.run(count()) == [0, 2]

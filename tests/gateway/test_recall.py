@@ -749,9 +749,10 @@ def test_only_an_answer_that_the_provider_stores_can_be_continued_by_its_id(
         async def send(_: Any) -> None:
             pass
 
-        fitter: Any = _Fitter()
+        fitter = _Fitter()
+        port: Any = fitter
         deadlines = Deadlines()
-        relay = RecallRelay(fitter, AnswerWriter(send, deadlines), deadlines, wire.dialect, fitted.own_names)
+        relay = RecallRelay(port, AnswerWriter(send, deadlines), deadlines, wire.dialect, fitted.own_names)
         place = RecallPlace(turns=1, segments=1, link=b"x")
         outgoing: OutgoingRequest | None = OutgoingRequest(request=fields, fitted=fitted, place=place)
         for said in sounds:

@@ -16,10 +16,10 @@ from lamina.caches.lifetimes import FOR_EVER
 from lamina.conversations.store import ConversationState
 from lamina.dialects.usage import Usage
 from lamina.fitting.request import fit_request
-from lamina.gateway import exchange
 from lamina.gateway.body_room import BodyRoom
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.client_connection import ClientConnection, ClientLink
+from lamina.gateway.client_request import ClientRequest
 from lamina.gateway.config import GatewaySettings, TwinTable, UpstreamSettings
 from lamina.gateway.conversation_store import StoreGone
 from lamina.gateway.journal import Journal
@@ -141,7 +141,7 @@ def test_a_failure_of_the_gateway_is_an_error_of_the_clients_api(monkeypatch: py
     def fail(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(exchange.ClientRequest, "read", fail)
+    monkeypatch.setattr(ClientRequest, "read", fail)
 
     async def ask() -> tuple[int, Any, str]:
         async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
