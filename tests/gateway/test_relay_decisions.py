@@ -16,6 +16,7 @@ from lamina.caches.lifetimes import FOR_EVER
 from lamina.conversations.store import ConversationState
 from lamina.dialects.usage import Usage
 from lamina.fitting.request import fit_request
+from lamina.gateway.answer import _HeldPieces
 from lamina.gateway.body_room import BodyRoom
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.client_connection import ClientConnection, ClientLink
@@ -27,6 +28,7 @@ from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.pauses import PauseBook
 from lamina.gateway.twins import AnswerBody, TwinCall, TwinCalls
+from lamina.gateway.usage import UsageReader
 from tests.gateway.growing import HEADERS, dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_call_decisions import make_incoming
@@ -172,3 +174,31 @@ def test_the_first_request_of_a_conversation_ends_no_pause(monkeypatch: pytest.M
     first, second = pauses
     assert first == FOR_EVER
     assert 0 <= second < FOR_EVER
+
+
+@pytest.mark.parametrize(
+    ("content_type", "delivered"),
+    [
+        ("application/json", [b"", b'{"usage":', b'{"input_tokens":9}}']),
+        ("text/event-stream", [b'{"usage":', b'{"input_tokens":9}}', b""]),
+    ],
+)
+def test_near_a_cut_only_a_whole_answer_is_held_back(content_type: str, delivered: list[bytes]) -> None:
+    """The last piece leaves when the report is stored; a stream is not delayed piece by piece."""
+    reports: list[int] = []
+
+    class Learner:
+        async def record_answer(self, _: OutgoingRequest, usage: Usage, *, at_once: bool) -> None:
+            assert at_once
+            reports.append(usage.input)
+
+    async def relay() -> list[bytes]:
+        learner: Any = Learner()
+        reader = UsageReader(content_type, "")
+        held = _HeldPieces(learner, OutgoingRequest(is_near=True), reader, succeeded=True)
+        pieces = [await held.take(b'{"usage":'), await held.take(b'{"input_tokens":9}}')]
+        assert not reports
+        return [*pieces, await held.finish()]
+
+    assert asyncio.run(relay()) == delivered
+    assert reports == [9]
