@@ -727,3 +727,42 @@ def test_calls_of_a_server_that_does_not_number_them_are_told_apart_by_their_ids
     end = {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
     assert chat.take(end) == []
     assert chat.closing[0]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_noted"), [({}, True), ({"store": True}, True), ({"store": False}, False)]
+)
+def test_only_an_answer_that_the_provider_stores_can_be_continued_by_its_id(
+    fields: dict[str, Any], *, is_noted: bool
+) -> None:
+    wire = Wire("openai_responses", streams=True)
+    request = wire.request([*long_history(wire), wire.user(QUESTION)]) | {"model": "m"}
+    fitted = fit_request(
+        request,
+        dialect=wire.dialect.name,
+        budget=Budget(window=4_000, reserve=300),
+        policy=Policy(recall="tool"),
+    )
+    sounds: list[Said] = [[Call("recall", {"key": "k1"}, "r1")], ["Here it is."]]
+
+    async def relay() -> list[RecallExchange | None]:
+        async def send(_: Any) -> None:
+            pass
+
+        fitter = _Fitter()
+        port: Any = fitter
+        deadlines = Deadlines()
+        relay = RecallRelay(port, AnswerWriter(send, deadlines), deadlines, wire.dialect, fitted.own_names)
+        place = RecallPlace(turns=1, segments=1, link=b"x")
+        outgoing: OutgoingRequest | None = OutgoingRequest(request=fields, fitted=fitted, place=place)
+        for said in sounds:
+            assert outgoing is not None
+            body = "".join(APIS["responses"][1](said, 10)).encode()
+            answer: Any = _Answer(_Pieces([body]), {"content-type": "text/event-stream"})
+            outgoing = await relay.relay(outgoing, answer, [], UsageReader("text/event-stream", ""))
+        return fitter.exchanges
+
+    [exchange] = asyncio.run(relay())
+    assert exchange is not None
+    assert bool(exchange.last_id) is is_noted
+    assert bool(exchange.shown_id) is is_noted

@@ -93,3 +93,37 @@ def test_an_exchange_is_stored_or_waits_for_the_store(
     assert conversation.state.exchanges == (EXCHANGE,)
     assert conversation.state.usage == Usage(input=10)
     assert conversation.reported == 10
+
+
+@pytest.mark.parametrize("missing", ["conversation", "fitted", "exchange"])
+def test_without_an_exchange_or_its_conversation_only_the_usage_is_recorded(missing: str) -> None:
+    recorded: list[Usage] = []
+
+    class Learner:
+        async def record_answer(self, _: OutgoingRequest, usage: Usage, *, at_once: bool) -> None:
+            assert at_once
+            recorded.append(usage)
+
+    learner: Any = Learner()
+    saver: Any = Saver()
+    index: Any = Index(None)
+    unused: Any = None
+    turns = RecallTurns(
+        "lowered",
+        call_fitter=unused,
+        store=unused,
+        index=index,
+        saver=saver,
+        learner=learner,
+        metrics=GatewayMetrics(),
+    )
+    conversation = LiveConversation("default", "name", "family", ConversationState(requests=1))
+    sent = OutgoingRequest(
+        conversation=None if missing == "conversation" else conversation,
+        fitted=None if missing == "fitted" else fit_request(REQUEST, dialect="openai_chat", budget=10_000),
+        number=1,
+    )
+    exchange = None if missing == "exchange" else EXCHANGE
+    asyncio.run(turns.record_exchange(sent, Usage(input=10), exchange))
+    assert recorded == [Usage(input=10)]
+    assert (saver.saved, saver.later) == ([], 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from lamina.errors import BadInput
 from lamina.stores import MemoryStore, Where
 from lamina.stores.address import open_store
 from lamina.stores.port import Measurable
-from lamina.stores.sealed.passphrase import Cost
+from lamina.stores.sealed.keys import Passphrase
+from lamina.stores.sealed.passphrase import SCRYPT, Cost, Derivation, derive
 from lamina.stores.sqlite.readers import can_write
 from tests.sessions.talking import awaited
 
@@ -78,3 +80,29 @@ def test_a_file_is_written_only_if_its_folder_takes_a_log(
 
     monkeypatch.setattr(os, "access", access)
     assert can_write(str(tmp_path / "chats.db")) is expected
+
+
+@pytest.mark.parametrize(("memory", "n"), [(19_456, 1 << 14), (32_767, 1 << 14), (32_768, 1 << 15)])
+def test_a_key_of_scrypt_is_derived_as_every_release_derives_it(memory: int, n: int) -> None:
+    """Otherwise nothing that an older release has sealed could be opened."""
+    salt = bytes(range(16))
+    how = Derivation(method=SCRYPT, salt=salt, cost=Cost(memory=memory))
+    key = derive(Passphrase("open sesame, and then some"), how)
+    expected = hashlib.scrypt(
+        b"open sesame, and then some", salt=salt, n=n, r=8, p=1, maxmem=1 << 27, dklen=32
+    )
+    assert key.secret == expected
+
+
+@pytest.mark.parametrize("folder", ["new", "new/and/deep", "empty"])
+@awaited
+async def test_files_are_kept_in_a_new_folder_at_any_depth_or_in_an_empty_one(
+    folder: str, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for expected in ([], [b"one"]):  # the second time it is a store already
+        async with open_store(f"files:{tmp_path / folder}") as store:
+            page = await store.read(WHERE)
+            assert [record.body for record in page.records] == expected
+            if not expected:
+                await store.append(WHERE, [b"one"], expect=0)

@@ -1,0 +1,204 @@
+"""Single decisions on the way of an answer: twins, bodies without a link, failures, pauses."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+from multidict import CIMultiDict
+from yarl import URL
+
+from lamina.caches.lifetimes import FOR_EVER
+from lamina.conversations.store import ConversationState
+from lamina.dialects.usage import Usage
+from lamina.fitting.request import fit_request
+from lamina.gateway.answer import _HeldPieces
+from lamina.gateway.body_room import BodyRoom
+from lamina.gateway.calls import OutgoingRequest
+from lamina.gateway.client_connection import ClientConnection, ClientLink
+from lamina.gateway.client_request import ClientRequest
+from lamina.gateway.config import GatewaySettings, TwinTable, UpstreamSettings
+from lamina.gateway.conversation_store import StoreGone
+from lamina.gateway.journal import Journal
+from lamina.gateway.live_conversations import LiveConversation
+from lamina.gateway.metrics import GatewayMetrics
+from lamina.gateway.pauses import PauseBook
+from lamina.gateway.twins import AnswerBody, TwinCall, TwinCalls
+from lamina.gateway.usage import UsageReader
+from tests.gateway.growing import HEADERS, dump, messages_request
+from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.test_call_decisions import make_incoming
+from tests.gateway.upstream_stub import run_stub
+
+ANSWER = json.dumps(
+    {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "t", "name": "read", "input": {"path": "a"}}],
+        "stop_reason": "tool_use",
+        "usage": {"input_tokens": 10, "output_tokens": 2},
+    }
+).encode()
+
+
+class SecondAnswer:
+    """What an upstream answers to the client's own request."""
+
+    headers = {"content-type": "application/json"}  # noqa: RUF012 - nobody changes it
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+    async def read(self) -> bytes:
+        return ANSWER
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        return None
+
+
+class Session:
+    def __init__(self, status: int) -> None:
+        self._status = status
+
+    def post(self, *_: object, **__: object) -> SecondAnswer:
+        return SecondAnswer(self._status)
+
+
+class GoneStore:
+    async def call(self, _: object) -> None:
+        raise StoreGone("gone")
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"), [(200, "same"), (299, "same"), (300, "failed"), (400, "failed")]
+)
+def test_a_twin_compares_only_answers_that_succeeded(status: int, verdict: str) -> None:
+    log = io.StringIO()
+
+    async def compare() -> None:
+        upstreams = {"up": UpstreamSettings(url="http://127.0.0.1:9", profile="anthropic")}
+        session: Any = Session(status)
+        store: Any = GoneStore()
+        twins = TwinCalls(
+            GatewaySettings(upstreams=upstreams, twin=TwinTable(share=1.0)),
+            session=session,
+            store=store,
+            metrics=GatewayMetrics(),
+            journal=Journal(log),
+        )
+        conversation = LiveConversation("default", "name", "family", ConversationState())
+        twins.send(
+            TwinCall(
+                incoming=make_incoming(messages_request(1)),
+                outgoing=OutgoingRequest(
+                    conversation=conversation, number=1, fitted=fit_request(messages_request(1))
+                ),
+                url=URL("http://127.0.0.1:9"),
+                headers=CIMultiDict(),
+                body=b"{}",
+                answer=AnswerBody(ANSWER, "application/json", ""),
+                usage=Usage(input=10, output=2),
+            )
+        )
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await twins.close()
+
+    asyncio.run(compare())
+    [line] = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert (line["verdict"], line["conversation"]) == (verdict, "name")
+
+
+@pytest.mark.parametrize("has_link", [False, True])
+def test_a_body_is_read_with_and_without_a_link_to_the_server(*, has_link: bool) -> None:
+    async def read() -> tuple[bytes, ClientLink]:
+        messages = [
+            {"type": "http.request", "body": b"first ", "more_body": True},
+            {"type": "http.request", "body": b"last", "more_body": False},
+        ]
+
+        async def receive() -> Any:
+            return messages.pop(0)
+
+        link = ClientLink(lambda: None)
+        client = ClientConnection(receive, [], GatewaySettings(), link if has_link else None)
+        with BodyRoom(1_000, seconds=1).open_ticket() as ticket:
+            return await client.read_body(ticket), link
+
+    body, link = asyncio.run(read())
+    assert body == b"first last"
+    assert link.wants_whole_body is has_link
+
+
+def test_a_failure_of_the_gateway_is_an_error_of_the_clients_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(ClientRequest, "read", fail)
+
+    async def ask() -> tuple[int, Any, str]:
+        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
+            data = dump(messages_request(1))
+            async with client.post(f"{gateway.url}/v1/messages", data=data, headers=HEADERS) as answer:
+                return answer.status, json.loads(await answer.read()), gateway.log.getvalue()
+
+    status, error, log = asyncio.run(ask())
+    assert status == 500
+    assert error["error"]["message"] == "lamina: the gateway failed; its log names the error"
+    assert "RuntimeError" in log
+    assert "a bug" not in log
+
+
+def test_the_first_request_of_a_conversation_ends_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(PauseBook, "add", lambda _, __, pause: pauses.append(pause))
+
+    async def ask() -> None:
+        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
+            for steps in (1, 2):
+                data = dump(messages_request(steps))
+                async with client.post(f"{gateway.url}/v1/messages", data=data, headers=HEADERS) as answer:
+                    assert answer.status == 200
+                    await answer.read()
+
+    asyncio.run(ask())
+    first, second = pauses
+    assert first == FOR_EVER
+    assert 0 <= second < FOR_EVER
+
+
+@pytest.mark.parametrize(
+    ("content_type", "delivered"),
+    [
+        ("application/json", [b"", b'{"usage":', b'{"input_tokens":9}}']),
+        ("text/event-stream", [b'{"usage":', b'{"input_tokens":9}}', b""]),
+    ],
+)
+def test_near_a_cut_only_a_whole_answer_is_held_back(content_type: str, delivered: list[bytes]) -> None:
+    """The last piece leaves when the report is stored; a stream is not delayed piece by piece."""
+    reports: list[int] = []
+
+    class Learner:
+        async def record_answer(self, _: OutgoingRequest, usage: Usage, *, at_once: bool) -> None:
+            assert at_once
+            reports.append(usage.input)
+
+    async def relay() -> list[bytes]:
+        learner: Any = Learner()
+        reader = UsageReader(content_type, "")
+        held = _HeldPieces(learner, OutgoingRequest(is_near=True), reader, succeeded=True)
+        pieces = [await held.take(b'{"usage":'), await held.take(b'{"input_tokens":9}}')]
+        assert not reports
+        return [*pieces, await held.finish()]
+
+    assert asyncio.run(relay()) == delivered
+    assert reports == [9]
