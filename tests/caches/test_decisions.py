@@ -1,4 +1,4 @@
-"""Single decisions of simulated caches at their edges: pauses as long as a lifetime, first and last blocks."""
+"""Single decisions of simulated caches at their edges: pauses as long as a lifetime, the last blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single decisions of a session at their edges: what its state remembers, where turns begin, what a result is."""
+"""Single decisions of a session at their edges: marks and cuts of its state, turns, results."""
 
 from __future__ import annotations
 
