@@ -8,6 +8,8 @@ from lamina.caches import all_rules, rules_for
 from lamina.caches.explicit import price_explicit_cache
 from lamina.caches.lifetimes import PausedRequest, price_lifetimes
 from lamina.caches.prefix_path import count_same_objects, user_messages_backwards
+from lamina.caches.values import rates
+from lamina.core.cut_target import Rates
 from tests.caches.streams import stream
 
 CLAUDE = "claude-sonnet-4-5"
@@ -53,3 +55,9 @@ def test_without_an_explicit_cache_each_use_pays_for_what_the_implicit_one_does_
     assert found.without == pytest.approx(found.read)
     half = price_explicit_cache(named, "gemini-3-pro", uses=3, seconds=60, implicit_share=0.5)
     assert half.without == pytest.approx((missed.without + found.without) / 2)
+
+
+def test_cuts_are_planned_with_the_prices_of_the_cache_and_with_defaults_for_an_unknown_one() -> None:
+    assert rates(rules_for("unknown"), "unknown") == Rates()
+    known = rates(RULES, CLAUDE)
+    assert (known.read, known.write, known.ttl) == (RULES.read_share(CLAUDE), RULES.write, 300)
