@@ -12,9 +12,10 @@ from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Cut, Ledger, Segment, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
-from lamina.segments import assistant, call, memory, persona, result, system, user
+from lamina.segments import assistant, call, memory, note, persona, result, system, user
 from lamina.sessions.answers import list_unanswered, make_results, order_results
 from lamina.sessions.state import CutPlace, SessionState
+from lamina.sessions.turn_gathering import REPEATED_NOTE, _drop_repeated
 from lamina.sessions.turns import index_before_open_calls, list_open_calls, list_turn_starts
 
 READ = ToolCall(id="c1", name="read_file", arguments="{}")
@@ -111,3 +112,13 @@ def test_the_last_answer_begins_before_its_open_calls() -> None:
     log.append(call("read_file", {}, id="c2"))
     assert index_before_open_calls(log) == 4
     assert index_before_open_calls([]) == 0
+
+
+def test_messages_that_are_in_the_log_already_are_dropped_and_attachments_are_not() -> None:
+    page = note("docs/spec.md", "The spec.")
+    facts = memory("likes tea")
+    log = [user("one"), page, facts, assistant("1")]
+    again = _drop_repeated([user("one"), page, facts, user("two")], log, KINDS)
+    assert again.segments == (page, facts, user("two"))
+    assert again.notes == (REPEATED_NOTE.format(count=1),)
+    assert _drop_repeated([page, facts], log, KINDS).segments == (page, facts)
