@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from typing import Any
 
@@ -177,7 +178,7 @@ def _is_empty(delta: Any) -> bool:
     return not any(read_field(delta, name) for name in names)
 
 
-class _WholeCallFilter(FilterRound):
+class _WholeCallFilter(FilterRound, ABC):
     """Chunks that hold whole calls, as those of Ollama and Gemini do."""
 
     dialect: Dialect
@@ -191,9 +192,9 @@ class _WholeCallFilter(FilterRound):
             return []
         return [shown_chunk]
 
+    @abstractmethod
     def _is_last(self, chunk: Any) -> bool:
         """Whether the answer ends with this chunk."""
-        raise NotImplementedError
 
 
 class OllamaFilter(_WholeCallFilter):

@@ -66,6 +66,15 @@ def to_dict_or_none(value: Any, dump: Callable[[Any], Any] = dump_model) -> Json
     return None
 
 
+def to_event(event: Any) -> Json:
+    """An event of a stream as a dict. Raises BadInput for a value that is no object."""
+    fields = to_dict_or_none(event)
+    if fields is None:
+        problem = f"an event is a value of type {type(event).__name__}"
+        raise BadInput(problem, place="stream", hint="give the events as they came")
+    return fields
+
+
 def to_dict_or_empty(value: Any, dump: Callable[[Any], Any] = dump_model) -> Json:
     """Like `to_dict_or_none`, with an empty dict for a value that is not an object.
 

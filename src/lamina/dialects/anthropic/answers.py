@@ -17,7 +17,13 @@ from lamina.core.text.characters import is_blank
 from lamina.core.values import Segment
 from lamina.dialects.anthropic.parse import parse_message
 from lamina.dialects.anthropic.server import read_cleared
-from lamina.dialects.json_values import drop_nulls, text_or_empty, to_dict_or_empty, to_dict_or_none
+from lamina.dialects.json_values import (
+    drop_nulls,
+    text_or_empty,
+    to_dict_or_empty,
+    to_dict_or_none,
+    to_event,
+)
 from lamina.dialects.port import Absorbed
 from lamina.dialects.same_objects import drop_field
 from lamina.dialects.usage import Cleared, read_usage
@@ -52,11 +58,7 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     """
     stream = _StreamedMessage()
     for event in events:
-        mapping = to_dict_or_none(event)
-        if mapping is None:
-            problem = f"an event is a value of type {type(event).__name__}"
-            raise BadInput(problem, place="stream", hint="give the events as they came")
-        stream.take(mapping)
+        stream.take(to_event(event))
     return stream.finish()
 
 

@@ -14,7 +14,14 @@ from typing import Any
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Segment
 from lamina.dialects.bedrock_converse.parse import parse_answer
-from lamina.dialects.json_values import Json, list_or_empty, mapping_or_empty, text_or_empty, to_dict_or_none
+from lamina.dialects.json_values import (
+    Json,
+    list_or_empty,
+    mapping_or_empty,
+    text_or_empty,
+    to_dict_or_none,
+    to_event,
+)
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import read_usage
 from lamina.errors import BadInput
@@ -50,11 +57,7 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     """Read all events of a stream in order. Events of an unknown type are skipped."""
     streamed = _StreamedAnswer()
     for event in events:
-        fields = to_dict_or_none(event)
-        if fields is None:
-            problem = f"an event is a value of type {type(event).__name__}"
-            raise BadInput(problem, place="stream", hint="give the events as they came")
-        streamed.take(fields)
+        streamed.take(to_event(event))
     return streamed.finish()
 
 
