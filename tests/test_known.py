@@ -22,7 +22,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from lamina.context.search import open_index
-from lamina.conversations.memory_files import list_versions, load_files, memory_place
 from lamina.core.values import Ledger
 from lamina.errors import WrongKey
 from lamina.formats.codec import decode
@@ -320,27 +319,5 @@ def test_a_known_index_in_a_store_is_read(path: Path) -> None:
             assert await index.replace("support-42", CHUNKS) == 0
             hits = await index.query(CHUNKS[1].text)
             assert (hits[0].chunk, hits[0].vectors) == (CHUNKS[1], 1.0)
-
-    anyio.run(trial)
-
-
-@pytest.mark.parametrize("path", of_format("memories"), ids=lambda path: path.name)
-def test_known_files_of_the_memory_tool_are_read(path: Path) -> None:
-    [source] = json.loads(path.read_bytes())
-
-    async def trial() -> None:
-        store = MemoryStore()
-        bodies = [base64.b64decode(body) for body in source["bodies"]]
-        where = Where(OwnName(source["workspace"]), source["conversation"])
-        assert where == memory_place("team")
-        await store.append(where, bodies, state=base64.b64decode(source["state"]))
-        files = await load_files(store, "team")
-        assert files == {
-            "/memories/notes.md": "She prefers tea.\nFür später: ä.\n",
-            "/memories/plans/plan.md": "",
-        }
-        versions = await list_versions(store, "team", "/memories/old/plan.md")
-        assert [version.text for version in versions] == ["", None]
-        assert b"swordfish" not in b"".join(bodies)
 
     anyio.run(trial)

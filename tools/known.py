@@ -31,8 +31,6 @@ import psycopg
 
 from lamina.context.search import Chunk, open_index
 from lamina.context.search.sqlite import VERSION as SEARCH
-from lamina.conversations.memory_files import VERSION as MEMORIES
-from lamina.conversations.memory_files import erase_files, run_in_store
 from lamina.core.build import build
 from lamina.core.values import Ledger, Ref
 from lamina.formats.codec import VERSION as CODEC
@@ -224,29 +222,6 @@ def written_stored_search() -> bytes:
     return _pretty(_image(store))
 
 
-MEMORY_COMMANDS: tuple[dict[str, Any], ...] = (
-    {"command": "create", "path": "/memories/notes.md", "file_text": "She prefers tea.\n"},
-    {"command": "insert", "path": "/memories/notes.md", "insert_line": 1, "insert_text": "Für später: ä."},
-    {"command": "create", "path": "/memories/old/plan.md", "file_text": ""},
-    {"command": "rename", "old_path": "/memories/old", "new_path": "/memories/plans"},
-    {"command": "create", "path": "/memories/secret.md", "file_text": "swordfish"},
-)
-
-
-def written_memories() -> bytes:
-    """The files of the memory tool with their versions, one of them erased."""
-    store = MemoryStore()
-
-    async def make() -> None:
-        for number, command in enumerate(MEMORY_COMMANDS):
-            moment = 1_790_000_000.0 + number
-            await run_in_store(store, "team", command, clock=lambda moment=moment: moment)  # type: ignore[misc]
-        await erase_files(store, "team", "/memories/secret.md")
-
-    anyio.run(make)
-    return _pretty(_image(store))
-
-
 def make_search(path: Path) -> None:
     async def make() -> None:
         async with open_index(path, embedder=embed) as index:
@@ -353,7 +328,6 @@ TEXTS: Mapping[str, Callable[[], bytes]] = {
     f"postgres-{NEWEST_POSTGRES}.json": written_postgres,
     f"sealed-{SEALED}-vectors.json": written_vectors,
     f"stored_search-{STORED_SEARCH}.json": written_stored_search,
-    f"memories-{MEMORIES}.json": written_memories,
 }
 """Files that today's code writes to the byte."""
 

@@ -12,6 +12,7 @@ from lamina.conversations.recall_loop import ROUNDS, RecallLoop
 from lamina.conversations.recall_streams import filter_for
 from lamina.core.values import Segment, ToolCall
 from lamina.dialects import DIALECTS
+from lamina.dialects.port import Tool
 from lamina.fitting import Fitted
 from lamina.fitting.own_tools import RECALL_TOOL, OwnTool, ToolSituation, list_names
 from lamina.segments import result
@@ -26,7 +27,7 @@ def count_log(call: ToolCall, situation: ToolSituation) -> Segment:
     return result(words, id=call.id, name=call.name)
 
 
-CENSUS = OwnTool(name="census", answer=count_log)
+CENSUS = OwnTool(definition=Tool(name="census"), answer=count_log)
 OWN_TOOLS = (RECALL_TOOL, CENSUS)
 OWN_NAMES = list_names(OWN_TOOLS)
 

@@ -19,7 +19,7 @@ from lamina.dialects.usage import Cleared, Usage
 from lamina.errors import BudgetExceeded
 from lamina.fitting.context_tool import add_gauge, answer_context
 from lamina.fitting.names import name_segments
-from lamina.fitting.own_tools import CONTEXT_TOOL, RECALL_TOOL, OwnTool, write_tools
+from lamina.fitting.own_tools import CONTEXT_TOOL, RECALL_TOOL, write_tools
 from lamina.fitting.recalls import plain_turn
 from lamina.fitting.server_reports import check_clearing
 from lamina.segments import assistant, call, note, result, system, user
@@ -136,15 +136,10 @@ def test_the_gauge_stands_only_below_results_and_only_in_a_window() -> None:
     assert add_gauge(answer, fit([user("short")])) is answer
 
 
-def answer_nothing(asked: ToolCall, _situation: object) -> Segment:
-    return result("", id=asked.id)
-
-
-def test_tools_are_added_unless_the_client_has_their_name_or_declares_them() -> None:
+def test_tools_are_added_unless_the_client_has_their_name() -> None:
     dialect = DIALECTS["anthropic"]
-    declared = OwnTool(name="memory", answer=answer_nothing)
     head = RequestHead()
-    tools = (RECALL_TOOL, declared, CONTEXT_TOOL)
+    tools = (RECALL_TOOL, CONTEXT_TOOL)
     added, written = write_tools(tools, dialect, head)
     assert added == (RECALL_TOOL, CONTEXT_TOOL)
     assert [definition["name"] for definition in written] == ["recall", "context"]

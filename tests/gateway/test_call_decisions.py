@@ -14,6 +14,7 @@ from lamina.conversations.store import ConversationState
 from lamina.core.entries import find_logged
 from lamina.core.values import Budget, Cut, Ledger
 from lamina.dialects import DIALECTS
+from lamina.dialects.port import Tool
 from lamina.dialects.usage import NOTHING_REPORTED, Cleared, Usage
 from lamina.fitting.own_tools import OwnTool
 from lamina.fitting.policy import Policy
@@ -384,7 +385,7 @@ def test_what_was_recalled_does_not_belong_to_the_uncut_request(tool: str, *, is
     some_line = fit_small().ledger.lines  # of another conversation: it only says that something is lowered
     cut = Cut(number=1, reason="over the trigger", before=10 * tokens, lowered=1)
     ledger = msgspec.structs.replace(fitted.ledger, cuts=(cut,), lines=some_line)
-    own_tools = (OwnTool(name=tool, answer=UNUSED),)
+    own_tools = (OwnTool(definition=Tool(name=tool), answer=UNUSED),)
     sent = fitted.envelope.account.total - fitted.envelope.account.margin
     recalled = sum(entry.tokens for entry in called) if is_own else 0
     assert (

@@ -32,7 +32,7 @@ GROUPS = {
     "start": ("demo", "replay", "chat", "doctor", "config"),
     "gateway": ("run", "serve", "tail"),
     "requests": ("fit", "check", "explain", "diff", "tools"),
-    "conversations": ("inspect", "conversations", "recall", "memory", "mcp"),
+    "conversations": ("inspect", "conversations", "recall", "mcp"),
     "stores": ("key", "rekey", "migrate"),
     "other": ("completion", "sessions"),
 }
@@ -49,7 +49,6 @@ COMMANDS = {
     "config": "print every setting that holds, and where it comes from",
     "doctor": "check the settings, the store, the client and the upstreams, with the next step",
     "conversations": "find, show, export, copy, delete, prune and verify conversations of every door",
-    "memory": "list, show and erase the files that models keep with the memory tool",
     "chat": "talk with a model in the terminal, and see what it sees",
     "fit": "make a request fit the window of its model",
     "check": "list the rules of the API that a request breaks",

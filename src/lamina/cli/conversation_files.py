@@ -10,7 +10,6 @@ from lamina.cli.output import tell
 from lamina.cli.stored import no_such_conversation, open_existing, read_or_make_key
 from lamina.conversations.deleting import COSTS
 from lamina.conversations.exporting import export_conversation, import_conversation, is_export
-from lamina.conversations.memory_files import memory_place
 from lamina.conversations.recorded_log import describe_kept, read_recorded_log
 from lamina.conversations.store import ANSWERS, CONVERSATIONS, FAMILIES, read_record, recorded_workspace
 from lamina.core.values import Segment
@@ -120,11 +119,6 @@ async def copy_everything(store: Store, workspace: str, address: str, key_file: 
         for place in (workspace, OwnName(f"{CONVERSATIONS}{recorded_in}")):
             for name, count in (await copy_conversations(store, target, place)).items():
                 copied[name] = copied.get(name, 0) + count
-        for place in (
-            f"{FAMILIES}{recorded_in}",
-            f"{ANSWERS}{recorded_in}",
-            f"{COSTS}{workspace}",
-            memory_place(workspace).workspace,
-        ):
+        for place in (f"{FAMILIES}{recorded_in}", f"{ANSWERS}{recorded_in}", f"{COSTS}{workspace}"):
             await copy_conversations(store, target, OwnName(place))
     return copied

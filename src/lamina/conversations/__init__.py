@@ -9,7 +9,6 @@
   `record_writer` makes its records, with `bodies`; `recorded_log`, `answer_bodies` and `costs` read them.
 - `listing`, `exporting`, `deleting`, `erasing` and `retention` are behind `lamina conversations`. An erasure
   looks for an `erasure_targets` value in `erased_records`.
-- `memory_tool`, `memory_commands` and `memory_files` serve the memory tool.
 
 The doors are above: `lamina.wrapped`, `lamina.sessions`, `lamina.gateway`, `lamina.adapters`.
 """
@@ -23,24 +22,17 @@ if TYPE_CHECKING:
     from lamina.conversations.erasing import ErasedMessage, delete_message
     from lamina.conversations.exporting import export_conversation, import_conversation
     from lamina.conversations.listing import ListedTalk, list_talks
-    from lamina.conversations.memory_files import FileVersion, erase_files, list_versions, load_files
-    from lamina.conversations.memory_tool import MEMORY
     from lamina.conversations.retention import Pruned, prune
 
 __all__ = [
-    "MEMORY",
     "ErasedMessage",
-    "FileVersion",
     "ListedTalk",
     "Pruned",
     "delete_conversation",
     "delete_message",
-    "erase_files",
     "export_conversation",
     "import_conversation",
     "list_talks",
-    "list_versions",
-    "load_files",
     "prune",
 ]
 
@@ -52,8 +44,6 @@ if not TYPE_CHECKING:
             "lamina.conversations.erasing": "ErasedMessage delete_message",
             "lamina.conversations.exporting": "export_conversation import_conversation",
             "lamina.conversations.listing": "ListedTalk list_talks",
-            "lamina.conversations.memory_files": "FileVersion erase_files list_versions load_files",
-            "lamina.conversations.memory_tool": "MEMORY",
             "lamina.conversations.retention": "Pruned prune",
         },
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from os import PathLike, fspath
@@ -25,8 +25,6 @@ import msgspec
 from anyio.from_thread import BlockingPortal
 
 from lamina.conversations.conversation import Conversation, forget_lost_text, from_state, to_state
-from lamina.conversations.memory_commands import MemoryAnswer
-from lamina.conversations.memory_files import run_in_store
 from lamina.conversations.store import (
     WORKSPACE,
     conversation_place,
@@ -90,10 +88,6 @@ class ConversationStore:
             self._call(partial(_forget_lost_text, family=family, living=living))
         except (LaminaError, OSError) as error:
             logging.getLogger("lamina").warning("deleted text could not be removed: %s", error)
-
-    def run_memory(self, arguments: Mapping[str, Any]) -> MemoryAnswer:
-        """Carry out one command of the memory tool on the files of wrapped clients."""
-        return self._call(partial(run_in_store, workspace=WORKSPACE, arguments=arguments))
 
     def close(self) -> None:
         """Close the store. It is opened again if it is used after that."""

@@ -25,7 +25,6 @@ from lamina.conversations.call_record import CallRecord
 from lamina.conversations.conversation import Conversation, LastRequest
 from lamina.conversations.conversations import Conversations, KeptAnswer
 from lamina.conversations.events import NOT_CACHED
-from lamina.conversations.memory_tool import serve_memory
 from lamina.conversations.recall_loop import (
     RecallExchange,
     RecallLoop,
@@ -471,9 +470,6 @@ class PendingCall:
         except BaseException as error:
             self.fail(error)
             raise
-        store = self._conversations.store
-        if store is not None:
-            fitted = serve_memory(fitted, self._conversations.policy, store.run_memory)
         cut = fitted.envelope.cut
         if cut is not None and not cut.lowered:
             cut = None

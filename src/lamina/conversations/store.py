@@ -3,7 +3,6 @@
     lamina.conversations/WORKSPACE   a conversation: its state, and its record (`conversations.record`)
     lamina.families/WORKSPACE        the names of conversations that begin with the same words
     lamina.answers/WORKSPACE         the conversation of each answer that a provider keeps
-    lamina.memories/WORKSPACE        the files of the memory tool (`conversations.memory_files`)
 
 A session keeps its log under its own name in the workspace itself, as its caller chose. Its requests are
 recorded here, too.

@@ -84,8 +84,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
         head = self.envelope.head
         if self.has_recall:
             # lamina adds its tools after the client's, and this one before its others.
-            added_tools = [own_tool for own_tool in self.own_tools if own_tool.definition is not None]
-            return head.tools[-len(added_tools)]
+            return head.tools[-len(self.own_tools)]
         if not self.has_handles or self.dialect is None:
             return None
         if not self.ledger.lines and not self.ledger.folds:

@@ -1,4 +1,4 @@
-"""The tools whose calls lamina answers itself, as a table: each row has a name, a definition and an answer.
+"""The tools whose calls lamina answers itself, as a table: each row has a definition and an answer.
 
 A model calls them like any other tool. Whoever sees its answers (`wrap`, the gateway, a session, an agent)
 answers the calls that name one of the rows. A client never sees them (`lamina.conversations.recall_loop`).
@@ -35,11 +35,14 @@ Answering = Callable[[ToolCall, ToolSituation], Segment]
 
 
 class OwnTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool whose calls lamina answers. `definition` is None if the client's request declares it itself."""
+    """A tool whose calls lamina answers."""
 
-    name: str
+    definition: Tool
     answer: Answering
-    definition: Tool | None = None
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
 
 
 def _answer_recall(call: ToolCall, situation: ToolSituation) -> Segment:
@@ -50,8 +53,8 @@ def _answer_context(call: ToolCall, situation: ToolSituation) -> Segment:
     return answer_context(call, ledger=situation.ledger, envelope=situation.envelope)
 
 
-RECALL_TOOL = OwnTool(name=RECALL.name, answer=_answer_recall, definition=RECALL)
-CONTEXT_TOOL = OwnTool(name=CONTEXT.name, answer=_answer_context, definition=CONTEXT)
+RECALL_TOOL = OwnTool(definition=RECALL, answer=_answer_recall)
+CONTEXT_TOOL = OwnTool(definition=CONTEXT, answer=_answer_context)
 
 
 def choose_added_tools(*, context_tools: bool) -> tuple[OwnTool, ...]:
@@ -105,7 +108,7 @@ def write_tools(
     added: list[OwnTool] = []
     written: list[dict[str, Any]] = []
     for own_tool in own_tools:
-        if own_tool.definition is None or own_tool.name in taken:
+        if own_tool.name in taken:
             continue
         own_head = dialect.head.write(PlainHead(model=plain.model, tools=(own_tool.definition,)))
         if own_head.head.tools:

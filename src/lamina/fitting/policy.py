@@ -64,9 +64,6 @@ answer (`fit_request`, sessions, the other adapters), handles are shown.
 ToolLoading = Literal["keep", "defer"]
 """What is done with the tools of a request: nothing, or those that are not in `load_tools` are deferred."""
 
-MemoryServer = Literal["client", "lamina"]
-"""Who answers calls of a memory tool that a request declares."""
-
 KeepWarm = Literal["never", "when cheaper"]
 """Whether the gateway reads a prefix again before its cache ends, while the client is away.
 
@@ -103,7 +100,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     model also gets the context tool, where lamina answers its calls: it pins, releases and notes with it.
     With `tools="defer"`, tools that are not in `load_tools` are loaded when the model searches for them,
     where the API has tool search; `lamina tools advise` says which to load, and in which order they should
-    stand. With `memory_tool="lamina"`, calls of the memory tool are answered from lamina's own store.
+    stand.
 
     **What the provider is asked.** `diagnostics`: `wrap` and the gateway ask the provider why its cache
     missed, where its API can say, and compare that with lamina's own cause. `keep_warm`: the gateway reads a
@@ -132,7 +129,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     good_moments: bool = False
     tools: ToolLoading = "keep"
     load_tools: tuple[str, ...] = ()
-    memory_tool: MemoryServer = "client"
     keep: Keep = "lowered"
     need: NeedTable | str | None = None
     hide_at_most: float | None = None
@@ -393,7 +389,6 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "keep_warm": get_args(KeepWarm),
     "keep": get_args(Keep),
     "tools": get_args(ToolLoading),
-    "memory_tool": get_args(MemoryServer),
 }
 """The fields that hold one of a few words."""
 

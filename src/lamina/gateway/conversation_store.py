@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from lamina.conversations.memory_commands import MemoryAnswer
-from lamina.conversations.memory_files import run_in_store
 from lamina.conversations.retention import prune
 from lamina.conversations.store import (
     WORKSPACE,
@@ -113,10 +111,6 @@ class GatewayStore:
         self._store = None
         if stack is not None:
             await stack.aclose()
-
-    async def run_memory(self, workspace: str, arguments: Mapping[str, Any]) -> MemoryAnswer:
-        """Carry out one command of the memory tool on the files of a workspace."""
-        return await self._call(lambda store: run_in_store(store, workspace, arguments))
 
     async def load_family(self, workspace: str, family: str) -> list[str]:
         """The names of the conversations that begin alike, the newest first."""

@@ -20,7 +20,6 @@ import msgspec
 from anyio import to_thread
 
 from lamina.caches.lifetimes import FOR_EVER
-from lamina.conversations.memory_tool import serves_memory
 from lamina.conversations.recall_loop import place_after
 from lamina.conversations.request_digests import count_shared_links
 from lamina.conversations.store import ConversationState, changes_requests
@@ -181,8 +180,6 @@ class Fitter:
         incoming = call.incoming
         policy = incoming.upstream.settings.policy
         if conversation.state.was_cut or conversation.state.exchanges:
-            return False
-        if serves_memory(policy, match.parsed.head, incoming.dialect):
             return False
         if plans_markers(incoming) or policy.find_window() is not None:
             return False

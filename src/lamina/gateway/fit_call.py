@@ -6,21 +6,14 @@ model recalled something. The caller holds the lock of the conversation's family
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
 from time import monotonic
-from typing import Any
 
-from anyio import from_thread, to_thread
+from anyio import to_thread
 
-from lamina.conversations.memory_commands import MemoryAnswer
-from lamina.conversations.memory_tool import serve_memory
 from lamina.core.values import Budget, Calibration, Ledger
 from lamina.dialects.usage import Usage
-from lamina.errors import StoreError
 from lamina.fitting.request import Fitted, fit_request
 from lamina.gateway.calls import OutgoingRequest, UpstreamCall
-from lamina.gateway.conversation_store import GatewayStore, StoreGone
 from lamina.gateway.journal import Journal
 from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
@@ -30,11 +23,8 @@ from lamina.gateway.policies import RequestPolicies
 class CallFitter:
     """Fits the calls of one gateway process, and logs the cuts."""
 
-    def __init__(
-        self, policies: RequestPolicies, store: GatewayStore, metrics: GatewayMetrics, journal: Journal
-    ) -> None:
+    def __init__(self, policies: RequestPolicies, metrics: GatewayMetrics, journal: Journal) -> None:
         self._policies = policies
-        self._store = store
         self._metrics = metrics
         self._journal = journal
 
@@ -75,7 +65,7 @@ class CallFitter:
             )
         )
         self._metrics.observe("lamina_request_seconds", monotonic() - began, part="fit")
-        return serve_memory(fitted, policy, partial(self._run_memory, incoming.workspace))
+        return fitted
 
     def send_fitted(
         self,
@@ -106,11 +96,3 @@ class CallFitter:
         if fitted.window_advice is not None:
             self._journal.write("advice", conversation=conversation.name, text=str(fitted.window_advice))
         return outgoing
-
-    def _run_memory(self, workspace: str, arguments: Mapping[str, Any]) -> MemoryAnswer:
-        """Carry out a command of the memory tool. It is called in a thread, and waits for the event loop."""
-        try:
-            return from_thread.run(self._store.run_memory, workspace, arguments)
-        except StoreGone as error:
-            self._metrics.add("lamina_store_failures_total")
-            raise StoreError("the store does not answer") from error

@@ -70,7 +70,7 @@ class Gateway:
         self.learner = AnswerLearner(index, self.saver)
 
         self.policies = RequestPolicies(ServedWindows(environment))
-        call_fitter = CallFitter(self.policies, store, metrics, journal)
+        call_fitter = CallFitter(self.policies, metrics, journal)
         self.fitter = Fitter(
             settings,
             self.policies,

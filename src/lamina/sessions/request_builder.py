@@ -17,7 +17,6 @@ import msgspec
 
 from lamina.context.port import Source
 from lamina.context.relevance import RankedTurn, Relevance
-from lamina.conversations.memory_tool import find_memory_tool
 from lamina.core.build import BuildMemo, build
 from lamina.core.envelope import Envelope
 from lamina.core.history_window import LastN
@@ -101,9 +100,6 @@ class RequestBuilder:
         own_head = head_for(setup, self.dialect)
         self.head = defer_head_tools(own_head.head, setup, self.dialect, policy)
         self.unsupported = own_head.left
-        self.memory_name = ""
-        if policy.memory_tool == "lamina":
-            self.memory_name = find_memory_tool(self.head, self.dialect)
         self.budget = budget_for(setup, self.head, policy)
         self.counter = policy.find_counter(setup.model)
         self.server: ServerUse = policy.server

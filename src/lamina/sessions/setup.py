@@ -140,8 +140,7 @@ def find_own_tools(setup: Setup) -> tuple[OwnTool, ...]:
 
 def _list_definitions(setup: Setup) -> tuple[Tool, ...]:
     """The definitions of the session's own tools, which are the last of all tools."""
-    own_tools = find_own_tools(setup)
-    return tuple(own_tool.definition for own_tool in own_tools if own_tool.definition is not None)
+    return tuple(own_tool.definition for own_tool in find_own_tools(setup))
 
 
 def defer_head_tools(head: RequestHead, setup: Setup, dialect: Dialect, policy: Policy) -> RequestHead:

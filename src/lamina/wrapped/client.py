@@ -62,9 +62,6 @@ def wrap(
             hint="pass a client of an official SDK; or call fit_request before your own call",
         )
     chosen_policy = choose_policy(policy, budget=budget, place="wrap")
-    if chosen_policy.memory_tool == "lamina" and store is None:
-        hint = 'give store="chats.db", or leave memory to the client'
-        raise BadInput("the memory tool is served from a store, and there is none", place="wrap", hint=hint)
     conversations = Conversations(
         chosen_policy,
         listeners=Listeners(on_cut=on_cut, on_repair=on_repair, on_miss=on_miss),
