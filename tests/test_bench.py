@@ -20,10 +20,10 @@ PARTS = frozenset(
         "clearing",
         "generated_logs",
         "large_results",
-        "moments",
         "policies_bars",
         "policies_speed",
         "process_tree",
+        "releases",
         "samples",
         "standing_rules",
     )

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from lamina.core import build, folds, good_moments, ladder, wishes
+from lamina.core import build, folds, ladder, wishes
 from lamina.core.values import Entry, Ref, Role, Wish
 from lamina.fitting import context_tool
-from tests.core import test_good_moments, test_wishes
+from tests.core import test_wishes
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -56,14 +56,6 @@ def a_note_in_the_users_voice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("lamina.core.cut_digests.make_fold", with_note)
 
 
-def a_cut_at_any_price(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(build, "allows_early_cut", lambda *_: True)
-
-
-def a_moment_that_never_passes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(good_moments, "closes_task", lambda *_: True)
-
-
 PLANTED: dict[str, tuple[Patch, Callable[[], None]]] = {
     "pin": (a_pin_that_is_forgotten, test_wishes.test_a_pin_holds_over_many_cuts_until_it_is_released),
     "limit": (
@@ -82,11 +74,6 @@ PLANTED: dict[str, tuple[Patch, Callable[[], None]]] = {
     "voice": (
         a_note_in_the_users_voice,
         test_wishes.test_a_note_stands_in_the_models_voice_when_its_step_is_folded,
-    ),
-    "price": (a_cut_at_any_price, test_good_moments.test_where_writing_the_cache_is_dear_the_cut_waits),
-    "moment": (
-        a_moment_that_never_passes,
-        lambda: test_good_moments.test_other_moments_are_none("a task begun"),
     ),
 }
 

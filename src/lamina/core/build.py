@@ -25,7 +25,6 @@ from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
 from lamina.core.entries import find_last_turn, find_position, identify_attachment, is_message
 from lamina.core.envelope import Envelope, seal
 from lamina.core.epochs import find_change
-from lamina.core.good_moments import allows_early_cut, find_moment
 from lamina.core.hashing import chain_root, is_same_json
 from lamina.core.history_window import release_window
 from lamina.core.kinds import Kinds, kind_of
@@ -94,8 +93,6 @@ def build(
         limits = _find_limits(budget, draft, context)
         draft = _note_budget(draft, budget, context)
     draft = admit(draft, limits, context)
-    if limits is not None and context.options.good_moments:
-        draft = _find_moment(draft, limits, context)
     change = find_change(draft, context)
     if change:
         draft = promote_later_sections(draft, context)
@@ -187,15 +184,6 @@ def _count_held(draft: Draft) -> int:
     return sum(entry.tokens for entry in draft.entries if entry.ref in draft.held)
 
 
-def _find_moment(draft: Draft, limits: CutLimits, context: BuildContext) -> Draft:
-    """The draft with the reason why a cut may be made now, if the prices allow one before the trigger."""
-    tokens = context.scale.total(draft.tokens)
-    growth = cut_target.measure_growth(draft.entries)
-    if not allows_early_cut(tokens, limits, context.options.rates, growth):
-        return draft
-    return msgspec.structs.replace(draft, moment=find_moment(draft.entries, draft.wishes))
-
-
 def _note_budget(draft: Draft, budget: Budget, context: BuildContext) -> Draft:
     """The draft with what was promised of the target, and a note if the answer takes an unusual part."""
     notes = filter(None, (cut_target.describe_reserve(budget, context.head), budget.promise))
@@ -211,8 +199,6 @@ def _may_need_cut(draft: Draft, limits: CutLimits | None, context: BuildContext)
         return True
     if limits is None:
         return False
-    if draft.moment:
-        return True
     return limits.ask_for_cut(context.scale.total(draft.tokens), cold=context.cold)
 
 

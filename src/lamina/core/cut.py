@@ -65,7 +65,7 @@ def cut_to_fit(draft: Draft, limits: CutLimits | None, context: BuildContext) ->
 def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Draft:
     """The draft within the room. A cut is made when it is due, and waits while it would free too little."""
     tokens = context.scale.total(draft.tokens)
-    if not draft.moment and not limits.ask_for_cut(tokens, cold=context.cold):
+    if not limits.ask_for_cut(tokens, cold=context.cold):
         return draft
     if tokens > limits.room:
         return _cut_or_raise(draft, limits, context)
@@ -76,7 +76,7 @@ def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
     progress = lower_to_target(draft, limits, context)
     if not limits.is_worth_a_cut(tokens - progress.tokens):
         return draft
-    reason = draft.moment or CACHE_IS_COLD
+    reason = CACHE_IS_COLD
     if tokens > limits.trigger:
         reason = OVER_THE_TRIGGER
     return finish_cut(progress, reason)

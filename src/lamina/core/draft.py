@@ -95,7 +95,6 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     `folds` (all that hold now), `repairs`, `promoted` and `cut`. `reworded`: this release words some lines
     differently than they were sent. The first `unchanged` entries, of which `unchanged_sent` are sent, are
     as the last build left them. `wishes` are what the model asked for, and `held` what its pins hold.
-    `moment`: why a cut may be made before the trigger, "" if it may not.
     """
 
     log: tuple[Segment, ...]
@@ -114,4 +113,3 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     next_front: NextFront | None = None
     wishes: Wishes = NO_WISHES
     held: frozenset[Ref] = frozenset()
-    moment: str = ""

@@ -35,8 +35,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     middle of a conversation. There a changed instruction stands where it came until the next cut; elsewhere
     it would lose its authority, so it replaces the old one at once, at a recorded cut. `context_tool` is the
     name of the tool with which the model pins, releases and notes; "" if it has none (`lamina.core.wishes`).
-    With `good_moments` a cut may come before the trigger, where a step of the plan ended. `need` says how
-    often results are needed again: the ladder lowers first what is needed least.
+    `need` says how often results are needed again: the ladder lowers first what is needed least.
     """
 
     layout: Layout = _IN_PLACE
@@ -52,7 +51,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     opening: str = ""
     late_system: bool = True
     context_tool: str = ""
-    good_moments: bool = False
     need: NeedTable = RECORDED
 
     def __post_init__(self) -> None:

@@ -50,7 +50,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
     `pins` have what each pin holds, oldest first. `released` are segments that go first at the next cut.
     `notes` are the model's own lines by the call that made them. `own` are the calls and results of the tool.
-    `account` has all of it, in order. `released_now`: the last step released something.
+    `account` has all of it, in order.
     """
 
     pins: tuple[frozenset[Ref], ...] = ()
@@ -58,7 +58,6 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     notes: Mapping[Ref, str] = {}
     own: frozenset[Ref] = frozenset()
     account: tuple[Wish, ...] = ()
-    released_now: bool = False
 
 
 NO_WISHES = Wishes()
@@ -92,7 +91,6 @@ class _Reading:
         self._released: set[Ref] = set()
         self._notes: dict[Ref, str] = {}
         self._account: list[Wish] = []
-        self._released_now = False
 
     def take(self, call_at: int, result_at: int) -> None:
         """Take one call with its result. One that was refused asks for nothing."""
@@ -113,7 +111,7 @@ class _Reading:
                 self._released -= targets
             case "release":
                 targets = self._find_targets(call_at, what)
-                self._release(call, targets, what)
+                self._release(targets, what)
         line = to_one_line(what, NOTE_LIMIT)
         self._account.append(Wish(ref=call.ref, action=action, what=line, targets=tuple(sorted(targets))))
 
@@ -124,7 +122,7 @@ class _Reading:
             return earlier_targets
         return find_targets(self._entries[:call_at], self._folds, what, own=self._own)
 
-    def _release(self, call: Entry, targets: frozenset[Ref], what: str) -> None:
+    def _release(self, targets: frozenset[Ref], what: str) -> None:
         """Take back the pins and the note that are named; what may be let go, goes first from now on."""
         self._pins = {ref: pin for ref, pin in self._pins.items() if targets.isdisjoint(pin)}
         line = " ".join(split_words(what))
@@ -132,7 +130,6 @@ class _Reading:
         self._notes = {ref: text for ref, text in self._notes.items() if text != line}
         named = [entry for entry in self._entries if entry.ref in targets]
         self._released.update(entry.ref for entry in filter(may_release, named))
-        self._released_now |= call.step >= self._entries[-1].step
 
     def finish(self) -> Wishes:
         """What holds after the last call."""
@@ -142,7 +139,6 @@ class _Reading:
             notes=self._notes,
             own=self._own,
             account=tuple(self._account),
-            released_now=self._released_now,
         )
 
 

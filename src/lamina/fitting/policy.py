@@ -82,8 +82,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     window of the request's model counts. `reserve` (the room for the answer) and `prefer` (whether cuts keep
     more of what was said, or save more tokens) replace those of the budget, also of the model's.
     `hide_at_most` makes cuts as deep as they may be if they are to hide at most this share of the names that
-    answers need, by what was measured (`depths`, a `DepthTable` or the path of its file). With
-    `good_moments` a cut may come before it is due, where a step of the plan ended. `history`
+    answers need, by what was measured (`depths`, a `DepthTable` or the path of its file). `history`
     sends the last messages of earlier turns only (`LastN`, or their number), or with "all" every one that
     fits.
 
@@ -126,7 +125,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     diagnostics: bool = False
     keep_warm: KeepWarm = "never"
     context_tools: bool = False
-    good_moments: bool = False
     tools: ToolLoading = "keep"
     load_tools: tuple[str, ...] = ()
     keep: Keep = "lowered"
@@ -273,7 +271,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         options = {
             "order": self.order,
             "kinds": self.kinds,
-            "good_moments": self.good_moments,
             "window": self.find_window(),
             "need": self.find_need(),
         }
@@ -407,7 +404,6 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "wording": ((_NONE, type(PLAIN)), "give a Wording"),
     "layout": ((_NONE, Layout), "give a Layout"),
     "context_tools": ((bool,), "give True or False"),
-    "good_moments": ((bool,), "give True or False"),
     "diagnostics": ((bool,), "give True or False"),
     "depths": ((_NONE, DepthTable, str), FILE_HINT),
     "need": ((_NONE, NeedTable, str), "give the path of a file that lamina replay --learn wrote"),

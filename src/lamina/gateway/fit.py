@@ -25,7 +25,6 @@ from lamina.conversations.request_digests import count_shared_links
 from lamina.conversations.store import ConversationState, changes_requests
 from lamina.core.calibration import calibrate
 from lamina.core.entries import find_logged
-from lamina.core.good_moments import SOFT_MARK
 from lamina.core.values import Calibration, Ledger
 from lamina.dialects.sending import find_violations
 from lamina.errors import BadInput, BudgetExceeded, Conflict, InvalidRequest
@@ -187,8 +186,6 @@ class Fitter:
         conversation.trigger = find_trigger(budget, match.parsed.head, conversation.trigger)
         trigger = conversation.trigger.tokens
         bound = _bound_next(incoming.body, conversation, trigger)
-        if policy.good_moments:
-            trigger = trigger * SOFT_MARK // 100  # above it, a cut may be made where a step of the plan ends
         conversation.is_near = 2 * bound > trigger
         if bound > trigger:
             return False
