@@ -301,6 +301,17 @@ def test_a_plan_can_be_had_before_a_cut_is_due() -> None:
     assert {move.was for move in plan.lowered} == {Form.FULL}
 
 
+def test_a_plan_counts_a_section_where_an_edited_history_puts_it() -> None:
+    sent = [memory("Rows have four columns. " * 9), user("Read them"), *steps(8)]
+    log = [*sent, memory("Rows have five."), user("Go on"), *steps(1, first=8)]
+    ledger = built(log, room(4_000), built(sent, room(4_000)).ledger).ledger
+    edited = [log[0], user("Read all of them"), *log[2:]]
+    plan = plan_cut(edited, budget=room(1_000), ledger=ledger, counter=CHARS4)
+    cut = built(edited, room(1_000), ledger).cut
+    assert cut is not None
+    assert (plan.before, plan.after) == (cut.before, cut.after)
+
+
 def test_a_plan_says_so_where_no_cut_would_be_enough() -> None:
     log = [system("Rules. " * 400), user("Go")]
     plan = plan_cut(log, budget=room(100), counter=CHARS4)

@@ -125,6 +125,8 @@ def plan_cut(
     draft = _read_wishes(draft_log(log, context), budget, context)
     limits = _find_limits(budget, draft, context)
     draft = admit(draft, limits, context)
+    if find_change(draft, context):
+        draft = promote_later_sections(draft, context)
     return preview_cut(draft, limits, context)
 
 
