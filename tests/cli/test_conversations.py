@@ -17,6 +17,7 @@ from lamina.conversations.store import conversation_place, read_record
 from lamina.inspector.recorded_sessions import StoredSession
 from lamina.replay.traces import read_traces
 from lamina.replay.values import Trace
+from lamina.sessions import Session
 from lamina.stores.address import open_store
 from lamina.stores.port import Where
 from tests.cli.running import Ran, run
@@ -93,6 +94,8 @@ def test_filters_find_by_date_client_door_and_words(store: str) -> None:
 def test_a_name_is_given_by_its_beginning(store: str) -> None:
     shown = json.loads(ask(store, "show", "claude-code-5", "--json").out)
     assert shown["name"] == TALK
+    assert f"'claude-code-5' is taken for {TALK!r}\n" in ask(store, "show", "claude-code-5").err
+    assert "taken for" not in ask(store, "show", TALK).err
     several = ask(store, "show", "claude-code")
     assert several.code == 2
     assert f"2 conversations begin so; it is one of {TALK}, claude-code-77aa" in several.err
@@ -211,8 +214,61 @@ def test_delete_and_prune_ask_first(store: str) -> None:
     deleted = json.loads(ask(store, "prune", "--days", "30", "--yes", "--json").out)["deleted"]
     assert sorted(deleted) == sorted([TALK, "claude-code-77aa", "begins-00"])
     assert names(store) == ["evening", "support-42"]
-    assert ask(store, "delete", "even", "--yes").err == "'evening' is deleted\n"
+    assert ask(store, "delete", "evening", "--yes").err == "'evening' is deleted\n"
     assert ask(store, "prune", "--size", "2GB", "--yes").err == "deleted: 0 conversations\n"
+
+
+@pytest.mark.parametrize("action", ["delete", "verify", "rescue"])
+def test_what_deletes_or_proves_takes_a_name_in_full(store: str, action: str) -> None:
+    """A retry of a deletion once deleted the conversation of another user, whose name began alike."""
+    refused = ask(store, action, "support-4", "--yes")
+    assert refused.code == 4
+    assert "there is none of this name; 1 begins so: 'support-42'" in refused.err
+    assert len(names(store)) == 5
+
+
+def test_recall_answers_from_no_other_conversation(store: str) -> None:
+    refused = run("recall", "claude-code-77", "fold-1", "--store", store)
+    assert (refused.code, refused.out) == (4, "")
+    assert "there is none of this name; 1 begins so: 'claude-code-77aa'" in refused.err
+
+
+def test_one_command_deletes_a_user(store: str) -> None:
+    """All that a client began goes with its forks, and so do forks of forks. Nothing else does."""
+
+    async def fork() -> None:
+        async with open_store(store) as opened:
+            async with Session.open(opened, "support-42", workspace="") as session:
+                child = await session.fork(name="a-fork")
+                await child.fork(name="a-fork-of-it")
+            await record_talk(opened, name="support-421", family="family-7")
+            await record_talk(opened, name="branch", parent="support-42", family="family-8")
+
+    anyio.run(fork)
+    asked = ask(store, "delete", "--client", "support-42")
+    assert (asked.code, "4 conversations would be gone for good" in asked.err) == (2, True)
+    done = json.loads(ask(store, "delete", "--client", "support-42", "--yes", "--json").out)
+    assert sorted(done["deleted"]) == ["a-fork", "a-fork-of-it", "branch", "support-42"]
+    assert names(store) == sorted([TALK, "claude-code-77aa", "begins-00", "evening", "support-421"])
+    by_id = json.loads(ask(store, "delete", "--client", "session-42", "--yes", "--json").out)["deleted"]
+    assert sorted(by_id) == sorted([TALK, "claude-code-77aa", "begins-00", "support-421"])
+    assert ask(store, "delete", "--client", "nobody", "--yes").code == 4
+    assert ask(store, "delete", "--yes").code == 2
+    assert ask(store, "delete", "evening", "--all", "--yes").code == 2
+
+
+def test_one_command_deletes_a_workspace(store: str) -> None:
+    async def add_elsewhere() -> None:
+        async with open_store(store) as opened, Session.open(opened, "x", workspace="other") as session:
+            await session.ask("Hi")
+
+    anyio.run(add_elsewhere)
+    assert ask(store, "delete", "--all").code == 2
+    done = json.loads(ask(store, "delete", "--all", "--yes", "--json").out)
+    assert sorted(done["deleted"]) == sorted([TALK, "claude-code-77aa", "begins-00", "evening", "support-42"])
+    with closing(sqlite3.connect(store)) as connection:
+        rows = connection.execute("SELECT workspace, name FROM conversation WHERE name != ''").fetchall()
+    assert rows == [("other", "x")]
 
 
 def test_prune_keeps_a_size_and_drops_the_oldest_first(store: str) -> None:

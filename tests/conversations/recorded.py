@@ -86,6 +86,7 @@ async def record_talk(
     updated: int = NOON,
     door: str = "gateway",
     family: str = "family-1",
+    parent: str = "",
 ) -> None:
     """A conversation of four requests; before the last one a cut was made."""
     messages = list_messages()
@@ -154,6 +155,7 @@ async def record_talk(
         dialect="openai_chat",
         group="session-42",
         family=family,
+        parent=parent,
         title=f"Log in with {PROMPT}" if keep != "nothing" else "",
         model="gpt-5",
         ledger=ledger,

@@ -15,14 +15,14 @@ import anyio
 
 from lamina.cli.conversation_files import copy_everything, export_one, import_file
 from lamina.cli.conversation_summary import print_summary
-from lamina.cli.damaged_conversations import rescue_conversation, resolve_damaged_name, verify_conversations
+from lamina.cli.damaged_conversations import require_damaged_name, rescue_conversation, verify_conversations
 from lamina.cli.output import emit, progress, tell
 from lamina.cli.parser import add_json, float_or_nan, read_moment, whole_number
 from lamina.cli.shown_conversations import WIDTH, describe_talk, format_date, show_conversation
-from lamina.cli.stored import add_store, open_named_store
-from lamina.conversations.deleting import delete_conversation
+from lamina.cli.stored import add_store, open_named_store, take_name
+from lamina.conversations.deleting import delete_conversations, delete_workspace
 from lamina.conversations.erasing import delete_message
-from lamina.conversations.listing import ListedTalk, list_talks, resolve_name
+from lamina.conversations.listing import ListedTalk, list_client_names, list_names, list_talks, require_name
 from lamina.conversations.recorded_log import read_recorded_log
 from lamina.conversations.retention import Pruned, prune
 from lamina.conversations.store import recorded_workspace
@@ -40,19 +40,21 @@ MOST_PATHS = 1_000
 
 _EXAMPLES = """\
 actions: list; summary [PATH ...]; show NAME; export NAME; import FILE NAME; copy STORE; delete NAME --yes;
-prune --yes; verify [NAME]; rescue NAME; inspect NAME
+delete --client ID --yes; delete --workspace NAME --all --yes; prune --yes; verify [NAME]; rescue NAME;
+inspect NAME
 
-A NAME may be given by its beginning, if no other conversation begins alike. List shows the conversations of
-the gateway, of wrapped clients, of sessions and of the chat. Summary says what all of them cost together, by
-day, client, project and model, what was read again and again, where caches were lost, and what would have
-saved something; with a PATH, it reads logs, or a folder that `lamina replay --parquet` wrote. Export writes
-a page of Markdown, or with --format json one line for each request: what was sent, what came back, and its
-usage. Import reads both.
+Show, export and inspect also take the beginning of a NAME, if no other begins alike, and say which they took.
+Delete, verify and rescue take the whole NAME. List shows the conversations of the gateway, of wrapped
+clients, of sessions and of the chat. Summary says what all of them cost together, by day, client, project and
+model, what was read again and again, where caches were lost, and what would have saved something; with a
+PATH, it reads logs, or a folder that `lamina replay --parquet` wrote. Export writes a page of Markdown, or
+with --format json one line for each request: what was sent, what came back, and its usage. Import reads both.
 Copy puts everything into another store; with --new-key-file that one is sealed. Delete removes a
-conversation everywhere: state, record, log, search index, costs; with --message, one message of it. Prune
-deletes what the doors have recorded and nobody used for --days, and then the oldest until --size is kept;
-the logs of sessions and chats stay. Verify reads every record; in a sealed store it proves that none was
-changed, moved or taken away. Rescue writes what is whole of a damaged conversation, for import.
+conversation everywhere: state, record, log, search index, costs; with --message, one message of it; with
+--client, all conversations of a client with their forks; with --all, the whole workspace. Prune deletes what
+the doors have recorded and nobody used for --days, and then the oldest until --size is kept; the logs of
+sessions and chats stay. Verify reads every record; in a sealed store it proves that none was changed, moved
+or taken away. Rescue writes what is whole of a damaged conversation, for import.
 
 examples:
   lamina conversations list --since 7d --text "retry"
@@ -60,7 +62,8 @@ examples:
   lamina conversations show claude-code-5f
   lamina conversations export claude-code-5f --format json > talk.jsonl
   lamina conversations export claude-code-5f --format request > request.json
-  lamina conversations delete claude-code-5f --message "the password is" --yes
+  lamina conversations delete support-42 --message "the password is" --yes
+  lamina conversations delete --client user-7 --yes
   lamina conversations prune --days 30 --size 2GB --yes
   lamina conversations copy sealed.db --new-key-file app.key --store chats.db
 
@@ -73,7 +76,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         f"{parser.prog} ACTION [NAME ...] [--store STORE] [--workspace NAME] [--key-file FILE]\n"
         "                [--since DATE] [--client ID] [--door DOOR] [--text WORDS]\n"
         "                [--format markdown|json|request] [--new-key-file FILE] [--message KEY|TEXT]\n"
-        "                [--days N] [--size BYTES] [--yes] [--json]"
+        "                [--all] [--days N] [--size BYTES] [--yes] [--json]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
@@ -87,7 +90,14 @@ def describe(parser: argparse.ArgumentParser) -> None:
         type=read_moment,
         help="for list and summary: since a date (2026-11-01), or 7d, 12h",
     )
-    add("--client", metavar="ID", default="", help="for list: a part of the client's own id, or of the name")
+    add(
+        "--client",
+        metavar="ID",
+        default="",
+        help="for list: a part of the client's own id, or of the name; for delete: this very id or name, "
+        "with all forks",
+    )
+    add("--all", action="store_true", help="for delete: everything of the workspace")
     add("--door", metavar="DOOR", default="", help="for list: gateway, wrap, session or chat")
     add(
         "--text",
@@ -196,7 +206,7 @@ def _summarise(talk: ListedTalk) -> str:
 
 
 async def _export(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    name = await resolve_name(store, workspace, arguments.names[0])
+    name = await take_name(store, workspace, arguments.names[0])
     return await export_one(store, workspace, name, form=arguments.format)
 
 
@@ -217,25 +227,55 @@ async def _copy(store: Store, workspace: str, arguments: argparse.Namespace) -> 
 
 
 async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    """Delete a conversation or one message, everywhere. Without --yes nothing is deleted."""
-    name = await resolve_damaged_name(store, workspace, arguments.names[0])
-    what = f"{name!r}"
+    """Delete one message, a conversation, or those of a user. Without --yes nothing is deleted."""
     if arguments.message:
-        what = f"{arguments.message!r} in {name!r}"
+        return await _erase(store, workspace, arguments)
+    names = await _choose_deleted(store, workspace, arguments)
+    what = count_noun(len(names), "conversation")
+    if len(names) == 1:
+        what = repr(names[0])
     if not arguments.yes:
         raise BadInput(f"{what} would be gone for good", place="delete", hint="say --yes if you mean it")
-    if arguments.message:
-        erased = await _delete_message(store, workspace, name, arguments.message)
-        if arguments.json:
-            emit(erased)
-        messages = count_noun(erased["messages"], "message")
-        records = count_noun(erased["records"], "record")
-        tell(f"{messages} of {name!r}, and what quotes it: erased in {records}")
-        return 0
-    await delete_conversation(store, workspace, name)
+    if arguments.all:
+        await delete_workspace(store, workspace)
+    else:
+        await delete_conversations(store, workspace, names)
     if arguments.json:
-        emit({"deleted": [name]})
-    tell(f"{name!r} is deleted")
+        emit({"deleted": names})
+    tell(f"{what} {'is' if len(names) == 1 else 'are'} deleted")
+    return 0
+
+
+async def _choose_deleted(store: Store, workspace: str, arguments: argparse.Namespace) -> list[str]:
+    """The conversations that are meant: the one of this very name, those of a client, or all."""
+    match arguments.names, arguments.client, arguments.all:
+        case [name], "", False:
+            return [await require_damaged_name(store, workspace, name)]
+        case [], "", True:
+            return await list_names(store, workspace)
+        case [], client, False if client:
+            names = await list_client_names(store, workspace, client)
+            if not names:
+                hint = "see lamina conversations list"
+                raise StoreError("it has no conversation here", conversation=client, hint=hint)
+            return names
+    raise BadInput(
+        "what is deleted is not clear", place="delete", hint="give one: NAME, --client ID or --all"
+    )
+
+
+async def _erase(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    [name] = arguments.names
+    await require_name(store, workspace, name)
+    what = f"{arguments.message!r} in {name!r}"
+    if not arguments.yes:
+        raise BadInput(f"{what} would be gone for good", place="delete", hint="say --yes if you mean it")
+    erased = await _delete_message(store, workspace, name, arguments.message)
+    if arguments.json:
+        emit(erased)
+    messages = count_noun(erased["messages"], "message")
+    records = count_noun(erased["records"], "record")
+    tell(f"{messages} of {name!r}, and what quotes it: erased in {records}")
     return 0
 
 
@@ -272,7 +312,7 @@ def _inspect(arguments: argparse.Namespace) -> int:
 
     async def resolve() -> str:
         async with open_named_store(arguments) as (store, workspace):
-            return await resolve_name(store, workspace, arguments.names[0])
+            return await take_name(store, workspace, arguments.names[0])
 
     options = parser_for("inspect").parse_args(["--store", arguments.store or "", "--open"])
     options.workspace = arguments.workspace
@@ -305,6 +345,7 @@ _NAME_COUNTS = {
     "list": (0, 0),
     "summary": (0, MOST_PATHS),
     "prune": (0, 0),
+    "delete": (0, 1),
     "verify": (0, 1),
     "import": (2, 2),
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lamina.cli.output import emit, progress, tell
 from lamina.cli.stored import no_such_conversation
 from lamina.conversations.exporting import write_lines
-from lamina.conversations.listing import list_names, resolve_name
+from lamina.conversations.listing import list_names, require_name
 from lamina.conversations.record import ERASED, ConversationRecord, digest_body
 from lamina.conversations.store import ConversationState, conversation_place, read_record, recorded_workspace
 from lamina.dialects.usage import count_noun
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 async def verify_conversations(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
     """Read every record of these conversations, or of all. A damaged record raises an error."""
     if arguments.names:
-        names = [await resolve_damaged_name(store, workspace, arguments.names[0])]
+        names = [await require_damaged_name(store, workspace, arguments.names[0])]
     else:
         names = await list_names(store, workspace)
         names += await _list_unfinished_deletions(store, workspace)
@@ -107,14 +107,14 @@ def _risk_of(store: Store) -> str:
     return risk(inner.driver)
 
 
-async def resolve_damaged_name(store: Store, workspace: str, name: str) -> str:
-    """A name as `resolve_name` finds it; one that no list has may be a deletion that was interrupted."""
+async def require_damaged_name(store: Store, workspace: str, name: str) -> str:
+    """A name that is there. One that no list has may be that of a deletion which was interrupted."""
     try:
-        return await resolve_name(store, workspace, name)
+        await require_name(store, workspace, name)
     except StoreError:
-        if name in await _list_unfinished_deletions(store, workspace):
-            return name
-        raise
+        if name not in await _list_unfinished_deletions(store, workspace):
+            raise
+    return name
 
 
 async def rescue_conversation(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
@@ -122,7 +122,8 @@ async def rescue_conversation(store: Store, workspace: str, arguments: argparse.
     if not isinstance(store, Rescuable):
         hint = "restore it from a backup, or read single records with read(at=...)"
         raise BadInput("this kind of store cannot read around damaged records", place="rescue", hint=hint)
-    name = await resolve_name(store, workspace, arguments.names[0])
+    name = arguments.names[0]
+    await require_name(store, workspace, name)
     log_records = await store.rescue(Where(workspace, name))
     recorded = await store.rescue(conversation_place(recorded_workspace(workspace), name))
     if not log_records and not recorded:

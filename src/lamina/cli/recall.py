@@ -11,7 +11,7 @@ import msgspec
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import add_json
 from lamina.cli.stored import add_store, no_such_conversation, open_existing, open_named_store
-from lamina.conversations.listing import resolve_name
+from lamina.conversations.listing import require_name
 from lamina.conversations.recorded_log import describe_kept, read_recorded_log
 from lamina.conversations.store import recorded_workspace
 from lamina.core.values import Ledger, Segment
@@ -37,7 +37,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "              [--workspace NAME] [--key-file FILE] [--json]"
     )
     parser.epilog = _EXAMPLES
-    parser.add_argument("conversation", metavar="CONVERSATION", help="its name, or the beginning of it")
+    parser.add_argument("conversation", metavar="CONVERSATION", help="its name, in full")
     parser.add_argument("key", metavar="KEY", help="a handle, or the key of a message")
     parser.add_argument("--part", metavar="START:LENGTH", type=_part, help="only these characters, from 0")
     parser.add_argument("--find", metavar="TEXT", default="", help="only where this occurs")
@@ -52,7 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
 async def _recall(arguments: argparse.Namespace) -> int:
     """Print what a key stands for, a part of it, or the places in it that have a text."""
     async with open_named_store(arguments) as (store, workspace):
-        name = await resolve_name(store, workspace, arguments.conversation)
+        name = arguments.conversation
+        await require_name(store, workspace, name)
         log, ledger = await _read_log(store, workspace, name)
         recalled = recall_text(log, arguments.key, ledger=ledger, part=arguments.part, find=arguments.find)
     if arguments.json:

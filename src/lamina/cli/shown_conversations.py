@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from lamina.cli.output import emit, tell
-from lamina.cli.stored import no_such_conversation, open_existing
+from lamina.cli.stored import no_such_conversation, open_existing, take_name
 from lamina.conversations.costs import price_call
-from lamina.conversations.listing import ListedTalk, find_talk, resolve_name
+from lamina.conversations.listing import ListedTalk, find_talk
 from lamina.conversations.record import ConversationRecord, RecordedCall, is_compaction
 from lamina.conversations.recorded_log import describe_kept
 from lamina.conversations.store import ConversationState, find_conversation, read_record, recorded_workspace
@@ -40,7 +40,7 @@ class _ShownTalk(msgspec.Struct, frozen=True, kw_only=True):
 
 async def show_conversation(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
     """Print a conversation: its state, its cuts, each request, and what was said if it is a session."""
-    name = await resolve_name(store, workspace, arguments.names[0])
+    name = await take_name(store, workspace, arguments.names[0])
     shown = await _read_shown(store, workspace, name)
     if arguments.json:
         emit(_describe_shown(shown))

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from lamina.cli.output import tell
+from lamina.conversations.listing import resolve_name
 from lamina.errors import StoreError
 from lamina.sessions import Session
 from lamina.settings import load_settings
@@ -103,6 +105,14 @@ async def open_existing(store: Store, workspace: str, name: str) -> AsyncIterato
         raise no_such_conversation(name)
     async with Session.open(store, name, workspace=workspace) as session:
         yield session
+
+
+async def take_name(store: Store, workspace: str, name: str) -> str:
+    """The conversation that is named in full or by its beginning. If that is another name, it is told."""
+    full_name = await resolve_name(store, workspace, name)
+    if full_name != name:
+        tell(f"{name!r} is taken for {full_name!r}")
+    return full_name
 
 
 def no_such_conversation(name: str) -> StoreError:

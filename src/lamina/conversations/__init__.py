@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from lamina._lazy_names import name_lazily
 
 if TYPE_CHECKING:
-    from lamina.conversations.deleting import delete_conversation
+    from lamina.conversations.deleting import delete_conversation, delete_conversations, delete_workspace
     from lamina.conversations.erasing import ErasedMessage, delete_message
     from lamina.conversations.exporting import export_conversation, import_conversation
-    from lamina.conversations.listing import ListedTalk, list_talks
+    from lamina.conversations.listing import ListedTalk, list_client_names, list_talks
     from lamina.conversations.retention import Pruned, prune
 
 __all__ = [
@@ -29,9 +29,12 @@ __all__ = [
     "ListedTalk",
     "Pruned",
     "delete_conversation",
+    "delete_conversations",
     "delete_message",
+    "delete_workspace",
     "export_conversation",
     "import_conversation",
+    "list_client_names",
     "list_talks",
     "prune",
 ]
@@ -40,10 +43,10 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = name_lazily(
         __name__,
         {
-            "lamina.conversations.deleting": "delete_conversation",
+            "lamina.conversations.deleting": "delete_conversation delete_conversations delete_workspace",
             "lamina.conversations.erasing": "ErasedMessage delete_message",
             "lamina.conversations.exporting": "export_conversation import_conversation",
-            "lamina.conversations.listing": "ListedTalk list_talks",
+            "lamina.conversations.listing": "ListedTalk list_client_names list_talks",
             "lamina.conversations.retention": "Pruned prune",
         },
     )

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from lamina.conversations.store import (
     ANSWERS,
+    CONVERSATIONS,
     FAMILIES,
     ConversationState,
     answer_place,
@@ -22,7 +23,7 @@ from lamina.conversations.store import (
 )
 from lamina.errors import Conflict, Damaged
 from lamina.stores.paging import attempts, every_conversation
-from lamina.stores.port import ManyDeletable, OwnName, Record, Rekeyable, Store, Where
+from lamina.stores.port import SEARCH, ManyDeletable, OwnName, Record, Rekeyable, Store, Where
 
 COSTS = "lamina.chat/"
 """Begins the names of the workspaces that hold what the conversations of a chat have cost."""
@@ -39,9 +40,28 @@ async def delete_conversation(store: Store, workspace: str, name: str) -> bool:
     It works also if the conversation is damaged. If it is interrupted, do it again: the conversation itself
     goes last, so it is still listed.
     """
-    places = await list_record_places(store, workspace, name)
-    own_places = [cost_place(workspace, name), Where(workspace, name)]
-    return await delete_places(store, [*own_places, *places]) > 0
+    return await delete_conversations(store, workspace, [name]) > 0
+
+
+async def delete_conversations(store: Store, workspace: str, names: Sequence[str]) -> int:
+    """Delete these conversations with everything that belongs to them. Returns how many places there were."""
+    places: list[Where] = []
+    for name in names:
+        places += (cost_place(workspace, name), Where(workspace, name))
+        places += await list_record_places(store, workspace, name)
+    return await delete_places(store, places)
+
+
+async def delete_workspace(store: Store, workspace: str) -> int:
+    """Delete everything of a workspace, whatever made it. Returns how many places there were."""
+    recorded_in = recorded_workspace(workspace)
+    beside = (f"{SEARCH}{workspace}", f"{SEARCH}{CONVERSATIONS}{recorded_in}", f"{COSTS}{workspace}")
+    recorded = (f"{FAMILIES}{recorded_in}", f"{ANSWERS}{recorded_in}", f"{CONVERSATIONS}{recorded_in}")
+    places: list[Where] = []
+    for own_workspace in (*map(OwnName, beside), *map(OwnName, recorded), workspace):
+        names = [listed.conversation async for listed in every_conversation(store, own_workspace)]
+        places += [Where(own_workspace, name) for name in names]
+    return await delete_places(store, places)
 
 
 async def delete_record(store: Store, workspace: str, name: str) -> bool:

@@ -1,7 +1,8 @@
 """All conversations of a workspace in one list, whichever door they came through.
 
-A conversation may be recorded by a door, may have the log of a session, or both under one name. A name may be
-given by its beginning, if no other begins alike.
+A conversation may be recorded by a door, may have the log of a session, or both under one name. Where it is
+only shown, a name may be given by its beginning, if no other begins alike. What is deleted, or read to prove
+something, is named in full: a name that is gone must not stand for another conversation.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from lamina.conversations.store import (
     conversation_place,
     conversation_workspace,
     decode_state,
+    find_conversation,
     find_title,
     recorded_workspace,
 )
@@ -92,6 +94,61 @@ async def resolve_name(store: Store, workspace: str, name: str) -> str:
     if len(alike) > MOST_ALIKE:
         shown += f" and {len(alike) - MOST_ALIKE:,} more"
     raise BadInput(f"{len(alike):,} conversations begin so", place=name, hint=f"it is one of {shown}")
+
+
+async def require_name(store: Store, workspace: str, name: str) -> None:
+    """Raise StoreError if there is no conversation of this very name."""
+    names = await list_names(store, workspace)
+    if name in names:
+        return
+    problem = "there is none of this name"
+    alike = [each for each in names if each.startswith(name)]
+    if len(alike) == 1:
+        problem += f"; 1 begins so: {alike[0]!r}"
+    elif alike:
+        problem += f"; {len(alike):,} begin so"
+    raise StoreError(problem, conversation=name, hint="give the whole name: see lamina conversations list")
+
+
+async def list_client_names(store: Store, workspace: str, client: str) -> list[str]:
+    """The conversations of a client, and all forks of them.
+
+    A conversation is the client's if it has this very name, or if the client's own id is this one, with or
+    without the word before it: `user-7` is the client of `name:user-7`.
+    """
+    parents: dict[str, str] = {}
+    of_client: set[str] = set()
+    for name in await list_names(store, workspace):
+        group, parent = await _read_descent(store, workspace, name)
+        parents[name] = parent
+        if client in (name, group, group.partition(":")[2]):
+            of_client.add(name)
+    is_growing = bool(of_client)
+    while is_growing:
+        forks = {name for name, parent in parents.items() if parent in of_client} - of_client
+        of_client |= forks
+        is_growing = bool(forks)
+    return sorted(of_client)
+
+
+async def _read_descent(store: Store, workspace: str, name: str) -> tuple[str, str]:
+    """The client's own id of a conversation, and the conversation that it was forked from; "" without one.
+
+    Of a damaged conversation nothing is known but its name.
+    """
+    try:
+        recorded = await find_conversation(store, recorded_workspace(workspace), name)
+        first_records = (await store.read(Where(workspace, name), limit=1)).records
+    except LaminaError:
+        return "", ""
+    state = ConversationState()
+    if recorded is not None:
+        state = recorded.state
+    for record in first_records:
+        control = _decode_control(record.body)
+        if control is not None and control.conversation:
+            return state.group, control.conversation
+    return state.group, state.parent
 
 
 async def find_talk(store: Store, workspace: str, name: str) -> ListedTalk | None:
@@ -181,21 +238,28 @@ def _decode_segments(records: tuple[Record, ...]) -> list[Segment]:
 def _read_model(records: tuple[Record, ...]) -> str:
     """The model of a session, as its setup names it."""
     for record in records:
-        try:
-            setup = msgspec.json.decode(record.body, type=_SetupRecord)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            continue
-        if setup.control is not None and setup.control.model:
-            return setup.control.model
+        control = _decode_control(record.body)
+        if control is not None and control.model:
+            return control.model
     return ""
 
 
-class _Setup(msgspec.Struct):
+class _Control(msgspec.Struct):
+    """What is read here of a record between segments: the model of a setup, and the parent of a fork."""
+
     model: str | None = None
+    conversation: str | None = None
 
 
-class _SetupRecord(msgspec.Struct):
-    control: _Setup | None = None
+class _ControlRecord(msgspec.Struct):
+    control: _Control | None = None
+
+
+def _decode_control(body: bytes) -> _Control | None:
+    try:
+        return msgspec.json.decode(body, type=_ControlRecord).control
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _count_cuts(state: bytes) -> int:
