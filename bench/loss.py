@@ -8,7 +8,7 @@
 The three steps can run on three machines: rows and losses are files. Policies are those of `lamina replay`,
 also as `package.module:attribute`. The rows of one answer are judged together and answers in a random order
 that is always the same, so a run that `--seconds` ends early still compares like with like.
-docs/loss.md says what the figures mean.
+bench/README.md says what the figures mean.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.arguments import split_list, split_numbers
+from bench.judging.answers import judge_answers, order_answers
+from bench.judging.comparison import PairedLosses, comparison_text
+from bench.judging.judges import find_judge
+from bench.judging.port import AnswerLoss
+from bench.judging.rows import LossRow, read_rows, write_rows
+from bench.judging.sampling import FULL, LossSampling, sample_session
 from bench.samples import QUICK_HELP, sample_sessions
 from lamina.replay.account_sums import sum_outcomes
-from lamina.replay.loss.comparison import PairedLosses, comparison_text
-from lamina.replay.loss.judges import find_judge
-from lamina.replay.loss.judging import judge_answers, order_answers
-from lamina.replay.loss.port import AnswerLoss
-from lamina.replay.loss.rows import LossRow, read_rows, write_rows
-from lamina.replay.loss.sampling import FULL, LossSampling, sample_session
 from lamina.replay.runs import RESERVE
 from lamina.replay.traces import read_traces
 from lamina.replay.values import ReplayOutcome, Trace

@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import os
 import sys
 import time
 import urllib.request
@@ -30,7 +31,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
@@ -45,7 +46,6 @@ from lamina.core.values import Ledger
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput, NotFound
 from lamina.fitting.recalls import answer_recall_text, recall_text
-from lamina.replay.loss.judged_answers import open_to_append
 from lamina.replay.model_calls import CHAT
 from lamina.segments import user
 
@@ -210,7 +210,7 @@ def ask_rows(options: argparse.Namespace) -> int:
     total = sum(len(row.questions) for row in rows)
     count = len(done)
     end = time.monotonic() + options.seconds
-    with _open_model(options) as ask, open_to_append(options.out) as file:
+    with _open_model(options) as ask, _open_to_append(options.out) as file:
         for row in rows:
             for question in row.questions[:: options.every]:
                 if (row.name, question.text) in done:
@@ -224,6 +224,21 @@ def ask_rows(options: argparse.Namespace) -> int:
                 print(f"\r{count:,} of {total:,} answers", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     return print_table(options.out)
+
+
+@contextmanager
+def _open_to_append(path: Path) -> Iterator[IO[bytes]]:
+    """A file of lines, to write more of them.
+
+    A run that was killed may have left half a line without its end. The next line must not become part of it.
+    """
+    with path.open("a+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            file.seek(size - 1)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+        yield file
 
 
 def answer_question(row: AnswerRow, question: Question, ask: Ask) -> Answer:

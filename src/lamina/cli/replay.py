@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from lamina.cli.files import check_folder, print_with_json, refuse_databases, write_file
-from lamina.cli.judged_replay import run_judged_replay
 from lamina.cli.learned_replay import run_learned_replay
 from lamina.cli.named_traces import read_named_traces, read_stored_traces
 from lamina.cli.output import ProgressLine, tell
-from lamina.cli.replay_options import ReplayChoices, describe, read_choices
+from lamina.cli.replay_options import describe, read_choices
 from lamina.cli.replay_progress import ReplayBar, ReplayedSessions, ReplaysUntilInterrupted
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
@@ -40,8 +39,8 @@ __all__ = ["describe", "page_writer", "run"]
 def run(arguments: argparse.Namespace) -> int:
     choices = read_choices(arguments)
     _check_arguments(arguments)
-    if arguments.lifetimes or arguments.learn or arguments.judge:
-        return _run_without_account(arguments, choices)
+    if arguments.lifetimes or arguments.learn:
+        return _run_without_account(arguments)
     if arguments.html:
         page_writer()  # a missing package is reported before the replay
     options = ReplayOptions(
@@ -181,17 +180,13 @@ def _read_period(arguments: argparse.Namespace) -> Period:
     return Period(arguments.since, arguments.until)
 
 
-def _run_without_account(arguments: argparse.Namespace, choices: ReplayChoices) -> int:
-    """Compare lifetimes, learn from the sessions, or have a model judge them, as the options ask."""
+def _run_without_account(arguments: argparse.Namespace) -> int:
+    """Compare lifetimes, or learn from the sessions, as the options ask."""
     with ProgressLine() as line:
         bar = ReplayBar(line)
         traces = read_named_traces(arguments, period=_read_period(arguments), progress=bar.read)
         if arguments.learn:
             return run_learned_replay(arguments, traces)
-        if arguments.judge:
-            return run_judged_replay(
-                arguments, traces, policies=choices.policies, windows=choices.windows, rules=choices.rules
-            )
         rows = compare_lifetimes(trace for trace in traces if isinstance(trace, Trace))
     print_with_json(lifetimes_text(rows), msgspec.to_builtins(rows), arguments.json)
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -32,12 +31,6 @@ OpenAI and Anthropic as JSON lines, sessions of Claude Code, rollouts of Codex, 
 line. With --store, the conversations of a store are read: what lamina recorded of the requests that went
 through it, and its sessions. Nothing is sent anywhere: caches are simulated by their rules.
 
-With --judge, a model says what each policy loses: how much less likely a recorded answer is after what the
-policy would have sent than after the whole conversation. JUDGE is a model.gguf (torch if it is installed,
-else llama.cpp: pip install xllamacpp), torch:FOLDER, llama:FILE.gguf, or the address of a server: vLLM, or
-llama.cpp's own. LAMINA_JUDGE_KEY has the key of the server, if it wants one. The recorded requests and
-answers are sent to that server, and nowhere else. Before it begins, it says how much there is to judge.
-
 examples:
   lamina replay ~/.claude/projects
   lamina replay --store
@@ -45,8 +38,6 @@ examples:
   lamina replay logs/ --policy sliding,lamina --window auto,64000 --rules openai
   lamina replay 's3://logs/2026-*/*.zst' --engine dask --parquet out/
   lamina replay ~/.claude/projects --since 7d --by project,model
-  lamina replay logs/ --judge http://127.0.0.1:8000
-  lamina replay logs/ --judge http://127.0.0.1:8000 --precision 0.05
   lamina replay logs/ --hide-at-most 0.02 --window 32000 --write depths.json
   lamina replay logs/ --learn need.json
   lamina replay ~/.claude/projects --lifetimes
@@ -72,9 +63,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "                     [--json FILE] [--html FILE] [--parquet FOLDER]\n"
         "                     [--engine E] [--cluster ADDRESS] [--jobs N] [--limit N]\n"
         "                     [--since DATE] [--until DATE] [--by G,...]\n"
-        "                     [--judge JUDGE] [--answers N] [--seconds N] [--precision NATS]\n"
-        "                     [--losses FILE] [--plan] [--price DOLLARS] [--hide-at-most SHARE]\n"
-        "                     [--write FILE] [--learn FILE] [--lifetimes]"
+        "                     [--hide-at-most SHARE] [--write FILE] [--learn FILE] [--lifetimes]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
@@ -139,21 +128,6 @@ def describe(parser: argparse.ArgumentParser) -> None:
         default="",
         help=f"also what groups of sessions cost: by {', '.join(GROUPINGS[:-1])} or {GROUPINGS[-1]}",
     )
-    add("--judge", metavar="JUDGE", default="", help="have a model judge what each policy loses; see below")
-    add(
-        "--answers",
-        metavar="N",
-        type=whole_number,
-        default=3,
-        help="with --judge: answers of each session that are judged, at most (default: 3)",
-    )
-    add(
-        "--seconds",
-        metavar="N",
-        type=whole_number,
-        default=0,
-        help="with --judge: judge no further answer after so long, and compare those that are done",
-    )
     add(
         "--hide-at-most",
         metavar="SHARE",
@@ -176,30 +150,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "and write it to this file if it keeps more of what the other half needs; policy.need takes the file",
     )
     add(
-        "--precision",
-        metavar="NATS",
-        type=_positive_number,
-        default=0.0,
-        help="with --judge: stop when the differences are known to so many nats, such as 0.05",
-    )
-    add(
-        "--losses",
-        metavar="FILE",
-        default="",
-        help="with --judge: keep what was judged here, and go on from there the next time",
-    )
-    add(
         "--lifetimes",
         action="store_true",
         help="instead of an account: what each lifetime of the cache would have cost, from recorded pauses",
-    )
-    add("--plan", action="store_true", help="with --judge: only say how much there is to judge")
-    add(
-        "--price",
-        metavar="DOLLARS",
-        type=_positive_number,
-        default=0.0,
-        help="with --judge: what the judge takes for a million tokens, to say what it will cost",
     )
 
 
@@ -270,11 +223,3 @@ def _share(text: str) -> float:
     if not 0 < share < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no share between 0 and 1, such as 0.02")
     return share
-
-
-def _positive_number(text: str) -> float:
-    """A number above 0, as an option has it."""
-    number = float_or_nan(text)
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
-    return number

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from lamina.replay.account_table import account_json, account_text
     from lamina.replay.generated_sessions import generate_session, split_calls
     from lamina.replay.html import render_page
-    from lamina.replay.loss.comparison import PairedLosses, comparison_text
-    from lamina.replay.loss.port import AnswerLoss
     from lamina.replay.policies.port import PolicyRequest, ReplayPolicy, Setting
     from lamina.replay.recorded_usage import sum_recorded_usage
     from lamina.replay.runs import ReplayOptions, replay
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
     from lamina.replay.values import RecordedUsage, ReplayAccount, ReplayOutcome, Trace, UnreadableLine
 
 __all__ = [
-    "AnswerLoss",
-    "PairedLosses",
     "PolicyRequest",
     "RecordedUsage",
     "ReplayAccount",
@@ -40,7 +36,6 @@ __all__ = [
     "UnreadableLine",
     "account_json",
     "account_text",
-    "comparison_text",
     "generate_session",
     "read_traces",
     "render_page",
@@ -56,8 +51,6 @@ if not TYPE_CHECKING:
             "lamina.replay.account_table": "account_json account_text",
             "lamina.replay.generated_sessions": "generate_session split_calls",
             "lamina.replay.html": "render_page",
-            "lamina.replay.loss.comparison": "PairedLosses comparison_text",
-            "lamina.replay.loss.port": "AnswerLoss",
             "lamina.replay.policies.port": "PolicyRequest ReplayPolicy Setting",
             "lamina.replay.recorded_usage": "sum_recorded_usage",
             "lamina.replay.runs": "ReplayOptions replay",

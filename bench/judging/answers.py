@@ -6,9 +6,9 @@ import random
 import time
 from collections.abc import Iterable, Iterator
 
-from lamina.replay.loss.port import AnswerLoss, Judge
-from lamina.replay.loss.rows import LossRow
-from lamina.replay.loss.sampling import FULL
+from bench.judging.port import AnswerLoss, Judge
+from bench.judging.rows import LossRow
+from bench.judging.sampling import FULL
 
 SEED = 3
 
@@ -38,12 +38,7 @@ def judge_answers(
     for rows in answers:
         if time.monotonic() > end:
             return
-        yield judge_answer(rows, judge)
-
-
-def judge_answer(rows: list[LossRow], judge: Judge) -> list[AnswerLoss]:
-    """The losses of one answer's rows, of which the first is the full context; none if that does not fit."""
-    losses = list(judge(rows[:1]))
-    if losses:
-        losses += judge(rows[1:])
-    return losses
+        losses = list(judge(rows[:1]))
+        if losses:
+            losses += judge(rows[1:])
+        yield losses

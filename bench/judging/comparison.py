@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from bench.judging.port import AnswerLoss
+from bench.judging.sampling import FULL
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
 from lamina.replay.account_columns import Column, align_columns, format_whole
-from lamina.replay.loss.port import AnswerLoss
-from lamina.replay.loss.sampling import FULL
 from lamina.replay.values import ReplayOutcome
 
 DRAWS = 1_000

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from bench.judging.comparison import PairedLosses
+from bench.judging.judges import find_judge
+from bench.judging.port import AnswerLoss, make_loss
+from bench.judging.rows import ChatText, LossRow, find_spans, read_rows, to_chat_text, write_rows
+from bench.judging.sampling import FULL
 from lamina.errors import BadInput
-from lamina.replay.loss.comparison import PairedLosses
-from lamina.replay.loss.judges import find_judge
-from lamina.replay.loss.port import AnswerLoss, make_loss
-from lamina.replay.loss.rows import ChatText, LossRow, find_spans, read_rows, to_chat_text, write_rows
-from lamina.replay.loss.sampling import FULL
 from lamina.testing.model_server import model_file
 
 QUESTION = ChatText("user", "Where is parse_config?")

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from bench.judging.rows import ChatText, LossRow, find_spans, to_chat_text
 from lamina.caches import CacheRules, all_rules, rules_for
 from lamina.models.counters import counter_for
 from lamina.replay.account_sums import OWN_RULES
-from lamina.replay.loss.rows import ChatText, LossRow, find_spans, to_chat_text
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import ModelCall, RecordedConversation, read_conversation
 from lamina.replay.needed_names import NeededTerms

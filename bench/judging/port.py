@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from lamina.replay.loss.rows import ChatText, LossRow, Span, overlaps
+from bench.judging.rows import ChatText, LossRow, Span, overlaps
 
 LONGEST_ANSWER = 400
 """Tokens of an answer that are judged."""

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from lamina.errors import BadInput
-from lamina.replay.loss.port import (
+from bench.judging.port import (
     ANSWER_ROLE,
     CLOSING,
     LONGEST_ANSWER,
@@ -21,7 +20,8 @@ from lamina.replay.loss.port import (
     make_loss,
     write_message,
 )
-from lamina.replay.loss.rows import ChatText, LossRow
+from bench.judging.rows import ChatText, LossRow
+from lamina.errors import BadInput
 
 
 class TorchJudge:
