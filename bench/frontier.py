@@ -24,8 +24,8 @@ from xml.sax.saxutils import escape
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
+from bench.plot_scale import PlotScale
 from bench.samples import QUICK_HELP
-from lamina.replay.html.scale import PlotScale
 
 WIDTH, HEIGHT, COLUMNS = 270, 220, 2
 LEFT, TOP, RIGHT, BOTTOM = 38, 32, 14, 40

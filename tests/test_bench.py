@@ -20,6 +20,7 @@ PARTS = frozenset(
         "clearing",
         "generated_logs",
         "large_results",
+        "plot_scale",
         "policies_bars",
         "policies_speed",
         "process_tree",

@@ -76,7 +76,6 @@ COMMANDS = (
     "lamina explain request.json",
     "lamina diff request.json request.json",
     "lamina replay .claude/projects",
-    "lamina replay .claude/projects --html report.html",
     "lamina inspect .claude/projects --html inspect.html",
     "lamina conversations verify",
     "lamina conversations list",

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from bench.frontier import STYLE
+from bench.plot_scale import PlotScale
 from bench.proof.rows import Range
-from lamina.replay.html.scale import PlotScale
 
 WIDTH, HEIGHT, LEGEND = 540, 230, 30
 LEFT, TOP, RIGHT, BOTTOM = 44, 34, 14, 30

@@ -130,15 +130,6 @@ def test_what_was_lowered_comes_back_as_it_was() -> None:
     assert f"    {first_line}" in output(*SMALL)
 
 
-def test_the_page_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    done = run("demo", *SMALL, "--html", page)
-    assert (done.out, done.err) == (output(*SMALL), f"wrote {page}\n")
-    text = page.read_text("utf-8")
-    for total in totals(*SMALL).values():
-        assert f'data-name="equivalents" data-value="{total["equivalents"]!r}"' in text
-
-
 def test_same_seed_prints_the_same_and_another_does_not() -> None:
     assert run("demo", *SMALL, "--once").out == output(*SMALL)
     assert output(*SMALL, "--seed", "8") != output(*SMALL)
@@ -198,7 +189,7 @@ def _chunk(terminal: int) -> bytes:
 
 def test_the_demo_needs_nothing_that_only_tests_need(tmp_path: Path) -> None:
     code = (
-        "import sys; sys.modules.update(dict.fromkeys(['hypothesis', 'pytest', 'numpy', 'jinja2'])); "
+        "import sys; sys.modules.update(dict.fromkeys(['hypothesis', 'pytest', 'numpy'])); "
         "from lamina.cli import main; sys.exit(main(['demo', *sys.argv[1:]]))"
     )
     done = shell(f'"{sys.executable}" -c "{code}" {" ".join(SMALL)}', tmp_path)

@@ -59,28 +59,15 @@ def test_without_options_it_says_what_was_paid_and_what_each_policy_costs(logs: 
     assert max(len(line) for line in lines[: lines.index("")]) <= 80
 
 
-def test_table_page_and_json_have_the_same_figures(logs: Path, tmp_path: Path) -> None:
-    data, page = tmp_path / "account.json", tmp_path / "page.html"
-    done = run("replay", logs, *SMALL, "--json", data, "--html", page)
-    assert done.err.splitlines()[-2:] == [f"wrote {data}", f"wrote {page}"]
-    found, written = json.loads(data.read_text("utf-8")), page.read_text("utf-8")
+def test_table_and_json_have_the_same_figures(logs: Path, tmp_path: Path) -> None:
+    data = tmp_path / "account.json"
+    done = run("replay", logs, *SMALL, "--json", data)
+    assert done.err.splitlines()[-1] == f"wrote {data}"
+    found = json.loads(data.read_text("utf-8"))
     assert len(found["totals"]) == 4
     for total in found["totals"]:
         (line,) = [line for line in done.out.splitlines() if line.startswith(f"{total['policy']} ")]
         assert f"{total['equivalents']:,.0f}" in line.split()
-        assert f'data-name="equivalents" data-value="{total["equivalents"]!r}"' in written
-
-
-def test_without_the_extra_a_page_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.modules['jinja2'] = None; from lamina.cli import main; "
-        "sys.exit(main(['replay', 'no-such-folder', *sys.argv[1:]]))"
-    )
-    command = [sys.executable, "-c", code, "--html", str(tmp_path / "page.html")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "pip install 'lamina-context[report]'" in done.stderr
-    assert done.stderr.count("\n") == 1
 
 
 def test_windows_policies_and_rules_are_multiplied(logs: Path) -> None:
@@ -94,12 +81,6 @@ def test_a_limit_is_of_sessions(logs: Path) -> None:
     assert told(logs, "--limit", "2", "--policy", "none")["totals"][0]["sessions"] == 2
 
 
-def test_calls_are_kept_only_for_the_page(logs: Path, tmp_path: Path) -> None:
-    assert not told(logs, "--policy", "none")["outcomes"][0]["points"]
-    kept = told(logs, "--policy", "none", "--html", str(tmp_path / "page.html"))
-    assert len(kept["outcomes"][0]["points"]) == kept["outcomes"][0]["calls"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -108,7 +89,7 @@ def test_calls_are_kept_only_for_the_page(logs: Path, tmp_path: Path) -> None:
         (("--rules", "abacus"), "--rules: 'abacus'"),
         (("--window", "0"), "--window: '0'"),
         (("--window", "many"), "--window: 'many'"),
-        (("--html", "missing/page.html"), "its folder is not there"),
+        (("--json", "missing/page.json"), "its folder is not there"),
         (("--hide-at-most", "2"), "'2' is no share between 0 and 1"),
     ],
 )

@@ -12,7 +12,7 @@ from lamina.replay.account_columns import (
     printable,
     useful_columns,
 )
-from lamina.replay.account_sums import Total, find_frontier, list_losses, sum_losses, sum_outcomes, sum_paid
+from lamina.replay.account_sums import list_losses, sum_losses, sum_outcomes, sum_paid
 from lamina.replay.account_table import account_json, account_text
 from lamina.replay.values import LostCache, ReplayAccount, ReplayOutcome, Reported, UnreadableLine
 from tests.replay.accounts import HOSTILE, POLICIES, account
@@ -22,10 +22,6 @@ def outcome(policy: str = "p", **figures: float) -> ReplayOutcome:
     return msgspec.convert(
         {"trace": "t", "source": "s", "policy": policy, "window": 9, "rules": "r", **figures}, ReplayOutcome
     )
-
-
-def total(policy: str, cost: float, visible: int, *, over: int = 0) -> Total:
-    return Total(policy=policy, window=9, rules="r", equivalents=cost, needed=100, visible=visible, over=over)
 
 
 def test_sums_are_of_every_session_of_a_policy_window_and_cache() -> None:
@@ -47,14 +43,6 @@ def test_a_share_of_nothing_is_not_a_number() -> None:
 def test_dollars_are_of_the_sessions_that_have_a_price() -> None:
     (sums,) = sum_outcomes([outcome(), outcome(dollars=2.5), outcome(dollars=0.0)])
     assert (sums.price, sums.priced, sums.sessions) == (2.5, 2, 3)
-
-
-def test_the_frontier_has_whom_nobody_beats_in_both_and_nobody_who_is_refused() -> None:
-    rows = [
-        total("cheap", 1, 20), total("beaten", 3, 20), total("dear", 4, 60), total("same cost", 4, 50),
-        total("free", 0, 99, over=1),
-    ]  # fmt: skip
-    assert [each.policy for each in find_frontier(rows)] == ["cheap", "dear"]
 
 
 def test_records_are_added_up_by_model_and_lost_caches_by_reason() -> None:

@@ -20,11 +20,9 @@ import msgspec
 from lamina.caches import rules_for
 from lamina.cli.bar import SIGNS, draw_bar
 from lamina.cli.colour import paint
-from lamina.cli.files import check_folder, write_file
-from lamina.cli.output import emit, progress, tell
+from lamina.cli.output import emit, progress
 from lamina.cli.parser import add_json, seed_number, whole_number
 from lamina.cli.recording import MODEL, make_recording, split_calls
-from lamina.cli.replay import page_writer
 from lamina.core.explanation import name_plainly
 from lamina.core.hashing import handle
 from lamina.core.text.clipping import count_units
@@ -73,7 +71,6 @@ try several.
 examples:
   lamina demo
   lamina demo --once --seed 5 --window 24000
-  lamina demo --html report.html
   lamina demo --json | jq '.account.totals'
 
 exit status: 0 done, 3 the session cannot be made to fit the window
@@ -110,7 +107,7 @@ class RecalledSegment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "lamina demo [--once] [--seed N] [--turns N] [--window N] [--html FILE] [--json]"
+    parser.usage = "lamina demo [--once] [--seed N] [--turns N] [--window N] [--json]"
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("--once", action="store_true", help="plain lines, on a terminal too")
@@ -123,22 +120,16 @@ def describe(parser: argparse.ArgumentParser) -> None:
         default=WINDOW,
         help=f"the context window in tokens (default: {WINDOW})",
     )
-    add("--html", metavar="FILE", help="write a page with drawings (extra: report)")
     add_json(parser, "the account of every policy, the cuts, and what was recalled")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay a made-up session under each policy, and print what lamina did and what each costs."""
-    check_folder(arguments.html)
-    write_page = page_writer() if arguments.html else None
     request = make_recording(arguments.seed, turns=max(arguments.turns, 1))
     with progress("replaying a made-up session"):
         fitted, cuts = _fit_calls(request, arguments.window)
         recalled = _recall_largest(fitted)
         account = _replay_policies(request, arguments)
-    if write_page is not None:
-        title = f"A made-up session in a window of {arguments.window:,} tokens"
-        write_file(arguments.html, write_page(account, title=title))
     if arguments.json:
         emit(
             {
@@ -156,8 +147,6 @@ def run(arguments: argparse.Namespace) -> int:
         _print_costs(account)
         _print_recall(recalled)
         _print_next(arguments)
-    if arguments.html:
-        tell(f"wrote {arguments.html}")
     return 0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -33,7 +33,7 @@ from lamina.replay.traces import ALWAYS, Period, TraceFile, find_files
 from lamina.replay.traces.files import select_changed
 from lamina.replay.values import ReplayAccount, Trace, UnreadableLine
 
-__all__ = ["describe", "page_writer", "run"]
+__all__ = ["describe", "run"]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -41,14 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
     _check_arguments(arguments)
     if arguments.lifetimes or arguments.learn:
         return _run_without_account(arguments)
-    if arguments.html:
-        page_writer()  # a missing package is reported before the replay
     options = ReplayOptions(
         policies=tuple(choices.policies),
         windows=tuple(choices.windows),
         rules=tuple(choices.rules),
         model=arguments.model,
-        points=bool(arguments.html),
         fill_head=True,
         pressed=arguments.hide_at_most is not None,
         findings=bool(arguments.parquet),
@@ -62,7 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
         _print_promises(account, arguments)
         return 0
     _refuse_empty(account, arguments)
-    print_account(account, json_file=arguments.json, html_file=arguments.html, by=choices.groups)
+    print_with_json(
+        account_text(account, by=choices.groups), account_json(account, by=choices.groups), arguments.json
+    )
     if arguments.parquet:
         tell(f"wrote {arguments.parquet}")
     return 0
@@ -85,7 +84,7 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
     if arguments.parquet and arguments.limit:
         hint = "leave one of them out: tables are added to, file by file"
         raise BadInput("it cannot be used with --limit", place="--parquet", hint=hint)
-    for path in (arguments.json, arguments.html, arguments.learn, arguments.write):
+    for path in (arguments.json, arguments.learn, arguments.write):
         check_folder(path)
 
 
@@ -216,29 +215,6 @@ def _open_chosen_engine(
     if arguments.engine == "local" and not arguments.cluster:
         return None
     return stack.enter_context(open_engine(arguments.engine, jobs=jobs, cluster=arguments.cluster))
-
-
-def print_account(
-    account: ReplayAccount, *, json_file: str | None, html_file: str | None, by: Sequence[str] = ()
-) -> None:
-    """Print an account, and write it to the files that are named.
-
-    With `-` as the JSON file, JSON is all that is printed.
-    """
-    if html_file:
-        write_file(html_file, page_writer()(account))
-    print_with_json(account_text(account, by=by), account_json(account, by=by), json_file)
-    if html_file and json_file != "-":
-        tell(f"wrote {html_file}")
-
-
-def page_writer() -> Callable[..., str]:
-    """The function that writes the page. It needs a package that the default install does not have."""
-    try:
-        from lamina.replay.html import render_page  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise BadInput(str(error), place="--html", hint="or leave --html out") from None
-    return render_page
 
 
 def _refuse_empty(account: ReplayAccount, arguments: argparse.Namespace) -> None:

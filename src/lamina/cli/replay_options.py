@@ -34,7 +34,7 @@ through it, and its sessions. Nothing is sent anywhere: caches are simulated by 
 examples:
   lamina replay ~/.claude/projects
   lamina replay --store
-  lamina replay logs/ --window 32000,64000 --html report.html
+  lamina replay logs/ --window 32000,64000
   lamina replay logs/ --policy sliding,lamina --window auto,64000 --rules openai
   lamina replay 's3://logs/2026-*/*.zst' --engine dask --parquet out/
   lamina replay ~/.claude/projects --since 7d --by project,model
@@ -60,7 +60,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina replay [PATH...] [--store [STORE]] [--window N,...] [--policy P,...] [--rules R,...]\n"
         "                     [--model M]\n"
-        "                     [--json FILE] [--html FILE] [--parquet FOLDER]\n"
+        "                     [--json FILE] [--parquet FOLDER]\n"
         "                     [--engine E] [--cluster ADDRESS] [--jobs N] [--limit N]\n"
         "                     [--since DATE] [--until DATE] [--by G,...]\n"
         "                     [--hide-at-most SHARE] [--write FILE] [--learn FILE] [--lifetimes]"
@@ -94,11 +94,6 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help="price and count as this model; by default, each session's own",
     )
     add("--json", metavar="FILE", help="write every figure as JSON; - is standard output, without the tables")
-    add(
-        "--html",
-        metavar="FILE",
-        help="write a page with drawings that needs no network (extra: report)",
-    )
     add(
         "--parquet",
         metavar="FOLDER",

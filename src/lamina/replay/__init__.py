@@ -13,7 +13,6 @@ from lamina._lazy_names import name_lazily
 if TYPE_CHECKING:
     from lamina.replay.account_table import account_json, account_text
     from lamina.replay.generated_sessions import generate_session, split_calls
-    from lamina.replay.html import render_page
     from lamina.replay.policies.port import PolicyRequest, ReplayPolicy, Setting
     from lamina.replay.recorded_usage import sum_recorded_usage
     from lamina.replay.runs import ReplayOptions, replay
@@ -38,7 +37,6 @@ __all__ = [
     "account_text",
     "generate_session",
     "read_traces",
-    "render_page",
     "replay",
     "split_calls",
     "sum_recorded_usage",
@@ -50,7 +48,6 @@ if not TYPE_CHECKING:
         {
             "lamina.replay.account_table": "account_json account_text",
             "lamina.replay.generated_sessions": "generate_session split_calls",
-            "lamina.replay.html": "render_page",
             "lamina.replay.policies.port": "PolicyRequest ReplayPolicy Setting",
             "lamina.replay.recorded_usage": "sum_recorded_usage",
             "lamina.replay.runs": "ReplayOptions replay",

@@ -1,6 +1,6 @@
 """Writes the figures of an account: what each column means, how its figures look, and rows in columns.
 
-The terminal, the page and the JSON file show the same figures under the same names.
+The terminal and the JSON file show the same figures under the same names.
 """
 
 from __future__ import annotations

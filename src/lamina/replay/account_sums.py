@@ -1,6 +1,6 @@
 """Adds up an account: what was paid, what each policy would have cost, and where caches were lost.
 
-The terminal's tables, the page and the JSON file all show these sums. Nothing here replays or reads a file.
+The terminal's tables and the JSON file show these sums. Nothing here replays or reads a file.
 """
 
 from __future__ import annotations
@@ -239,27 +239,6 @@ def sum_recorded(reported: Iterable[Reported]) -> list[Total]:
     sums = sum_fields(reports, ["calls", "sent", "read", "written", "uncached", "output", "equivalents"])
     sums["cuts"] = sum(report.compactions for report in reports)
     return [_sum_sessions(AS_IT_WAS, ReplaySetting(OWN_RULES, OWN_WINDOW), reports, sums)]
-
-
-def find_frontier(totals: Sequence[Total]) -> list[Total]:
-    """Those that no other beats in both cost and recall, cheapest first.
-
-    A policy with refused requests is not on the frontier.
-
-    A policy that costs 10 and shows 80 % is on it, and one that costs 12 and shows 80 % is not.
-    """
-    # a refused request costs nothing, so its policy would look cheap
-    candidates = [total for total in totals if not total.refused and total.recall is not None]
-    candidates.sort(key=lambda total: (total.equivalents, -(total.recall or 0)))
-    best_recall = -1.0
-    frontier = []
-    for total in candidates:
-        recall = total.recall or 0
-        if recall <= best_recall:
-            continue
-        best_recall = recall
-        frontier.append(total)
-    return frontier
 
 
 def sum_paid(reported: Iterable[Reported]) -> tuple[PaidTotal, ...]:

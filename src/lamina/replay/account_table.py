@@ -67,7 +67,7 @@ _IN_TERMINAL = frozenset(
 def account_json(account: ReplayAccount, *, by: Sequence[str] = ()) -> dict[str, Any]:
     """Everything as plain JSON: the figures that are shown, and what they are sums of.
 
-    The terminal and the page show the same figures, under the same names. `by` names groups of sessions.
+    The terminal shows the same figures, under the same names. `by` names groups of sessions.
     """
     recorded = [_row_as_json(POLICY_COLUMNS, total) for total in sum_recorded(account.reported)]
     return {

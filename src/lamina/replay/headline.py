@@ -2,7 +2,7 @@
 
 `compare_sessions` puts what was recorded of each session beside what it would have cost under each policy.
 `summarise` adds that up for the first setting of an account, which is the one that a reader asked for. The
-terminal, the page and the JSON file show these figures. Nothing here writes them down.
+terminal and the JSON file show these figures. Nothing here writes them down.
 """
 
 from __future__ import annotations

@@ -240,7 +240,7 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplayAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one replay found. `account_text` writes it for a terminal, `render_page` as HTML."""
+    """Everything that one replay found. `account_text` writes it for a terminal, `account_json` as JSON."""
 
     outcomes: tuple[ReplayOutcome, ...] = ()
     reported: tuple[Reported, ...] = ()
