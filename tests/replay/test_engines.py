@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -150,3 +153,43 @@ def test_ctrl_c_ends_a_worker_without_a_word() -> None:
         assert engine.executor.submit(signal.getsignal, signal.SIGINT).result() is signal.SIG_DFL
         assert signal.getsignal(signal.SIGINT) is not signal.SIG_DFL
         assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+DRIVER = """
+import sys
+from lamina.replay.engines import open_engine
+from tests.replay.doomed import hold_connection
+
+if __name__ == "__main__":
+    with open_engine("local", jobs=2) as engine:
+        for call in [engine.executor.submit(hold_connection, int(sys.argv[1])) for _ in range(2)]:
+            call.result()
+"""
+
+PATIENCE = 120.0
+"""Seconds after which a worker counts as one that stays. It ends at once where a processor is free."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    """A driver that is killed cannot stop its workers, and they must not wait for it for ever."""
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER, encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        server.settimeout(PATIENCE)
+        command = [sys.executable, str(script), str(server.getsockname()[1])]
+        driver = stack.enter_context(subprocess.Popen(command, env=environment))
+        workers = {}
+        for _ in range(2):
+            worker = stack.enter_context(server.accept()[0])
+            worker.settimeout(PATIENCE)
+            workers[int.from_bytes(worker.recv(8))] = worker
+        driver.kill()
+        try:
+            assert [worker.recv(1) for worker in workers.values()] == [b"", b""]
+        except TimeoutError:
+            for number in workers:
+                os.kill(number, signal.SIGKILL)
+            raise

@@ -19,8 +19,6 @@ from tests.replay.recorded import chat_log, claude_code, session, written
 from tests.replay.talks import session as talk
 from tests.replay.talks import trace
 
-pytest.importorskip("pyarrow.parquet", reason="make scale installs it")
-
 OPTIONS = ReplayOptions(
     policies=("none", "lamina"), windows=(600,), count_as="gpt-5.4", fill_head=True, findings=True
 )

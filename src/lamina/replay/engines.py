@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from lamina.errors import BadInput
@@ -200,7 +202,7 @@ def _open_processes(jobs: int, cluster: str) -> Iterator[Engine]:
 
 
 def _start_processes(jobs: int) -> Executor:
-    return _QuietProcesses(jobs, mp_context=get_context("spawn"), initializer=_end_at_ctrl_c)
+    return _QuietProcesses(jobs, mp_context=get_context("spawn"), initializer=_prepare_worker)
 
 
 class _QuietProcesses(ProcessPoolExecutor):
@@ -218,6 +220,23 @@ class _QuietProcesses(ProcessPoolExecutor):
             return super().submit(function, *arguments, **named)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _prepare_worker() -> None:
+    _end_at_ctrl_c()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this worker when the process that started it is gone.
+
+    One that was killed did not stop its workers. They have both ends of the queue, so they would wait in it
+    for ever.
+    """
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _end_at_ctrl_c() -> None:

@@ -265,16 +265,18 @@ def _check_settings(folder: Path, options: ReplayOptions, period: Period) -> Non
         "until": period.until,
         **plain,
     }
-    settings = msgspec.to_builtins(settings)
+    content = msgspec.json.encode(settings)
     path = folder / _STATE / _SETTINGS
     if not path.exists():
         try:
-            write_whole(path, msgspec.json.encode(settings))
+            write_whole(path, content)
         except OSError as error:
             raise _unwritable(folder, error) from None
         return
     before = _decode_state(path, dict[str, Any])
-    differing = [name for name in settings if settings[name] != before.get(name)]
+    # both as JSON has them: a tuple of policies comes back as a list
+    now = msgspec.json.decode(content)
+    differing = [name for name in now if now[name] != before.get(name)]
     if differing:
         raise BadInput(
             f"its figures are of a replay with other settings: {', '.join(differing)}",
