@@ -243,13 +243,6 @@ def check_frontier(figures: Any) -> None:
     assert {policy for policy, _, _ in panel["points"]} == {"lamina", "sliding", "drop_oldest"}
 
 
-def check_twins(figures: Any) -> None:
-    assert [run["sort"] for run in figures][::2] == ["good", "bad in all tasks"]
-    decisions = {run["sort"]: run["decision"] for run in figures}
-    assert decisions["good"] != "below the bar"
-    assert decisions["bad in all tasks"] == "below the bar"
-
-
 def check_server_side(figures: Any) -> None:
     verdicts = figures["agreement"]
     assert sum(row["agrees"] for row in verdicts) > 20
@@ -288,7 +281,6 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "why_miss": check_why_miss,
     "subagents": check_subagents,
     "tools": check_tools,
-    "twins": check_twins,
     "window": check_window,
 }
 
@@ -296,7 +288,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
 LONGEST = frozenset(
     (
         "build", "engines", "fuzz", "inspector", "inspector_records", "learn_need", "loss", "markers",
-        "server_side", "subagents", "twins", "why_miss",
+        "server_side", "subagents", "why_miss",
     )
 )  # fmt: skip
 """Benches that take seconds even in their quick form, over code that many tests run: for `make seeds`."""

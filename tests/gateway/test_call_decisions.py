@@ -22,7 +22,7 @@ from lamina.fitting.request import Fitted, fit_request
 from lamina.gateway import usage as usage_module
 from lamina.gateway.bodies import decode_body
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, call_upstream
-from lamina.gateway.config import Deadlines, GatewaySettings, RequestLimits, TwinTable, UpstreamSettings
+from lamina.gateway.config import Deadlines, RequestLimits, UpstreamSettings
 from lamina.gateway.identity import ClientIdentity
 from lamina.gateway.learning import MOST_BYTES, AnswerLearner
 from lamina.gateway.live_conversations import LiveConversation
@@ -31,7 +31,6 @@ from lamina.gateway.sizes import ChosenWindow, KnownTrigger, choose_window, find
 from lamina.gateway.stream import AnswerWriter
 from lamina.gateway.telemetry import record_answered
 from lamina.gateway.turn_memory import TurnMemory
-from lamina.gateway.twins import TwinCalls
 from lamina.gateway.uncut_sizes import measure_uncut
 from lamina.gateway.upstreams import Upstream
 from lamina.gateway.usage import AnswerFacts, UsageReader
@@ -306,7 +305,7 @@ def test_a_trigger_is_found_once_for_the_same_budget_and_parameters() -> None:
     assert find_trigger(budget, longer_head, first).tokens < first.tokens
 
 
-# Spans and twins
+# Spans
 
 
 @pytest.mark.parametrize("recalled", [False, True])
@@ -324,26 +323,6 @@ def fit_small(steps: int = 14) -> Fitted:
     fitted = fit_request(messages_request(steps), budget=Budget(window=4_000))
     assert fitted.ledger.cuts
     return fitted
-
-
-def test_a_twin_run_chooses_each_call_by_itself() -> None:
-    upstreams = {"up": UpstreamSettings(url="http://127.0.0.1:9", profile="anthropic")}
-    settings = GatewaySettings(upstreams=upstreams, twin=TwinTable(share=0.5))
-    twins = TwinCalls(settings, session=UNUSED, store=UNUSED, metrics=UNUSED, journal=UNUSED)
-    incoming = make_incoming(messages_request(14))
-    fitted = fit_small()
-
-    def choose(name: str) -> list[bool]:
-        conversation = LiveConversation("default", name, "family", ConversationState())
-        calls = [
-            OutgoingRequest(conversation=conversation, number=number, fitted=fitted) for number in range(64)
-        ]
-        return [twins.chooses(incoming, call) for call in calls]
-
-    chosen = choose("first")
-    assert 16 < sum(chosen) < 48
-    assert choose("first") == chosen  # a call that is tried again is chosen again
-    assert choose("second") != chosen
 
 
 # How long a request would be if nothing were cut

@@ -1,121 +1,26 @@
-"""Single decisions on the way of an answer: twins, bodies without a link, failures, pauses."""
+"""Single decisions on the way of an answer: bodies without a link, failures, pauses."""
 
 from __future__ import annotations
 
 import asyncio
-import io
 import json
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
-from multidict import CIMultiDict
-from yarl import URL
 
 from lamina.caches.lifetimes import FOR_EVER
-from lamina.conversations.store import ConversationState
 from lamina.dialects.usage import Usage
-from lamina.fitting.request import fit_request
 from lamina.gateway.answer import _HeldPieces
 from lamina.gateway.body_room import BodyRoom
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.client_connection import ClientConnection, ClientLink
 from lamina.gateway.client_request import ClientRequest
-from lamina.gateway.config import GatewaySettings, TwinTable, UpstreamSettings
-from lamina.gateway.conversation_store import StoreGone
-from lamina.gateway.journal import Journal
-from lamina.gateway.live_conversations import LiveConversation
-from lamina.gateway.metrics import GatewayMetrics
+from lamina.gateway.config import GatewaySettings
 from lamina.gateway.pauses import PauseBook
-from lamina.gateway.twins import AnswerBody, TwinCall, TwinCalls
 from lamina.gateway.usage import UsageReader
 from tests.gateway.growing import HEADERS, dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
-from tests.gateway.test_call_decisions import make_incoming
 from tests.gateway.upstream_stub import run_stub
-
-ANSWER = json.dumps(
-    {
-        "type": "message",
-        "role": "assistant",
-        "content": [{"type": "tool_use", "id": "t", "name": "read", "input": {"path": "a"}}],
-        "stop_reason": "tool_use",
-        "usage": {"input_tokens": 10, "output_tokens": 2},
-    }
-).encode()
-
-
-class SecondAnswer:
-    """What an upstream answers to the client's own request."""
-
-    headers = {"content-type": "application/json"}  # noqa: RUF012 - nobody changes it
-
-    def __init__(self, status: int) -> None:
-        self.status = status
-
-    async def read(self) -> bytes:
-        return ANSWER
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
-    ) -> None:
-        return None
-
-
-class Session:
-    def __init__(self, status: int) -> None:
-        self._status = status
-
-    def post(self, *_: object, **__: object) -> SecondAnswer:
-        return SecondAnswer(self._status)
-
-
-class GoneStore:
-    async def call(self, _: object) -> None:
-        raise StoreGone("gone")
-
-
-@pytest.mark.parametrize(
-    ("status", "verdict"), [(200, "same"), (299, "same"), (300, "failed"), (400, "failed")]
-)
-def test_a_twin_compares_only_answers_that_succeeded(status: int, verdict: str) -> None:
-    log = io.StringIO()
-
-    async def compare() -> None:
-        upstreams = {"up": UpstreamSettings(url="http://127.0.0.1:9", profile="anthropic")}
-        session: Any = Session(status)
-        store: Any = GoneStore()
-        twins = TwinCalls(
-            GatewaySettings(upstreams=upstreams, twin=TwinTable(share=1.0)),
-            session=session,
-            store=store,
-            metrics=GatewayMetrics(),
-            journal=Journal(log),
-        )
-        conversation = LiveConversation("default", "name", "family", ConversationState())
-        twins.send(
-            TwinCall(
-                incoming=make_incoming(messages_request(1)),
-                outgoing=OutgoingRequest(
-                    conversation=conversation, number=1, fitted=fit_request(messages_request(1))
-                ),
-                url=URL("http://127.0.0.1:9"),
-                headers=CIMultiDict(),
-                body=b"{}",
-                answer=AnswerBody(ANSWER, "application/json", ""),
-                usage=Usage(input=10, output=2),
-            )
-        )
-        for _ in range(20):
-            await asyncio.sleep(0)
-        await twins.close()
-
-    asyncio.run(compare())
-    [line] = [json.loads(line) for line in log.getvalue().splitlines()]
-    assert (line["verdict"], line["conversation"]) == (verdict, "name")
 
 
 @pytest.mark.parametrize("has_link", [False, True])

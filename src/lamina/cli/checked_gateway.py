@@ -1,4 +1,4 @@
-"""Checks the gateway for `lamina doctor`: its journal, what that says of caches and twins, its upstreams."""
+"""Checks the gateway for `lamina doctor`: its journal, what that says of caches, its upstreams."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import http.client
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from lamina.cli.check_lines import CheckLine, ok, remark, wrong
@@ -20,7 +20,7 @@ PATIENCE = 5.0
 
 
 def check_gateway(settings: GatewaySettings, environment: Mapping[str, str]) -> Iterator[CheckLine]:
-    """Where requests go and are noted, and what earlier requests say about caches and twins."""
+    """Where requests go and are noted, and what earlier requests say about caches."""
     from lamina.gateway.journal import find_journal  # noqa: PLC0415 - an extra
 
     names = ", ".join(f"{name} ({upstream.url})" for name, upstream in settings.upstreams.items())
@@ -34,8 +34,6 @@ def check_gateway(settings: GatewaySettings, environment: Mapping[str, str]) -> 
         yield _describe_journal(path)
     if path is not None and path.is_file():
         yield from _check_reports(path)
-    if settings.twin.share:
-        yield from _check_twins(settings, path)
 
 
 def _describe_journal(path: Path | None) -> CheckLine:
@@ -65,37 +63,6 @@ def _check_reports(path: Path) -> Iterator[CheckLine]:
 
 _REPORT_SIGN = b'"cache report"'
 """What a line about a provider's own reason has. Other lines are not decoded."""
-
-
-def _check_twins(settings: GatewaySettings, path: Path | None) -> Iterator[CheckLine]:
-    """What the twin run has found so far at each upstream."""
-    last_events = _read_twin_events(path)
-    for name in settings.upstreams:
-        subject = f"twin at {name}"
-        event = last_events.get(name)
-        if event is None:
-            share = f"{100 * settings.twin.share:g} %"
-            yield ok(subject, f"no call was compared yet; {share} of those that lamina changes are")
-            continue
-        report = str(event.get("report", ""))
-        if event.get("decision") == "below the bar":
-            step = 'give a larger window, or prefer = "memory", under [policy]; then set another twin.salt'
-            yield remark(subject, report, next_step=step)
-        else:
-            yield ok(subject, report)
-
-
-def _read_twin_events(path: Path | None) -> dict[str, Mapping[str, Any]]:
-    """The last line that a gateway wrote about the twins at each upstream."""
-    from lamina.gateway.journal import read_journal  # noqa: PLC0415 - an extra
-
-    last_events: dict[str, Mapping[str, Any]] = {}
-    if path is None:
-        return last_events
-    for event in read_journal(path):
-        if event.get("event") == "twin":
-            last_events[str(event.get("upstream"))] = event
-    return last_events
 
 
 def check_upstream(name: str, url: str) -> CheckLine:

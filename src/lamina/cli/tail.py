@@ -337,9 +337,6 @@ def _describe_other(event: Mapping[str, Any]) -> str:
             return f"  the gateway stopped, and broke off answers ({event['cut_off']})"
         case "stopped":
             return "  the gateway stopped"
-        case "twin":
-            where = event.get("upstream", "")
-            return f"  twin at {where}: {event.get('verdict')}; {event.get('report', '')}"
     fields = {name: value for name, value in event.items() if value != ""}
     for name in ("at", "event"):
         fields.pop(name, None)

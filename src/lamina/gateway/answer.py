@@ -16,7 +16,7 @@ import aiohttp
 from lamina.conversations.encodings import Unpacker
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects.usage import Usage
-from lamina.gateway.calls import IncomingRequest, OutgoingRequest, call_upstream
+from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.client_request import ClientRequest
 from lamina.gateway.encodings import make_answer_unpacker
 from lamina.gateway.learning import AnswerLearner
@@ -26,7 +26,6 @@ from lamina.gateway.refusals import Refusal
 from lamina.gateway.shared import Gateway
 from lamina.gateway.stream import AnswerWriter, read_piece, read_pieces
 from lamina.gateway.telemetry import record_answered
-from lamina.gateway.twins import AnswerBody, TwinCall
 from lamina.gateway.upstream_answer import ERROR_CHARACTERS, UpstreamAnswer, read_late_error, unpack_error
 from lamina.gateway.upstreams import response_headers
 from lamina.gateway.usage import UsageReader
@@ -70,11 +69,10 @@ class AnswerRelay:
     ) -> OutgoingRequest | None:
         """Pass an answer on. Returns the request to send next, if the model recalled something."""
         self._count(answer)
-        keeps_body = self._record.keeps_bodies or self._is_twin(outgoing)
         reader = UsageReader(
             lower_ascii(answer.headers.get("content-type", "")),
             lower_ascii(answer.headers.get("content-encoding", "")),
-            keeps_body=keeps_body,
+            keeps_body=self._record.keeps_bodies,
             request=outgoing.request,
         )
         call = _AnsweredCall(outgoing, answer, reader, sending.sent_id, sending.retries)
@@ -175,8 +173,6 @@ class AnswerRelay:
         began = self._client_request.began
         gateway.metrics.observe("lamina_request_seconds", monotonic() - began, part="whole")
         self._plan_warming(outgoing)
-        if answer.content.at_eof():
-            self._send_twin(call)
         if self._recalls is not None:  # the relay of recalls has recorded it, unless the answer broke off
             return
         if not gateway.learner.record_if_free(outgoing, usage):
@@ -205,37 +201,6 @@ class AnswerRelay:
         url = self._client_request.url_at(upstream)
         warming = Warming(incoming=self._incoming, outgoing=outgoing, url=url, headers=headers)
         self._gateway.warmer.plan(warming)
-
-    def _is_twin(self, outgoing: OutgoingRequest) -> bool:
-        """Whether this call is among those that a twin run sends twice."""
-        twins = self._gateway.twins
-        if twins is None or self._client_request.route.action == "count":
-            return False
-        return twins.chooses(self._incoming, outgoing)
-
-    def _send_twin(self, call: _AnsweredCall) -> None:
-        """Send the client's own request, too, if a twin run wants to. The client has its answer already."""
-        twins = self._gateway.twins
-        body = call.reader.kept_body()
-        if twins is None or body is None or not self._is_twin(call.outgoing):
-            return
-        incoming = self._incoming
-        salted = bool(self._gateway.settings.tokens)
-        own_body = call_upstream(incoming, salted=salted).unchanged().body
-        headers = self._client_request.headers_for(
-            incoming.upstream, self._gateway.environment, unpacked=own_body is not None
-        )
-        twins.send(
-            TwinCall(
-                incoming=incoming,
-                outgoing=call.outgoing,
-                url=self._client_request.url_at(incoming.upstream),
-                headers=headers,
-                body=incoming.body.packed if own_body is None else own_body,
-                answer=AnswerBody.of(call.answer, body),
-                usage=call.reader.usage,
-            )
-        )
 
 
 class _HeldPieces:

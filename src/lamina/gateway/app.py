@@ -33,7 +33,6 @@ from lamina.gateway.routes import INSPECTOR, PROBES, is_below
 from lamina.gateway.security import admit_visitor
 from lamina.gateway.shared import Gateway
 from lamina.gateway.telemetry import open_telemetry
-from lamina.gateway.twins import TwinCalls
 from lamina.inspector.page_cookies import make_key
 
 AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
@@ -122,7 +121,6 @@ class _Shared:
         self.store = GatewayStore(self.settings)
         await self.store.open()
         async with _open_session(self.settings) as session:
-            twins = await self._open_twins(session, self.store)
             self.gateway = Gateway(
                 self.settings,
                 session=session,
@@ -132,7 +130,6 @@ class _Shared:
                 environment=self.environment,
                 telemetry=telemetry,
                 drain=self.drain,
-                twins=twins,
             )
             saver = self.gateway.saver
             writing = asyncio.gather(saver.save_pending(), saver.record_pending(), self._prune())
@@ -143,8 +140,6 @@ class _Shared:
                 with suppress(asyncio.CancelledError):
                     await writing
                 await self.gateway.warmer.close()
-                if twins is not None:
-                    await twins.close()
                 await self.gateway.finish_all()
                 await saver.flush()
                 await saver.flush_records()
@@ -152,16 +147,6 @@ class _Shared:
         await to_thread.run_sync(telemetry.close)
         if self.drain.is_stopping:
             self.journal.write("stopped", cut_off=self.drain.cut_count)
-
-    async def _open_twins(self, session: aiohttp.ClientSession, store: GatewayStore) -> TwinCalls | None:
-        """The twin run, if the settings ask for one."""
-        if not self.settings.twin.share:
-            return None
-        twins = TwinCalls(
-            self.settings, session=session, store=store, metrics=self.metrics, journal=self.journal
-        )
-        await twins.load()
-        return twins
 
     async def _prune(self) -> None:
         """Delete what is beyond the limits of the settings, now and then."""

@@ -121,22 +121,6 @@ class UpstreamSettings(_Table, frozen=True, kw_only=True):
     policy: Policy = DEFAULT_POLICY
 
 
-class TwinTable(_Table, frozen=True, kw_only=True):
-    """The twin run: a share of the calls that lamina changed is also sent as the client sent it.
-
-    It is off unless `share` is above 0. At most `spend` dollars go to second calls of one upstream, and at
-    most `most` of them are compared; the run ends sooner if the test decides whether the same call is chosen
-    in at least `bar` of them. `alpha` is the chance of a false verdict. Another `salt` begins a new run.
-    """
-
-    share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
-    spend: Annotated[float, msgspec.Meta(gt=0)] = 1.0
-    most: Positive = 2_000
-    bar: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.9
-    alpha: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.01
-    salt: Annotated[str, msgspec.Meta(max_length=64)] = ""
-
-
 class AccessToken(_Table, frozen=True, kw_only=True):
     """A token that opens one workspace, by its SHA-256 in hex."""
 
@@ -170,7 +154,6 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
     policy: Policy = DEFAULT_POLICY
     limits: RequestLimits = RequestLimits()
     deadlines: Deadlines = Deadlines()
-    twin: TwinTable = TwinTable()
     upstreams: dict[str, UpstreamSettings] = {}
 
     @property

@@ -61,14 +61,6 @@ METRICS = {
         "counter", "What upstreams say of their cache, by whether lamina's cause agrees.", ("verdict",)
     ),
     "lamina_misses_total": Measure("counter", "Cache misses by upstream and cause.", ("upstream", "cause")),
-    "lamina_twin_calls_total": Measure(
-        "counter",
-        "Second calls of a twin run by upstream and verdict: same, other arguments, failed and so on.",
-        ("upstream", "verdict"),
-    ),
-    "lamina_twin_dollars_total": Measure(
-        "counter", "Dollars that second calls of a twin run cost, by upstream.", ("upstream",)
-    ),
     "lamina_store_failures_total": Measure("counter", "Calls of the store that failed."),
     "lamina_failures_total": Measure(
         "counter", "Requests that could not be fitted and passed unchanged, by kind of error.", ("kind",)

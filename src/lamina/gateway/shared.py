@@ -30,7 +30,6 @@ from lamina.gateway.refusals import Refusal
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.served_windows import ServedWindows
 from lamina.gateway.turn_memory import TurnMemory
-from lamina.gateway.twins import TwinCalls
 from lamina.gateway.upstreams import Upstreams
 from lamina.gateway.warming import PrefixWarmer
 from lamina.telemetry import Telemetry
@@ -50,7 +49,6 @@ class Gateway:
         environment: Mapping[str, str],
         telemetry: Telemetry,
         drain: Drain,
-        twins: TwinCalls | None,
     ) -> None:
         self.settings = settings
         self.session = session
@@ -59,7 +57,6 @@ class Gateway:
         self.environment = environment
         self.telemetry = telemetry
         self.drain = drain
-        self.twins = twins
         self.upstreams = Upstreams(settings)
         self.misses = MissReporter(metrics, journal)
         self.bodies = BodyRoom(settings.limits.held, settings.deadlines.body)

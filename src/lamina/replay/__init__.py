@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from lamina.replay.recorded_usage import sum_recorded_usage
     from lamina.replay.runs import ReplayOptions, replay
     from lamina.replay.traces import read_traces
-    from lamina.replay.twin import Twin, TwinPair, TwinSettings
     from lamina.replay.values import RecordedUsage, ReplayAccount, ReplayOutcome, Trace, UnreadableLine
 
 __all__ = [
@@ -29,9 +28,6 @@ __all__ = [
     "ReplayPolicy",
     "Setting",
     "Trace",
-    "Twin",
-    "TwinPair",
-    "TwinSettings",
     "UnreadableLine",
     "account_json",
     "account_text",
@@ -52,7 +48,6 @@ if not TYPE_CHECKING:
             "lamina.replay.recorded_usage": "sum_recorded_usage",
             "lamina.replay.runs": "ReplayOptions replay",
             "lamina.replay.traces": "read_traces",
-            "lamina.replay.twin": "Twin TwinPair TwinSettings",
             "lamina.replay.values": "RecordedUsage ReplayAccount ReplayOutcome Trace UnreadableLine",
         },
     )
