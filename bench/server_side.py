@@ -11,7 +11,7 @@ A path is a JSONL file of sessions, as for replay.py. Four tables:
   lamina pins, under clearing as the server does it by itself, and under compaction on demand. What the model
   reads is made by `tests.servers.context_editing`, and its cache is simulated. Costs are input tokens at full
   price, with the output of compactions.
-- **lifetimes**: the recorded pauses with each lifetime of the cache, and kept warm.
+- **lifetimes**: the recorded pauses with each lifetime of the cache.
 - **explicit caches**: Gemini, by how often a head is used in an hour and what the implicit cache gives back.
 
 No provider was asked: servers, caches and prices are as their pages say.

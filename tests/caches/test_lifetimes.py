@@ -1,4 +1,4 @@
-"""Lifetimes and warm prefixes, priced by pauses: against plain sums and against the simulated cache."""
+"""Lifetimes, priced by pauses: against plain sums and against the simulated cache."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from lamina.caches import all_rules, rules_for, simulator
 from lamina.caches.explicit import price_explicit_cache
 from lamina.caches.lifetimes import (
     LEAST_PAUSES,
-    MOST_WARMINGS,
     PausedRequest,
     choose_lifetime,
-    count_warmings,
     list_lifetimes,
     price_lifetimes,
-    price_warming,
 )
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.errors import BadInput
@@ -85,7 +82,6 @@ def test_pauses_of_some_minutes_choose_an_hour() -> None:
 
 def test_few_pauses_choose_nothing() -> None:
     assert choose_lifetime([20 * MINUTE] * (LEAST_PAUSES - 1), RULES, CLAUDE) == ""
-    assert count_warmings([6 * MINUTE] * (LEAST_PAUSES - 1), RULES, CLAUDE) == 0
 
 
 def test_a_lifetime_without_a_published_price_is_never_chosen() -> None:
@@ -96,34 +92,7 @@ def test_a_lifetime_without_a_published_price_is_never_chosen() -> None:
     assert choose_lifetime(pauses, OPENAI, GPT) == ""
 
 
-def test_a_prefix_is_kept_alive_as_long_as_clients_return() -> None:
-    assert count_warmings([12 * MINUTE] * 40, RULES, CLAUDE) == 2
-    assert count_warmings([30.0] * 40, RULES, CLAUDE) == 0
-    assert count_warmings([30.0] * 30 + [9 * 60 * MINUTE] * 10, RULES, CLAUDE) == 0
-
-
-def test_warming_is_paid_whether_or_not_the_client_returns() -> None:
-    requests = growing([12 * MINUTE])
-    cold = price_lifetimes(requests, RULES, CLAUDE)[0]
-    once = price_warming(requests, RULES, CLAUDE, word="5m", times=1)
-    twice = price_warming(requests, RULES, CLAUDE, word="5m", times=2)
-    read = 50_000 * RULES.read_share(CLAUDE)
-    assert once.cost == pytest.approx(cold.cost + read)
-    assert twice.cost < cold.cost
-    assert twice.cost == pytest.approx(50_000 * RULES.write + 2 * read + read + 1_000 * RULES.write)
-
-
 PAUSES = st.lists(st.floats(min_value=0.1, max_value=20_000), min_size=LEAST_PAUSES, max_size=60)
-
-
-@given(PAUSES)
-def test_no_other_number_of_warmings_is_cheaper_on_the_same_pauses(pauses: list[float]) -> None:
-    """The choice is by the pauses themselves, so on these it is the best, up to one token of rounding."""
-    requests = [PausedRequest(tokens=100_000, held=100_000, pause=pause) for pause in pauses]
-    times = count_warmings(pauses, RULES, CLAUDE)
-    chosen = price_warming(requests, RULES, CLAUDE, word="5m", times=times).cost
-    for other in range(MOST_WARMINGS + 1):
-        assert chosen <= price_warming(requests, RULES, CLAUDE, word="5m", times=other).cost + 1
 
 
 @given(PAUSES)

@@ -10,7 +10,7 @@ import pytest
 
 from bench.samples import recorded_session
 from lamina.caches import rules_for
-from lamina.replay.lifetimes import AUTO, EXPLICIT, KEPT_WARM, compare_lifetimes
+from lamina.replay.lifetimes import AUTO, EXPLICIT, compare_lifetimes
 from lamina.replay.values import RecordedUsage, Trace
 from tests.cli.running import run
 
@@ -35,16 +35,6 @@ def test_long_pauses_are_cheaper_with_an_hour_and_short_ones_are_not() -> None:
     seconds = {row.lifetime: row for row in compare_lifetimes([trace([20.0] * 60)])}
     assert seconds["1h"].saved < 0
     assert seconds[AUTO].saved == 0
-    assert seconds[KEPT_WARM].warmings == 0
-
-
-def test_a_prefix_is_kept_warm_once_the_pauses_are_known() -> None:
-    rows = {row.lifetime: row for row in compare_lifetimes([trace([400.0] * 60)])}
-    warm = rows[KEPT_WARM]
-    assert warm.warmings == 60 - 19 + 1  # the first pauses teach it, and nobody comes back to the last read
-    assert warm.late == 19
-    assert warm.saved > 0
-    assert warm.dollars is not None
 
 
 def test_a_client_that_cut_its_history_holds_nothing() -> None:
@@ -81,9 +71,8 @@ def test_the_command_prints_a_table_and_json(tmp_path: Path) -> None:
     printed = run("replay", path, "--lifetimes")
     assert printed.code == 0
     assert "1h" in printed.out
-    assert "kept warm" in printed.out
     rows = json.loads(run("replay", path, "--lifetimes", "--json", "-").out)
-    assert {row["lifetime"] for row in rows} == {"5m", "1h", "auto", "kept warm"}
+    assert {row["lifetime"] for row in rows} == {"5m", "1h", "auto"}
 
 
 def test_sessions_without_times_are_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from lamina._lazy_names import name_lazily
 
 if TYPE_CHECKING:
     from lamina.caches.explicit import ExplicitCachePrice, price_explicit_cache
-    from lamina.caches.lifetimes import PausedRequest, choose_lifetime, count_warmings
+    from lamina.caches.lifetimes import PausedRequest, choose_lifetime
     from lamina.caches.loading import all_rules, load_rules, rules_for
     from lamina.caches.named import NamedCaches
     from lamina.caches.prices import Price, cost, storage
@@ -38,7 +38,6 @@ __all__ = [
     "all_rules",
     "choose_lifetime",
     "cost",
-    "count_warmings",
     "load_rules",
     "price_explicit_cache",
     "rates",
@@ -53,7 +52,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "lamina.caches.explicit": "ExplicitCachePrice price_explicit_cache",
-            "lamina.caches.lifetimes": "PausedRequest choose_lifetime count_warmings",
+            "lamina.caches.lifetimes": "PausedRequest choose_lifetime",
             "lamina.caches.loading": "all_rules load_rules rules_for",
             "lamina.caches.named": "NamedCaches",
             "lamina.caches.prices": "Price cost storage",

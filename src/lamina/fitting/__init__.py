@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         read_compaction,
     )
     from lamina.fitting.server_reports import ServerUse
-    from lamina.fitting.warming import WarmingRequest, warm_request
 
 __all__ = [
     "ON_DEMAND_BETA",
@@ -41,13 +40,11 @@ __all__ = [
     "RequestMemo",
     "ServerCompaction",
     "ServerUse",
-    "WarmingRequest",
     "apply_compaction",
     "fit_request",
     "plan_compaction",
     "read_compaction",
     "translate",
-    "warm_request",
 ]
 
 if not TYPE_CHECKING:
@@ -63,6 +60,5 @@ if not TYPE_CHECKING:
                 "read_compaction"
             ),
             "lamina.fitting.server_reports": "ServerUse",
-            "lamina.fitting.warming": "WarmingRequest warm_request",
         },
     )

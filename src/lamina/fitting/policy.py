@@ -64,13 +64,6 @@ answer (`fit_request`, sessions, the other adapters), handles are shown.
 ToolLoading = Literal["keep", "defer"]
 """What is done with the tools of a request: nothing, or those that are not in `load_tools` are deferred."""
 
-KeepWarm = Literal["never", "when cheaper"]
-"""Whether the gateway reads a prefix again before its cache ends, while the client is away.
-
-With "when cheaper" it does, as often in a row as the pauses of this client say that it pays. Each such read
-is a request of the gateway's own, with the key of the client's last request, which is held in memory only.
-"""
-
 Keep = Literal["all", "lowered", "nothing"]
 """What a store keeps of the contents of conversations."""
 
@@ -102,8 +95,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     stand.
 
     **What the provider is asked.** `diagnostics`: `wrap` and the gateway ask the provider why its cache
-    missed, where its API can say, and compare that with lamina's own cause. `keep_warm`: the gateway reads a
-    prefix again before its cache ends, where that is cheaper than to write it anew.
+    missed, where its API can say, and compare that with lamina's own cause.
 
     **What is stored.** `keep` says what `wrap` and the gateway keep of the contents: all, what was lowered,
     or nothing. A session is its log, so it keeps all.
@@ -123,7 +115,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     recall: RecallChoice = "auto"
     server: ServerUse = "thinking"
     diagnostics: bool = False
-    keep_warm: KeepWarm = "never"
     context_tools: bool = False
     tools: ToolLoading = "keep"
     load_tools: tuple[str, ...] = ()
@@ -383,7 +374,6 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "prefer": (None, *get_args(Preference)),
     "recall": get_args(RecallChoice),
     "server": get_args(ServerUse),
-    "keep_warm": get_args(KeepWarm),
     "keep": get_args(Keep),
     "tools": get_args(ToolLoading),
 }

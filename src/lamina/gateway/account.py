@@ -26,7 +26,7 @@ from lamina.gateway.journal import decode_event
 from lamina.gateway.uncut_requests import MeasuredConversation, UncutRequest
 from lamina.models.facts import model_or_none
 
-_ENDS = ("answered", "answered without usage", "unanswered", "kept warm")
+_ENDS = ("answered", "answered without usage", "unanswered")
 """Events after which a request that was sent is done with."""
 
 
@@ -43,7 +43,6 @@ class GatewayAccount:
         self.recalls = 0
         self.refused = 0
         self.advice = ""
-        self.warmings = 0
         self.reports = AgreementRate()
         self.usage = Usage()
         self._forks: dict[str, str] = {}
@@ -90,16 +89,8 @@ class GatewayAccount:
                 self._misses.add(event)
             case "advice":
                 self.advice = str(event.get("text", ""))
-            case "kept warm":
-                self._add_warming(event)
             case "cache report":
                 self.reports.add(str(event.get("verdict")))
-
-    def _add_warming(self, event: Mapping[str, Any]) -> None:
-        """Add a request that only kept a cache warm. Without the gateway nobody would have sent it."""
-        answer = msgspec.convert({"conversation": "", "model": "", **event}, AnsweredRequest)
-        self.warmings += 1
-        self._cost.add(answer.usage, answer.model, dialect=answer.dialect, at=answer.at)
 
     def _count_event(self, event: Mapping[str, Any]) -> None:
         """Count an answer that did not report its tokens."""
@@ -215,8 +206,6 @@ class GatewayAccount:
         ]
         if self.recalls:
             counts.append(count_noun(self.recalls, "recall"))
-        if self.warmings:
-            counts.append(f"{count_noun(self.warmings, 'read')} to keep a cache warm")
         if self.refused:
             counts.append(f"{self.refused:,} refused")
         return (

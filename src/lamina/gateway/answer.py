@@ -29,7 +29,6 @@ from lamina.gateway.telemetry import record_answered
 from lamina.gateway.upstream_answer import ERROR_CHARACTERS, UpstreamAnswer, read_late_error, unpack_error
 from lamina.gateway.upstreams import response_headers
 from lamina.gateway.usage import UsageReader
-from lamina.gateway.warming import Warming
 from lamina.telemetry import CallTrace
 
 
@@ -172,7 +171,6 @@ class AnswerRelay:
             return
         began = self._client_request.began
         gateway.metrics.observe("lamina_request_seconds", monotonic() - began, part="whole")
-        self._plan_warming(outgoing)
         if self._recalls is not None:  # the relay of recalls has recorded it, unless the answer broke off
             return
         if not gateway.learner.record_if_free(outgoing, usage):
@@ -189,18 +187,6 @@ class AnswerRelay:
         for kind, amount in amounts.items():
             if amount:
                 self._gateway.metrics.add("lamina_tokens_total", amount, kind=kind)
-
-    def _plan_warming(self, outgoing: OutgoingRequest) -> None:
-        """Plan to read the prefix of this request again before its cache ends, where the policy says so."""
-        upstream = self._incoming.upstream
-        if upstream.settings.policy.keep_warm == "never":
-            return
-        headers = self._client_request.headers_for(
-            upstream, self._gateway.environment, betas=outgoing.betas, unpacked=True
-        )
-        url = self._client_request.url_at(upstream)
-        warming = Warming(incoming=self._incoming, outgoing=outgoing, url=url, headers=headers)
-        self._gateway.warmer.plan(warming)
 
 
 class _HeldPieces:

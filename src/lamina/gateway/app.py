@@ -139,7 +139,6 @@ class _Shared:
                 writing.cancel()
                 with suppress(asyncio.CancelledError):
                     await writing
-                await self.gateway.warmer.close()
                 await self.gateway.finish_all()
                 await saver.flush()
                 await saver.flush_records()

@@ -91,23 +91,6 @@ class ConversationSaver:
             return False
         return True
 
-    async def find_change(self, conversation: LiveConversation) -> str:
-        """What has become of a conversation elsewhere since its last request here; "" if nothing has.
-
-        Another process on the same store may have continued it, and anyone may have deleted it.
-        """
-        try:
-            stored = await self._store.load(*conversation.key)
-        except StoreGone:
-            return "the store does not answer"
-        if stored is None:
-            return "it was deleted" if conversation.source else ""
-        if stored.state.began != conversation.state.began:
-            return "it was deleted"
-        if stored.state.requests > conversation.state.requests:
-            return "another process has continued it"
-        return ""
-
     def save_later(self, conversation: LiveConversation) -> None:
         """Save a conversation soon. If that fails nothing is lost but its line in a list."""
         self._unsaved[conversation.key] = conversation

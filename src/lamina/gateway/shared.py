@@ -31,7 +31,6 @@ from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.served_windows import ServedWindows
 from lamina.gateway.turn_memory import TurnMemory
 from lamina.gateway.upstreams import Upstreams
-from lamina.gateway.warming import PrefixWarmer
 from lamina.telemetry import Telemetry
 
 
@@ -95,7 +94,6 @@ class Gateway:
             learner=self.learner,
             metrics=metrics,
         )
-        self.warmer = PrefixWarmer(session, self.policies.pauses, self.saver, journal, keep)
         self._memories: dict[str, TurnMemory] = {}
         self._active: dict[str, int] = {}
         self._tasks: set[asyncio.Future[None]] = set()

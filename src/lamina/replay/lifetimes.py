@@ -1,10 +1,10 @@
-"""Prices recorded sessions under each lifetime of a cache, and as if their prefixes had been kept warm.
+"""Prices recorded sessions under each lifetime of a cache.
 
 Only sizes and times of the records are used: how many tokens each request had, and how long the client paused
 before it. A request holds what the one before it had, unless it is shorter than that: then the client has cut
 its history, and nothing is held. Nothing is counted and nothing is sent.
 
-The rows "auto" and "kept warm" decide as the gateway would have: each request by the pauses before it alone.
+The row "auto" decides as the gateway would have: each request by the pauses before it alone.
 """
 
 from __future__ import annotations
@@ -22,17 +22,15 @@ from lamina.caches.lifetimes import (
     LifetimeCost,
     PausedRequest,
     choose_lifetime,
-    count_warmings,
     list_lifetimes,
+    price_lifetime,
     price_lifetimes,
-    price_warming,
 )
 from lamina.errors import BadInput
 from lamina.models.facts import model_or_none, price_of
 from lamina.replay.values import Trace
 
 AUTO = "auto"
-KEPT_WARM = "kept warm"
 EXPLICIT = "explicit, 1h"
 IMPLICIT = "implicit, as reported"
 
@@ -47,7 +45,7 @@ class LifetimeRow(msgspec.Struct, frozen=True, kw_only=True):
 
     `cost` is in input tokens at full price, `dollars` the same at the model's price, None without one.
     `saved` is the share of the first row of the model that this one saves; below 0 it costs more. `late`
-    requests came after the lifetime had ended, `warmings` are reads that only kept a prefix alive.
+    requests came after the lifetime had ended.
     """
 
     model: str
@@ -58,7 +56,6 @@ class LifetimeRow(msgspec.Struct, frozen=True, kw_only=True):
     saved: float = 0.0
     dollars: float | None = None
     late: int = 0
-    warmings: int = 0
     is_published: bool = True
 
 
@@ -112,8 +109,7 @@ def _read_session(trace: Trace) -> _Session | None:
 def _compare_words(model: str, rules: CacheRules, sessions: Sequence[_Session]) -> list[LifetimeRow]:
     requests = [request for session in sessions for request in session.requests]
     costs = {cost.word: cost for cost in price_lifetimes(requests, rules, model)}
-    costs[AUTO] = _price_chosen(sessions, rules, model, warms=False)
-    costs[KEPT_WARM] = _price_chosen(sessions, rules, model, warms=True)
+    costs[AUTO] = _price_chosen(sessions, rules, model)
     own = next(iter(costs.values())).cost
     return [
         LifetimeRow(
@@ -125,43 +121,28 @@ def _compare_words(model: str, rules: CacheRules, sessions: Sequence[_Session]) 
             saved=_saved_share(cost.cost, own),
             dollars=_to_dollars(cost.cost, model),
             late=cost.late,
-            warmings=cost.warmings,
             is_published=cost.is_published,
         )
         for name, cost in costs.items()
     ]
 
 
-def _price_chosen(
-    sessions: Sequence[_Session], rules: CacheRules, model: str, *, warms: bool
-) -> LifetimeCost:
-    """What sessions cost if the pauses before a request decide its lifetime, or whether it is kept warm."""
+def _price_chosen(sessions: Sequence[_Session], rules: CacheRules, model: str) -> LifetimeCost:
+    """What sessions cost if the pauses before a request decide its lifetime."""
     own = rules.word(model)
     pauses: deque[float] = deque(maxlen=PAUSES)
     total = LifetimeCost(word=own, seconds=rules.seconds(own), cost=0.0, late=0)
     word = own
-    times = 0
     for session in sessions:
         for request in session.requests:
             # A request finds what the one before it was decided to leave.
-            cost = price_warming([request], rules, model, word=word, times=times)
-            total = msgspec.structs.replace(
-                total,
-                cost=total.cost + cost.cost,
-                late=total.late + cost.late,
-                warmings=total.warmings + cost.warmings,
-            )
+            cost = price_lifetime([request], rules, model, word)
+            total = msgspec.structs.replace(total, cost=total.cost + cost.cost, late=total.late + cost.late)
             pause = FOR_EVER
             if request.pause is not None:
                 pause = request.pause
             pauses.append(pause)
-            if warms:
-                times = count_warmings(pauses, rules, model)
-            else:
-                word = choose_lifetime(pauses, rules, model) or own
-        # after the last request nobody comes back: what is then kept warm is kept for nothing
-        left_alone = times * session.requests[-1].tokens * rules.read_share(model)
-        total = msgspec.structs.replace(total, cost=total.cost + left_alone, warmings=total.warmings + times)
+            word = choose_lifetime(pauses, rules, model) or own
     return total
 
 
@@ -228,7 +209,7 @@ def lifetimes_text(rows: Sequence[LifetimeRow]) -> str:
             place="--lifetimes",
             hint="records with usage and times are needed: sessions of Claude Code, or of lamina's store",
         )
-    heads = f"{'model':<24} {'lifetime':<22} {'requests':>8} {'late':>6} {'warm':>6} {'input':>14}"
+    heads = f"{'model':<24} {'lifetime':<22} {'requests':>8} {'late':>6} {'input':>14}"
     lines = [f"{heads} {'USD':>9} {'saved':>7}"]
     for row in rows:
         dollars = "-"
@@ -238,12 +219,12 @@ def lifetimes_text(rows: Sequence[LifetimeRow]) -> str:
         if not row.is_published:
             note = "  price of writes not published"
         lines.append(
-            f"{row.model:<24.24} {row.lifetime:<22} {row.requests:>8,} {row.late:>6,} {row.warmings:>6,} "
+            f"{row.model:<24.24} {row.lifetime:<22} {row.requests:>8,} {row.late:>6,} "
             f"{row.cost:>14,.0f} {dollars:>9} {row.saved:>7.1%}{note}"
         )
     lines += [
         "",
-        "late: requests after the lifetime had ended. warm: reads that only kept a prefix alive.",
-        "input: in tokens at full price, without answers. auto and kept warm decide by earlier pauses alone.",
+        "late: requests after the lifetime had ended. auto decides by earlier pauses alone.",
+        "input: in tokens at full price, without answers.",
     ]
     return "\n".join(lines)
