@@ -1,12 +1,10 @@
-"""What the providers' own features save or cost, each beside not using it, and whether diagnostics agree.
+"""What the providers' own features save or cost, each beside not using it.
 
-    python -m bench.server_side PATH... [--each N] [--window N] [--json FILE]
+    python -m bench.server_side PATH... [--window N] [--json FILE]
     python -m bench.server_side --quick [--json FILE]
 
-A path is a JSONL file of sessions, as for replay.py. Four tables:
+A path is a JSONL file of sessions, as for replay.py. Three tables:
 
-- **diagnostics**: faults are planted into two requests of a session, and a provider that compares as the
-  pages say (`tests.servers.cache_comparing`) names its reason. How often does lamina's cause agree?
 - **history**: each session under lamina's own cuts, under clearing by the server with the boundary that
   lamina pins, under clearing as the server does it by itself, and under compaction on demand. What the model
   reads is made by `tests.servers.context_editing`, and its cache is simulated. Costs are input tokens at full
@@ -22,23 +20,20 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from random import Random
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
+
 from bench.samples import QUICK_HELP, sample_sessions
-from bench.why_miss import MODELS, TRIES, sessions, two_calls
+from bench.why_miss import sessions
 from lamina import Budget, Policy, fit_request
 from lamina.caches import all_rules, rules_for, simulator
 from lamina.caches.explicit import price_explicit_cache
-from lamina.diagnose.agreement import check_report
 from lamina.dialects import DIALECTS
 from lamina.dialects.anthropic.server import BETAS, EDITING_BETA, read_cleared
-from lamina.dialects.cache_reports import read_cache_report
 from lamina.dialects.usage import Usage
 from lamina.errors import BudgetExceeded
 from lamina.fitting.request import RequestMemo
@@ -54,8 +49,6 @@ from lamina.models.facts import price_of
 from lamina.replay.lifetimes import LifetimeRow, compare_lifetimes, lifetimes_text
 from lamina.replay.traces import read_traces
 from lamina.replay.values import Trace
-from tests.fixtures.faults import FAULTS, damaged
-from tests.servers.cache_comparing import ComparingProvider
 from tests.servers.compaction import compact_messages
 from tests.servers.context_editing import edit
 
@@ -66,36 +59,6 @@ SUMMARY = 800
 """Tokens that a compaction of the provider is taken to have."""
 
 CHARACTERS = 4
-
-
-class Verdicts(NamedTuple):
-    fault: str
-    agrees: int
-    explained: int
-    differs: int
-    why: str
-
-
-def judge_fault(fault: Any, requests: Sequence[Json], each: int, seed: int) -> Verdicts:
-    """What the provider says of a fault, beside lamina, so many times."""
-    rng = Random(f"{seed} {fault.name}")  # noqa: S311 - the same places each time
-    rules = rules_for(MODELS["anthropic"], dialect="anthropic")
-    counts: Counter[str] = Counter()
-    why = ""
-    for _ in range(TRIES * each):
-        calls = two_calls(rng.choice(requests), rng)
-        pair = damaged(fault, *calls, rng) if calls else None
-        if pair is None:
-            continue
-        provider = ComparingProvider()
-        asked = {**pair.after, "diagnostics": {"previous_message_id": provider.remember(pair.before)}}
-        report = read_cache_report({"diagnostics": provider.compare_messages(asked)}, asked)
-        _, agreement = check_report(report, pair.before, asked, rules=rules, gap=pair.gap)
-        counts[agreement.verdict] += 1
-        why = agreement.why or why
-        if counts.total() == each:
-            break
-    return Verdicts(fault.name, counts["agrees"], counts["explained"], counts["differs"], why)
 
 
 class HistoryRow(NamedTuple):
@@ -260,17 +223,6 @@ def compare_explicit() -> list[tuple[str, int, float, float, float]]:
     return rows
 
 
-def shown_agreement(rows: Sequence[Verdicts]) -> None:
-    print(f"{'fault':<42} {'agrees':>7} {'explained':>10} {'differs':>8}  why they differ")
-    for row in rows:
-        print(f"{row.fault:<42} {row.agrees:>7} {row.explained:>10} {row.differs:>8}  {row.why}".rstrip())
-    agreed, explained, differed = (sum(getattr(row, name) for row in rows) for name in Verdicts._fields[1:4])
-    compared = agreed + explained + differed
-    print(
-        f"{'all':<42} {agreed / compared:>7.1%} {explained / compared:>10.1%} {differed / compared:>8.1%}\n"
-    )
-
-
 def shown_histories(rows: Sequence[HistoryRow]) -> None:
     own = rows[0].cost
     print(f"{'history':<46} {'requests':>8} {'input':>12} {'of own cuts':>12} {'changed':>8} {'calls':>6}")
@@ -285,8 +237,6 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("paths", nargs="*")
-    parser.add_argument("--each", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--window", type=int, default=32_000)
     parser.add_argument("--limit", type=int, default=20, help="sessions whose histories are compared")
     parser.add_argument("--json", type=Path)
@@ -294,17 +244,14 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.quick:
         with sample_sessions(sessions=2, turns=5) as path:
-            return measure([str(path)], arguments, each=1, window=6_000)
+            return measure([str(path)], arguments, window=6_000)
     if not arguments.paths:
         parser.error("name recorded sessions, or say --quick")
-    return measure(arguments.paths, arguments, each=arguments.each, window=arguments.window)
+    return measure(arguments.paths, arguments, window=arguments.window)
 
 
-def measure(paths: Sequence[str], arguments: argparse.Namespace, *, each: int, window: int) -> int:
+def measure(paths: Sequence[str], arguments: argparse.Namespace, *, window: int) -> int:
     requests = [{**request, "model": MODEL} for request in sessions(paths)["anthropic"]]
-    faults = [fault for fault in FAULTS if "anthropic" in fault.dialects]
-    verdicts = [judge_fault(fault, requests, each, arguments.seed) for fault in faults]
-    shown_agreement(verdicts)
     histories = compare_histories(requests[: arguments.limit], window)
     shown_histories(histories)
     traces = (trace for trace in read_traces(list(paths)) if isinstance(trace, Trace))
@@ -317,7 +264,6 @@ def measure(paths: Sequence[str], arguments: argparse.Namespace, *, each: int, w
         print(f"{name:<18} {uses:>6} {share:>9.0%} {without:>9.2f} {with_cache:>13.2f}")
     if arguments.json:
         figures = {
-            "agreement": [row._asdict() for row in verdicts],
             "histories": [row._asdict() for row in histories],
             "lifetimes": [_to_plain(row) for row in lifetimes],
             "explicit": explicit,

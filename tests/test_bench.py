@@ -244,9 +244,6 @@ def check_frontier(figures: Any) -> None:
 
 
 def check_server_side(figures: Any) -> None:
-    verdicts = figures["agreement"]
-    assert sum(row["agrees"] for row in verdicts) > 20
-    assert sum(row["differs"] for row in verdicts) == 0
     assert len(figures["histories"]) == 5
     assert positive(*(row["cost"] for row in figures["histories"]))
     assert {row["lifetime"] for row in figures["lifetimes"]} >= {"5m", "1h", "auto"}

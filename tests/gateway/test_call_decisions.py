@@ -181,7 +181,7 @@ def test_a_read_is_predicted_from_the_last_report_unless_something_was_cut() -> 
 
 
 def test_before_the_first_report_nothing_is_predicted() -> None:
-    call = call_upstream(make_incoming(messages_request(1), diagnostics=False), salted=False)
+    call = call_upstream(make_incoming(messages_request(1)), salted=False)
     conversation = make_conversation()
     conversation.note_sent(call.request)
     outgoing = call.unchanged(conversation, 2)
@@ -189,17 +189,6 @@ def test_before_the_first_report_nothing_is_predicted() -> None:
     assert outgoing.predicted_read == 0
     assert outgoing.conversation_name == "name"
     assert call.unchanged().conversation_name == ""
-
-
-@pytest.mark.parametrize("diagnostics", [False, True])
-def test_an_upstream_is_asked_about_its_cache_only_where_the_policy_says_so(*, diagnostics: bool) -> None:
-    incoming = make_incoming(messages_request(1), diagnostics=diagnostics)
-    outgoing = call_upstream(incoming, salted=False).unchanged(make_conversation(), 1)
-    assert (outgoing.unasked is not None) is diagnostics
-    assert (outgoing.request is incoming.request) is not diagnostics
-    assert (outgoing.body is None) is not diagnostics
-    assert outgoing.is_as_it_came
-    assert outgoing.outcome == "unchanged"
 
 
 # Markers

@@ -1,41 +1,31 @@
-"""A wrapped client asks why the cache missed, where its policy says so, and tells its listener."""
+"""What a provider says of its cache because the caller has asked it: in the event of a miss."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from lamina import Policy
 from lamina.conversations.events import MissEvent
 from lamina.wrapped import wrap
 from tests.gateway.growing import messages_request
-from tests.servers.cache_comparing import ComparingProvider
 
 Json = dict[str, Any]
 
-
-class RefusedField(Exception):
-    """What an SDK raises for a status of 400."""
-
-    status_code = 400
+MISS = {"cache_miss_reason": {"type": "system_changed", "cache_missed_input_tokens": 900}}
 
 
-def comparing_client(*, knows_field: bool = True) -> Any:
-    """A client of Anthropic's shape whose API compares requests. `bodies` are those that it got."""
-    provider = ComparingProvider()
+def reporting_client() -> Any:
+    """A client of Anthropic's shape whose API answers the question about its cache. `bodies` are requests."""
     bodies: list[Json] = []
 
-    def create(*, extra_body: Json | None = None, **request: Any) -> Any:
-        body = {**request, **(extra_body or {})}
-        bodies.append(body)
-        if not knows_field and "diagnostics" in body:
-            raise RefusedField("diagnostics: Extra inputs are not permitted")
-        report = provider.compare_messages(body)
+    def create(**request: Any) -> Any:
+        bodies.append(request)
+        report = None
+        if (request.get("diagnostics") or {}).get("previous_message_id"):
+            report = MISS
         usage = {"input_tokens": 9_000, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 8_000}
         return SimpleNamespace(
-            id=provider.remember(body),
+            id=f"msg_{len(bodies)}",
             type="message",
             role="assistant",
             content=[{"type": "text", "text": "Yes."}],
@@ -47,52 +37,25 @@ def comparing_client(*, knows_field: bool = True) -> Any:
     return SimpleNamespace(messages=SimpleNamespace(create=create), bodies=bodies)
 
 
-def test_the_provider_is_asked_and_its_word_is_in_the_event() -> None:
-    client = comparing_client()
+def test_the_providers_word_is_in_the_event_if_the_caller_asked() -> None:
+    client = reporting_client()
     misses: list[MissEvent] = []
-    wrapped = wrap(client, policy=Policy(diagnostics=True), on_miss=misses.append)
+    wrapped = wrap(client, on_miss=misses.append)
     wrapped.messages.create(**messages_request(6))
-    wrapped.messages.create(**messages_request(7, system="Be long."))
-    asked = [body["diagnostics"]["previous_message_id"] for body in client.bodies]
-    assert asked == [None, "msg_1"]
+    asks = {"previous_message_id": "msg_1"}
+    wrapped.messages.create(**messages_request(7, system="Be long.", diagnostics=asks))
+    assert client.bodies[1]["diagnostics"] == asks
     (miss,) = misses
-    assert (miss.cause, miss.provider, miss.agreement) == ("system changed", "system_changed", "agrees")
-    assert "(the provider says system_changed: agrees)" in str(miss)
+    assert (miss.cause, miss.provider) == ("system changed", "system_changed")
+    assert "(the provider says system_changed)" in str(miss)
 
 
-def test_without_the_policy_nothing_is_asked() -> None:
-    client = comparing_client()
-    wrap(client).messages.create(**messages_request(3))
-    assert "diagnostics" not in client.bodies[0]
-
-
-def test_an_api_that_refuses_the_question_is_asked_once() -> None:
-    client = comparing_client(knows_field=False)
-    wrapped = wrap(client, policy=Policy(diagnostics=True))
-    for steps in (3, 4):
-        wrapped.messages.create(**messages_request(steps))
-    assert ["diagnostics" in body for body in client.bodies] == [True, False, False]
-
-
-def test_the_callers_own_question_and_body_stay() -> None:
-    client = comparing_client()
-    wrapped = wrap(client, policy=Policy(diagnostics=True))
-    own = {"previous_message_id": "msg_7"}
-    wrapped.messages.create(**messages_request(3, diagnostics=own), extra_body={"seed": 1})
-    assert client.bodies[0]["diagnostics"] == own
-    assert client.bodies[0]["seed"] == 1
-
-
-@pytest.mark.parametrize("model", ["gpt-5", "llama3"])
-def test_a_model_without_reports_is_not_asked(model: str) -> None:
-    bodies: list[Json] = []
-
-    def create(*, extra_body: Json | None = None, **request: Any) -> Any:
-        bodies.append({**request, **(extra_body or {})})
-        return {"id": "resp_1", "object": "response", "output": [], "usage": {"input_tokens": 20}}
-
-    client = SimpleNamespace(responses=SimpleNamespace(create=create))
-    wrapped = wrap(client, policy=Policy(diagnostics=True, budget=50_000))
-    for text in ("One.", "Two."):
-        wrapped.responses.create(model=model, input=text)
-    assert not any("prompt_cache_options" in body for body in bodies)
+def test_lamina_itself_asks_nothing() -> None:
+    client = reporting_client()
+    misses: list[MissEvent] = []
+    wrapped = wrap(client, on_miss=misses.append)
+    for steps, system in ((6, "Be brief."), (7, "Be long.")):
+        wrapped.messages.create(**messages_request(steps, system=system))
+    assert not any("diagnostics" in body for body in client.bodies)
+    (miss,) = misses
+    assert miss.provider == ""

@@ -1,4 +1,4 @@
-"""Checks the gateway for `lamina doctor`: its journal, what that says of caches, its upstreams."""
+"""Checks the gateway for `lamina doctor`: its journal and its upstreams."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from lamina.cli.check_lines import CheckLine, ok, remark, wrong
-from lamina.cli.tail import JournalReader
+from lamina.cli.check_lines import CheckLine, ok, wrong
 from lamina.errors import LaminaError
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ PATIENCE = 5.0
 
 
 def check_gateway(settings: GatewaySettings, environment: Mapping[str, str]) -> Iterator[CheckLine]:
-    """Where requests go and are noted, and what earlier requests say about caches."""
+    """Where requests go, and where they are noted."""
     from lamina.gateway.journal import find_journal  # noqa: PLC0415 - an extra
 
     names = ", ".join(f"{name} ({upstream.url})" for name, upstream in settings.upstreams.items())
@@ -32,8 +31,6 @@ def check_gateway(settings: GatewaySettings, environment: Mapping[str, str]) -> 
         pass  # wrong settings of the user have a line already
     else:
         yield _describe_journal(path)
-    if path is not None and path.is_file():
-        yield from _check_reports(path)
 
 
 def _describe_journal(path: Path | None) -> CheckLine:
@@ -42,27 +39,6 @@ def _describe_journal(path: Path | None) -> CheckLine:
         step = 'set `journal = "FILE"` in the settings to follow requests with lamina tail'
         return ok("journal", "no file of requests is written", next_step=step)
     return ok("journal", f"one line a request in {path}", next_step="lamina tail follows it")
-
-
-def _check_reports(path: Path) -> Iterator[CheckLine]:
-    """How often the providers' own reasons for cache misses agreed with lamina's causes so far."""
-    from lamina.gateway.account import GatewayAccount  # noqa: PLC0415 - an extra
-
-    account = GatewayAccount()
-    with JournalReader(path) as reader:
-        for line in (*reader.read_older(), *reader.read_new()):
-            if _REPORT_SIGN in line:
-                account.read_line(line)
-    rate = account.reports
-    if rate.differed:
-        step = "lamina tail --json prints them: each names both requests and the byte that differs"
-        yield remark("cache reports", str(rate), next_step=step)
-    elif str(rate):
-        yield ok("cache reports", str(rate))
-
-
-_REPORT_SIGN = b'"cache report"'
-"""What a line about a provider's own reason has. Other lines are not decoded."""
 
 
 def check_upstream(name: str, url: str) -> CheckLine:

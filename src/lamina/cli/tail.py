@@ -236,21 +236,8 @@ class _Printer:
                 self._print(event, _describe_refusal(event), "bad")
             case "advice":
                 self._print(event, f"  advice: {event.get('text', '')}", "remark")
-            case "cache report":
-                self._print_report(event)
             case _:
                 self._print(event, _describe_other(event))
-
-    def _print_report(self, event: Mapping[str, Any]) -> None:
-        """A provider's word about its cache. One that nothing broke is not worth a line."""
-        provider = event.get("provider")
-        verdict = event.get("verdict")
-        if verdict == "agrees" and provider == "hit":
-            return
-        text = f"  the provider says {provider}, lamina {event.get('own')}: {verdict}"
-        if event.get("why"):
-            text += f" ({event['why']})"
-        self._print(event, text)
 
     def _print_answer(self, event: Mapping[str, Any]) -> None:
         """Print a request with its tokens and its price, and what was cut or left out for it."""
@@ -266,6 +253,9 @@ class _Printer:
         if event.get("left_out"):
             names = ", ".join(map(str, event["left_out"]))
             self._print(event, f"  left out for this upstream: {names}")
+        provider_cause = event.get("provider_cause")
+        if provider_cause and provider_cause != "hit":
+            self._print(event, f"  the provider says {provider_cause}")
 
     def _print(
         self, event: Mapping[str, Any], text: str, tone: Tone | None = None, *, has_time: bool = True

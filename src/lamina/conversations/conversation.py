@@ -35,14 +35,12 @@ class LastRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     The next request is compared with it, to say why a cache missed. `sent_at` is of a clock that only runs
     forward. `is_uncached`: a listener was told already that the API caches nothing of this conversation.
-    `answer_id` is the API's id of its answer, "" if it is not known.
     """
 
     fitted: Any
     usage: Usage
     sent_at: float
     is_uncached: bool = False
-    answer_id: str = ""
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -64,8 +64,8 @@ class Conversations:
     `policy` says how their requests are fitted. With its `recall` on "auto", the model has the recall tool.
     Conversations are remembered in `by_key`: a name that the caller gave, or a number. `numbered` has the
     first two numbers that were used, which is enough to know whether there is more than one. `most_used` is
-    what the API did not refuse of the help of its server, by model. It refused to say anything about its
-    cache for the `models_without_reports`. `pauses` are the last ones between two requests, in seconds.
+    what the API did not refuse of the help of its server, by model. `pauses` are the last ones between two
+    requests, in seconds.
     """
 
     def __init__(
@@ -77,7 +77,6 @@ class Conversations:
     ) -> None:
         self.policy = policy
         self.most_used: dict[str, ServerUse] = {}
-        self.models_without_reports: set[str] = set()
         self.pauses: deque[float] = deque(maxlen=PAUSES)
         self.listeners = listeners or Listeners()
         self.store = store

@@ -20,7 +20,6 @@ from lamina.caches.prices import fill_prices
 from lamina.conversations.conversation import LastRequest
 from lamina.core.explanation import LeftOut
 from lamina.core.values import Cut, Ledger
-from lamina.diagnose.agreement import check_report
 from lamina.diagnose.differences import diff
 from lamina.diagnose.values import CAUSES, Difference
 from lamina.dialects.cache_reports import NO_REPORT, CacheReport
@@ -86,8 +85,7 @@ class MissEvent(msgspec.Struct, frozen=True, kw_only=True):
     paid: written, or not cached. `cause` is a word of `lamina.diagnose.values.CAUSES`, or `NOT_CACHED`;
     `reason` says it in a sentence, `advice` says what to do, and `remedy` is that as code. If an API does
     not report what it wrote, `held` is what its rules say; if nothing was marked for the cache, it is what
-    the cache could have held. `provider` is the API's own word for the cause, "" if it said none, and
-    `agreement` what it says of lamina's cause (`lamina.diagnose.agreement`).
+    the cache could have held. `provider` is the API's own word for the cause, "" if it said none.
     """
 
     conversation: str
@@ -101,7 +99,6 @@ class MissEvent(msgspec.Struct, frozen=True, kw_only=True):
     advice: str = ""
     remedy: str = ""
     provider: str = ""
-    agreement: str = ""
 
     def __str__(self) -> str:
         money = ""
@@ -109,7 +106,7 @@ class MissEvent(msgspec.Struct, frozen=True, kw_only=True):
             money = f", ${self.price:.4f}"
         provider = ""
         if self.provider:
-            provider = f" (the provider says {self.provider}: {self.agreement})"
+            provider = f" (the provider says {self.provider})"
         advice = ""
         if self.advice:
             advice = f"; {self.advice}"
@@ -195,9 +192,7 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
         if fitted.dialect is not None:
             dialect_name = fitted.dialect.name
         rules = rules_for(model, dialect=dialect_name)
-        difference, agreement = check_report(
-            report, last.fitted, fitted, rules=rules, tokens=last.usage.input, gap=gap
-        )
+        difference = diff(last.fitted, fitted, rules=rules, tokens=last.usage.input, gap=gap)
         miss = _Miss.measure(usage, last.usage, difference)
         if difference.cause == UNMARKED:
             unchanged = diff(last.fitted, fitted, tokens=last.usage.input).kept
@@ -211,9 +206,6 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
         if is_uncached and difference.continues and last.is_uncached:
             return None  # a listener was told so before
         cause, reason = _explain_miss(difference, is_uncached=is_uncached)
-        verdict = ""
-        if report.cause:
-            verdict = agreement.verdict
         event = MissEvent(
             conversation=conversation,
             model=model,
@@ -226,7 +218,6 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
             advice=difference.advice,
             remedy=CAUSES[difference.cause].remedy,
             provider=report.cause,
-            agreement=verdict,
         )
         _tell(event, self.on_miss)
         return event

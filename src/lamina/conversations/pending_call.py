@@ -19,7 +19,6 @@ from typing import Any
 
 import msgspec
 
-from lamina.caches import rules_for
 from lamina.caches.lifetimes import FOR_EVER
 from lamina.conversations.call_record import CallRecord
 from lamina.conversations.conversation import Conversation, LastRequest
@@ -33,7 +32,7 @@ from lamina.conversations.recall_loop import (
     splice_exchanges,
 )
 from lamina.core.values import Budget, Ledger
-from lamina.dialects.cache_reports import NO_NOTE, AnswerNote, read_answer_note
+from lamina.dialects.cache_reports import NO_REPORT, find_cache_report
 from lamina.dialects.model_names import find_model
 from lamina.dialects.overflow import Overflow
 from lamina.dialects.port import Absorbed, Dialect
@@ -106,38 +105,11 @@ class PendingCall:
         self._reported: Fitted | None = None
         self._began = monotonic()
         self._is_uncached = False
-        self._note = NO_NOTE
+        self._cache_report = NO_REPORT
 
     @property
     def request(self) -> dict[str, Any]:
         return self._fitted.request
-
-    @property
-    def question(self) -> dict[str, Any]:
-        """The fields that ask the API why its cache missed, for the body; empty if nobody wants to know."""
-        ask_report = self._dialect.cache.ask_report
-        if ask_report is None or not self._conversations.policy.diagnostics:
-            return {}
-        if self._is_unasked:
-            return {}
-        last_request = self._conversation.last_request
-        answer_id = ""
-        if last_request is not None:
-            answer_id = last_request.answer_id
-        return ask_report(self._fitted.request, answer_id)
-
-    def forgo_question(self) -> None:
-        """The API refused the question about its cache. No later request for this model asks."""
-        self._note_failed("refused for its question about the cache")
-        with self._conversations.lock:
-            self._conversations.models_without_reports.add(self._model)
-
-    @property
-    def _is_unasked(self) -> bool:
-        """Whether the API has no reports for this model, or refused to be asked for one."""
-        if self._model in self._conversations.models_without_reports:
-            return True
-        return rules_for(self._model, dialect=self._dialect.name).match not in ("breakpoints", "tail")
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -294,11 +266,11 @@ class PendingCall:
 
         `answer` is for the record. A stream that has only begun is not a whole one: `record_usage` ends it.
         """
-        self._note = self._read_note(answer)
+        self._cache_report = find_cache_report(answer, self._fitted.request)
         self._report(usage)
         if is_whole:
             with self._conversations.lock:
-                self._record.answered(usage, answer=answer, report=self._note.report)
+                self._record.answered(usage, answer=answer, report=self._cache_report)
         conversation = msgspec.structs.replace(
             self._conversation,
             ledger=self._fitted.ledger,
@@ -345,9 +317,9 @@ class PendingCall:
         If a later call has continued the conversation meanwhile, its usage is the one that counts.
         """
         self._end_trace(usage, is_last=True)
-        self._note = self._read_note(answer)
+        self._cache_report = find_cache_report(answer, self._fitted.request)
         with self._conversations.lock:
-            self._record.answered(usage, answer=answer, report=self._note.report)
+            self._record.answered(usage, answer=answer, report=self._cache_report)
         if not self._is_last_answered():
             return
         self._report_usage(usage)  # without the lock: a listener may make a call of its own
@@ -412,7 +384,7 @@ class PendingCall:
             last_request,
             gap=self._began - last_request.sent_at,
             conversation=self._name,
-            report=self._note.report,
+            report=self._cache_report,
         )
         if event is not None:
             self._is_uncached |= event.cause == NOT_CACHED
@@ -424,12 +396,7 @@ class PendingCall:
             usage=usage,
             sent_at=self._began,
             is_uncached=self._is_uncached,
-            answer_id=self._note.id,
         )
-
-    def _read_note(self, answer: Any) -> AnswerNote:
-        """Read the API's id of an answer, and what the API says about its cache."""
-        return read_answer_note(answer, {**self._fitted.request, **self.question})
 
     @property
     def _name(self) -> str:

@@ -1,8 +1,8 @@
 """Reads what a provider says about its own cache: whether it read a request from it, and if not, why.
 
-Two APIs compare a request with an earlier one if they are given the id of its answer. Shapes: anthropic 2.8
-(`diagnostics.previous_message_id`) and openai 3.49 (`prompt_cache_options.comparison_response_id`, in the
-Responses API only). Reports are read from every answer, whoever asked. Nothing is sent here.
+Two APIs compare a request with an earlier one if a client gives them the id of its answer. Shapes: anthropic
+2.8 (`diagnostics.previous_message_id`) and openai 3.49 (`prompt_cache_options.comparison_response_id`, in the
+Responses API only). lamina asks for no report. It reads those that clients ask for.
 """
 
 from __future__ import annotations
@@ -23,9 +23,6 @@ PENDING = "pending"
 LONGEST_WORD = 40
 """Characters of a provider's word that are kept. The longest word of today has 29."""
 
-UNDECIDED = (PENDING, "unavailable", "previous_message_not_found", "comparison_response_not_found")
-"""Words by which a provider says that it did not compare the two requests."""
-
 
 class CacheReport(msgspec.Struct, frozen=True, kw_only=True):
     """The provider's own word for what happened, "" if it said nothing.
@@ -36,23 +33,8 @@ class CacheReport(msgspec.Struct, frozen=True, kw_only=True):
     cause: str = ""
     missed: int = 0
 
-    @property
-    def is_miss(self) -> bool:
-        """Whether the provider names something that broke the prefix."""
-        return self.cause not in ("", HIT, *UNDECIDED)
-
 
 NO_REPORT = CacheReport()
-
-
-class AnswerNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What an answer says of itself: its `id`, by which a later request can name it, and its cache report."""
-
-    id: str
-    report: CacheReport
-
-
-NO_NOTE = AnswerNote(id="", report=NO_REPORT)
 
 
 def read_cache_report(answer: Any, request: Mapping[str, Any] | None = None) -> CacheReport:
@@ -81,24 +63,22 @@ def _read_anthropic(diagnostics: Any) -> CacheReport:
     return CacheReport(cause=_read_word(reason, "type"), missed=missed)
 
 
-def read_answer_note(answer: Any, request: Mapping[str, Any] | None = None) -> AnswerNote:
-    """Read an answer of an SDK, or the list of all events of a stream, for its id and its report.
+def find_cache_report(answer: Any, request: Mapping[str, Any] | None = None) -> CacheReport:
+    """What an answer of an SDK, or the list of all events of a stream, reports about its cache.
 
     Anthropic begins a stream with the message, OpenAI ends it with the response.
     """
     holders = [answer]
     if isinstance(answer, list):
         holders = [read_field(event, "message") or read_field(event, "response") for event in answer]
-    answer_id = ""
-    report = NO_REPORT
     for holder in holders:
-        answer_id = text_or_empty(read_field(holder, "id")) or answer_id
-        holder_report = read_cache_report(holder)
-        if holder_report.cause:
-            report = holder_report
-    if report is NO_REPORT and answer_id:
-        report = read_cache_report({}, request)
-    return AnswerNote(id=answer_id, report=report)
+        report = read_cache_report(holder)
+        if report.cause:
+            return report
+    has_answer = any(read_field(holder, "id") for holder in holders)
+    if not has_answer:  # a stream that has only begun has said nothing yet
+        return NO_REPORT
+    return read_cache_report({}, request)
 
 
 def _read_openai(compared: Any) -> CacheReport:
@@ -122,31 +102,3 @@ def _names_previous_message(request: Mapping[str, Any]) -> bool:
     With null it only says that it wants reports: on the first turn there is nothing to compare.
     """
     return bool(mapping_or_empty(request.get("diagnostics")).get("previous_message_id"))
-
-
-_BAD_REQUEST = 400
-_QUESTIONS = ("diagnostics", "previous_message_id", "comparison_response_id")
-"""The fields that ask for a report. A server that does not know one names it in its refusal."""
-
-
-def refuses_question(status: int | None, message: str) -> bool:
-    """Whether a server refused a request because it does not know the field that asks for a report."""
-    return status == _BAD_REQUEST and any(name in message for name in _QUESTIONS)
-
-
-def ask_anthropic_report(request: Mapping[str, Any], previous_answer: str) -> dict[str, Any]:
-    """The fields by which a request of the Messages API asks for a comparison; empty if it asks already."""
-    if request.get("diagnostics") is not None:
-        return {}
-    return {"diagnostics": {"previous_message_id": previous_answer or None}}
-
-
-def ask_openai_report(request: Mapping[str, Any], previous_answer: str) -> dict[str, Any]:
-    """The fields by which a request of the Responses API asks for a comparison; empty if it asks already.
-
-    The other options of the cache stay as they are.
-    """
-    options = mapping_or_empty(request.get("prompt_cache_options"))
-    if not previous_answer or options.get("comparison_response_id"):
-        return {}
-    return {"prompt_cache_options": {**options, "comparison_response_id": previous_answer}}

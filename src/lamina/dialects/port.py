@@ -179,14 +179,11 @@ class CacheView(msgspec.Struct, frozen=True, kw_only=True):
 
     - `stream` is the request as blocks, in the order in which the cache compares them.
     - `markers` says how to place cache markers. None if the API has none.
-    - `ask_report` returns the fields by which a request asks the API to compare it with the request of an
-      earlier answer (`lamina.dialects.cache_reports`). None if the API compares nothing.
     - `steady` is False if the layout itself moves bytes at each new question.
     """
 
     stream: Callable[[Request], Stream]
     markers: Markers | None = None
-    ask_report: Callable[[Request, str], dict[str, Any]] | None = None
     steady: bool = True
 
 

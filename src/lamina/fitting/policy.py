@@ -94,9 +94,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     where the API has tool search; `lamina tools advise` says which to load, and in which order they should
     stand.
 
-    **What the provider is asked.** `diagnostics`: `wrap` and the gateway ask the provider why its cache
-    missed, where its API can say, and compare that with lamina's own cause.
-
     **What is stored.** `keep` says what `wrap` and the gateway keep of the contents: all, what was lowered,
     or nothing. A session is its log, so it keeps all.
     """
@@ -114,7 +111,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     breakpoints: Breakpoints = "auto"
     recall: RecallChoice = "auto"
     server: ServerUse = "thinking"
-    diagnostics: bool = False
     context_tools: bool = False
     tools: ToolLoading = "keep"
     load_tools: tuple[str, ...] = ()
@@ -394,7 +390,6 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "wording": ((_NONE, type(PLAIN)), "give a Wording"),
     "layout": ((_NONE, Layout), "give a Layout"),
     "context_tools": ((bool,), "give True or False"),
-    "diagnostics": ((bool,), "give True or False"),
     "depths": ((_NONE, DepthTable, str), FILE_HINT),
     "need": ((_NONE, NeedTable, str), "give the path of a file that lamina replay --learn wrote"),
 }

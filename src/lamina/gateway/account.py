@@ -19,7 +19,6 @@ from typing import Any
 import msgspec
 
 from lamina.conversations.costs import NO_USAGE, CostSum
-from lamina.diagnose import AgreementRate
 from lamina.dialects.usage import Usage, count_noun
 from lamina.gateway.answered_requests import AnsweredRequest
 from lamina.gateway.journal import decode_event
@@ -43,7 +42,6 @@ class GatewayAccount:
         self.recalls = 0
         self.refused = 0
         self.advice = ""
-        self.reports = AgreementRate()
         self.usage = Usage()
         self._forks: dict[str, str] = {}
         self._sub_agents = _SubAgents()
@@ -89,8 +87,6 @@ class GatewayAccount:
                 self._misses.add(event)
             case "advice":
                 self.advice = str(event.get("text", ""))
-            case "cache report":
-                self.reports.add(str(event.get("verdict")))
 
     def _count_event(self, event: Mapping[str, Any]) -> None:
         """Count an answer that did not report its tokens."""
@@ -240,8 +236,6 @@ class GatewayAccount:
             yield f"advice: {self.advice}"
         if self._sub_agents.requests:
             yield str(self._sub_agents)
-        if str(self.reports):
-            yield f"causes of cache misses: {self.reports}"
 
     def _add_without(self, answer: AnsweredRequest, uncut: UncutRequest) -> None:
         """Add what a request would have cost with nothing cut."""

@@ -152,7 +152,6 @@ class AnswerRelay:
             return
         gateway = self._gateway
         usage = reader.finish()
-        gateway.learner.note_answer(outgoing, reader.facts.id)
         account = gateway.misses.report(
             self._incoming,
             outgoing,

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from lamina.caches import rules_for
 from lamina.conversations.recall_loop import RecallPlace, splice_exchanges
 from lamina.conversations.record import is_compaction
 from lamina.core.values import Cut, Ledger
@@ -44,9 +43,6 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     betas: str = ""
     left_out: tuple[str, ...] = ()
-    unasked: Mapping[str, Any] | None = None
-    """The request without the question why a cache missed, None if it does not ask."""
-
     call: UpstreamCall | None = None
     """The request before it was fitted."""
 
@@ -73,20 +69,13 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     # The request before it in the conversation.
     previous: Mapping[str, Any] | None = None
     previous_reported: int = 0
-    previous_id: str = ""
-    """The id under which the gateway logged it."""
-
     gap: float = 0.0
     """Seconds since it was sent."""
 
     @property
     def is_as_it_came(self) -> bool:
-        """Whether the model reads what the client wrote: nothing but a question about the cache was added."""
-        if self.body is None:
-            return True
-        if self.call is None:
-            return False
-        return self.unasked is self.call.incoming.request
+        """Whether the bytes that came are sent."""
+        return self.body is None
 
     @property
     def cut(self) -> bool:
@@ -123,15 +112,13 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One request, with what its upstream cannot take left out of `request`.
 
-    `is_spliced`: recalls are put back into it, which the client does not have. `asks_report`: the upstream is
-    asked why its cache missed.
+    `is_spliced`: recalls are put back into it, which the client does not have.
     """
 
     incoming: IncomingRequest
     request: dict[str, Any]
     left_out: tuple[str, ...]
     is_spliced: bool = False
-    asks_report: bool = False
 
     def splice(self, match: ConversationMatch) -> UpstreamCall:
         """The request with the recalls of its conversation put back where they were."""
@@ -163,15 +150,9 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return OutgoingRequest(
                 body=self._find_body(request), request=request, left_out=self.left_out, call=self
             )
-        unasked = None
-        question = self._ask_report(request, conversation)
-        if question:
-            unasked = request
-            request = {**request, **question}
         outgoing = OutgoingRequest(
             body=self._find_body(request),
             request=request,
-            unasked=unasked,
             conversation=conversation,
             number=number,
             is_near=conversation.is_near or conversation.state.has_ledger,
@@ -184,22 +165,7 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             outgoing,
             previous=conversation.request,
             previous_reported=conversation.reported,
-            previous_id=conversation.sent_id,
             gap=monotonic() - conversation.sent_at,
-        )
-
-    def _ask_report(self, request: Mapping[str, Any], conversation: LiveConversation) -> Mapping[str, Any]:
-        """The fields that ask the upstream why its cache missed; {} if it is not asked."""
-        ask_report = self.incoming.dialect.cache.ask_report
-        if ask_report is None or not self.asks_report:
-            return {}
-        return ask_report(request, conversation.answer_id)
-
-    def forgo_report(self, sent: OutgoingRequest) -> OutgoingRequest:
-        """What was sent, without the question about the cache."""
-        assert sent.unasked is not None  # noqa: S101 - only then there is a question
-        return msgspec.structs.replace(
-            sent, request=sent.unasked, body=self._find_body(sent.unasked), unasked=None
         )
 
     def _find_body(self, request: Mapping[str, Any]) -> bytes | None:
@@ -227,18 +193,4 @@ def call_upstream(incoming: IncomingRequest, *, salted: bool) -> UpstreamCall:
         request = dict(deferred_request)
     if profile.salts and salted:
         request = add_salt(request, incoming.workspace)
-    return UpstreamCall(
-        incoming=incoming, request=request, left_out=profiled.left_out, asks_report=_may_ask_report(incoming)
-    )
-
-
-_REPORTING_PROFILES = ("anthropic", "openai")
-"""The public APIs. Other servers that speak their formats refuse fields that they do not know."""
-
-
-def _may_ask_report(incoming: IncomingRequest) -> bool:
-    """Whether an upstream is asked why its cache missed. Older models of OpenAI refuse the field."""
-    settings = incoming.upstream.settings
-    if not settings.policy.diagnostics or settings.profile not in _REPORTING_PROFILES:
-        return False
-    return rules_for(incoming.model, dialect=incoming.dialect.name).match in ("breakpoints", "tail")
+    return UpstreamCall(incoming=incoming, request=request, left_out=profiled.left_out)

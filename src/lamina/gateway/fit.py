@@ -84,8 +84,6 @@ class Fitter:
     async def prepare(self, incoming: IncomingRequest) -> OutgoingRequest:
         """What to send for a request. Raises Refusal if nothing may be sent."""
         call = call_upstream(incoming, salted=bool(self._settings.tokens))
-        if self._policies.refuses_reports(incoming):
-            call = msgspec.structs.replace(call, asks_report=False)
         server_field = find_server_conversation(incoming)
         if server_field:
             request = await continue_last(self._store, incoming.workspace, call.request)

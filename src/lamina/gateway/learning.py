@@ -34,12 +34,6 @@ class AnswerLearner:
             self._saver.save_later(conversation)
         return True
 
-    def note_answer(self, sent: OutgoingRequest, answer_id: str) -> None:
-        """Remember the provider's id of the last answer, unless a later request has been sent meanwhile."""
-        conversation = sent.conversation
-        if conversation is not None and conversation.request is sent.request:
-            conversation.answer_id = answer_id
-
     async def record_answer(self, sent: OutgoingRequest, usage: Usage, *, at_once: bool = False) -> None:
         """Learn from what the upstream reported, as soon as no other request holds the conversation.
 

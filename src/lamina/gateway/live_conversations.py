@@ -86,9 +86,6 @@ class LiveConversation:
         self.sent_id = ""
         """The id under which the gateway logged it."""
 
-        self.answer_id = ""
-        """The provider's id of the answer, "" before there is one."""
-
         self.reported = 0
         """The tokens that the upstream counted."""
 
@@ -109,14 +106,12 @@ class LiveConversation:
         self.request = parent.request
         self.sent_at = parent.sent_at
         self.reported = parent.reported
-        self.answer_id = parent.answer_id
         self.sent_id = parent.sent_id
 
     def note_sent(self, request: Any) -> None:
-        """A request of this conversation leaves now. It has no answer yet that a later one could name."""
+        """A request of this conversation leaves now."""
         self.request = request
         self.sent_at = monotonic()
-        self.answer_id = ""
 
     def accept(self, stored: GatewayConversation) -> None:
         """Take over what another process has saved, unless this one has seen a later request."""

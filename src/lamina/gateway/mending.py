@@ -3,7 +3,6 @@
 - The request is too long: it is fitted into the window that the error names, or else as small as it can be.
 - The server does not know what it was asked to do, such as dropping bound thinking or clearing old results:
   the request is fitted anew without that.
-- The server does not know the question why its cache missed: the request is sent without it.
 
 A remedy is tried once. If it is refused as well, the client gets that error.
 """
@@ -17,7 +16,6 @@ import msgspec
 
 from lamina.conversations.pending_call import RETRY_SHARE, limit_budget
 from lamina.dialects.anthropic.server import refuses_binding_switch, refuses_editing
-from lamina.dialects.cache_reports import refuses_question
 from lamina.dialects.overflow import Overflow, read_overflow
 from lamina.errors import BudgetExceeded, Conflict, InvalidRequest
 from lamina.fitting.request import Fitted
@@ -71,8 +69,6 @@ class RequestMender:
         if sent.conversation is None or sent.call is None:
             return None
         refused = _RefusedRequest(sent, sent.call, sent.conversation)
-        if sent.unasked is not None and refuses_question(status, error_text):
-            return self._forgo_report(refused)
         if refuses_binding_switch(status, error_text):
             return await self._forgo_server(refused, use="never")
         if refuses_editing(status, error_text):
@@ -81,15 +77,6 @@ class RequestMender:
         if overflow is None:
             return None
         return await self._shrink(refused, overflow)
-
-    def _forgo_report(self, refused: _RefusedRequest) -> OutgoingRequest:
-        """The request without its question about the cache. Later requests for this model do not ask."""
-        incoming = refused.call.incoming
-        self._policies.stop_reports(incoming)
-        self._journal.write("diagnostics refused", upstream=incoming.upstream.name, model=incoming.model)
-        unasked = refused.call.forgo_report(refused.sent)
-        refused.conversation.note_sent(unasked.request)
-        return unasked
 
     async def _forgo_server(self, refused: _RefusedRequest, *, use: ServerUse) -> OutgoingRequest | None:
         """The request without the help of its server that was refused; None if it asked for none.

@@ -57,9 +57,6 @@ METRICS = {
     "lamina_tokens_total": Measure(
         "counter", "Tokens that upstreams reported, by kind: input, cached, written, output.", ("kind",)
     ),
-    "lamina_cache_reports_total": Measure(
-        "counter", "What upstreams say of their cache, by whether lamina's cause agrees.", ("verdict",)
-    ),
     "lamina_misses_total": Measure("counter", "Cache misses by upstream and cause.", ("upstream", "cause")),
     "lamina_store_failures_total": Measure("counter", "Calls of the store that failed."),
     "lamina_failures_total": Measure(

@@ -2,8 +2,8 @@
 
 If a request continues the last one, its cache should give back what the last one held. If the upstream
 reports far fewer tokens, `lamina.diagnose` compares the two requests as they were sent, and the gateway logs
-the cause. If the upstream itself says why its cache missed, the log has its word beside lamina's cause, and
-whether the two agree. The comparison runs in a thread after the answer, one at a time, and delays nobody.
+the cause. The comparison runs in a thread after the answer, one at a time, and delays nobody. If the client
+has asked the upstream why its cache missed, the log has the upstream's word, too.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 from anyio import to_thread
 
 from lamina.caches import rules_for
-from lamina.diagnose import Agreement, Difference, check_report
-from lamina.dialects.cache_reports import HIT, NO_REPORT, CacheReport
+from lamina.diagnose import Difference, diff
+from lamina.dialects.cache_reports import NO_REPORT, CacheReport
 from lamina.dialects.usage import Usage
 from lamina.errors import LaminaError
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
@@ -30,9 +30,6 @@ SMALLEST = 2048
 EXPECTED_SHARE = 0.5
 """A read of less than this share of the last request is a miss."""
 
-WAITING = 16
-"""Comparisons with a provider's word that may wait at a time. Each holds two requests in memory."""
-
 
 class MissReporter:
     """Compares each request with the one before it, where its cache gave back too little."""
@@ -40,8 +37,7 @@ class MissReporter:
     def __init__(self, metrics: GatewayMetrics, journal: Journal) -> None:
         self._metrics = metrics
         self._journal = journal
-        self._one_at_a_time = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._task: asyncio.Task[None] | None = None
 
     def report(
         self,
@@ -94,56 +90,17 @@ class MissReporter:
             **account,
             **window_facts,
         )
-        if sent.previous is not None:
-            self._compare_later(incoming, sent, usage, report, sent_id=sent_id)
+        # One diagnosis at a time is enough to name a cause.
+        is_busy = self._task is not None and not self._task.done()
+        if sent.previous is not None and _is_missed(sent, usage) and not is_busy:
+            self._task = asyncio.ensure_future(self._diagnose(incoming, sent, usage))
         return account
 
-    def _compare_later(
-        self,
-        incoming: IncomingRequest,
-        sent: OutgoingRequest,
-        usage: Usage,
-        report: CacheReport,
-        *,
-        sent_id: str,
-    ) -> None:
-        """Begin a diagnosis, if the cache gave back too little or the upstream says why it missed."""
-        is_missed = _is_missed(sent, usage)
-        if report.cause == HIT and not is_missed:
-            agreement = Agreement(verdict="agrees", provider=HIT, own="nothing")
-            self._log_agreement(sent, report, agreement, sent_id=sent_id)
-            return
-        # One miss at a time is enough to name a cause. A provider's word is rare, so it may wait in line.
-        longest_line = 1
-        if report.cause:
-            longest_line = WAITING
-        if len(self._tasks) >= longest_line:
-            return
-        if is_missed or report.cause:
-            diagnosis = self._diagnose(incoming, sent, usage, report, sent_id=sent_id, is_missed=is_missed)
-            task = asyncio.ensure_future(diagnosis)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _diagnose(
-        self,
-        incoming: IncomingRequest,
-        sent: OutgoingRequest,
-        usage: Usage,
-        report: CacheReport,
-        *,
-        sent_id: str,
-        is_missed: bool,
-    ) -> None:
+    async def _diagnose(self, incoming: IncomingRequest, sent: OutgoingRequest, usage: Usage) -> None:
         try:
-            async with self._one_at_a_time:
-                difference, agreement = await to_thread.run_sync(_compare, incoming, sent, report)
+            difference = await to_thread.run_sync(_compare, incoming, sent)
         except LaminaError as error:
             self._journal.write("miss not diagnosed", error=type(error).__name__)
-            return
-        if report.cause:
-            self._log_agreement(sent, report, agreement, sent_id=sent_id, difference=difference)
-        if not is_missed:
             return
         self._metrics.add("lamina_misses_total", upstream=incoming.upstream.name, cause=difference.cause)
         self._journal.write(
@@ -156,37 +113,6 @@ class MissReporter:
             lost=difference.lost,
             price=difference.price,
             advice=difference.advice,
-        )
-
-    def _log_agreement(
-        self,
-        sent: OutgoingRequest,
-        report: CacheReport,
-        agreement: Agreement,
-        *,
-        sent_id: str,
-        difference: Difference | None = None,
-    ) -> None:
-        """Log a provider's word beside lamina's. A finding names both requests and the byte that differs.
-
-        The log has no content. With `keep = "all"` the record has both bodies under these ids.
-        """
-        self._metrics.add("lamina_cache_reports_total", verdict=agreement.verdict)
-        facts: dict[str, Any] = {}
-        if difference is not None:
-            facts = {"cause": difference.cause, "place": difference.place}
-        if agreement.verdict == "differs" and difference is not None:
-            facts |= {"byte": difference.byte, "offset": difference.offset, "previous": sent.previous_id}
-        self._journal.write(
-            "cache report",
-            id=sent_id,
-            conversation=sent.conversation_name,
-            provider=report.cause,
-            missed=report.missed,
-            verdict=agreement.verdict,
-            own=agreement.own,
-            why=agreement.why,
-            **facts,
         )
 
 
@@ -216,12 +142,9 @@ def _describe_request(
     }
 
 
-def _compare(
-    incoming: IncomingRequest, sent: OutgoingRequest, report: CacheReport
-) -> tuple[Difference, Agreement]:
+def _compare(incoming: IncomingRequest, sent: OutgoingRequest) -> Difference:
     assert sent.previous is not None  # noqa: S101 - only then a request is compared
-    return check_report(
-        report,
+    return diff(
         sent.previous,
         sent.request,
         rules=rules_for(incoming.model, dialect=incoming.dialect.name),

@@ -35,7 +35,6 @@ class RequestPolicies:
         self.pauses = PauseBook()
         self._windows = windows
         self._most_used: dict[tuple[str, str], ServerUse] = {}  # by upstream and model, after a refusal
-        self._without_reports: set[tuple[str, str]] = set()  # those that refused to be asked about a cache
 
     def choose(self, incoming: IncomingRequest, budget: Budget) -> Policy:
         """The policy for this request, with this budget."""
@@ -75,13 +74,6 @@ class RequestPolicies:
     def limit_server_use(self, incoming: IncomingRequest, use: ServerUse) -> None:
         """Ask this upstream for no more than `use` from now on, for this model: it has refused more."""
         self._most_used[incoming.upstream.name, incoming.model] = use
-
-    def stop_reports(self, incoming: IncomingRequest) -> None:
-        """Do not ask this upstream about its cache again, for this model: it has refused to be asked."""
-        self._without_reports.add((incoming.upstream.name, incoming.model))
-
-    def refuses_reports(self, incoming: IncomingRequest) -> bool:
-        return (incoming.upstream.name, incoming.model) in self._without_reports
 
     def _choose_breakpoints(self, incoming: IncomingRequest) -> Breakpoints:
         """What to do with cache markers, with the lifetime for which the pauses of this client speak."""

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from lamina.conversations.pending_call import PendingCall
 from lamina.dialects.anthropic.server import refuses_binding_switch, refuses_editing
-from lamina.dialects.cache_reports import refuses_question
 from lamina.dialects.json_values import read_field
 from lamina.dialects.overflow import read_overflow
 
@@ -38,14 +37,6 @@ def _forgo_clearing_after(pending: PendingCall, error: Exception) -> bool:
     return True
 
 
-def _forgo_question_after(pending: PendingCall, error: Exception) -> bool:
-    """Do without the question about the cache if the error says that the API does not know it."""
-    if not pending.question or not refuses_question(*_read_error(error)):
-        return False
-    pending.forgo_question()
-    return True
-
-
 def _read_error(error: Exception) -> tuple[int | None, str]:
     """The status and the text of an error. SDKs have the status under one of two names, boto3 inside."""
     code = getattr(error, "code", "")
@@ -60,4 +51,4 @@ def _read_error(error: Exception) -> tuple[int | None, str]:
 Mend = Callable[[PendingCall, Exception], bool]
 """Mends the request of a call after an error. Returns whether the request is another one now."""
 
-MENDS: tuple[Mend, ...] = (_shrink_after, _forgo_switch_after, _forgo_clearing_after, _forgo_question_after)
+MENDS: tuple[Mend, ...] = (_shrink_after, _forgo_switch_after, _forgo_clearing_after)

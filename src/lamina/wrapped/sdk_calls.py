@@ -30,7 +30,7 @@ from lamina.dialects.usage import Usage, find_usage
 from lamina.errors import BudgetExceeded, LaminaError
 from lamina.fitting.server_compaction import CompactionCall
 from lamina.wrapped.refusals import MENDS, Mend
-from lamina.wrapped.sdk_arguments import add_headers, add_to_body, name_arguments
+from lamina.wrapped.sdk_arguments import add_headers, name_arguments
 from lamina.wrapped.shown_answers import AsyncShownStream, ShownResponse, SyncShownStream
 from lamina.wrapped.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 
@@ -257,7 +257,6 @@ class SdkCall:
     def _send_once(self) -> Steps:
         pending = self.pending
         request = add_headers(pending.request, pending.headers, self._path, self._argument_names)
-        request = add_to_body(request, pending.question)
         if pending.dialect.name == "bedrock_converse":
             request = to_sdk_arguments(request)
         self.pending.note_sent()

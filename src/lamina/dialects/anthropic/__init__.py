@@ -35,7 +35,6 @@ from lamina.dialects.anthropic.server import (
     ask_to_clear,
     ask_to_drop_thinking,
 )
-from lamina.dialects.cache_reports import ask_anthropic_report
 from lamina.dialects.json_values import (
     LIST_TYPES,
     is_untyped_block,
@@ -147,9 +146,7 @@ DIALECT = Dialect(
         takes_late_system=lambda request: takes_system_messages(read_model(request)),
     ),
     head=HeadShape(read=HEAD.read, write=HEAD.write),
-    cache=CacheView(
-        stream=stream, markers=Markers(cache="breakpoints", put=mark), ask_report=ask_anthropic_report
-    ),
+    cache=CacheView(stream=stream, markers=Markers(cache="breakpoints", put=mark)),
     answers=Answers(
         absorb=absorb,
         absorb_stream=absorb_stream,

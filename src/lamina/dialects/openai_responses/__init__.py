@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 
 from lamina.core.repair import Repairs
 from lamina.core.values import Document, Image, Part, Raw, Role, Segment, Thinking, ToolResult
-from lamina.dialects.cache_reports import ask_openai_report
 from lamina.dialects.json_values import mapping_or_empty
 from lamina.dialects.openai_responses.answers import absorb, absorb_stream, write_answer, write_closing_events
 from lamina.dialects.openai_responses.cache_view import stream
@@ -103,7 +102,7 @@ DIALECT = Dialect(
         takes_late_system=lambda _: True,
     ),
     head=HeadShape(read=HEAD.read, write=HEAD.write),
-    cache=CacheView(stream=stream, markers=Markers(cache="tail", put=mark), ask_report=ask_openai_report),
+    cache=CacheView(stream=stream, markers=Markers(cache="tail", put=mark)),
     answers=Answers(
         absorb=absorb,
         absorb_stream=absorb_stream,

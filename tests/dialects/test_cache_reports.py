@@ -1,0 +1,54 @@
+"""What a provider says about its own cache, read from answers of a client that asked for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lamina.dialects.cache_reports import HIT, NO_REPORT, CacheReport, find_cache_report, read_cache_report
+
+ASKS = {"diagnostics": {"previous_message_id": "msg_1"}}
+MISS = {"diagnostics": {"cache_miss_reason": {"type": "tools_changed", "cache_missed_input_tokens": 9}}}
+
+
+def test_null_is_a_report_only_if_the_request_named_an_answer() -> None:
+    assert read_cache_report({"diagnostics": None}) is NO_REPORT
+    first_turn = {"diagnostics": {"previous_message_id": None}}
+    assert read_cache_report({"diagnostics": None}, first_turn) is NO_REPORT
+    assert read_cache_report({"diagnostics": None}, ASKS) == CacheReport(cause=HIT)
+    assert read_cache_report({"diagnostics": {"cache_miss_reason": None}}, ASKS).cause == "pending"
+
+
+@pytest.mark.parametrize(
+    ("compared", "report"),
+    [
+        ({"type": "cache_hit"}, CacheReport(cause=HIT)),
+        (
+            {"type": "cache_miss", "reason": "input_changed", "cache_missed_tokens": 7},
+            CacheReport(cause="input_changed", missed=7),
+        ),
+        ({"type": "comparison_response_not_found"}, CacheReport(cause="comparison_response_not_found")),
+    ],
+)
+def test_each_answer_of_the_responses_api_is_read(compared: object, report: CacheReport) -> None:
+    assert read_cache_report({"prompt_cache_diagnostics": compared}) == report
+
+
+def test_a_stream_reports_in_its_message() -> None:
+    begin = {"type": "message_start", "message": {"id": "msg_2"}}
+    told = {"type": "message_start", "message": {"id": "msg_2", **MISS}}
+    assert find_cache_report([told, {"type": "message_stop"}], ASKS).cause == "tools_changed"
+    assert find_cache_report([begin], ASKS).cause == HIT
+    assert find_cache_report([begin], {}) is NO_REPORT
+
+
+@pytest.mark.parametrize("answer", [None, [], [{"type": "ping"}]])
+def test_an_answer_that_has_not_come_reports_nothing(answer: object) -> None:
+    assert find_cache_report(answer, ASKS) is NO_REPORT
+
+
+def test_a_hostile_report_is_bounded() -> None:
+    reason = {"type": "x" * 10_000, "cache_missed_input_tokens": "many"}
+    report = read_cache_report({"diagnostics": {"cache_miss_reason": reason}})
+    assert len(report.cause) == 40
+    assert report.missed == 0
+    assert read_cache_report({"prompt_cache_diagnostics": [1, 2]}).cause == ""
