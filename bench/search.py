@@ -9,7 +9,7 @@ A folder holds `memory/dev/*.jsonl.zst` (conversations with questions and the tu
 of at most 5 pieces, at 10 of at most 10), the mean over questions that have any. `1k` and so on: of all its
 evidence, in excerpts of at most so many estimated tokens. Plain BM25 is words in lower case, k1 1.2, b 0.75;
 `vectors` are those of the hybrid by themselves. Times are measured by `search_speed.py`. Needs zstandard;
-vectors need lamina-context[vectors].
+vectors need lamina-context[search].
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Way in 1: the official OpenAI client, wrapped. Sixty turns in a small window, and no request is too large.
 
-    python examples/wrapped_client.py              # a script plays the model; needs lamina-context[openai]
+    python examples/wrapped_client.py              # a script plays the model; needs the package openai
     python examples/wrapped_client.py URL MODEL    # a server with Chat Completions, such as llama.cpp
 
 `lamina.wrap` is the only line about lamina in the loop.

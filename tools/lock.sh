@@ -19,7 +19,7 @@ pin requirements/uv.txt requirements/uv.in
 pin requirements/dev.txt pyproject.toml requirements/dev.in
 pin requirements/user.txt pyproject.toml requirements/user.in
 pin requirements/image.txt pyproject.toml requirements/image.in \
-    --extra gateway --extra postgres --extra encryption --extra otel
+    --extra run --extra postgres --extra encryption --extra otel
 pin requirements/scale.txt pyproject.toml requirements/scale.in
 pin requirements/release.txt pyproject.toml requirements/release.in
 pin requirements/matrix.txt pyproject.toml requirements/matrix.in

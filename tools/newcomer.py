@@ -44,7 +44,7 @@ PEERS = {
 }
 """Other libraries, by the names under which they are installed, and the module that their users import."""
 
-SDK_LINE = "pip install 'lamina-context[openai]'"
+SDK_LINE = "pip install openai"
 """What the blocks of the pages need."""
 
 IMPORTS = 7

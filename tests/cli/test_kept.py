@@ -372,7 +372,7 @@ sys.exit(main(sys.argv[1:]))
         (
             ("conversations", "list", "--store", "sqlite+apsw:a.db"),
             2,
-            "apsw is not installed; pip install 'lamina-context[apsw]'",
+            "apsw is not installed; pip install 'apsw>=3.51.3'",
         ),
     ],
 )

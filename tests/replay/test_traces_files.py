@@ -130,7 +130,7 @@ def test_without_anything_that_unpacks_zstd_it_says_what_to_install(
     written(tmp_path / "b.jsonl", [GOOD])
     without(monkeypatch, command=False)
     assert reasons(tmp_path) == [
-        "a.jsonl.zst: it is packed with zstd, which nothing here unpacks: install lamina-context[zstd]"
+        "a.jsonl.zst: it is packed with zstd, which nothing here unpacks: install lamina-context[replay]"
     ]
     assert good(tmp_path) == ["good"]
 

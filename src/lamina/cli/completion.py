@@ -41,8 +41,7 @@ def write_completion(shell: str) -> str:
     try:
         import shtab  # noqa: PLC0415 - only this command needs it
     except ImportError as error:
-        hint = "pip install 'lamina-context[completion]'"
-        raise BadInput("shtab is not installed", place="completion", hint=hint) from error
+        raise BadInput("shtab is not installed", place="completion", hint="pip install shtab") from error
     parser = Parser(prog="lamina")
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers()

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from lamina.cli.parser import whole_number
 from lamina.errors import BadInput
 
-INSTALL = "pip install 'lamina-context[gateway]'"
+INSTALL = "pip install 'lamina-context[run]'"
 _PACKAGES = ("starlette", "uvicorn", "aiohttp")
 
 

@@ -25,7 +25,7 @@ NO_WINDOW = -1
 DEFAULT_POLICIES = "none,drop_oldest,sliding,lamina"
 
 _EXAMPLES = """\
-PATH is a file, a folder, a glob or a URL such as s3://bucket/logs (extra: remote): requests and answers of
+PATH is a file, a folder, a glob or a URL such as s3://bucket/logs (extra: replay): requests and answers of
 OpenAI and Anthropic as JSON lines, sessions of Claude Code, rollouts of Codex, and what
 `lamina conversations export` wrote; also as .gz and .zst. The format is recognised by the content of each
 line. With --store, the conversations of a store are read: what lamina recorded of the requests that went
@@ -98,7 +98,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "--parquet",
         metavar="FOLDER",
         help="write every figure as Parquet tables while the replay runs; the next time, only files that are "
-        "new or have changed are replayed (extra: parquet)",
+        "new or have changed are replayed (extra: replay)",
     )
     add(
         "--engine",

@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from lamina.gateway.account import GatewayAccount  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise BadInput(str(error), place="tail", hint="pip install 'lamina-context[gateway]'") from None
+        raise BadInput(str(error), place="tail", hint="pip install 'lamina-context[run]'") from None
     account = GatewayAccount()
     print_event: Callable[[Mapping[str, Any]], None] = _Printer(sys.stdout).print_event
     if arguments.json:

@@ -1,6 +1,6 @@
 """Content encodings: the body of an answer is unpacked for reading, whole or piece by piece.
 
-Only gzip and deflate are part of Python. The packages for the others come with the extra `gateway`, so a
+Only gzip and deflate are part of Python. The packages for the others come with the extra `run`, so a
 machine that only reads records may lack them.
 """
 
@@ -49,7 +49,7 @@ def unpack_recorded(body: bytes, encoding: str) -> bytes:
         try:
             unpacker = make_unpacker(name)
         except ImportError as error:
-            raise BadInput(str(error), place="answer", hint="pip install 'lamina-context[gateway]'") from None
+            raise BadInput(str(error), place="answer", hint="pip install 'lamina-context[run]'") from None
         if unpacker is None:
             raise BadInput(f"content-encoding {name[:40]!r} is unknown", place="answer", hint=hint)
         try:

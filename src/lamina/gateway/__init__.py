@@ -19,7 +19,7 @@ The way of a request, module by module. Start reading in `exchange`, which shows
 - `recording` keeps what left and what came back, `learning` what the next request depends on. `misses` says
   why a cache missed, and `account` what it all cost.
 
-It needs the extra `gateway`.
+It needs the extra `run`.
 """
 
 from typing import TYPE_CHECKING

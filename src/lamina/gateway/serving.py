@@ -29,7 +29,7 @@ def serve(
     port: int | None = None,
     store: str | PathLike[str] | None = None,
 ) -> None:
-    """Run the gateway until the process is told to stop. It needs the extra `gateway`.
+    """Run the gateway until the process is told to stop. It needs the extra `run`.
 
     `settings` are those of the gateway, or the path of their file; without them there is one upstream for
     each public API. `policy` says how requests are fitted: what it leaves open, the settings say. `host`,

@@ -145,6 +145,6 @@ def import_pyarrow(place: str) -> Any:
     try:
         importlib.import_module("pyarrow.parquet")
     except ImportError:
-        hint = "install it: pip install 'lamina-context[parquet]'"
+        hint = "install it: pip install 'lamina-context[replay]'"
         raise BadInput("the package pyarrow is missing", place=place, hint=hint) from None
     return importlib.import_module("pyarrow")

@@ -33,7 +33,7 @@ sys.stdout.buffer.write("\\n\\n".join(texts).encode("utf-8", "replace"))
 def read_pdf(data: bytes, *, most: int, seconds: float) -> str:
     """The text, page by page, at most about `most` characters. Raises BadInput after `seconds` without it."""
     if find_spec("pypdf") is None:
-        raise BadInput("its text needs the package 'pypdf'", hint="install lamina-context[documents]")
+        raise BadInput("its text needs the package 'pypdf'", hint="install lamina-context[search]")
     try:
         text = run_script(_SCRIPT, data, seconds=seconds, arguments=(PAGES, most))
     except ChildFailed as failed:

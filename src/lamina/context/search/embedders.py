@@ -1,6 +1,6 @@
 """Embedders: texts to vectors, from weights on this machine or from a server.
 
-    open_index(embedder=local_embedder())                                   needs lamina-context[vectors]
+    open_index(embedder=local_embedder())                                   needs lamina-context[search]
     open_index(embedder=server_embedder("http://localhost:11434/v1", model="nomic-embed-text"))
 
 Any async function of texts will do instead. An index stores the vectors that it got, so use one embedder for
@@ -38,7 +38,7 @@ DIMENSIONS = 384
 """Numbers in a vector of the local model."""
 
 _TOKENIZER = "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
-_HINT = "install lamina-context[vectors], or give another embedder"
+_HINT = "install lamina-context[search], or give another embedder"
 
 Post = Callable[[Request, float], bytes]
 """Sends a request within some seconds, and returns the body of the answer."""

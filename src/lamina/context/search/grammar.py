@@ -1,6 +1,6 @@
 """Finds where the definitions of a source text begin and end, by tree-sitter if it is installed.
 
-Each language is a package of its own with its grammar inside (extra: code), so nothing is fetched when the
+Each language is a package of its own with its grammar inside (extra: search), so nothing is fetched when the
 program runs. For languages without a package, and texts that are not of their language, `chunks` uses rules
 over single lines. This module knows no chunks and no sizes.
 """

@@ -3,7 +3,7 @@
 Up to 20,000 vectors are all compared. Of more, the signs of their numbers are compared first: the 2,000 that
 share most signs with the question are then compared in full, so one of the nearest is seldom missed.
 
-This needs numpy (extra: vectors), which is imported with the first vector. Before numpy 2 all vectors are
+This needs numpy (extra: search), which is imported with the first vector. Before numpy 2 all vectors are
 compared. This module knows numbers of chunks, not their text. An embedder makes the vectors.
 """
 
@@ -201,5 +201,5 @@ def _import_numpy() -> Any:
     try:
         return importlib.import_module("numpy")
     except ImportError:
-        hint = "install lamina-context[vectors]"
+        hint = "install lamina-context[search]"
         raise BadInput("vectors need numpy", place="embedder", hint=hint) from None

@@ -3,7 +3,7 @@
 Anthropic publishes no tokenizer since Claude 2. `ctok` is pure Python and reads about 0.2 MB a second, so
 counts are cached by content, and of a text longer than `WHOLE` characters only evenly spread samples are
 counted: they say by how much the estimate of the whole is to be corrected. Nothing here claims to be exact.
-Needs the extra `claude`.
+Needs the extra `counting`.
 """
 
 from __future__ import annotations

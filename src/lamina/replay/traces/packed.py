@@ -96,7 +96,7 @@ def _unpack_zstd(raw: io.RawIOBase, file: io.BufferedReader[Any]) -> Iterator[by
     # the last resort: the command needs a file on the disk, and reports damage in words only
     command = shutil.which("zstd")
     if command is None or not isinstance(raw, io.FileIO):  # the command reads from the disk only
-        raise BadInput("it is packed with zstd, which nothing here unpacks: install lamina-context[zstd]")
+        raise BadInput("it is packed with zstd, which nothing here unpacks: install lamina-context[replay]")
     yield from _unpack_by_command(command, raw)
 
 

@@ -103,7 +103,7 @@ def _open_file_system(url: str) -> tuple[Any, str]:
         core = importlib.import_module("fsspec.core")
     except ImportError:
         hint = (
-            "install it: pip install 'lamina-context[remote]', and the package of the protocol, such as s3fs"
+            "install it: pip install 'lamina-context[replay]', and the package of the protocol, such as s3fs"
         )
         raise BadInput("the package fsspec is missing", place=url, hint=hint) from None
     try:

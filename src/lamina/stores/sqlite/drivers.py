@@ -92,6 +92,4 @@ def import_apsw() -> Any:
     try:
         return importlib.import_module("apsw")
     except ImportError:
-        raise BadInput(
-            "apsw is not installed", place="driver", hint="pip install 'lamina-context[apsw]'"
-        ) from None
+        raise BadInput("apsw is not installed", place="driver", hint="pip install 'apsw>=3.51.3'") from None
