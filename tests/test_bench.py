@@ -209,14 +209,6 @@ def check_gateway(figures: Any) -> None:
     assert positive(*(row[figure] for row in figures["rows"] for figure in ("p50", "json")))
 
 
-def check_learn_need(figures: Any) -> None:
-    assert len(figures["table"]["one_in"]) == 6
-    assert figures["table"]["cases"] > 100
-    assert [check["weights"] for check in figures["checks"]] == ["verbs", "verbs and tools"] * 2
-    for check in figures["checks"]:
-        assert all(0 < share < 1 for share in (*check["before"], *check["after"]))
-
-
 def check_loss(figures: Any) -> None:
     (comparison,) = figures
     assert comparison["answers"] == comparison["sessions"] == 2
@@ -261,7 +253,6 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "frontier": check_frontier,
     "fuzz": check_fuzz,
     "gateway": check_gateway,
-    "learn_need": check_learn_need,
     "loss": check_loss,
     "markers": check_markers,
     "oracle": check_oracle,
@@ -284,7 +275,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
 
 LONGEST = frozenset(
     (
-        "build", "engines", "fuzz", "inspector", "inspector_records", "learn_need", "loss", "markers",
+        "build", "engines", "fuzz", "inspector", "inspector_records", "loss", "markers",
         "server_side", "subagents", "why_miss",
     )
 )  # fmt: skip

@@ -21,7 +21,6 @@ from lamina.agent import open_for
 from lamina.core.history_window import LastN
 from lamina.core.ladder import ladder
 from lamina.core.layout import Layout
-from lamina.core.need import RECORDED
 from lamina.core.tokens import BYTES4
 from lamina.core.wording import Wording
 from lamina.fitting import Lifetimes
@@ -201,9 +200,6 @@ def test_a_session_follows_the_same_policy_and_keeps_what_belongs_to_the_convers
         ("recall", True),
         ("server", None),
         ("keep", ["all"]),
-        ("need", 3),
-        ("hide_at_most", 2),
-        ("depths", {}),
     ],
 )
 def test_a_wrong_field_is_refused_where_the_policy_is_made(field: str, value: Any) -> None:
@@ -254,9 +250,6 @@ def test_a_policy_of_plain_data_can_be_written_down_and_read_again() -> None:
         recall="tool",
         server="never",
         keep="all",
-        need=RECORDED,
-        hide_at_most=0.05,
-        depths="depths.json",
     )
     assert load_policy(json.loads(json.dumps(plain.dump()))) == plain
     assert DEFAULT_POLICY.dump() == {}
@@ -266,20 +259,6 @@ def test_a_policy_of_plain_data_can_be_written_down_and_read_again() -> None:
     with pytest.raises(BadInput, match=r"unknown field `window`.*the fields are budget, "):
         load_policy({"window": 9_000})
     assert {"order", "kinds", "wording"}.isdisjoint(PLAIN_FIELDS)
-
-
-def test_a_file_of_needs_changes_what_is_lowered_and_a_wrong_one_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "need.json"
-    file.write_bytes(msgspec.json.encode(msgspec.structs.replace(RECORDED, tools={"mine": 40})))
-    policy = Policy(need=str(file))
-    assert policy.options()["need"].tools == {"mine": 40}
-    assert "need" not in DEFAULT_POLICY.options()
-    file.write_text('{"one_in": [[1]]}')
-    wrong = tmp_path / "wrong.json"
-    wrong.write_text('{"one_in": [[1]]}')
-    for path, problem in ((wrong, "another shape"), (tmp_path / "nowhere.json", "No such file")):
-        with pytest.raises(BadInput, match=problem):
-            fit_request(request_of(30), policy=Policy(budget=6_000, need=str(path)))
 
 
 def test_a_policy_over_another_takes_what_it_leaves_open() -> None:

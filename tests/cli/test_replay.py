@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from lamina import Policy
 from lamina.cli.recording import make_recording
-from lamina.fitting.promised_depths import DepthTable, read_depths
 from tests.cli.running import run
 from tests.replay.recorded import chat_log, written
 
@@ -90,7 +88,6 @@ def test_a_limit_is_of_sessions(logs: Path) -> None:
         (("--window", "0"), "--window: '0'"),
         (("--window", "many"), "--window: 'many'"),
         (("--json", "missing/page.json"), "its folder is not there"),
-        (("--hide-at-most", "2"), "'2' is no share between 0 and 1"),
     ],
 )
 def test_what_cannot_be_used_is_said_before_anything_is_read(arguments: tuple[str, str], said: str) -> None:
@@ -98,73 +95,6 @@ def test_what_cannot_be_used_is_said_before_anything_is_read(arguments: tuple[st
     assert done.code == 2
     assert said in done.err
     assert done.err.count("\n") == 1
-
-
-def test_a_promise_needs_sessions_and_says_how_many(logs: Path) -> None:
-    done = run("replay", logs, "--window", "3000", "--jobs", "1", "--hide-at-most", "0.02")
-    assert done.code == 0, done.err
-    assert "no promise, 3 sessions are too few, it takes 38" in done.out
-    (found,) = json.loads(
-        run("replay", logs, "--window", "3000", "--jobs", "1", "--hide-at-most", "0.1", "--json", "-").out
-    )
-    assert (found["limit"], found["calibrated"], found["target"]) == (0.1, 2, None)
-    nothing_cut = run("replay", logs, "--window", "900000", "--jobs", "1", "--hide-at-most", "0.1")
-    assert nothing_cut.code == 2
-    assert "no session fills the window" in nothing_cut.err
-
-
-def test_what_was_measured_of_each_depth_is_written_for_a_policy(logs: Path, tmp_path: Path) -> None:
-    """Three sessions are too few for any row, but the file is one that a policy reads."""
-    file = tmp_path / "depths.json"
-    done = run("replay", logs, "--window", "3000", "--jobs", "1", "--hide-at-most", "0.02", "--write", file)
-    assert done.code == 0, done.err
-    assert f"wrote {file}" in done.err
-    assert read_depths(str(file)) == DepthTable(confidence=0.95, rows=())
-
-
-@pytest.fixture(scope="module")
-def readers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sessions in which one tool's results are needed again and again, and those of another never."""
-    file = tmp_path_factory.mktemp("readers") / "log.jsonl"
-    lines = []
-    for number in range(40):
-        messages: list[dict[str, Any]] = [{"role": "user", "content": "Go."}]
-        for step in range(26):
-            tool = ("lookup", "notice")[step % 2]
-            takes = f"I use entry_{number}_{step - 8}." if step >= 8 and tool == "lookup" else "Next."
-            function = {"name": tool, "arguments": json.dumps({"n": step})}
-            tool_call = {"id": f"c{step}", "type": "function", "function": function}
-            messages += [
-                {"role": "assistant", "content": takes, "tool_calls": [tool_call]},
-                {
-                    "role": "tool",
-                    "tool_call_id": f"c{step}",
-                    "content": f"entry_{number}_{step} " + "word " * 90,
-                },
-            ]
-        messages.append({"role": "assistant", "content": "Done."})
-        row = {"id": f"reader-{number}", "source": "readers", "format": "openai-chat", "messages": messages}
-        lines.append(json.dumps(row))
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return file
-
-
-def test_what_sessions_teach_is_written_if_it_helps_in_others(readers: Path, tmp_path: Path) -> None:
-    file = tmp_path / "need.json"
-    done = run("replay", readers, "--learn", file)
-    assert done.code == 0, done.err
-    assert "learned from 40 sessions" in done.out
-    table = Policy(need=str(file)).find_need()
-    assert table is not None
-    assert table.tools["lookup"] > table.tools.get("notice", -100)
-
-
-def test_what_teaches_nothing_is_said_and_not_written(logs: Path, tmp_path: Path) -> None:
-    file = tmp_path / "need.json"
-    done = run("replay", logs, "--learn", file)
-    assert done.code == 1
-    assert "nothing was learned" in done.out
-    assert not file.exists()
 
 
 def test_a_path_that_is_not_there_is_said() -> None:

@@ -1,20 +1,27 @@
-"""How often results are needed again: what a table says, and what the ladder does with it."""
+"""How often results are needed again: what the figures say, and what the ladder does with them."""
 
 from __future__ import annotations
 
-import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import describe_row, explain
-from lamina.core.need import AGES, DOUBLING, RAREST, RECORDED, SIZES, NeedTable, read_results, scale_ripeness
-from lamina.core.options import Options
+from lamina.core.need import (
+    AGES,
+    DOUBLING,
+    ONE_IN,
+    RAREST,
+    SINCE_WEIGHTS,
+    SIZES,
+    VERB_WEIGHTS,
+    count_cases,
+    scale_ripeness,
+    weigh_results,
+)
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Form, Segment
-from lamina.errors import BadInput
 from lamina.segments import assistant, call, result, user
 
 WORDS = "word " * 800
@@ -36,9 +43,9 @@ def session(*exchanges: tuple[str, dict[str, str]]) -> list[Segment]:
     return log
 
 
-def cut(log: list[Segment], *, target: float, need: NeedTable = RECORDED) -> Envelope:
+def cut(log: list[Segment], *, target: float) -> Envelope:
     budget = Budget(window=6_000, reserve=0, trigger=0.9, target=target, least=0, keep_last=1, largest=1)
-    return build(log, budget=budget, counter=CHARS4, options=Options(need=need))
+    return build(log, budget=budget, counter=CHARS4)
 
 
 def forms(envelope: Envelope) -> dict[str, Form]:
@@ -65,12 +72,12 @@ def test_a_file_that_was_edited_since_goes_before_one_that_was_not() -> None:
         *[("read_file", {"path": f"{n}.py"}) for n in range(3)],
     )
     envelope = build(log, counter=CHARS4)
-    since = {
-        envelope.entries[at].segment.key: found.since for at, found in read_results(envelope.entries).items()
+    weights = {
+        envelope.entries[at].segment.key: found for at, found in weigh_results(envelope.entries).items()
     }
-    assert since["r0"] == "untouched"
-    assert since["r1"] == "edited"
-    assert since["r2"] == "untouched"
+    assert weights["r0"] == VERB_WEIGHTS["read"] + SINCE_WEIGHTS["untouched"]
+    assert weights["r1"] == VERB_WEIGHTS["read"] + SINCE_WEIGHTS["edited"]
+    assert weights["r2"] == VERB_WEIGHTS["write"] + SINCE_WEIGHTS["untouched"]
 
 
 def test_a_failed_call_changes_no_file_and_shows_none() -> None:
@@ -78,28 +85,20 @@ def test_a_failed_call_changes_no_file_and_shows_none() -> None:
     log += exchange(1, "write_file", {"path": "a.py", "content": "x"}, error=True)
     log += exchange(2, "read_file", {"path": "a.py"}, error=True)
     envelope = build([*log, assistant("Done.")], counter=CHARS4)
-    found = read_results(envelope.entries)
-    assert [each.since for each in found.values()] == ["untouched"] * 3
+    verbs = [VERB_WEIGHTS[verb] for verb in ("read", "write", "read")]
+    assert list(weigh_results(envelope.entries).values()) == [
+        weight + SINCE_WEIGHTS["untouched"] for weight in verbs
+    ]
 
 
 def test_the_reason_says_how_often_such_results_are_needed_again() -> None:
     envelope = cut(session(*[("read_file", {"path": f"{n}.py"}) for n in range(6)]), target=0.9)
     manifest = explain(envelope)
     row = next(row for row in manifest.rows if row.key == "r0")
-    weight = RECORDED.verbs["read"] + RECORDED.since["untouched"]
-    cases = RECORDED.count_cases(5, 1_004, weight=weight)
+    weight = VERB_WEIGHTS["read"] + SINCE_WEIGHTS["untouched"]
+    cases = count_cases(5, 1_004, weight=weight)
     assert row.why == f"old result, needed again in 1 of {cases} such cases"
     assert f"steps old, needed again in 1 of {cases} such cases" in describe_row(row)
-
-
-def test_a_table_of_ones_own_changes_what_goes_first() -> None:
-    log = session(
-        ("mine", {"n": "1"}), ("other", {"n": "2"}), *[("read_file", {"path": f"{n}.py"}) for n in range(4)]
-    )
-    kept = msgspec.structs.replace(RECORDED, tools={"mine": 24})
-    gone = msgspec.structs.replace(RECORDED, tools={"mine": -24})
-    assert forms(cut(log, target=0.9, need=kept))["r0"] is Form.FULL
-    assert forms(cut(log, target=0.9, need=gone))["r0"] < Form.FULL
 
 
 @given(st.integers(0, 10**12), st.integers(-100, 100), st.integers(1, 40))
@@ -111,15 +110,10 @@ def test_what_is_needed_more_often_is_less_ripe(ripeness: int, weight: int, more
 
 @given(st.integers(0, 500), st.integers(0, 50_000), st.integers(-60, 60))
 def test_a_chance_is_always_one_in_some_number(age: int, tokens: int, weight: int) -> None:
-    assert 2 <= RECORDED.count_cases(age, tokens, weight=weight) <= RAREST + 1
-    assert RECORDED.count_cases(age, tokens, weight=weight + 8) <= RECORDED.count_cases(
-        age, tokens, weight=weight
-    )
+    cases = count_cases(age, tokens, weight=weight)
+    assert 2 <= cases <= RAREST + 1
+    assert count_cases(age, tokens, weight=weight + 8) <= cases
 
 
-def test_a_table_of_another_shape_is_refused() -> None:
-    rows = [[9] * (len(SIZES) + 1)] * (len(AGES) + 1)
-    assert msgspec.convert({"one_in": rows}, NeedTable).count_cases(3, 50) == 9
-    for wrong in (rows[1:], [row[1:] for row in rows], [[0, *row[1:]] for row in rows]):
-        with pytest.raises((BadInput, msgspec.ValidationError), match="another shape"):
-            msgspec.convert({"one_in": wrong}, NeedTable)
+def test_there_is_a_figure_for_every_age_and_size() -> None:
+    assert [len(row) for row in ONE_IN] == [len(SIZES) + 1] * (len(AGES) + 1)

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from lamina.cli.files import check_folder, print_with_json, refuse_databases, write_file
-from lamina.cli.learned_replay import run_learned_replay
+from lamina.cli.files import check_folder, print_with_json, refuse_databases
 from lamina.cli.named_traces import read_named_traces, read_stored_traces
 from lamina.cli.output import ProgressLine, tell
 from lamina.cli.replay_options import describe, read_choices
@@ -26,7 +25,6 @@ from lamina.replay.engines import Engine, open_engine
 from lamina.replay.figures_folder import FiguresFolder, open_figures
 from lamina.replay.headline import summarise
 from lamina.replay.lifetimes import compare_lifetimes, lifetimes_text
-from lamina.replay.promises import calibrate_depths, promise_depths
 from lamina.replay.runs import ReplayOptions, TraceReplay, make_account, replay_each
 from lamina.replay.shards import replay_files
 from lamina.replay.traces import ALWAYS, Period, TraceFile, find_files
@@ -39,15 +37,14 @@ __all__ = ["describe", "run"]
 def run(arguments: argparse.Namespace) -> int:
     choices = read_choices(arguments)
     _check_arguments(arguments)
-    if arguments.lifetimes or arguments.learn:
-        return _run_without_account(arguments)
+    if arguments.lifetimes:
+        return _compare_lifetimes(arguments)
     options = ReplayOptions(
         policies=tuple(choices.policies),
         windows=tuple(choices.windows),
         rules=tuple(choices.rules),
         model=arguments.model,
         fill_head=True,
-        pressed=arguments.hide_at_most is not None,
         findings=bool(arguments.parquet),
     )
     replays = ReplaysUntilInterrupted()
@@ -55,9 +52,6 @@ def run(arguments: argparse.Namespace) -> int:
     if replays.was_interrupted:
         _print_interrupted(account, arguments, choices.groups)
         raise KeyboardInterrupt
-    if arguments.hide_at_most is not None:
-        _print_promises(account, arguments)
-        return 0
     _refuse_empty(account, arguments)
     print_with_json(
         account_text(account, by=choices.groups), account_json(account, by=choices.groups), arguments.json
@@ -69,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_interrupted(account: ReplayAccount, arguments: argparse.Namespace, by: Sequence[str]) -> None:
     """Print what was replayed until Ctrl-C. No file is written, and no JSON: they would look whole."""
-    if arguments.json == "-" or arguments.hide_at_most is not None:
+    if arguments.json == "-":
         return
     print(account_text(account, by=by))
     tell(f"stopped by Ctrl-C: this is of {count_noun(len(account.reported), 'session')}, not of all of them")
@@ -84,8 +78,7 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
     if arguments.parquet and arguments.limit:
         hint = "leave one of them out: tables are added to, file by file"
         raise BadInput("it cannot be used with --limit", place="--parquet", hint=hint)
-    for path in (arguments.json, arguments.learn, arguments.write):
-        check_folder(path)
+    check_folder(arguments.json)
 
 
 def _make_account(
@@ -179,33 +172,14 @@ def _read_period(arguments: argparse.Namespace) -> Period:
     return Period(arguments.since, arguments.until)
 
 
-def _run_without_account(arguments: argparse.Namespace) -> int:
-    """Compare lifetimes, or learn from the sessions, as the options ask."""
+def _compare_lifetimes(arguments: argparse.Namespace) -> int:
+    """Print what each lifetime of the cache would have cost."""
     with ProgressLine() as line:
         bar = ReplayBar(line)
         traces = read_named_traces(arguments, period=_read_period(arguments), progress=bar.read)
-        if arguments.learn:
-            return run_learned_replay(arguments, traces)
         rows = compare_lifetimes(trace for trace in traces if isinstance(trace, Trace))
     print_with_json(lifetimes_text(rows), msgspec.to_builtins(rows), arguments.json)
     return 0
-
-
-def _print_promises(account: ReplayAccount, arguments: argparse.Namespace) -> None:
-    """Print what can be promised for each source and window. With `-`, JSON is all that is printed."""
-    promises = promise_depths(account.outcomes, limit=arguments.hide_at_most)
-    if not promises:
-        raise BadInput(
-            "no session fills the window, so no cut hides anything",
-            place=", ".join(arguments.paths),
-            hint="give a smaller --window",
-        )
-    if arguments.write:
-        table = calibrate_depths(account.outcomes)
-        write_file(arguments.write, msgspec.json.format(msgspec.json.encode(table), indent=1).decode() + "\n")
-        tell(f"wrote {arguments.write}")
-    text = "\n".join(promise.line() for promise in promises)
-    print_with_json(text, msgspec.to_builtins(promises), arguments.json)
 
 
 def _open_chosen_engine(

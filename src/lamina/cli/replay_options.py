@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lamina.caches import all_rules
-from lamina.cli.parser import float_or_nan, read_moment, whole_number
+from lamina.cli.parser import read_moment, whole_number
 from lamina.cli.stored import add_store
 from lamina.errors import BadInput
 from lamina.replay.account_sums import OWN_WINDOW
 from lamina.replay.engines import ENGINES
 from lamina.replay.groups import GROUPINGS
 from lamina.replay.policies import POLICIES, find_policy
-from lamina.replay.promises import depth_policies
 
 AUTO = "auto"
 """The window, or the cache rules, of each session's own model."""
@@ -38,12 +37,10 @@ examples:
   lamina replay logs/ --policy sliding,lamina --window auto,64000 --rules openai
   lamina replay 's3://logs/2026-*/*.zst' --engine dask --parquet out/
   lamina replay ~/.claude/projects --since 7d --by project,model
-  lamina replay logs/ --hide-at-most 0.02 --window 32000 --write depths.json
-  lamina replay logs/ --learn need.json
   lamina replay ~/.claude/projects --lifetimes
   lamina replay 'runs/*.jsonl.zst' --limit 50 --jobs 4 --json - | jq '.totals'
 
-exit status: 0 done, 1 what --learn found does not help, 2 there is nothing to replay
+exit status: 0 done, 2 there is nothing to replay
 """
 
 
@@ -63,7 +60,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "                     [--json FILE] [--parquet FOLDER]\n"
         "                     [--engine E] [--cluster ADDRESS] [--jobs N] [--limit N]\n"
         "                     [--since DATE] [--until DATE] [--by G,...]\n"
-        "                     [--hide-at-most SHARE] [--write FILE] [--learn FILE] [--lifetimes]"
+        "                     [--lifetimes]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
@@ -124,27 +121,6 @@ def describe(parser: argparse.ArgumentParser) -> None:
         help=f"also what groups of sessions cost: by {', '.join(GROUPINGS[:-1])} or {GROUPINGS[-1]}",
     )
     add(
-        "--hide-at-most",
-        metavar="SHARE",
-        type=_share,
-        default=None,
-        help="instead of an account: the deepest cuts that hide at most this share of the names that answers "
-        "need in 95 %% of sessions, from one half of the sessions, and whether that holds in the other",
-    )
-    add(
-        "--write",
-        metavar="FILE",
-        default="",
-        help="with --hide-at-most: write what was measured of each depth to this file, for policy.depths",
-    )
-    add(
-        "--learn",
-        metavar="FILE",
-        default="",
-        help="instead of an account: learn from one half of the sessions how often results are needed again, "
-        "and write it to this file if it keeps more of what the other half needs; policy.need takes the file",
-    )
-    add(
         "--lifetimes",
         action="store_true",
         help="instead of an account: what each lifetime of the cache would have cost, from recorded pauses",
@@ -153,14 +129,11 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def read_choices(arguments: argparse.Namespace) -> ReplayChoices:
     """The policies, windows, rules and groups that the options name. Raises BadInput for any other name."""
-    policies = _read_policies(arguments.policy)
-    if arguments.hide_at_most is not None:
-        policies = depth_policies()
     groups: list[str] = []
     if arguments.by:
         groups = _read_names("--by", arguments.by, GROUPINGS)
     return ReplayChoices(
-        policies=policies,
+        policies=_read_policies(arguments.policy),
         windows=_read_windows(arguments.window),
         rules=_read_names("--rules", arguments.rules, [AUTO, *sorted(all_rules())]),
         groups=groups,
@@ -210,11 +183,3 @@ def _read_window(word: str) -> int:
         return whole_number(word) or NO_WINDOW
     except argparse.ArgumentTypeError:
         return NO_WINDOW
-
-
-def _share(text: str) -> float:
-    """A share between 0 and 1, such as 0.02."""
-    share = float_or_nan(text)
-    if not 0 < share < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share between 0 and 1, such as 0.02")
-    return share

@@ -518,9 +518,8 @@ def _read_iterators(request: Mapping[str, Any]) -> dict[str, Any]:
 def limit_budget(budget: Budget, window: int, *, reserve: int | None = None) -> Budget:
     """The budget with a smaller window. The answer's reserve takes at most half of it.
 
-    Of a window of 8,000 with a reserve of 6,000, 4,000 are left for the request. What was promised of the
-    target was promised for the larger window, so the promise ends.
+    Of a window of 8,000 with a reserve of 6,000, 4,000 are left for the request.
     """
     if reserve is None and budget.reserve is not None:
         reserve = min(budget.reserve, window // 2)
-    return msgspec.structs.replace(budget, window=max(window, 1), reserve=reserve, promise="")
+    return msgspec.structs.replace(budget, window=max(window, 1), reserve=reserve)

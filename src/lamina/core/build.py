@@ -187,9 +187,11 @@ def _count_held(draft: Draft) -> int:
 
 
 def _note_budget(draft: Draft, budget: Budget, context: BuildContext) -> Draft:
-    """The draft with what was promised of the target, and a note if the answer takes an unusual part."""
-    notes = filter(None, (cut_target.describe_reserve(budget, context.head), budget.promise))
-    return msgspec.structs.replace(draft, notes=(*draft.notes, *notes))
+    """The draft with a note, if the answer takes an unusual part of the window."""
+    note = cut_target.describe_reserve(budget, context.head)
+    if not note:
+        return draft
+    return msgspec.structs.replace(draft, notes=(*draft.notes, note))
 
 
 def _may_need_cut(draft: Draft, limits: CutLimits | None, context: BuildContext) -> bool:

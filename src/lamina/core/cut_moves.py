@@ -128,7 +128,7 @@ class _Lowering:
         self.held = progress.held
         self.released = progress.released
         self.cut_number = progress.number
-        self.results = progress.results
+        self.weights = progress.weights
         self.entries = list(progress.entries)
         self.folded = set(progress.folded)
         self.lines = dict(progress.lines)
@@ -149,8 +149,7 @@ class _Lowering:
             largest_spared=sparing.largest,
             current=self.current,
             released=self.released,
-            need=self.context.options.need,
-            results=self.results,
+            weights=self.weights,
         )
 
     def take(

@@ -12,7 +12,7 @@ from lamina.core.digest_sizes import VERBATIM_PART, DigestSize
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent, index_by_ref, is_users_text
 from lamina.core.folds import is_digest, lay_folds, mark_rules, read_run
-from lamina.core.need import ReadResult, read_results
+from lamina.core.need import weigh_results
 from lamina.core.options import BuildContext
 from lamina.core.run_text import Reader, RunText
 from lamina.core.scale import weigh_entries
@@ -74,8 +74,8 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     `written` remembers the digests of this cut, by what they cover, their size and their limit in tokens:
     while the cut spares less and less, most of them would be written again word for word. `runs` and `reader`
-    remember what was read for them, and `results` what is known of each result, by position: an order is
-    asked again and again.
+    remember what was read for them, and `weights` how often each result is needed again, by position: an
+    order is asked again and again.
     """
 
     draft: Draft
@@ -98,7 +98,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     released: frozenset[int] = frozenset()
     written: dict[tuple[tuple[Ref, ...], DigestSize, int | None], Fold] = msgspec.field(default_factory=dict)
     runs: dict[tuple[Ref, ...], RunText] = msgspec.field(default_factory=dict)
-    results: dict[int, ReadResult] = {}
+    weights: dict[int, int] = {}
 
     @property
     def number(self) -> int:
@@ -155,7 +155,7 @@ def start_cut(
         tokens=tokens,
         held=_find_positions(draft.entries, draft.held),
         released=_find_positions(draft.entries, draft.wishes.released),
-        results=read_results(draft.entries) if context.options.need.has_weights else {},
+        weights=weigh_results(draft.entries),
     )
 
 

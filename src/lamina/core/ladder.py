@@ -13,7 +13,7 @@ from typing import NamedTuple
 from lamina.core.bound_thinking import AFTER_CUT, is_in_last_step, is_thinking
 from lamina.core.entries import VERBATIM_LIMIT, begins_with, find_first_answer, is_long_message
 from lamina.core.kinds import Retention, is_turn_scoped, kind_of, priority, recoverable
-from lamina.core.need import scale_ripeness
+from lamina.core.need import count_cases, scale_ripeness
 from lamina.core.orders import (
     CHARACTERS_PER_TOKEN,
     Batch,
@@ -197,11 +197,10 @@ def _lower_result(view: OrderView, position: int) -> Iterator[RatedBatch]:
     Of one that is shortened already nobody knows here how large it was, so its reason is its age alone.
     """
     entry = view.entries[position]
-    result = view.results.get(position)
-    weight = 0 if result is None else view.need.weigh(result)
+    weight = view.weights.get(position, 0)
     why = OLD_RESULT
     if entry.form is Form.FULL:
-        cases = view.need.count_cases(_age_of(view, entry), entry.tokens, weight=weight)
+        cases = count_cases(_age_of(view, entry), entry.tokens, weight=weight)
         why = f"{OLD_RESULT}, needed again in 1 of {cases:,} such cases"
     for rated in _shorten_in_steps(view, position, why):
         yield RatedBatch(scale_ripeness(rated.ripeness, weight), rated.batch)

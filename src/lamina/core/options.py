@@ -14,7 +14,6 @@ from lamina.core.history_window import LastN
 from lamina.core.kinds import KINDS, Kinds
 from lamina.core.ladder import ladder
 from lamina.core.layout import Layout
-from lamina.core.need import RECORDED, NeedTable
 from lamina.core.orders import Order
 from lamina.core.repair import AS_IS, Repairs
 from lamina.core.run_text import Reader
@@ -35,7 +34,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     middle of a conversation. There a changed instruction stands where it came until the next cut; elsewhere
     it would lose its authority, so it replaces the old one at once, at a recorded cut. `context_tool` is the
     name of the tool with which the model pins, releases and notes; "" if it has none (`lamina.core.wishes`).
-    `need` says how often results are needed again: the ladder lowers first what is needed least.
     """
 
     layout: Layout = _IN_PLACE
@@ -51,7 +49,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     opening: str = ""
     late_system: bool = True
     context_tool: str = ""
-    need: NeedTable = RECORDED
 
     def __post_init__(self) -> None:
         # All stages must use the same table of kinds, and the wording carries one of its own.

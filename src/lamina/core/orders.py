@@ -22,7 +22,6 @@ from lamina.core.entries import (
     pair_calls,
 )
 from lamina.core.kinds import Kinds, Retention, is_section, kind_of, recoverable
-from lamina.core.need import RECORDED, NeedTable, ReadResult
 from lamina.core.values import (
     Digest,
     Document,
@@ -58,8 +57,8 @@ class OrderView(msgspec.Struct, frozen=True, kw_only=True):
     `untouchable` are positions that no cut may lower, `spared` those that it should not. Of results among
     the spared, what is above `largest_spared` tokens may go; 0 sets no limit. `current` are the positions of
     the prompt and the last step: they may be lowered only where they are not untouchable, and they are never
-    folded. `released` are positions that the model is done with. `need` says how often results are needed
-    again, and `results` what it has to know of each.
+    folded. `released` are positions that the model is done with. `weights` say of results, by position, how
+    much more often they are needed again than their age and size say (`lamina.core.need`).
     """
 
     entries: Sequence[Entry]
@@ -69,8 +68,7 @@ class OrderView(msgspec.Struct, frozen=True, kw_only=True):
     largest_spared: int = 0
     current: frozenset[int] = frozenset()
     released: frozenset[int] = frozenset()
-    need: NeedTable = RECORDED
-    results: Mapping[int, ReadResult] = {}
+    weights: Mapping[int, int] = {}
 
     def free(self) -> list[int]:
         """Positions that may be lowered now, oldest first.

@@ -203,8 +203,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     choose it, by price and loss: `prefer` says which of them weighs more. A cut that would free less than
     `least` of the room waits until the room itself is full. A new result enters COMPACT if it does not fit
     beside what must be sent, or exceeds `largest`, a share of the room. `keep_last` counts the assistant's
-    steps that a cut would rather spare. Without it, a share of the room is spared. `promise` says what was
-    promised of the target; it stands in the account.
+    steps that a cut would rather spare. Without it, a share of the room is spared.
     """
 
     window: int
@@ -216,7 +215,6 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     least: float = 0.2
     largest: float | None = None
     keep_last: int | None = None
-    promise: str = ""
 
     def __post_init__(self) -> None:
         for name, (is_allowed, hint) in self._rules().items():

@@ -28,7 +28,6 @@ from lamina.caches import CacheRules, rules_for
 from lamina.core.history_window import LastN
 from lamina.core.kinds import Kinds
 from lamina.core.layout import Layout
-from lamina.core.need import NeedTable
 from lamina.core.orders import Order
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Preference
@@ -36,7 +35,6 @@ from lamina.core.wording import PLAIN
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.fitting.markers import Breakpoints, check_breakpoints
-from lamina.fitting.promised_depths import FILE_HINT, DepthTable, promise_depth, read_depths
 from lamina.fitting.server_reports import ServerUse
 from lamina.models.counters import counter_for, from_file
 from lamina.models.facts import model as facts_of
@@ -74,16 +72,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     **How much.** `budget` is how large a request may be: a `Budget`, or a window in tokens. Without it, the
     window of the request's model counts. `reserve` (the room for the answer) and `prefer` (whether cuts keep
     more of what was said, or save more tokens) replace those of the budget, also of the model's.
-    `hide_at_most` makes cuts as deep as they may be if they are to hide at most this share of the names that
-    answers need, by what was measured (`depths`, a `DepthTable` or the path of its file). `history`
-    sends the last messages of earlier turns only (`LastN`, or their number), or with "all" every one that
-    fits.
+    `history` sends the last messages of earlier turns only (`LastN`, or their number), or with "all" every
+    one that fits.
 
     **How it is counted.** `counter` counts tokens: a `Counter`, or the path of a tokenizer.json. `rules` are
     those of the cache, by which cuts are priced and markers placed. By default both are the model's.
 
-    **What is lowered, and what stands in its place.** `order` is the order of cuts, `need` how often results
-    are needed again (a `NeedTable`, or the path of a file that `lamina replay --learn` wrote), `kinds` the
+    **What is lowered, and what stands in its place.** `order` is the order of cuts, `kinds` the
     table of kinds, `wording` the words for what was lowered. `layout` says where a session puts what it adds;
     a request that comes whole keeps its own order.
 
@@ -115,9 +110,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tools: ToolLoading = "keep"
     load_tools: tuple[str, ...] = ()
     keep: Keep = "lowered"
-    need: NeedTable | str | None = None
-    hide_at_most: float | None = None
-    depths: DepthTable | str | None = None
 
     def __post_init__(self) -> None:
         """Check every field, and make a window in tokens a budget, so that equal policies compare equal."""
@@ -128,7 +120,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             case int(count):
                 msgspec.structs.force_setattr(self, "history", LastN(count))
         _check_reserve(self)
-        _check_promise(self)
         _check_choices(self)
         _check_load_tools(self)
         check_breakpoints(self.breakpoints, "Policy")
@@ -162,23 +153,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def with_budget(self, budget: Budget, **changes: Any) -> Policy:
         """The policy with a budget that is used exactly as it is, and with other changes."""
-        return msgspec.structs.replace(
-            self, budget=budget, reserve=None, prefer=None, hide_at_most=None, **changes
-        )
+        return msgspec.structs.replace(self, budget=budget, reserve=None, prefer=None, **changes)
 
     def _with_depth(self, budget: Budget) -> Budget:
-        """The budget with what this policy prefers, and with the depth that it promises."""
+        """The budget with what this policy prefers."""
         if self.prefer is not None and budget.prefer != self.prefer:
             budget = msgspec.structs.replace(budget, prefer=self.prefer)
-        if self.hide_at_most is None:
-            return budget
-        depths = self.depths
-        if depths is None:
-            problem = f"hide_at_most is {self.hide_at_most:g}, and depths is not given"
-            raise BadInput(problem, place="Policy", hint=FILE_HINT)
-        if isinstance(depths, str):
-            depths = read_depths(depths)
-        return promise_depth(budget, self.hide_at_most, depths)
+        return budget
 
     def find_counter(self, model: str) -> Counter:
         """The counter, or else the best one for the model."""
@@ -191,12 +172,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def find_rules(self, model: str, *, dialect: str) -> CacheRules:
         """The rules of the cache, or else those of the model's."""
         return self.rules or rules_for(model, dialect=dialect)
-
-    def find_need(self) -> NeedTable | None:
-        """How often results are needed again, from its file if that is named; None for the usual."""
-        if isinstance(self.need, str):
-            return _read_need(self.need)
-        return self.need
 
     def find_window(self) -> LastN | None:
         """The window over history; None if all of it is sent."""
@@ -259,7 +234,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "order": self.order,
             "kinds": self.kinds,
             "window": self.find_window(),
-            "need": self.find_need(),
         }
         return {name: value for name, value in options.items() if value is not None}
 
@@ -321,17 +295,6 @@ def _check_reserve(policy: Policy) -> None:
         raise BadInput(f"reserve is {reserve}", place="Policy", hint=hint)
 
 
-def _check_promise(policy: Policy) -> None:
-    limit: Any = policy.hide_at_most
-    if limit is None:
-        return
-    # No bool and no int is between 0 and 1, so only a float passes.
-    if isinstance(limit, int | float) and 0 < limit < 1:
-        return
-    hint = "give a share of the names that answers need, between 0 and 1, such as 0.05"
-    raise BadInput(f"hide_at_most is {limit!r:.100}", place="Policy", hint=hint)
-
-
 def _check_choices(policy: Policy) -> None:
     for name, choices in _CHOICES.items():
         value = getattr(policy, name)
@@ -390,8 +353,6 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "wording": ((_NONE, type(PLAIN)), "give a Wording"),
     "layout": ((_NONE, Layout), "give a Layout"),
     "context_tools": ((bool,), "give True or False"),
-    "depths": ((_NONE, DepthTable, str), FILE_HINT),
-    "need": ((_NONE, NeedTable, str), "give the path of a file that lamina replay --learn wrote"),
 }
 """The types of the fields that are values, and what to do about another one."""
 
@@ -401,16 +362,6 @@ def _read_tokenizer(path: str, model: str) -> Counter:
     """The counter of a tokenizer's file, with what the model's API adds around messages."""
     counter = from_file(Path(path).expanduser())
     return msgspec.structs.replace(counter, framing=counter_for(model).framing)
-
-
-@lru_cache(maxsize=64)
-def _read_need(path: str) -> NeedTable:
-    """The table of a file that `lamina replay --learn` wrote."""
-    hint = "give the path of a file that lamina replay --learn wrote"
-    try:
-        return msgspec.json.decode(Path(path).expanduser().read_bytes(), type=NeedTable)
-    except (OSError, msgspec.DecodeError, RecursionError) as error:
-        raise BadInput(f"need cannot be read: {error}", place=path, hint=hint) from None
 
 
 _PLAIN_WITHOUT_HANDLES = msgspec.structs.replace(PLAIN, handles=False)

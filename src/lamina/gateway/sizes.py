@@ -91,8 +91,6 @@ def find_budget(
         budget=policy.budget,
         reserve=policy.reserve,
         prefer=policy.prefer,
-        hide_at_most=policy.hide_at_most,
-        depths=policy.depths,
     )
     budget = _find_configured(sizes, served_window or 0, upstream.default_window, model)
     if reported_window is None or reported_window >= budget.window:
