@@ -1,4 +1,4 @@
-"""The user's settings: one typed TOML file, and the environment over it.
+"""The user's settings: one typed TOML file.
 
     # settings.toml
     store = "~/chats.db"        or any address of a store: sqlite+apsw:~/chats.db, files:~/chats, postgresql://...
@@ -8,18 +8,16 @@
     [policy]                    how requests are fitted: the fields of `lamina.Policy` that are plain data
     budget = 200000
 
-Each field may also be set in the environment, as `LAMINA_` and its name in capitals, and each of the policy
-as `LAMINA_POLICY_` and its name. The file is the one that
-LAMINA_SETTINGS names, else `settings.toml` in the user's folder for configuration, which need not exist. An
-unknown field, or one of the wrong type, raises `BadInput` with the line of the file or the name of the
-variable. The file holds no keys: it names the file that has one.
+The file is the one that LAMINA_SETTINGS names, else `settings.toml` in the user's folder for configuration,
+which need not exist. LAMINA_STORE replaces its store. An unknown field, or one of the wrong type, raises
+`BadInput` with the line of the file. The file holds no keys: it names the file that has one.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +30,15 @@ __all__ = ["Settings", "load_settings"]
 VARIABLE = "LAMINA_SETTINGS"
 """Names the file, in the environment."""
 
+STORE_VARIABLE = "LAMINA_STORE"
+"""Names the store, in the environment."""
+
 FILE, STORE = "settings.toml", "conversations.db"
 POLICY = "policy"
 """The table of the settings that is a policy."""
 
 _HEADER = re.compile(r"[ \t]*\[{1,2}([^\[\]]+)\]")
-"""The header of a table: `[limits]`, `[upstreams.claude]`, `[[tokens]]`."""
+"""The header of a table: `[policy]`, `[upstreams.claude]`, `[[tokens]]`."""
 
 _LINE = re.compile(r"at line ([0-9]+)")
 """How the parser says where a text is not TOML."""
@@ -74,20 +75,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 def load_settings(
     path: str | Path | None = None, *, environment: Mapping[str, str] | None = None
 ) -> Settings:
-    """The settings of a file, with those of the environment over them."""
+    """The settings of a file. The environment may name another store."""
     if environment is None:
         environment = os.environ
     file = find_settings_file(path, environment)
     text = _read_file(file, must_exist=bool(path or environment.get(VARIABLE)))
-    file_values = decode_toml(text, file)
-    values = _read_environment(environment)
-    _convert(file_values, lambda message: f"{file}:{find_error_line(text, message) or 1}")
-    _convert(values, lambda message: f"${variable_of(_name_field(message))}")
-    file_policy = file_values.get(POLICY)
-    variable_policy = values.get(POLICY)
-    if isinstance(file_policy, dict) and isinstance(variable_policy, dict):
-        values[POLICY] = file_policy | variable_policy
-    return _convert(file_values | values, lambda _: str(file))
+    settings = _convert(decode_toml(text, file), text, file)
+    store = environment.get(STORE_VARIABLE)
+    if store:
+        return msgspec.structs.replace(settings, store=store)
+    return settings
 
 
 def find_settings_file(path: str | Path | None, environment: Mapping[str, str]) -> Path:
@@ -98,16 +95,8 @@ def find_settings_file(path: str | Path | None, environment: Mapping[str, str]) 
     return config_folder() / FILE
 
 
-def variable_of(field: str) -> str:
-    """The environment variable that sets a field: `LAMINA_MODEL` sets `model`.
-
-    `LAMINA_POLICY_BUDGET` sets `policy.budget`.
-    """
-    return f"LAMINA_{field.upper().replace('.', '_')}"
-
-
 def find_line(text: str, name: str) -> int:
-    """The line of a TOML text that sets `name`, such as `limits.body`, from 1; 0 if none does.
+    """The line of a TOML text that sets `name`, such as `policy.budget`, from 1; 0 if none does.
 
     An inline table sets what is in it, and the header of a table sets the table: `[[tokens]]` is `tokens`.
     """
@@ -155,9 +144,9 @@ def decode_toml(text: str, file: Path) -> dict[str, object]:
 
 
 def _name_field(message: str) -> str:
-    """The field that a message of msgspec is about, such as `limits.body`; "" if it names none.
+    """The field that a message of msgspec is about, such as `policy.budget`; "" if it names none.
 
-    The message ends with a path ("… - at `$.limits.body`") or names the field ("unknown field `prot`").
+    The message ends with a path ("… - at `$.policy.budget`") or names the field ("unknown field `prot`").
     """
     names = re.findall(r"`([^`]*)`", message)
     if not names:
@@ -165,12 +154,13 @@ def _name_field(message: str) -> str:
     return re.sub(r"\[[^\[\]]*\]", "", str(names[-1]).lstrip("$.")).strip(".")
 
 
-def _convert(values: dict[str, object], find_place: Callable[[str], str]) -> Settings:
+def _convert(values: dict[str, object], text: str, file: Path) -> Settings:
     try:
-        return msgspec.convert(values, Settings, strict=False)
+        return msgspec.convert(values, Settings)
     except msgspec.ValidationError as error:
+        place = f"{file}:{find_error_line(text, str(error)) or 1}"
         hint = f"the fields are {', '.join(Settings.__struct_fields__)}"
-        raise BadInput(str(error), place=find_place(str(error)), hint=hint) from None
+        raise BadInput(str(error), place=place, hint=hint) from None
 
 
 def data_folder() -> Path:
@@ -197,19 +187,3 @@ def _read_file(file: Path, *, must_exist: bool) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise BadInput(f"cannot be read: {reason}", place=str(file), hint="check the path") from None
-
-
-def _read_environment(environment: Mapping[str, str]) -> dict[str, object]:
-    """The settings that the environment has: `LAMINA_MODEL` is `model`. An empty variable is none."""
-    values: dict[str, object] = {}
-    for name in Settings.__struct_fields__:
-        value = environment.get(variable_of(name))
-        if value and name != POLICY:
-            values[name] = value
-    policy: dict[str, object] = {}
-    for variable, value in environment.items():
-        if variable.startswith(variable_of(POLICY) + "_") and value:
-            policy[variable.removeprefix(variable_of(POLICY) + "_").lower()] = value
-    if policy:
-        values[POLICY] = policy
-    return values

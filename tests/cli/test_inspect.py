@@ -166,7 +166,7 @@ def test_the_demo_has_cuts_a_lost_cache_a_recall_a_sub_agent_and_an_error(seed: 
     compared = compare_requests(inspector, parent.id, lost - 1, lost, BuildSettings())
     assert (compared["cause"], compared["reported"]["is_lost"]) == ("system changed", True)
     (refused,) = [call for call in calls if call["refusal"]]
-    assert (refused["status"], refused["retries"]) == (529, 2)
+    assert refused["status"] == 529
     (lane,) = shown["lanes"]
     assert len(lane["calls"]) > 3
     for number in (cuts[0], recalled, recalled + 1, lost, len(calls) - 1):

@@ -17,6 +17,7 @@ import yaml  # type: ignore[import-untyped]
 
 import lamina
 from lamina.cli import main
+from lamina.gateway import limits
 from lamina.gateway.config import GatewaySettings, load_gateway_settings
 from lamina.gateway.metrics import METRICS
 
@@ -95,11 +96,11 @@ def test_the_chart_refuses_values_that_cannot_work(changes: dict[str, Any]) -> N
 
 
 def test_the_grace_period_is_longer_than_the_gateway_takes_to_stop() -> None:
-    deadlines = GatewaySettings().deadlines
+    stopping_seconds = limits.NOTICE_SECONDS + GatewaySettings().drain_seconds
     least = read_json(CHART / "values.schema.json")["properties"]["gracePeriodSeconds"]["minimum"]
-    assert least > deadlines.notice + deadlines.drain
+    assert least > stopping_seconds
     unit = read_unit()
-    assert float(unit["Service"]["TimeoutStopSec"]) > deadlines.notice + deadlines.drain
+    assert float(unit["Service"]["TimeoutStopSec"]) > stopping_seconds
 
 
 def test_the_settings_of_the_chart_are_settings_of_a_gateway(tmp_path: Path) -> None:

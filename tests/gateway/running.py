@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
-import msgspec
 import uvicorn
 
 from lamina.fitting.policy import Policy
@@ -95,12 +94,3 @@ async def open_client() -> AsyncIterator[aiohttp.ClientSession]:
     )
     async with session:
         yield session
-
-
-def replace_limits(settings: GatewaySettings, **limits: Any) -> GatewaySettings:
-    return msgspec.structs.replace(settings, limits=msgspec.structs.replace(settings.limits, **limits))
-
-
-def replace_deadlines(settings: GatewaySettings, **deadlines: Any) -> GatewaySettings:
-    changed = msgspec.structs.replace(settings.deadlines, **deadlines)
-    return msgspec.structs.replace(settings, deadlines=changed)

@@ -22,12 +22,12 @@ from lamina.fitting.request import Fitted, fit_request
 from lamina.gateway import usage as usage_module
 from lamina.gateway.bodies import decode_body
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, call_upstream
-from lamina.gateway.config import Deadlines, RequestLimits, UpstreamSettings
+from lamina.gateway.config import UpstreamSettings
 from lamina.gateway.identity import ClientIdentity
 from lamina.gateway.learning import MOST_BYTES, AnswerLearner
 from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.marker_modes import plans_markers
-from lamina.gateway.sizes import ChosenWindow, KnownTrigger, choose_window, find_trigger
+from lamina.gateway.sizes import UNKNOWN_WINDOW, ChosenWindow, KnownTrigger, choose_window, find_trigger
 from lamina.gateway.stream import AnswerWriter
 from lamina.gateway.telemetry import record_answered
 from lamina.gateway.turn_memory import TurnMemory
@@ -43,7 +43,7 @@ UNUSED: Any = None
 def make_incoming(
     request: Json, dialect: str = "anthropic", profile: Any = "anthropic", **policy: Any
 ) -> IncomingRequest:
-    body = decode_body(json.dumps(request).encode(), "", RequestLimits(), TurnMemory())
+    body = decode_body(json.dumps(request).encode(), "", TurnMemory(), most_bytes=64 << 20)
     settings = UpstreamSettings(url="http://127.0.0.1:9", profile=profile, policy=Policy(**policy))
     return IncomingRequest(
         workspace="default",
@@ -243,7 +243,7 @@ def test_an_event_of_our_own_goes_on_counting(pieces: list[bytes], number: int) 
         async def send(_: Any) -> None:
             pass
 
-        writer = AnswerWriter(send, Deadlines())
+        writer = AnswerWriter(send)
         for piece in pieces:
             await writer.write(piece)
         return writer.next_number
@@ -272,8 +272,8 @@ def test_an_answer_is_read_up_to_the_longest_one(
 
 
 def test_a_window_says_where_it_comes_from() -> None:
-    upstream = UpstreamSettings(url="http://127.0.0.1:9", profile="openai", default_window=77_000)
-    assert choose_window(upstream, "nobody-knows-it", None) == ChosenWindow(77_000, "unknown")
+    upstream = UpstreamSettings(url="http://127.0.0.1:9", profile="openai")
+    assert choose_window(upstream, "nobody-knows-it", None) == ChosenWindow(UNKNOWN_WINDOW, "unknown")
     served = choose_window(upstream, "nobody-knows-it", None, served_window=55_000)
     assert served == ChosenWindow(55_000, "server")
     refused = choose_window(upstream, "nobody-knows-it", 33_000, served_window=55_000)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lamina.core.tokens import Counter
 from lamina.fitting.policy import Policy
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.config import GatewaySettings, UpstreamSettings
@@ -31,7 +32,8 @@ def test_counts_are_answered_here_only_where_the_counter_is_exact() -> None:
                 status, body = await post(client, gateway.url, request, COUNT)
                 assert (status, json.loads(body)) == (200, {"input_tokens": 1234})
                 assert stub.seen[-1].json == request
-            async with run_gateway(settings_for(stub, upstream={"count": "local"})) as gateway:
+            counter = Counter(name="letters", count=lambda text: len(text) // 4, exact=True)
+            async with run_gateway(settings_for(stub, upstream={"counter": counter})) as gateway:
                 before = len(stub.seen)
                 sizes: list[int] = []
                 for steps in (0, 1, 40):

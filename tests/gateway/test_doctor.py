@@ -76,7 +76,9 @@ def test_wrong_settings_are_named_with_their_line(tmp_path: Path, monkeypatch: p
     code, lines = lines_of("--store", "memory:", "--settings", file)
     assert code == 1
     assert f"{file}:2" in lines["gateway"]["text"]
-    monkeypatch.setenv("LAMINA_POLICY_BUDGET", "many")
+    user_file = tmp_path / "settings.toml"
+    user_file.write_text("[policy]\nbudget = 'many'\n")
+    monkeypatch.setenv("LAMINA_SETTINGS", str(user_file))
     code, lines = lines_of("--store", "memory:")
     assert code == 1
     assert lines["settings"]["verdict"] == "wrong"

@@ -18,14 +18,13 @@ from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
 from lamina.gateway import conversations as conversations_module
-from lamina.gateway import serving
+from lamina.gateway import limits, serving
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.answered_requests import AnsweredRequest
 from lamina.gateway.bodies import decode_body
 from lamina.gateway.config import (
     AccessToken,
     GatewaySettings,
-    RequestLimits,
     UpstreamSettings,
     check_settings,
 )
@@ -43,7 +42,7 @@ from lamina.gateway.uncut_requests import MeasuredConversation, UncutRequest
 from lamina.gateway.upstreams import Upstream, Upstreams, request_headers
 
 Json = dict[str, Any]
-LIMITS = RequestLimits()
+MOST_BYTES = 64 << 20
 SERVER = UpstreamSettings(url="http://127.0.0.1:9", profile="openai")
 TOKEN = AccessToken(sha256=sha256(b"open").hexdigest(), workspace="team")
 
@@ -110,20 +109,22 @@ def test_only_a_public_gateway_needs_a_token(host: str, tokens: tuple[AccessToke
 
 
 @pytest.mark.parametrize(("limit", "is_taken"), [(2, True), (1, False)])
-def test_a_body_may_have_as_many_tools_as_the_limit(limit: int, *, is_taken: bool) -> None:
+def test_a_body_may_have_as_many_tools_as_the_limit(
+    limit: int, monkeypatch: pytest.MonkeyPatch, *, is_taken: bool
+) -> None:
     text = b'{"model":"m","tools":[{"name":"a"},{"name":"b"}]}'
-    limits = RequestLimits(tools=limit)
+    monkeypatch.setattr(limits, "TOOLS", limit)
     if is_taken:
-        assert len(decode_body(text, "", limits, TurnMemory()).request["tools"]) == 2
+        assert len(decode_body(text, "", TurnMemory(), most_bytes=MOST_BYTES).request["tools"]) == 2
         return
     with pytest.raises(Refusal, match="tools has 2 items; the limit is 1") as refused:
-        decode_body(text, "", limits, TurnMemory())
+        decode_body(text, "", TurnMemory(), most_bytes=MOST_BYTES)
     assert refused.value.status == 413
 
 
 @pytest.mark.parametrize("text", [b'{"model":"m"}', b'{"model":"m","input":"Hello."}', b"{}"])
 def test_a_body_without_messages_is_decoded_without_any(text: bytes) -> None:
-    body = decode_body(text, "", LIMITS, TurnMemory())
+    body = decode_body(text, "", TurnMemory(), most_bytes=MOST_BYTES)
     assert body.request == json.loads(text)
     assert body.turns == ()
     assert body.new_bytes == 0
@@ -137,14 +138,14 @@ def test_a_body_without_messages_is_decoded_without_any(text: bytes) -> None:
 )
 def test_the_key_that_is_there_twice_is_named(text: bytes, key: str) -> None:
     with pytest.raises(Refusal, match=f"place has the key '{key}' twice"):
-        decode_value(text, LIMITS, "place")
+        decode_value(text, "place")
 
 
 def test_half_of_a_character_is_named_and_any_other_error_is_told_as_it_is() -> None:
     with pytest.raises(Refusal, match=r"place is not JSON: \\ud83d is half of a character"):
-        decode_value(rb'{"a":"\ud83d"}', LIMITS, "place")
+        decode_value(rb'{"a":"\ud83d"}', "place")
     with pytest.raises(Refusal, match="place is not JSON: ") as refused:
-        decode_value(b'{"a":', LIMITS, "place")
+        decode_value(b'{"a":', "place")
     assert "half of a character" not in refused.value.message
 
 

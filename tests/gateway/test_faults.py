@@ -12,8 +12,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from lamina.gateway import limits
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
-from tests.gateway.running import open_client, replace_deadlines, replace_limits, run_gateway, settings_for
+from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_conversations import SMALL, converse, post
 from tests.gateway.upstream_stub import Fault, SeenRequest, answer_of, run_stub
 
@@ -97,9 +98,11 @@ def in_pieces(size: int) -> Fault:
     return answer
 
 
-def test_upstreams_that_fail_get_an_answer_in_the_shape_of_the_api() -> None:
+def test_upstreams_that_fail_get_an_answer_in_the_shape_of_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CONNECT_SECONDS", 1.0)
+
     async def main() -> None:
-        settings = replace_deadlines(settings_for("http://127.0.0.1:9"), connect=1.0)
+        settings = settings_for("http://127.0.0.1:9")
         async with run_gateway(settings) as gateway, open_client() as client:
             status, body = await post(client, gateway.url, messages_request(1))
             assert status == 502
@@ -142,30 +145,12 @@ def test_errors_of_the_upstream_pass_unchanged_and_once(status: int) -> None:
     asyncio.run(main())
 
 
-def test_a_refusal_is_tried_again_only_if_the_settings_and_the_upstream_say_so() -> None:
-    async def main() -> None:
-        async with (
-            run_stub() as stub,
-            open_client() as client,
-            run_gateway(settings_for(stub, upstream={"retries": 1})) as gateway,
-        ):
-            for fault, expected in (
-                (fail(429, "retry-after: 0"), 200),
-                (fail(429), 429),
-                (fail(429, "retry-after: 3600"), 429),
-                (fail(500, "retry-after: 0"), 500),
-            ):
-                stub.play(fault)
-                assert (await post(client, gateway.url, messages_request(1)))[0] == expected
-            assert len(stub.seen) == 5
+def test_a_stream_that_breaks_off_ends_with_an_error_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "IDLE_SECONDS", 0.3)
 
-    asyncio.run(main())
-
-
-def test_a_stream_that_breaks_off_ends_with_an_error_event() -> None:
     async def main() -> None:
         async with run_stub() as stub, open_client() as client:
-            settings = replace_deadlines(settings_for(stub), idle=0.3)
+            settings = settings_for(stub)
             async with run_gateway(settings) as gateway:
                 for fault, kind in ((drop_in_stream, "api_error"), (stall_in_stream, "timeout_error")):
                     stub.play(fault)
@@ -209,7 +194,11 @@ def test_torn_events_pass_byte_for_byte_and_are_read(size: int) -> None:
     asyncio.run(main())
 
 
-def test_silence_is_filled_with_comments_before_and_after_the_headers() -> None:
+def test_silence_is_filled_with_comments_before_and_after_the_headers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "KEEP_ALIVE_SECONDS", 0.15)
+
     async def stall_between_events(request: SeenRequest, writer: asyncio.StreamWriter) -> None:
         _, body = answer_of(request)
         first, rest = body[: body.index(b"\n\n") + 2], body[body.index(b"\n\n") + 2 :]
@@ -223,7 +212,7 @@ def test_silence_is_filled_with_comments_before_and_after_the_headers() -> None:
 
     async def main() -> None:
         async with run_stub() as stub, open_client() as client:
-            settings = replace_deadlines(settings_for(stub), keep_alive=0.15)
+            settings = settings_for(stub)
             async with run_gateway(settings) as gateway:
                 stub.play(stall_between_events)
                 _, body = await post(client, gateway.url, messages_request(1, stream=True))
@@ -249,8 +238,11 @@ def test_silence_is_filled_with_comments_before_and_after_the_headers() -> None:
     asyncio.run(main())
 
 
-def test_a_stream_that_comments_have_begun_says_so_if_its_answer_cannot_be_unpacked() -> None:
+def test_a_stream_that_comments_have_begun_says_so_if_its_answer_cannot_be_unpacked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The client has got headers without an encoding: packed bytes would be read as events."""
+    monkeypatch.setattr(limits, "KEEP_ALIVE_SECONDS", 0.1)
 
     async def pack_strangely(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
         head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: compress\r\n"
@@ -262,7 +254,7 @@ def test_a_stream_that_comments_have_begun_says_so_if_its_answer_cannot_be_unpac
 
     async def main() -> None:
         async with run_stub() as stub, open_client() as client:
-            settings = replace_deadlines(settings_for(stub), keep_alive=0.1)
+            settings = settings_for(stub)
             async with run_gateway(settings) as gateway:
                 for fault, problem in (
                     (pack_strangely, b"packed its answer"),
@@ -281,7 +273,7 @@ def test_a_stream_that_comments_have_begun_says_so_if_its_answer_cannot_be_unpac
 def test_an_upstream_that_never_answers_is_given_up() -> None:
     async def main() -> None:
         async with run_stub() as stub, open_client() as client:
-            settings = replace_deadlines(settings_for(stub), first_byte=0.3)
+            settings = settings_for(stub, first_byte_seconds=0.3)
             async with run_gateway(settings) as gateway:
                 stub.play(answer_late(20))
                 status, body = await post(client, gateway.url, messages_request(1))
@@ -360,7 +352,10 @@ def test_a_client_that_goes_away_cancels_the_upstream(switch: str) -> None:
     asyncio.run(main())
 
 
-def test_a_client_that_does_not_read_holds_the_upstream_back_and_is_given_up() -> None:
+def test_a_client_that_does_not_read_holds_the_upstream_back_and_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "CLIENT_SECONDS", 0.5)
     state = {"sent": 0, "broken": False}
 
     async def flood(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
@@ -376,7 +371,7 @@ def test_a_client_that_does_not_read_holds_the_upstream_back_and_is_given_up() -
 
     async def main() -> None:
         async with run_stub() as stub:
-            settings = replace_deadlines(settings_for(stub), client=0.5)
+            settings = settings_for(stub)
             async with run_gateway(settings) as gateway:
                 stub.play(flood)
                 host, port = gateway.url.removeprefix("http://").split(":")
@@ -457,14 +452,17 @@ async def with_locked_store(store: Path, work: Callable[[], Awaitable[Any]]) -> 
         await process.wait()
 
 
-def test_a_store_that_is_gone_stops_only_conversations_that_were_cut(tmp_path: Path) -> None:
+def test_a_store_that_is_gone_stops_only_conversations_that_were_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "STORE_SECONDS", 0.5)
     store = tmp_path / "gateway.db"
 
     async def main() -> None:
         async with run_stub() as stub:
             twin = await converse(stub, [tmp_path / "twin.db"], restart=False, steps=21)
         async with run_stub() as stub, open_client() as client:
-            settings = replace_deadlines(settings_for(stub, store, **SMALL), store=0.5)
+            settings = settings_for(stub, store, **SMALL)
             async with run_gateway(settings) as gateway:
                 first_cut = 0
                 for steps in range(20):
@@ -502,10 +500,13 @@ def test_a_store_that_is_gone_stops_only_conversations_that_were_cut(tmp_path: P
     asyncio.run(main())
 
 
-def test_two_hundred_slow_clients_do_not_stop_the_others() -> None:
+def test_two_hundred_slow_clients_do_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HEADER_SECONDS", 0.8)
+    monkeypatch.setattr(limits, "BODY_SECONDS", 0.8)
+
     async def main() -> None:
         async with run_stub() as stub, open_client() as client:
-            settings = replace_deadlines(settings_for(stub), header=0.8, body=0.8)
+            settings = settings_for(stub)
             async with run_gateway(settings) as gateway:
                 host, port = gateway.url.removeprefix("http://").split(":")
                 connections = [await asyncio.open_connection(host, int(port)) for _ in range(200)]
@@ -523,16 +524,19 @@ def test_two_hundred_slow_clients_do_not_stop_the_others() -> None:
     asyncio.run(main())
 
 
-def test_the_limit_of_connections_and_of_requests_at_once() -> None:
+def test_the_limit_of_connections_and_of_requests_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REQUESTS", 2)
+
     async def main() -> None:
         async with run_stub() as stub, open_client() as client:
-            async with run_gateway(replace_limits(settings_for(stub), requests=2)) as gateway:
+            async with run_gateway(settings_for(stub)) as gateway:
                 stub.play(*(answer_late(0.4) for _ in range(2)))
                 statuses = await asyncio.gather(
                     *(post(client, gateway.url, messages_request(1, stream=True)) for _ in range(5))
                 )
                 assert sorted(status for status, _ in statuses) == [200, 200, 429, 429, 429]
-            async with run_gateway(replace_limits(settings_for(stub), connections=3)) as gateway:
+            monkeypatch.setattr(limits, "CONNECTIONS", 3)
+            async with run_gateway(settings_for(stub)) as gateway:
                 stub.play(*(answer_late(0.4) for _ in range(3)))
                 statuses = await asyncio.gather(
                     *(post(client, gateway.url, messages_request(1, stream=True)) for _ in range(8))

@@ -12,7 +12,6 @@ from lamina.conversations.recognise import recognise
 from lamina.dialects import DIALECTS
 from lamina.gateway import conversations
 from lamina.gateway.bodies import RequestBody, decode_body
-from lamina.gateway.config import RequestLimits
 from lamina.gateway.conversations import ConversationIndex, ConversationMatch
 from lamina.gateway.identity import ClientIdentity
 from lamina.gateway.turn_memory import TurnMemory
@@ -39,7 +38,7 @@ class Requests:
         roles = ("user", "assistant")
         messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(words)]
         text = json.dumps({"model": "m", "messages": messages}).encode()
-        return decode_body(text, "", RequestLimits(), self._memory)
+        return decode_body(text, "", self._memory, most_bytes=64 << 20)
 
     async def send(self, words: list[str]) -> ConversationMatch:
         body = self.decode(words)

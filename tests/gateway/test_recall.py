@@ -28,14 +28,14 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage, find_usage
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import fit_request
+from lamina.gateway import limits
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.config import Deadlines
 from lamina.gateway.recalls import RecallRelay
 from lamina.gateway.stream import AnswerWriter
 from lamina.gateway.usage import UsageReader
 from tests.conversations import test_truncated_calls as truncated_calls
-from tests.gateway.running import RunningGateway, replace_deadlines, settings_for
+from tests.gateway.running import RunningGateway, settings_for
 from tests.gateway.test_sdks import gateway_in_thread
 from tests.wrapped.scripted_api import APIS, Call, Said, ScriptedApi, Thought, scripted_api
 
@@ -482,7 +482,8 @@ def test_a_local_model_without_tools_gets_none() -> None:
     assert HANDLE.search(flatten(served.api.requests)) is None
 
 
-def test_a_client_that_streams_hears_something_while_the_model_reads() -> None:
+def test_a_client_that_streams_hears_something_while_the_model_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "KEEP_ALIVE_SECONDS", 0.05)
     wire = Wire("anthropic", streams=True)
 
     def script(wire: Wire, request: dict[str, Any]) -> Said:
@@ -493,7 +494,7 @@ def test_a_client_that_streams_hears_something_while_the_model_reads() -> None:
 
     request = wire.request([*long_history(wire), wire.user(QUESTION)]) | {"stream": True}
     with scripted_api(lambda request: script(wire, request)) as api:
-        settings = replace_deadlines(settings_for(api.url, upstream=WINDOW), keep_alive=0.05)
+        settings = settings_for(api.url, upstream=WINDOW)
         with gateway_in_thread(settings) as gateway:
             answer = post(f"{gateway.url}/v1/messages", request)
     started, _, rest = answer.partition("event: content_block_start")
@@ -625,9 +626,8 @@ def test_answers_are_the_same_however_their_bytes_are_split(name: str) -> None:
             written.append(message.get("body", b""))
 
         fitter = _Fitter()
-        deadlines = Deadlines()
-        writer = AnswerWriter(send, deadlines)
-        relay = RecallRelay(fitter, writer, deadlines, wire.dialect, fitted.own_names)  # type: ignore[arg-type]
+        writer = AnswerWriter(send)
+        relay = RecallRelay(fitter, writer, wire.dialect, fitted.own_names)  # type: ignore[arg-type]
         outgoing: OutgoingRequest | None = OutgoingRequest(fitted=fitted, place=place)
         for body in bodies:
             assert outgoing is not None
@@ -675,11 +675,9 @@ def test_a_call_that_was_cut_off_beside_a_recall_ends_the_answer(name: str, *, s
         written.append(message.get("body", b""))
 
     async def relay() -> OutgoingRequest | None:
-        deadlines = Deadlines()
         relay = RecallRelay(
             _Fitter(),  # type: ignore[arg-type]
-            AnswerWriter(send, deadlines),
-            deadlines,
+            AnswerWriter(send),
             DIALECTS[name],
             {"recall"},
         )
@@ -751,8 +749,7 @@ def test_only_an_answer_that_the_provider_stores_can_be_continued_by_its_id(
 
         fitter = _Fitter()
         port: Any = fitter
-        deadlines = Deadlines()
-        relay = RecallRelay(port, AnswerWriter(send, deadlines), deadlines, wire.dialect, fitted.own_names)
+        relay = RecallRelay(port, AnswerWriter(send), wire.dialect, fitted.own_names)
         place = RecallPlace(turns=1, segments=1, link=b"x")
         outgoing: OutgoingRequest | None = OutgoingRequest(request=fields, fitted=fitted, place=place)
         for said in sounds:

@@ -19,11 +19,11 @@ import zstandard
 import lamina.gateway
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
+from lamina.gateway import limits
 from lamina.gateway.bodies import decode_body
 from lamina.gateway.config import (
     AccessToken,
     GatewaySettings,
-    RequestLimits,
     UpstreamSettings,
     check_settings,
     load_gateway_settings,
@@ -32,7 +32,7 @@ from lamina.gateway.refusals import Refusal
 from lamina.gateway.security import check_sender
 from lamina.gateway.turn_memory import TurnMemory
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
-from tests.gateway.running import RunningGateway, open_client, replace_deadlines, run_gateway, settings_for
+from tests.gateway.running import RunningGateway, open_client, run_gateway, settings_for
 from tests.gateway.test_conversations import SMALL, post, states
 from tests.gateway.upstream_stub import SeenRequest, run_stub
 
@@ -322,7 +322,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> Non
 
 # Limits
 
-LIMITS = RequestLimits(body=1 << 20, unpacked=1 << 20, depth=64, turns=100, tools=10)
+MOST_BYTES = 1 << 20
 DEEP = b'{"messages":[' + b"[" * 100 + b"]" * 100 + b"]}"
 DEEPER = b'{"messages":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
 
@@ -343,8 +343,8 @@ DEEPER = b'{"messages":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
         (b'{"max_tokens": ' + b"9" * 5_000 + b"}", "", 400),
         (DEEP, "", 400),
         (DEEPER, "", 400),
-        (json.dumps({"messages": [{}] * 101}).encode(), "", 413),
-        (json.dumps({"tools": [{}] * 11}).encode(), "", 413),
+        (json.dumps({"messages": [{}] * (limits.TURNS + 1)}).encode(), "", 413),
+        (json.dumps({"tools": [{}] * (limits.TOOLS + 1)}).encode(), "", 413),
         (gzip.compress(b" " * (8 << 20), mtime=0), "gzip", 413),
         (zstandard.compress(b" " * (64 << 20)), "zstd", 413),
         (brotli.compress(b" " * (64 << 20), quality=1), "br", 413),
@@ -357,7 +357,7 @@ DEEPER = b'{"messages":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
 )
 def test_bodies_that_are_malformed_deep_huge_or_bombs(body: bytes, encoding: str, status: int) -> None:
     with pytest.raises(Refusal) as caught:
-        decode_body(body, encoding, LIMITS, TurnMemory())
+        decode_body(body, encoding, TurnMemory(), most_bytes=MOST_BYTES)
     assert caught.value.status == status
     assert len(caught.value.message) < 300
 
@@ -366,9 +366,9 @@ def test_half_a_character_is_named() -> None:
     """Decoders say that such a text ends too early, which nobody understands."""
     body = b'{"messages": [{"role": "user", "content": "cut here: \\ud83d"}]}'
     with pytest.raises(Refusal, match=r"\\ud83d is half of a character"):
-        decode_body(body, "", LIMITS, TurnMemory())
+        decode_body(body, "", TurnMemory(), most_bytes=MOST_BYTES)
     with pytest.raises(Refusal, match="truncated"):
-        decode_body(b'{"messages": [{"content": "\\\\ud83d"', "", LIMITS, TurnMemory())
+        decode_body(b'{"messages": [{"content": "\\\\ud83d"', "", TurnMemory(), most_bytes=MOST_BYTES)
 
 
 def test_a_body_is_refused_by_its_length_before_it_is_sent() -> None:
@@ -386,7 +386,7 @@ def test_a_body_is_refused_by_its_length_before_it_is_sent() -> None:
 
 def test_a_body_without_a_length_is_counted_while_it_comes() -> None:
     async def main() -> None:
-        settings = settings_for("http://127.0.0.1:9", limits=RequestLimits(body=100_000))
+        settings = settings_for("http://127.0.0.1:9", body_bytes=100_000)
         async with run_gateway(settings) as gateway:
             head = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
             answer = await raw(gateway, head + (b"8000\r\n" + b"x" * 0x8000 + b"\r\n") * 5)
@@ -395,9 +395,11 @@ def test_a_body_without_a_length_is_counted_while_it_comes() -> None:
     asyncio.run(main())
 
 
-def test_the_body_has_a_deadline() -> None:
+def test_the_body_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BODY_SECONDS", 0.3)
+
     async def main() -> None:
-        settings = replace_deadlines(settings_for("http://127.0.0.1:9"), body=0.3)
+        settings = settings_for("http://127.0.0.1:9")
         async with run_gateway(settings) as gateway:
             answer = await raw(
                 gateway, b"POST /v1/messages HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n{"
@@ -479,7 +481,8 @@ def test_addresses_in_a_request_are_not_fetched() -> None:
     [
         ("port = 4949\nprot = 1\n", 2, "prot"),
         ('port = "x"\n', 1, "Expected `int`"),
-        ("\n[limits]\nbody = 1\ndepth = 0\n", 4, ">= 1"),
+        ("\nbody_bytes = 0\n", 2, ">= 1"),
+        ("\n[limits]\nbody = 1\n", 2, "limits"),
         ('[upstreams.a]\nurl = "http://x"\nprofile = "nobody"\n', 3, "nobody"),
         (
             '[upstreams.a]\nurl = "http://x"\nprofile = "openai"\n\n[upstreams.b]\nprofile = "vllm"\n',

@@ -9,7 +9,7 @@ import anyio
 from lamina.fitting.policy import Policy
 from lamina.gateway.config import UpstreamSettings
 from lamina.gateway.served_windows import PAUSE, ServedWindows
-from lamina.gateway.sizes import find_budget
+from lamina.gateway.sizes import UNKNOWN_WINDOW, find_budget
 from lamina.gateway.upstreams import Upstream
 
 LISTING = {"data": [{"id": "parcel-7b", "max_model_len": 8192}]}
@@ -50,7 +50,7 @@ def test_a_listed_window_is_asked_for_once_and_bounds_requests() -> None:
     served_window = windows.find(local, "parcel-7b")
     assert find_budget(local.settings, "parcel-7b", None, served_window=served_window).window == 8192
     assert find_budget(local.settings, "parcel-7b", 5000, served_window=served_window).window == 5000
-    assert find_budget(local.settings, "parcel-7b", None).window == local.settings.default_window
+    assert find_budget(local.settings, "parcel-7b", None).window == UNKNOWN_WINDOW
 
 
 def test_a_window_of_the_settings_wins_and_nobody_is_asked() -> None:

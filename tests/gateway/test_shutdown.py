@@ -18,7 +18,7 @@ import pytest
 
 from lamina.gateway.config import GatewaySettings
 from tests.gateway.growing import HEADERS, chat_request, dump
-from tests.gateway.running import open_client, replace_deadlines, settings_for
+from tests.gateway.running import open_client, settings_for
 
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 PROGRAM = (
@@ -154,7 +154,7 @@ def test_what_runs_is_finished_and_the_status_is_0(tmp_path: Path) -> None:
 def test_a_stream_that_takes_too_long_ends_with_an_error_of_its_api(tmp_path: Path) -> None:
     async def main() -> None:
         async with run_slow_upstream() as (upstream, url), open_client() as client:
-            settings = replace_deadlines(settings_for(url, tmp_path / "gateway.db"), drain=0.2)
+            settings = settings_for(url, tmp_path / "gateway.db", drain_seconds=0.2)
             async with run_process(settings) as gateway:
 
                 async def ask(path: str) -> bytes:
@@ -189,7 +189,6 @@ def test_a_public_gateway_stays_open_until_a_load_balancer_has_seen_that_it_stop
 
     async def main() -> None:
         settings = settings_for("http://127.0.0.1:9", tmp_path / "gateway.db", host=every_address, workers=2)
-        settings = replace_deadlines(settings, notice=1.5)
         async with open_client() as client, run_process(settings) as gateway:
             os.kill(gateway.process.pid, signal.SIGTERM)
             seen_statuses: set[int] = set()

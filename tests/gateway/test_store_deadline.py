@@ -9,7 +9,7 @@ import pytest
 
 from lamina.fitting.policy import Policy
 from lamina.gateway import conversation_store
-from lamina.gateway.config import Deadlines, GatewaySettings
+from lamina.gateway.config import GatewaySettings
 from lamina.gateway.conversation_store import LAST_TRY, READY_SECONDS, GatewayStore, StoreGone
 
 
@@ -31,7 +31,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_all_calls_of_one_request_wait_as_long_as_one_may(waits: list[float]) -> None:
     async def main() -> None:
-        store = GatewayStore(GatewaySettings(policy=Policy(keep="nothing"), deadlines=Deadlines(store=5.0)))
+        store = GatewayStore(GatewaySettings(policy=Policy(keep="nothing")))
         with store.wait_once():
             for _ in range(3):
                 with pytest.raises(StoreGone):
@@ -46,7 +46,7 @@ def test_all_calls_of_one_request_wait_as_long_as_one_may(waits: list[float]) ->
 
 def test_whether_the_store_is_there_is_said_before_a_health_check_gives_up(waits: list[float]) -> None:
     async def main() -> None:
-        store = GatewayStore(GatewaySettings(policy=Policy(keep="nothing"), deadlines=Deadlines(store=5.0)))
+        store = GatewayStore(GatewaySettings(policy=Policy(keep="nothing")))
         assert not await store.is_ready()
         assert waits == [READY_SECONDS]
         assert READY_SECONDS < 3

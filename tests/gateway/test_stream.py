@@ -8,12 +8,16 @@ from typing import Any
 import aiohttp
 import pytest
 
-from lamina.gateway.config import Deadlines
+from lamina.gateway import limits
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.stream import read_piece, read_pieces
 
-PATIENT = Deadlines(idle=3.5 / 64, keep_alive=1 / 64)
-"""Fractions that add up exactly: three comments, and half a pause."""
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fractions that add up exactly: three comments, and half a pause."""
+    monkeypatch.setattr(limits, "IDLE_SECONDS", 3.5 / 64)
+    monkeypatch.setattr(limits, "KEEP_ALIVE_SECONDS", 1 / 64)
 
 
 class Content:
@@ -50,11 +54,11 @@ class Answer:
         self.content = content
 
 
-def read_all(content: Content, deadlines: Deadlines = PATIENT) -> list[bytes]:
+def read_all(content: Content) -> list[bytes]:
     answer: Any = Answer(content)
 
     async def main() -> list[bytes]:
-        return [piece async for piece in read_pieces(answer, deadlines, None)]
+        return [piece async for piece in read_pieces(answer, None)]
 
     return asyncio.run(main())
 
@@ -80,7 +84,7 @@ def test_silence_ends_an_answer_and_comments_do_not_make_it_longer() -> None:
         comments.append("keepalive")
 
     with pytest.raises(Refusal, match="fell silent") as caught:
-        asyncio.run(read_piece(answer, PATIENT, comment))
+        asyncio.run(read_piece(answer, comment))
     assert caught.value.status == 504
     assert len(comments) == 3
     with pytest.raises(Refusal, match="fell silent"):

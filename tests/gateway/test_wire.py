@@ -13,9 +13,10 @@ from typing import NamedTuple
 import pytest
 import zstandard
 
+from lamina.gateway import limits
 from lamina.gateway.routes import PASS, RouteMatch, match_route
 from tests.gateway.growing import chat_request, dump
-from tests.gateway.running import RunningGateway, replace_deadlines, run_gateway, settings_for
+from tests.gateway.running import RunningGateway, run_gateway, settings_for
 
 HOST = b"host: 127.0.0.1\r\n"
 BODY = dump(chat_request(2))
@@ -173,7 +174,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
         )
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         store: Path = tmp_path_factory.mktemp("wire") / "gateway.db"
-        settings = replace_deadlines(settings_for(url, store), body=0.5, header=0.5)
+        settings = settings_for(url, store)
         answers: dict[str, bytes] = {}
         sent: dict[str, list[bytes]] = {}
         async with run_gateway(settings) as gateway:
@@ -188,7 +189,10 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
         server.close()
         return Outcome(answers, sent, gateway)
 
-    return asyncio.run(main())
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(limits, "BODY_SECONDS", 0.5)
+        monkeypatch.setattr(limits, "HEADER_SECONDS", 0.5)
+        return asyncio.run(main())
 
 
 def body_of(message: bytes) -> bytes:

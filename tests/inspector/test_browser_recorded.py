@@ -128,7 +128,6 @@ def test_recalls_errors_and_sub_agents_are_rows_of_their_own(
         )
     )
     assert "529" in rows[str(refused)]
-    assert "2 retries" in rows[str(refused)]
     recalled = next(call["number"] for call in calls if call["recalled"])
     view.go(f"#/s/{session_id}/r/{recalled}")
     view.click("[data-view=requests]")

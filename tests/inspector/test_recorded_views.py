@@ -291,7 +291,7 @@ def test_an_answer_has_text_thinking_and_calls_and_its_raw_bytes() -> None:
         ("call", "find_parcel"),
     ]
     assert json.loads(answer["parts"][2]["text"]) == {"number": 7}
-    assert (answer["status"], answer["first"], answer["last"], answer["retries"]) == (200, 0.25, 1.5, 2)
+    assert (answer["status"], answer["first"], answer["last"]) == (200, 0.25, 1.5)
     assert answer["headers"] == {"request-id": "req_1"}
     assert "tools_changed" in answer["diagnosis"]
     raw = show_raw_answer(inspector, session_id, 0, AS_SENT)
@@ -362,7 +362,6 @@ def open_calls(
                 headers={"request-id": "req_1"},
                 content_type="application/json",
                 usage=reported,
-                retries=2,
             ),
             body=answer,
         )

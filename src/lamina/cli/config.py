@@ -18,7 +18,7 @@ from lamina.cli.stored import hide_password
 from lamina.errors import BadInput
 from lamina.fitting.policy import PLAIN_FIELDS
 from lamina.sessions.user_policy import load_user_policy
-from lamina.settings import find_line, find_settings_file, load_settings, variable_of
+from lamina.settings import STORE_VARIABLE, find_line, find_settings_file, load_settings
 from lamina.stores.address import KEY_VARIABLE
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def _trace_user_settings(environment: Mapping[str, str]) -> Iterator[EffectiveSe
         line = find_line(text, name)
         if line:
             origin = f"{file}:{line}"
-        if environment.get(variable_of(name)):  # a variable wins over the file
-            origin = f"${variable_of(name)}"
+        if name == "store" and environment.get(STORE_VARIABLE):
+            origin = f"${STORE_VARIABLE}"
         yield EffectiveSetting(group="settings", name=name, value=_write_value(value), origin=origin)
     for variable in _SECRET_VARIABLES:
         if environment.get(variable):
@@ -146,9 +146,9 @@ def _is_option(name: str, arguments: argparse.Namespace, differs: bool) -> bool:
 
 
 def _flatten(settings: GatewaySettings) -> dict[str, str]:
-    """Every setting by its name in the file, such as `limits.body`, with its value as text.
+    """Every setting by its name in the file, such as `policy.keep`, with its value as text.
 
-    Groups of settings, and upstreams, are taken apart into their fields.
+    The policy and upstreams are taken apart into their fields.
     """
     values: dict[str, Any] = {}
     for name in settings.__struct_fields__:
@@ -161,8 +161,6 @@ def _flatten(settings: GatewaySettings) -> dict[str, str]:
                     values |= _flatten_upstream(f"upstreams.{upstream_name}", upstream)
             case "policy":
                 values |= {f"policy.{field}": getattr(value, field) for field in PLAIN_FIELDS}
-            case _ if isinstance(value, msgspec.Struct):
-                values |= _prefix_fields(name, value)
             case _:
                 values[name] = value
     return {name: _write_value(value) for name, value in values.items()}

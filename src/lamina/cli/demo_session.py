@@ -144,9 +144,9 @@ class _DemoTalk:
         self._answer(sent_id, fitted, _write_answer(answer))
 
     def refuse(self, call: dict[str, Any]) -> None:
-        """The provider is overloaded, also after three times. The client asks again later."""
+        """The provider is overloaded. The client asks again later."""
         sent_id, _, _ = self._send(self._complete(call))
-        answer = Answered(id=sent_id, at=self.now, status=529, first=0.4, last=6.2, retries=2)
+        answer = Answered(id=sent_id, at=self.now, status=529, first=0.4, last=0.5)
         self._add_answer(answer, _OVERLOADED)
 
     def ask_with_recall(self, call: dict[str, Any], answer: dict[str, Any]) -> bool:

@@ -143,7 +143,7 @@ def _check_user_settings() -> CheckLine:
         settings = load_settings()
         load_user_policy(settings, os.environ)
     except LaminaError as error:
-        step = "mend the file, or the LAMINA_ variable that it names"
+        step = "mend the file"
         return wrong("settings", str(error), next_step=step)
     changed_names = [name for name in settings.__struct_fields__ if getattr(settings, name)]
     if not changed_names:

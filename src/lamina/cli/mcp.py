@@ -37,7 +37,7 @@ _HINT = "pip install 'lamina-context[mcp]'"
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina mcp [--store STORE] [--workspace NAME] [--key-file FILE] [--conversation NAME]\n"
-        "                [--http] [--host HOST] [--port N] [--allow-host NAME] [--allow-origin URL]"
+        "                [--http] [--host HOST] [--port N] [--allow-host NAME]"
     )
     parser.epilog = _EXAMPLES
     add_store(parser)
@@ -59,13 +59,6 @@ def describe(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="with --http: a host name that clients may use besides those of this machine",
-    )
-    parser.add_argument(
-        "--allow-origin",
-        metavar="URL",
-        action="append",
-        default=[],
-        help="with --http: a web page's origin that may ask, such as https://example.org",
     )
 
 
@@ -105,7 +98,6 @@ async def _serve_http(server: Server[Any], arguments: argparse.Namespace) -> Non
         port=arguments.port,
         token=os.environ.get(TOKEN_VARIABLE, ""),
         hosts=tuple(arguments.allow_host),
-        origins=tuple(arguments.allow_origin),
     )
     await serve_http(server, address, lambda url: tell(f"lamina: MCP at {url}  (Ctrl-C ends it)"))
 

@@ -119,10 +119,9 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     there was no answer at all; `error` then says why. `headers` are those that matter: the provider's id of
     the request, limits, when to try again; never a key. `encoding` is how the body is packed. `account` has
     what the account needs to tell what the request would have cost without lamina. `recalled`: the answer
-    was for lamina, which sent the next request with what the model asked for. `retries` is how often the
-    same bytes were sent again because the provider asked to. `provider_cause` is the provider's own word for
-    why its cache missed, "hit" if it found nothing, "" if it said nothing (`lamina.dialects.cache_reports`);
-    `provider_missed` are the tokens that it says were missed.
+    was for lamina, which sent the next request with what the model asked for. `provider_cause` is the
+    provider's own word for why its cache missed, "hit" if it found nothing, "" if it said nothing
+    (`lamina.dialects.cache_reports`); `provider_missed` are the tokens that it says were missed.
     """
 
     id: str
@@ -140,7 +139,6 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     size: int = 0
     error: str = ""
     recalled: bool = False
-    retries: int = 0
     provider_cause: str = ""
     provider_missed: int = 0
     account: Mapping[str, Any] = {}

@@ -260,10 +260,10 @@ def choose_policy(
 def load_policy(fields: Mapping[str, Any], *, place: str = "policy") -> Policy:
     """The policy of plain data, such as `Policy.dump` returns or a settings file has.
 
-    Raises BadInput if a field is unknown or has a wrong value. Texts from the environment may be numbers.
+    Raises BadInput if a field is unknown or has a wrong value.
     """
     try:
-        return msgspec.convert(dict(fields), Policy, strict=False)
+        return msgspec.convert(dict(fields), Policy)
     except msgspec.ValidationError as error:
         hint = f"the fields are {', '.join(PLAIN_FIELDS)}"
         raise BadInput(str(error), place=place, hint=hint) from None

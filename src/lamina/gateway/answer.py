@@ -39,7 +39,6 @@ class _AnsweredCall(NamedTuple):
     answer: aiohttp.ClientResponse
     reader: UsageReader
     sent_id: str
-    retries: int
 
 
 class AnswerRelay:
@@ -74,7 +73,7 @@ class AnswerRelay:
             keeps_body=self._record.keeps_bodies,
             request=outgoing.request,
         )
-        call = _AnsweredCall(outgoing, answer, reader, sending.sent_id, sending.retries)
+        call = _AnsweredCall(outgoing, answer, reader, sending.sent_id)
         if outgoing.own_names and answer.status < 300:
             return await self._relay_recalls(call)
         await self._relay_pieces(call)
@@ -86,7 +85,7 @@ class AnswerRelay:
         self._trace.end_call(error=str(answer.status))
         if self._writer.started:
             raise Refusal(answer.status, unpack_error(body, answer)[:ERROR_CHARACTERS])
-        await relay_unread(self._gateway, self._writer, answer, first=body)
+        await relay_unread(self._writer, answer, first=body)
 
     def _count(self, answer: aiohttp.ClientResponse) -> None:
         status = f"{answer.status // 100}xx"
@@ -95,13 +94,12 @@ class AnswerRelay:
 
     async def _relay_pieces(self, call: _AnsweredCall) -> None:
         """Pass an answer on in the pieces in which it arrives."""
-        outgoing, answer, reader, _, _ = call
-        deadlines = self._gateway.settings.deadlines
+        outgoing, answer, reader, _ = call
         unpack: Unpacker = _take_packed
         if not self._writer.started:
             await self._writer.start(answer.status, _answer_headers(answer, outgoing))
         elif answer.status >= 400:
-            raise await read_late_error(answer, deadlines.idle)
+            raise await read_late_error(answer)
         else:  # comments have begun it, with headers that announce no encoding
             unpack = make_answer_unpacker(answer.headers.get("content-encoding", ""))
         on_silence = None
@@ -110,7 +108,7 @@ class AnswerRelay:
         held_pieces = _HeldPieces(self._gateway.learner, outgoing, reader, succeeded=answer.status < 300)
         last_piece = b""
         try:
-            while piece := await read_piece(answer, deadlines, on_silence):
+            while piece := await read_piece(answer, on_silence):
                 ready = unpack(await held_pieces.take(piece))
                 # The piece that ends the answer also ends the write: a small answer is one write, not two.
                 if answer.content.at_eof():
@@ -123,12 +121,11 @@ class AnswerRelay:
 
     async def _relay_recalls(self, call: _AnsweredCall) -> OutgoingRequest | None:
         """Pass on what the client may see of an answer that may recall something."""
-        outgoing, answer, reader, _, _ = call
+        outgoing, answer, reader, _ = call
         if self._recalls is None:
             self._recalls = RecallRelay(
                 self._gateway.recall_turns,
                 self._writer,
-                self._gateway.settings.deadlines,
                 self._incoming.dialect,
                 outgoing.own_names,
             )
@@ -142,9 +139,9 @@ class AnswerRelay:
 
     def _learn(self, call: _AnsweredCall, *, recalled: bool = False) -> None:
         """Record what the answer reported. `recalled`: it was for the gateway, and the request goes on."""
-        outgoing, answer, reader, sent_id, retries = call
+        outgoing, answer, reader, sent_id = call
         if answer.status >= 300 or self._client_request.route.action == "count":
-            self._record.answered(answer, reader=reader, retries=retries)
+            self._record.answered(answer, reader=reader)
             error = ""
             if answer.status >= 400:
                 error = str(answer.status)
@@ -161,7 +158,7 @@ class AnswerRelay:
             report=reader.report,
             window=gateway.policies.find_window(self._incoming, outgoing),
         )
-        self._record.answered(answer, reader=reader, account=account, recalled=recalled, retries=retries)
+        self._record.answered(answer, reader=reader, account=account, recalled=recalled)
         record_answered(self._trace, outgoing, usage, reader.facts, recalled=recalled)
         self._trace.end_call()
         self._count_tokens(usage)
@@ -231,14 +228,12 @@ class _HeldPieces:
         await self._learner.record_answer(self._sent, self._reader.usage, at_once=True)
 
 
-async def relay_unread(
-    gateway: Gateway, writer: AnswerWriter, answer: aiohttp.ClientResponse, *, first: bytes = b""
-) -> None:
+async def relay_unread(writer: AnswerWriter, answer: aiohttp.ClientResponse, *, first: bytes = b"") -> None:
     """Pass an answer on without reading it. `first` is the part of it that has been read already."""
     await writer.start(answer.status, response_headers(answer.raw_headers, answer.status))
     if first:
         await writer.write(first)
-    async for piece in read_pieces(answer, gateway.settings.deadlines, None):
+    async for piece in read_pieces(answer, None):
         await writer.write(piece)
     await writer.finish()
 

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from lamina.gateway import limits
 from lamina.gateway.client_connection import Receive
 from lamina.gateway.client_request import Scope
 from lamina.gateway.config import GatewaySettings
@@ -120,7 +121,7 @@ class _Shared:
         telemetry = open_telemetry(self.settings)
         self.store = GatewayStore(self.settings)
         await self.store.open()
-        async with _open_session(self.settings) as session:
+        async with _open_session() as session:
             self.gateway = Gateway(
                 self.settings,
                 session=session,
@@ -217,12 +218,12 @@ def _return_large_blocks() -> None:
         ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE_BLOCK)
 
 
-def _open_session(settings: GatewaySettings) -> aiohttp.ClientSession:
+def _open_session() -> aiohttp.ClientSession:
     """Connections to upstreams: no proxies of the environment, no cookies, bodies as they come."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=15),
         cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.deadlines.connect),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=limits.CONNECT_SECONDS),
         auto_decompress=False,
         trust_env=False,
         skip_auto_headers=AUTOMATIC_HEADERS,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.gateway.config import RequestLimits
+from lamina.gateway import limits
 from lamina.gateway.encodings import unpack
 from lamina.gateway.json_values import DECODE_ERRORS, count_values, decode_value, refuse_json
 from lamina.gateway.refusals import Refusal
@@ -86,14 +86,17 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return {id(turn): source for source, turn in zip(sources, turns, strict=True) if type(turn) is dict}
 
 
-def decode_body(packed: bytes, encoding: str, limits: RequestLimits, memory: TurnMemory) -> RequestBody:
-    """Unpack and decode a body. Raises Refusal if it is no JSON object, or larger than the limits allow."""
+def decode_body(packed: bytes, encoding: str, memory: TurnMemory, *, most_bytes: int) -> RequestBody:
+    """Unpack and decode a body. Raises Refusal if it is no JSON object, or larger than the limits allow.
+
+    `most_bytes` is how large it may be when it is unpacked.
+    """
     text = packed
     if encoding:
-        text = unpack(packed, encoding, limits.unpacked)
-    content = _decode_grown(text, limits, memory)
+        text = unpack(packed, encoding, most_bytes)
+    content = _decode_grown(text, memory)
     if content is None:
-        content = _decode_whole(text, limits, memory)
+        content = _decode_whole(text, memory)
     if content.outline is not None:
         memory.remember_outline(content.outline)
     return RequestBody(
@@ -118,7 +121,7 @@ class _BodyContent(NamedTuple):
     outline: RequestOutline | None = None
 
 
-def _decode_grown(text: bytes, limits: RequestLimits, memory: TurnMemory) -> _BodyContent | None:
+def _decode_grown(text: bytes, memory: TurnMemory) -> _BodyContent | None:
     """Decode what an earlier body did not have. None if all of it must be read.
 
     Agents send their whole history each time, so this is the usual way of a request.
@@ -126,49 +129,45 @@ def _decode_grown(text: bytes, limits: RequestLimits, memory: TurnMemory) -> _Bo
     repeated = memory.find_repeated(text)
     if repeated is None:
         return None
-    value_count = repeated.outline.value_count + count_values(text[repeated.end :], limits.values)
-    if value_count > limits.values:  # the sum may be too high: the whole text is counted exactly
+    value_count = repeated.outline.value_count + count_values(text[repeated.end :], limits.VALUES)
+    if value_count > limits.VALUES:  # the sum may be too high: the whole text is counted exactly
         return None
-    content = _decode_rest(text, repeated, limits, memory)
+    content = _decode_rest(text, repeated, memory)
     if content is None:
         return None
     outline = extend_outline(repeated, text, content.decoded, content.request, value_count=value_count)
     return content._replace(outline=outline)
 
 
-def _decode_whole(text: bytes, limits: RequestLimits, memory: TurnMemory) -> _BodyContent:
+def _decode_whole(text: bytes, memory: TurnMemory) -> _BodyContent:
     """Decode a body from its first byte. Messages that were seen before are recalled all the same."""
-    value_count = count_values(text, limits.values)
-    if value_count > limits.values:
+    value_count = count_values(text, limits.VALUES)
+    if value_count > limits.VALUES:
         raise Refusal(
-            413, f"the body has {value_count:,} values at all depths; the limit is {limits.values:,}"
+            413, f"the body has {value_count:,} values at all depths; the limit is {limits.VALUES:,}"
         )
     scan = _scan_body(text)
-    content = _decode_scan(scan, NO_TURNS, limits, memory)
+    content = _decode_scan(scan, NO_TURNS, memory)
     outline = make_outline(
         text, scan.name, scan.start, content.decoded, content.request, value_count=value_count
     )
     return content._replace(outline=outline)
 
 
-def _decode_rest(
-    text: bytes, repeated: RepeatedTurns, limits: RequestLimits, memory: TurnMemory
-) -> _BodyContent | None:
+def _decode_rest(text: bytes, repeated: RepeatedTurns, memory: TurnMemory) -> _BodyContent | None:
     """Decode what follows the messages of an earlier body. None if all of it must be read."""
     raw_turns = _split_new_turns(text, repeated)
     if raw_turns is None:
         scan = _scan_rest(text, repeated)
         if scan is None:
             return None
-        return _decode_scan(scan, repeated.turns, limits, memory)
+        return _decode_scan(scan, repeated.turns, memory)
     name = repeated.outline.name
-    decoded, new_bytes = _decode_turns(repeated.turns, raw_turns, limits, memory, name)
+    decoded, new_bytes = _decode_turns(repeated.turns, raw_turns, memory, name)
     return _BodyContent({**repeated.outline.request, name: list(decoded.values)}, decoded, new_bytes)
 
 
-def _decode_scan(
-    scan: _BodyScan, repeated: DecodedTurns, limits: RequestLimits, memory: TurnMemory
-) -> _BodyContent:
+def _decode_scan(scan: _BodyScan, repeated: DecodedTurns, memory: TurnMemory) -> _BodyContent:
     """Decode the fields of a body, and the messages after those that are decoded already."""
     for name in FOREIGN_FIELDS:
         if name in scan.fields:
@@ -178,13 +177,13 @@ def _decode_scan(
     new_bytes = 0
     for name, source in scan.fields.items():
         if name == scan.name:
-            decoded, new_bytes = _decode_turns(repeated, scan.raw_turns, limits, memory, name)
+            decoded, new_bytes = _decode_turns(repeated, scan.raw_turns, memory, name)
             request[name] = list(decoded.values)
         else:
-            request[name] = _decode_field(source, limits, memory, name)
+            request[name] = _decode_field(source, memory, name)
     tools = request.get("tools")
-    if isinstance(tools, list) and len(tools) > limits.tools:
-        raise Refusal(413, f"tools has {len(tools):,} items; the limit is {limits.tools:,}")
+    if isinstance(tools, list) and len(tools) > limits.TOOLS:
+        raise Refusal(413, f"tools has {len(tools):,} items; the limit is {limits.TOOLS:,}")
     return _BodyContent(request, decoded, new_bytes)
 
 
@@ -308,22 +307,21 @@ def _find_values(text: bytes, fields: Mapping[str, msgspec.Raw]) -> dict[str, in
 def _decode_turns(
     decoded: DecodedTurns,
     raw_turns: Sequence[bytes],
-    limits: RequestLimits,
     memory: TurnMemory,
     name: str,
 ) -> tuple[DecodedTurns, int]:
     """Decode messages and add them to the others. Also the bytes of those that were not seen before."""
     index = len(decoded.sources)
     count = index + len(raw_turns)
-    if count > limits.turns:
-        raise Refusal(413, f"{name} has {count:,} items; the limit is {limits.turns:,}")
+    if count > limits.TURNS:
+        raise Refusal(413, f"{name} has {count:,} items; the limit is {limits.TURNS:,}")
     new_turns: list[DecodedTurn] = []
     new_bytes = 0
     for source in raw_turns:
         turn = memory.recall(source)
         if turn is None:
             new_bytes += len(source)
-            turn = decode_value(source, limits, f"{name}[{index}]")
+            turn = decode_value(source, f"{name}[{index}]")
             if type(turn.value) is dict:
                 memory.remember(turn)
         new_turns.append(turn)
@@ -331,13 +329,13 @@ def _decode_turns(
     return decoded.extend(new_turns), new_bytes
 
 
-def _decode_field(raw: msgspec.Raw, limits: RequestLimits, memory: TurnMemory, name: str) -> Any:
+def _decode_field(raw: msgspec.Raw, memory: TurnMemory, name: str) -> Any:
     """Decode a field that is not the conversation. Long ones, as tools, are the same in each request."""
     source = bytes(raw)
     if len(source) < LONG_FIELD:
-        return decode_value(source, limits, name).value
+        return decode_value(source, name).value
     field = memory.recall(source)
     if field is None:
-        field = decode_value(source, limits, name)
+        field = decode_value(source, name)
         memory.remember(field)
     return field.value

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
 
+from lamina.gateway import limits
 from lamina.gateway.body_room import SMALL, BodyTicket
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.refusals import Refusal
@@ -72,13 +73,13 @@ class ClientConnection:
         A large one is read when there is room for it. If nobody says how large it is, it may become as large
         as the limit.
         """
-        limit = self._settings.limits.body
+        limit = self._settings.body_bytes
         length = read_header(self._headers, b"content-length")
         if _LENGTH.fullmatch(length):
             if int(length) > limit:
                 raise _refuse_large(limit)  # before any of it is read
             await ticket.take(int(length))
-        deadline: float | None = self._settings.deadlines.body
+        deadline: float | None = limits.BODY_SECONDS
         if self._link is not None:
             self._link.wants_whole_body = True
             if self._link.body_is_complete:  # it has arrived with the headers, as most bodies do

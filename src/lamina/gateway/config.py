@@ -47,7 +47,6 @@ _NEVER_IN_HOSTS = frozenset("/?#@\\ \t,")
 """Signs in a Host header that two parsers may read differently, so that they see two hosts in it."""
 
 ProfileName = Literal["anthropic", "openai", "gemini", "openrouter", "bedrock", "llama.cpp", "vllm", "ollama"]
-Natural = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(gt=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
@@ -56,68 +55,20 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A table of the settings file."""
 
 
-class RequestLimits(_Table, frozen=True, kw_only=True):
-    """How large a request may be, in bytes and in items.
-
-    `values` are counted at every depth: each field of an object, and each item of a list. `requests` are at a
-    time, for one workspace. `held` are the bytes of all bodies at a time, for the whole gateway: a larger
-    number of large requests waits.
-    """
-
-    body: Positive = 32 * MEBIBYTE
-    unpacked: Positive = 64 * MEBIBYTE
-    headers: Positive = 64 << 10
-    depth: Positive = 64
-    turns: Positive = 10_000
-    tools: Positive = 512
-    values: Positive = 100_000
-    connections: Positive = 1_000
-    requests: Positive = 256
-    held: Positive = 128 * MEBIBYTE
-
-
-class Deadlines(_Table, frozen=True, kw_only=True):
-    """How long each step may take, in seconds.
-
-    `header` and `body` are for the client to send them, `client` for it to take a piece of an answer.
-    `connect`, `first_byte` and `idle` are the upstream's. After `keep_alive` seconds of silence a stream gets
-    a comment. `store` is how long a conversation that was cut waits for the store.
-
-    After SIGTERM `/readyz` answers 503 at once. A gateway that other machines can reach stays open for
-    `notice` seconds, since a load balancer needs a moment to see that. `drain` is how long requests that run
-    may take from then on.
-    """
-
-    header: Seconds = 10.0
-    body: Seconds = 60.0
-    client: Seconds = 60.0
-    connect: Seconds = 10.0
-    first_byte: Seconds = 600.0
-    idle: Seconds = 300.0
-    keep_alive: Seconds = 10.0
-    store: Seconds = 5.0
-    notice: Annotated[float, msgspec.Meta(ge=0)] = 3.0
-    drain: Seconds = 30.0
-
-
 class UpstreamSettings(_Table, frozen=True, kw_only=True):
     """One server that requests are sent to.
 
     A request goes to the upstream whose `prefix` its path begins with, else to the one whose `models` has a
-    pattern for its model, else to the first one that speaks its API. `default_window` is for models that the
-    table does not have. `key_env` names the variable with the key that is sent instead of the client's.
-    `retries` is how often a refusal with `Retry-After` is tried again. `policy` says how its requests are
-    fitted; what it leaves open, the policy of the gateway says.
+    pattern for its model, else to the first one that speaks its API. `key_env` names the
+    variable with the key that is sent instead of the client's. `policy` says how its requests are fitted;
+    what it leaves open, the policy of the gateway says.
     """
 
     url: str
     profile: ProfileName
     prefix: str = ""
     models: tuple[str, ...] = ()
-    default_window: Positive = 128_000
     key_env: str = ""
-    count: Literal["auto", "local", "pass"] = "auto"
-    retries: Natural = 0
     policy: Policy = DEFAULT_POLICY
 
 
@@ -131,11 +82,13 @@ class AccessToken(_Table, frozen=True, kw_only=True):
 class GatewaySettings(_Table, frozen=True, kw_only=True):
     """Everything that a gateway can be told.
 
-    `hosts` and `origins` are allowed besides the loopback names. `journal` is the file with a line for each
+    `hosts` are allowed besides the loopback names. `journal` is the file with a line for each
     request; by default it lies beside the store, and "off" is none. `inspect` says whether the gateway shows
     the inspector's pages. `policy` holds for all upstreams that say nothing else; what it keeps, it keeps for
     all. Conversations that were not used for `keep_days`, and the oldest ones beyond `keep_bytes`, are
-    deleted; without these limits nothing is.
+    deleted; without these limits nothing is. `body_bytes` is how large a request may be. An upstream may take
+    `first_byte_seconds` to begin an answer, and requests that run may take `drain_seconds` to end after
+    SIGTERM. All other limits are fixed (`lamina.gateway.limits`).
     """
 
     host: str = "127.0.0.1"
@@ -145,15 +98,15 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
     key_file: str = ""
     keep_days: Positive | None = None
     keep_bytes: Positive | None = None
+    body_bytes: Positive = 32 * MEBIBYTE
+    first_byte_seconds: Seconds = 600.0
+    drain_seconds: Seconds = 30.0
     journal: str = ""
     inspect: bool = True
     telemetry: Literal["off", "otlp"] = "off"
     hosts: tuple[str, ...] = ()
-    origins: tuple[str, ...] = ()
     tokens: tuple[AccessToken, ...] = ()
     policy: Policy = DEFAULT_POLICY
-    limits: RequestLimits = RequestLimits()
-    deadlines: Deadlines = Deadlines()
     upstreams: dict[str, UpstreamSettings] = {}
 
     @property

@@ -30,6 +30,7 @@ from lamina.conversations.store import (
     family_place,
 )
 from lamina.errors import BadInput, Conflict, Reused, StoreError
+from lamina.gateway import limits
 from lamina.gateway.config import GatewaySettings
 from lamina.settings import load_settings
 from lamina.stores.address import open_chosen_store, open_store, resolve_key
@@ -68,7 +69,7 @@ class GatewayStore:
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
-        self._patience = settings.deadlines.store
+        self._patience = limits.STORE_SECONDS
         self._stack: AsyncExitStack | None = None
         self._store: Store | None = None
         self._opening = asyncio.Lock()

@@ -1,7 +1,7 @@
 """Stops a gateway: it finishes the requests that run, and tells clients that it has to cut off.
 
     signal ──▶ not ready, still open ──▶ closed, requests finish ──▶ the rest is cut off ──▶ end
-               `deadlines.notice`        `deadlines.drain`
+               `limits.NOTICE_SECONDS`   `drain_seconds`
 
 A request that is cut off ends with an error in the shape of its API, so that the client knows that its answer
 is not complete and tries again, at another gateway.

@@ -18,6 +18,7 @@ from multidict import CIMultiDict
 
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects import DIALECTS
+from lamina.gateway import limits
 from lamina.gateway.answer import AnswerRelay, relay_unread
 from lamina.gateway.bodies import RequestBody, decode_body
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
@@ -54,7 +55,7 @@ async def _answer_traced(
     gateway: Gateway, scope: Scope, receive: Receive, send: Send, trace: CallTrace
 ) -> None:
     path = scope["path"]
-    writer = AnswerWriter(send, gateway.settings.deadlines, scope.get(FLOW))
+    writer = AnswerWriter(send, scope.get(FLOW))
     try:
         visitor = admit_visitor(scope["headers"], gateway.settings)
         _refuse_unserved(scope)
@@ -162,7 +163,8 @@ class ProxiedExchange:
             packed = await self._client.read_body(ticket)
             encoding = read_list(self._request.headers, b"content-encoding")
             memory = gateway.memory(self._request.visitor.workspace)
-            body = decode_body(packed, encoding, gateway.settings.limits, memory)
+            most_bytes = limits.UNPACKED_BODIES * gateway.settings.body_bytes
+            body = decode_body(packed, encoding, memory, most_bytes=most_bytes)
             ticket.set_size(len(body.text))
             await self._client.work_until_left(self._answer(body))
 
@@ -240,7 +242,7 @@ class ProxiedExchange:
             error_body = await read_overflow_body(answer)
             if error_body is None:
                 return await relay.relay(outgoing, answer, sending)
-            self._record.answered(answer, body=error_body, retries=sending.retries)
+            self._record.answered(answer, body=error_body)
             error_text = unpack_error(error_body, answer)
             mended = await self._gateway.mender.mend(outgoing, answer.status, error_text)
             if mended is None:
@@ -315,7 +317,7 @@ class ProxiedExchange:
             outcome="passed",
         )
         async with self._ask(upstream, body, headers) as answer:
-            relay = relay_unread(gateway, self._writer, answer)
+            relay = relay_unread(self._writer, answer)
             if body is None or self._client.body_is_read:  # a client that goes away cancels the upstream
                 await self._client.work_until_left(relay)
             else:  # what is left of the body may be read by one only

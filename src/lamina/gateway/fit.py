@@ -105,9 +105,8 @@ class Fitter:
 
     async def count(self, incoming: IncomingRequest) -> int | None:
         """The tokens of a request as the client sent it; None if the upstream knows better."""
-        rule = incoming.upstream.settings.count
         counter = self._policies.find_counter(incoming)
-        if rule == "pass" or (rule == "auto" and counter.basis == "estimated"):
+        if counter.basis == "estimated":
             return None
         fit = partial(
             fit_request,

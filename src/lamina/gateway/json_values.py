@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.text.characters import lower_ascii
-from lamina.gateway.config import RequestLimits
+from lamina.gateway import limits
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.turn_memory import DecodedTurn
 
@@ -75,7 +75,7 @@ def _count_signs(text: bytes) -> int:
     return text.count(b",") + text.count(b"{") + text.count(b"[")
 
 
-def decode_value(source: bytes, limits: RequestLimits, place: str) -> DecodedTurn:
+def decode_value(source: bytes, place: str) -> DecodedTurn:
     """Decode a value. It has no more tokens than bytes, and those of each image or file that it names."""
     try:
         value = _ANY.decode(source)
@@ -83,9 +83,9 @@ def decode_value(source: bytes, limits: RequestLimits, place: str) -> DecodedTur
         raise refuse_json(source, f"{place} is not JSON", error) from None
     if type(value) is not dict and type(value) is not list:
         return DecodedTurn(source, value, len(source))
-    media = _count_media(value, limits.depth)
+    media = _count_media(value, limits.DEPTH)
     if media is None:
-        raise Refusal(400, f"{place} is nested deeper than {limits.depth} levels")
+        raise Refusal(400, f"{place} is nested deeper than {limits.DEPTH} levels")
     _check_repeated_keys(source, value, place)
     return DecodedTurn(source, value, len(source) + MEDIA_TOKENS * media)
 

@@ -37,8 +37,8 @@ from lamina.core.text.characters import lower_ascii
 from lamina.dialects.bedrock_converse.event_stream import CONTENT_TYPE as FRAMES
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.errors import LaminaError
+from lamina.gateway import limits
 from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.config import Deadlines
 from lamina.gateway.encodings import make_answer_unpacker
 from lamina.gateway.recall_turns import RecallTurns
 from lamina.gateway.recall_usage import UsageSum
@@ -59,13 +59,11 @@ class RecallRelay:
         self,
         turns: RecallTurns,
         writer: AnswerWriter,
-        deadlines: Deadlines,
         dialect: Dialect,
         own_names: Collection[str],
     ) -> None:
         self._turns = turns
         self._writer = writer
-        self._deadlines = deadlines
         self._dialect = dialect
         self._own_names = own_names
         self._filter: StreamFilter = filter_for(dialect, own_names)
@@ -102,7 +100,7 @@ class RecallRelay:
             on_silence = self._comment
         if not self._writer.started:
             await self._writer.start(answer.status, _without_body_headers(received.headers))
-        async for piece in received.read_pieces(self._deadlines, on_silence):
+        async for piece in received.read_pieces(on_silence):
             for event in stream.splitter.take(received.unpacker(piece)):
                 await self._pass_event(event, stream)
             if on_silence is not None and self._is_silent():
@@ -147,7 +145,7 @@ class RecallRelay:
 
     def _is_silent(self) -> bool:
         """Whether the client has got nothing for long, because all that came was held back."""
-        return monotonic() - self._last_written > self._deadlines.keep_alive
+        return monotonic() - self._last_written > limits.KEEP_ALIVE_SECONDS
 
     async def _comment(self) -> None:
         self._last_written = monotonic()
@@ -155,7 +153,7 @@ class RecallRelay:
 
     async def _relay_whole(self, received: _ReceivedAnswer, loop: RecallLoop) -> OutgoingRequest | None:
         """Pass an answer on that is one JSON value: an answer, or the list of chunks that Gemini sends."""
-        pieces = [piece async for piece in received.read_pieces(self._deadlines, None)]
+        pieces = [piece async for piece in received.read_pieces(None)]
         source = b"".join(pieces)
         value = _decode(received.unpacker(source))
         if isinstance(value, list):
@@ -250,11 +248,9 @@ class _ReceivedAnswer(NamedTuple):
     reader: UsageReader
     unpacker: Unpacker
 
-    async def read_pieces(
-        self, deadlines: Deadlines, on_silence: Callable[[], Awaitable[None]] | None
-    ) -> AsyncIterator[bytes]:
+    async def read_pieces(self, on_silence: Callable[[], Awaitable[None]] | None) -> AsyncIterator[bytes]:
         """The pieces of the answer as they arrive, still packed. The reader of the usage sees them first."""
-        async for piece in read_pieces(self.answer, deadlines, on_silence):
+        async for piece in read_pieces(self.answer, on_silence):
             self.reader.feed(piece)
             yield piece
 

@@ -109,7 +109,6 @@ class ExchangeRecord:
         body: bytes | None = None,
         account: Mapping[str, Any] | None = None,
         recalled: bool = False,
-        retries: int = 0,
     ) -> None:
         """The answer has ended. `reader` has read it, or this is its `body`."""
         answered = Answered(
@@ -123,7 +122,6 @@ class ExchangeRecord:
             encoding=answer.headers.get("content-encoding", ""),
             account=account or {},
             recalled=recalled,
-            retries=retries,
         )
         if reader is not None:
             body = reader.kept_body()

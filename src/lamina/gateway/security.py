@@ -50,7 +50,7 @@ def admit_visitor(headers: Headers, settings: GatewaySettings) -> Visitor:
 def check_sender(headers: Headers, settings: GatewaySettings) -> None:
     """Refuse a host name that is not served here, pages of other sites, and two keys in one header."""
     _check_host(headers, settings)
-    _check_origin(headers, settings)
+    _check_origin(headers)
     for key_header in KEY_HEADERS:  # servers differ in which of two values they take
         if len(set(_read_values(headers, key_header))) > 1:
             raise Refusal(400, f"two different {key_header.decode()} headers came; send one")
@@ -117,13 +117,13 @@ def _check_host(headers: Headers, settings: GatewaySettings) -> None:
     raise Refusal(421, "this host name is not served here; list it in `hosts`")
 
 
-def _check_origin(headers: Headers, settings: GatewaySettings) -> None:
+def _check_origin(headers: Headers) -> None:
     """Refuse what a web page of another site sends. Programs send neither of these headers."""
     if read_header(headers, b"sec-fetch-site") in ("cross-site", "same-site"):
         raise Refusal(403, "requests from other sites are not answered")
     origin = read_header(headers, b"origin")
-    if not origin or origin in settings.origins:
+    if not origin:
         return
     host = read_header(headers, b"host")  # there is one
     if origin not in (f"http://{host}", f"https://{host}"):
-        raise Refusal(403, "this origin is not allowed; list it in `origins`")
+        raise Refusal(403, "requests from pages of other origins are not answered")

@@ -24,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import multiprocess
 
 from lamina.core.text.characters import lower_ascii
+from lamina.gateway import limits
 from lamina.gateway.app import PAGE_KEY_VARIABLE, GatewayApp, create_app, tune_garbage_collection
 from lamina.gateway.client_connection import LINK, ClientLink
 from lamina.gateway.config import GatewaySettings
@@ -35,7 +36,7 @@ UNREAD_BYTES = 512 << 10
 """Bytes of a body that wait to be read before no more are taken from the connection."""
 
 LAST_WORDS = 5.0
-"""Seconds for the errors of requests that are cut off, after `deadlines.drain`."""
+"""Seconds for the errors of requests that are cut off, after `drain_seconds`."""
 
 _OFFER_HEADERS = (b"upgrade", b"connection", b"http2-settings")
 
@@ -55,7 +56,6 @@ def run_server(settings: GatewaySettings, *, listener: socket.socket | None = No
     os.environ[SETTINGS_VARIABLE] = msgspec.json.encode(settings).decode()
     os.environ[PAGE_KEY_VARIABLE] = make_key().hex()
     config = make_config(settings, "lamina.gateway.server:create_worker_app")
-    config.http = WorkerProtocol
     config.factory = True
     config.workers = settings.workers
     # `Multiprocess` takes no class for its workers, and uvicorn's own would not drain.
@@ -68,8 +68,6 @@ def run_server(settings: GatewaySettings, *, listener: socket.socket | None = No
 def create_worker_app() -> GatewayApp:
     """The application of one worker process, with the settings that its parent left in the environment."""
     settings = msgspec.json.decode(os.environ[SETTINGS_VARIABLE], type=GatewaySettings)
-    WorkerProtocol.header_limit = settings.limits.headers
-    WorkerProtocol.header_deadline = settings.deadlines.header
     tune_garbage_collection()
     return create_app(settings)
 
@@ -79,16 +77,16 @@ def make_config(settings: GatewaySettings, app: Any) -> uvicorn.Config:
         app,
         host=settings.host,
         port=settings.port,
-        http=make_protocol(settings),
+        http=BoundedProtocol,
         ws="none",
         lifespan="on",
         log_level="warning",
         access_log=False,
         proxy_headers=False,  # nothing here depends on what they say
         server_header=False,
-        limit_concurrency=settings.limits.connections,
+        limit_concurrency=limits.CONNECTIONS,
         timeout_keep_alive=65,
-        timeout_graceful_shutdown=ceil(settings.deadlines.drain + LAST_WORDS),
+        timeout_graceful_shutdown=ceil(settings.drain_seconds + LAST_WORDS),
     )
 
 
@@ -115,7 +113,7 @@ class GatewayServer(uvicorn.Server):
                 app.drain.is_stopping = True
                 notice = 0.0
                 if sig == signal.SIGTERM and app.settings.is_public:
-                    notice = app.settings.deadlines.notice
+                    notice = limits.NOTICE_SECONDS
                 self._closes_at = monotonic() + notice
             case 2:
                 self.should_exit = True
@@ -132,7 +130,7 @@ class GatewayServer(uvicorn.Server):
         """Close the port, wait for the requests that run, and cut off those that take too long."""
         app = self._app
         app.drain.close_pages()
-        asyncio.get_running_loop().call_later(app.settings.deadlines.drain, app.drain.cut_requests)
+        asyncio.get_running_loop().call_later(app.settings.drain_seconds, app.drain.cut_requests)
         await super().shutdown(sockets)
 
     @property
@@ -149,14 +147,6 @@ class GatewayWorker(multiprocess.Process):
         if self._server is None:
             self._server = GatewayServer(self.config)
         return self._server
-
-
-def make_protocol(settings: GatewaySettings) -> type[HttpToolsProtocol]:
-    attributes = {
-        "header_limit": settings.limits.headers,
-        "header_deadline": settings.deadlines.header,
-    }
-    return type("GatewayProtocol", (BoundedProtocol,), attributes)
 
 
 class GatewayWorkers(multiprocess.Multiprocess):
@@ -201,8 +191,6 @@ class BoundedProtocol(HttpToolsProtocol):
     `_link` belongs to the newest request, as uvicorn's `cycle` does.
     """
 
-    header_limit = 0
-    header_deadline = 0.0
     _header_timer: asyncio.TimerHandle | None = None
     _header_bytes = 0
     _reads_headers = False
@@ -298,7 +286,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _count(self, size: int) -> None:
         self._header_bytes += size
-        if self._header_bytes > self.header_limit:
+        if self._header_bytes > limits.HEADER_BYTES:
             self._refuse(b"431 Request Header Fields Too Large")
 
     def _end_slow_client(self) -> None:
@@ -312,13 +300,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _start_timer(self) -> None:
         self._stop_timer()
-        self._header_timer = self.loop.call_later(self.header_deadline, self._end_slow_client)
+        self._header_timer = self.loop.call_later(limits.HEADER_SECONDS, self._end_slow_client)
 
     def _stop_timer(self) -> None:
         if self._header_timer is not None:
             self._header_timer.cancel()
             self._header_timer = None
-
-
-class WorkerProtocol(BoundedProtocol):
-    """The protocol of a worker process. Its class travels there by name, so its limits are set there."""

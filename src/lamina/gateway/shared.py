@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 
+from lamina.gateway import limits
 from lamina.gateway.body_room import BodyRoom
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.conversation_store import GatewayStore
@@ -58,7 +59,7 @@ class Gateway:
         self.drain = drain
         self.upstreams = Upstreams(settings)
         self.misses = MissReporter(metrics, journal)
-        self.bodies = BodyRoom(settings.limits.held, settings.deadlines.body)
+        self.bodies = BodyRoom(limits.HELD_BODIES * settings.body_bytes, limits.BODY_SECONDS)
 
         keep = settings.policy.keep
         index = ConversationIndex(store, shared=settings.shares_store, keep=keep)
@@ -116,7 +117,7 @@ class Gateway:
     def enter(self, workspace: str) -> None:
         """Count a request. Raises Refusal if the workspace has too many at once."""
         active = self._active.get(workspace, 0)
-        if active >= self.settings.limits.requests:
+        if active >= limits.REQUESTS:
             raise Refusal(429, "too many requests at once in this workspace", retry_after=1)
         self._active[workspace] = active + 1
         self.metrics.add("lamina_requests_active", 1)

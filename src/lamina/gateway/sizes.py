@@ -24,6 +24,9 @@ from lamina.models.facts import model_or_none
 UNCOUNTED = Budget(window=1 << 40)
 """A budget that nothing exceeds: for counting."""
 
+UNKNOWN_WINDOW = 128_000
+"""Tokens of a model that the table does not have, at an upstream that does not list its windows."""
+
 MOVED_MARKERS = 3
 """Messages at the end of a request that the next one may have with other cache markers."""
 
@@ -92,7 +95,7 @@ def find_budget(
         reserve=policy.reserve,
         prefer=policy.prefer,
     )
-    budget = _find_configured(sizes, served_window or 0, upstream.default_window, model)
+    budget = _find_configured(sizes, served_window or 0, model)
     if reported_window is None or reported_window >= budget.window:
         return budget
     return limit_budget(budget, reported_window)
@@ -115,7 +118,7 @@ def choose_window(
 
 
 @lru_cache(maxsize=256)
-def _find_configured(policy: Policy, served_window: int, default_window: int, model: str) -> Budget:
+def _find_configured(policy: Policy, served_window: int, model: str) -> Budget:
     """The budget of a model at an upstream with this policy, the same object each time."""
     if policy.own_budget is not None:
         return policy.own_budget
@@ -125,5 +128,5 @@ def _find_configured(policy: Policy, served_window: int, default_window: int, mo
     elif facts is not None:
         budget = facts.budget
     else:
-        budget = Budget(window=default_window)
+        budget = Budget(window=UNKNOWN_WINDOW)
     return policy.adjust_budget(budget)

@@ -1,9 +1,9 @@
 """Writes an answer to the client as it arrives. A silent stream gets comments, and a dead one an end.
 
 Bytes are passed in the pieces in which they arrive. The next piece is read when the client has taken the last
-one. After `keep_alive` seconds of silence an event stream gets a comment, which every reader of event streams
+one. After some seconds of silence an event stream gets a comment, which every reader of event streams
 skips; only between two events, and never in a packed stream. A comment does not hide a dead upstream: after
-`idle` seconds without a byte from it the stream ends with an error.
+minutes without a byte from it the stream ends with an error (`limits`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from lamina.gateway.config import Deadlines
+from lamina.gateway import limits
 from lamina.gateway.refusals import Refusal
 
 FLOW = "lamina.flow"
@@ -49,10 +49,9 @@ class AnswerWriter:
     `started` says whether a status has been sent.
     """
 
-    def __init__(self, send: Send, deadlines: Deadlines, flow: Flow | None = None) -> None:
+    def __init__(self, send: Send, flow: Flow | None = None) -> None:
         self._send = send
         self._flow = flow
-        self._deadlines = deadlines
         self._last_pieces: deque[bytes] = deque(maxlen=RECENT_PIECES)
         self._tail = b""
         self._is_plain_stream = False
@@ -108,36 +107,36 @@ class AnswerWriter:
             await self._send(message)
             return
         try:
-            async with asyncio.timeout(self._deadlines.client):
+            async with asyncio.timeout(limits.CLIENT_SECONDS):
                 await self._send(message)
         except TimeoutError:
             raise ClientGone("the client takes nothing") from None
 
 
 async def read_pieces(
-    answer: aiohttp.ClientResponse, deadlines: Deadlines, on_silence: Callable[[], Awaitable[None]] | None
+    answer: aiohttp.ClientResponse, on_silence: Callable[[], Awaitable[None]] | None
 ) -> AsyncIterator[bytes]:
     """The pieces of an answer as they arrive. Raises Refusal if the upstream falls silent or breaks off."""
-    while piece := await read_piece(answer, deadlines, on_silence):
+    while piece := await read_piece(answer, on_silence):
         yield piece
 
 
 async def read_piece(
-    answer: aiohttp.ClientResponse, deadlines: Deadlines, on_silence: Callable[[], Awaitable[None]] | None
+    answer: aiohttp.ClientResponse, on_silence: Callable[[], Awaitable[None]] | None
 ) -> bytes:
     """The next piece of an answer, b"" after the last. Raises Refusal as `read_pieces` does."""
     piece = _read_ready(answer)
     silent = 0.0  # a comment does not begin a new wait: the upstream has said nothing all the while
     while not piece and not answer.content.at_eof():
-        wait = deadlines.idle - silent
+        wait = limits.IDLE_SECONDS - silent
         if on_silence is not None:
-            wait = min(wait, deadlines.keep_alive)
+            wait = min(wait, limits.KEEP_ALIVE_SECONDS)
         try:
             async with asyncio.timeout(wait):
                 return await answer.content.readany()
         except TimeoutError:
             silent += wait
-            if silent >= deadlines.idle:
+            if silent >= limits.IDLE_SECONDS:
                 raise Refusal(504, "the upstream fell silent in the middle of its answer") from None
             if on_silence is not None:
                 await on_silence()

@@ -1,10 +1,9 @@
-"""Sends a request to its upstream, with the deadlines and retries of the settings, and reads its errors."""
+"""Sends a request to its upstream, in time, and reads its errors."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import AsyncIterator
 from io import BytesIO
 from time import monotonic
@@ -17,6 +16,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from lamina.dialects.overflow import STATUS as OVERFLOW_STATUS
+from lamina.gateway import limits
 from lamina.gateway.encodings import unpack
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.shared import Gateway
@@ -40,12 +40,6 @@ JOINED_BODY = 32 << 10
 
 RELAYED = range(200, 600)
 """Statuses that end a request. 101 would switch the connection to a protocol that is not served here."""
-
-RETRIED = frozenset((429, 503, 529))
-LONGEST_PAUSE = 30
-"""Seconds of `Retry-After` that the gateway waits for at most. Longer ones are the client's to wait."""
-
-_SECONDS = re.compile(r"[0-9]{1,18}")
 
 
 class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -80,11 +74,10 @@ class UpstreamAnswer:
         self._session = gateway.session
         self._journal = gateway.journal
         self._metrics = gateway.metrics
-        self._deadlines = gateway.settings.deadlines
+        self._patience = gateway.settings.first_byte_seconds
         self._writer = writer
         self._answer: aiohttp.ClientResponse | None = None
         self.sent_id = request.sent_id
-        self.retries = 0
 
     async def __aenter__(self) -> aiohttp.ClientResponse:
         try:
@@ -96,12 +89,6 @@ class UpstreamAnswer:
     async def _ask_until_answered(self) -> aiohttp.ClientResponse:
         began = monotonic()
         answer = await self._ask()
-        while self._may_retry(answer):
-            pause = int(answer.headers["retry-after"])
-            answer.close()
-            await asyncio.sleep(pause)
-            self.retries += 1
-            answer = await self._ask()
         if answer.status not in RELAYED:
             answer.close()
             problem = f"upstream {self._request.upstream.name!r} answered with the status {answer.status}"
@@ -125,18 +112,6 @@ class UpstreamAnswer:
         if self._request.sent_id:
             self._journal.write("unanswered", id=self._request.sent_id, status=status)
 
-    def _may_retry(self, answer: aiohttp.ClientResponse) -> bool:
-        """Whether the upstream itself asks to try again soon, and nothing was sent to the client."""
-        request = self._request
-        if self.retries >= request.upstream.settings.retries:
-            return False
-        if not isinstance(request.body, bytes):  # it was sent as it arrived, so it is gone
-            return False
-        if answer.status not in RETRIED:
-            return False
-        pause = answer.headers.get("retry-after", "")
-        return _SECONDS.fullmatch(pause) is not None and int(pause) <= LONGEST_PAUSE
-
     async def _ask(self) -> aiohttp.ClientResponse:
         name = self._request.upstream.name
         try:
@@ -159,7 +134,7 @@ class UpstreamAnswer:
         )
 
     async def _ask_in_time(self) -> aiohttp.ClientResponse:
-        deadline = asyncio.timeout(self._deadlines.first_byte)
+        deadline = asyncio.timeout(self._patience)
         try:
             async with deadline:
                 return await self._send()
@@ -174,10 +149,10 @@ class UpstreamAnswer:
         began = monotonic()
         try:
             while not asking.done():
-                left = self._deadlines.first_byte - (monotonic() - began)
+                left = self._patience - (monotonic() - began)
                 if left <= 0:
                     raise self._too_late()
-                done, _ = await asyncio.wait({asking}, timeout=min(left, self._deadlines.keep_alive))
+                done, _ = await asyncio.wait({asking}, timeout=min(left, limits.KEEP_ALIVE_SECONDS))
                 if not done:
                     await self._begin_early()
             return asking.result()
@@ -230,11 +205,11 @@ async def read_overflow_body(answer: aiohttp.ClientResponse) -> bytes | None:
     return b"".join(pieces)
 
 
-async def read_late_error(answer: aiohttp.ClientResponse, idle: float) -> Refusal:
+async def read_late_error(answer: aiohttp.ClientResponse) -> Refusal:
     """An error of the upstream, for a client whose stream has begun already."""
     body = b""
     try:
-        async with asyncio.timeout(idle):
+        async with asyncio.timeout(limits.IDLE_SECONDS):
             body = await answer.content.read(ERROR_BYTES)
     except (aiohttp.ClientError, OSError, TimeoutError):
         pass  # the status alone has to do

@@ -51,7 +51,6 @@ def show_answer(built: BuiltSession, number: int) -> Json | None:
         "stop": list(answer.stop),
         "first": answer.first,
         "last": answer.last,
-        "retries": answer.retries,
         "recalled": answer.recalled,
         "headers": dict(answer.headers),
         "content_type": answer.content_type,

@@ -34,8 +34,7 @@ class BuiltCall(msgspec.Struct, frozen=True, kw_only=True):
 
     The rest is known of requests that lamina recorded. `follows` is the number of the request that this one
     repeats, and `why` says after which refusal; `recalled`: its answer recalled something, and the next
-    request has that. `status` is the HTTP status of its answer, `retries` how often the same bytes were
-    sent again because the provider asked to. `is_open`: no answer was recorded.
+    request has that. `status` is the HTTP status of its answer. `is_open`: no answer was recorded.
     `cut_number`, `cut_before` and `cut_after` are those of the cut that was made for it. `first` and `last`
     are the seconds to the first and to the last byte of the answer, 0 where they are not known. `turn` is 0
     until somebody looks at the request.
@@ -75,7 +74,6 @@ class BuiltCall(msgspec.Struct, frozen=True, kw_only=True):
     recalled: bool = False
     status: int = 0
     refusal: str = ""
-    retries: int = 0
     is_open: bool = False
     cut_number: int = 0
     cut_before: int = 0

@@ -135,7 +135,6 @@ def _add_answer(built: BuiltCall, call: RecordedCall) -> BuiltCall:
         status=answer.status,
         recalled=answer.recalled,
         refusal=refusal,
-        retries=answer.retries,
         first=answer.first,
         last=answer.last,
     )

@@ -171,7 +171,6 @@ def show_call(call: BuiltCall) -> Json:
         "recalled": call.recalled,
         "status": call.status,
         "refusal": call.refusal,
-        "retries": call.retries,
         "is_open": call.is_open,
         "first": call.first,
         "last": call.last,

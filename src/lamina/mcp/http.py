@@ -36,7 +36,6 @@ class HttpAddress(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 0
     token: str = ""
     hosts: tuple[str, ...] = ()
-    origins: tuple[str, ...] = ()
 
 
 def make_app(server: Server[Any], address: HttpAddress) -> ASGIApp:
@@ -47,9 +46,7 @@ def make_app(server: Server[Any], address: HttpAddress) -> ASGIApp:
     tokens: tuple[AccessToken, ...] = ()
     if address.token:
         tokens = (AccessToken(sha256=sha256(address.token.encode()).hexdigest()),)
-    guard = GatewaySettings(
-        host=address.host, port=address.port, hosts=address.hosts, origins=address.origins, tokens=tokens
-    )
+    guard = GatewaySettings(host=address.host, port=address.port, hosts=address.hosts, tokens=tokens)
     if guard.is_public and not tokens:
         raise BadInput(
             f"{address.host} can be reached from other machines, and no access token is set",

@@ -87,7 +87,7 @@ export async function drawRaw(box, address) {
 
 const SORTS = { text: "Text", thinking: "Thinking", call: "Call", raw: "As it came", other: "" };
 
-// Status, times, retries, and what the model said. `isShort`: thinking is closed, and long texts are cut.
+// Status, times, and what the model said. `isShort`: thinking is closed, and long texts are cut.
 export function showAnswer(request, { isShort }) {
   const answer = request.answer;
   const call = request.call;
@@ -109,7 +109,6 @@ export function describeAnswer(answer) {
   const facts = [answer.status ? `status ${answer.status}` : "no answer"];
   if (answer.first) facts.push(`first byte after ${seconds(answer.first)}`);
   if (answer.last) facts.push(`last after ${seconds(answer.last)}`);
-  if (answer.retries) facts.push(`sent ${answer.retries + 1} times: the provider asked to try again`);
   if (answer.stop.length) facts.push(`stopped: ${answer.stop.join(", ")}`);
   if (answer.id) facts.push(answer.id);
   return facts.join(" · ");

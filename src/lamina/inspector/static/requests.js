@@ -98,7 +98,6 @@ function whatHappened(call, session) {
   if (isLost(call)) words.push(`▼ ${describeLoss(call)}`);
   if (call.follows !== null) words.push(call.why ? `↺ sent again: ${call.why}` : "↺ sent with what the model recalled");
   if (call.recalled) words.push("the answer recalled something");
-  if (call.retries) words.push(plural(call.retries, "retry", "retries"));
   if (session.compacted.includes(call.number)) words.push("◇ compacted by the client");
   return words.join(" · ");
 }

@@ -40,7 +40,7 @@ const STOPS = [
   },
   {
     title: "An error",
-    words: "The provider was overloaded, and lamina tried again before it gave up. The answer is kept as it came, with its status, its times and the retries.",
+    words: "The provider was overloaded, and the client asked again later. The answer is kept as it came, with its status and its times.",
     find: (session) => findNumber(session, (call) => call.refusal && !call.is_open),
     own: { show: "answer" },
     selector: ".answer",
