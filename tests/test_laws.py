@@ -104,6 +104,12 @@ def test_what_the_user_said_is_not_lost_in_silence(story: Story) -> None:
     holds("what_the_user_said_is_not_lost_in_silence", story)
 
 
+@seldom
+@given(stories())
+def test_nothing_crosses(story: Story) -> None:
+    holds("nothing_crosses", story)
+
+
 def test_every_law_has_its_property() -> None:
     assert {f"test_{name}" for name in LAWS} <= set(globals())
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from lamina.core import arrange, build, cut_moves, envelope, hashing, repair, wording
+from lamina.core import arrange, build, cut_moves, envelope, hashing, ledger, repair, wording
 from lamina.core import orders as ladder
 from lamina.core.laws import LAWS
 from lamina.core.ledger import Applied
@@ -44,8 +44,9 @@ def a_fit_that_forgets(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_ledger_that_is_ignored(patch: pytest.MonkeyPatch) -> None:
-    def ignored(entries: list[Entry], ledger: Ledger, **_rest: Any) -> Applied:
-        return Applied(entries=entries, ledger=msgspec.structs.replace(ledger, lines={}, folds=()))
+    def ignored(entries: list[Entry], ledger_before: Ledger, **_rest: Any) -> Applied:
+        emptied = msgspec.structs.replace(ledger_before, lines={}, folds=())
+        return Applied(entries=entries, ledger=emptied)
 
     patch.setattr(arrange, "apply_ledger", ignored)
     unchecked(patch)
@@ -118,6 +119,11 @@ def a_digest_that_keeps_the_first_words(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(printed_talk, "quote_messages", first)
 
 
+def a_digest_of_another_conversation(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ledger, "_is_valid_fold", lambda _fold, _log: True)
+    unchecked(patch)
+
+
 def unchecked(patch: pytest.MonkeyPatch) -> None:
     """Take the seal's own check away, so that the property has to find the bug."""
     patch.setattr(envelope, "check_laws", lambda *_args: None)
@@ -137,6 +143,7 @@ PLANTED: dict[str, Patch] = {
     "untouched_means_untouched": a_tidy_hand,
     "no_authority_is_gained": a_tag_without_guard,
     "what_the_user_said_is_not_lost_in_silence": a_digest_that_keeps_the_first_words,
+    "nothing_crosses": a_digest_of_another_conversation,
 }
 
 

@@ -301,9 +301,13 @@ class Plain:
             same_system = its_system == system
             continues = shared == len(its_words) and (shared > 1 or same_system)
             ranked.append((shared, continues, same_system, len(its_words), order, number))
-        *_, number = max(ranked, default=(-1,))
-        if not ranked or not max(ranked)[1]:
-            number = len(self.histories)
+        under_same_system = [candidate for candidate in ranked if candidate[2]]
+        nearest = max(under_same_system or ranked, default=(0, False))
+        if not nearest[1]:
+            nearest = max(ranked, default=(0, False))
+        number = len(self.histories)
+        if nearest[1]:
+            number = nearest[-1]
         self.histories.pop(number, None)  # the one that was used last stands last
         self.histories[number] = (system, words)
         return number

@@ -8,7 +8,7 @@ to the API and back. Nothing is sent here.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from itertools import count
 from threading import Lock
@@ -20,7 +20,7 @@ import msgspec
 from lamina.conversations.conversation import Conversation, LastRequest
 from lamina.conversations.events import Listeners
 from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
-from lamina.conversations.recognise import recognise, rewind_to_fork
+from lamina.conversations.recognise import read_user, recognise, rewind_to_fork
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.conversations.store import WORKSPACE, family_of
 from lamina.core.values import Digest, Ledger
@@ -143,24 +143,37 @@ class Conversations:
         memo = _branch_memo(similar.memo)
         log = dialect.wire.parse(request, memo=memo.parse).log
         digests = digest_log(log, similar.digests)
-        family = self._family_of(dialect, digests)
-        new = Conversation(memo=memo, dialect=dialect.name, turns=turns, digests=digests, family=family)
-
+        user = read_user(request)
+        family = family_of(WORKSPACE, user, dialect.name, digests)
+        new = Conversation(
+            memo=memo, dialect=dialect.name, turns=turns, digests=digests, group=user, family=family
+        )
         if self.store is not None:
             self._take_stored(self.store.load(family, dialect.name))
-        unnamed = [(key, conversation.digests) for key, conversation in self._list_unnamed(dialect.name)]
-        recognised = recognise(digests, unnamed)
+        users_own = [
+            (key, conversation)
+            for key, conversation in self._list_unnamed(dialect.name)
+            if conversation.group == user
+        ]
+        recognised = recognise(digests, [(key, conversation.digests) for key, conversation in users_own])
         if recognised.nearest is None:
+            others = [conversation for _, conversation in users_own]
             new = msgspec.structs.replace(
                 new,
-                last_request=self._find_likeliest(digests, dialect),
-                left_families=self._find_left_families(new),
+                last_request=_find_likeliest(digests, others),
+                left_families=self._find_left_families(digests, others),
             )
             return next(self.numbers), new
         nearest = self.by_key[recognised.nearest]
         if recognised.relation == "continues":
             nearest.memo.parse = memo.parse
-            continued = msgspec.structs.replace(nearest, digests=digests, turns=turns, left_families=())
+            continued = msgspec.structs.replace(
+                nearest,
+                digests=digests,
+                turns=turns,
+                exchanges=select_exchanges(nearest.exchanges, digests),
+                left_families=(),
+            )
             return recognised.nearest, continued
 
         memo.build = copy(nearest.memo.build)
@@ -225,10 +238,6 @@ class Conversations:
         if conversation.left_families:
             self.by_key[key] = msgspec.structs.replace(conversation, left_families=())
 
-    def _family_of(self, dialect: Dialect, digests: RequestDigests) -> str:
-        """What a request begins with, as the gateway reckons it: so each finds what the other has stored."""
-        return family_of(WORKSPACE, _group_of(self.name), dialect.name, digests)
-
     def _find_named(self, request: Mapping[str, Any], dialect: Dialect) -> Conversation:
         """The conversation with the name of this view.
 
@@ -258,7 +267,8 @@ class Conversations:
             digests=digests,
             exchanges=exchanges,
             group=_group_of(self.name),
-            family=conversation.family or self._family_of(dialect, digests),
+            # As the gateway reckons it: so each finds what the other has stored.
+            family=conversation.family or family_of(WORKSPACE, _group_of(self.name), dialect.name, digests),
         )
 
     def _take_stored(self, stored: list[Conversation], *, key: str | None = None) -> None:
@@ -307,24 +317,7 @@ class Conversations:
                 unnamed.append((key, conversation))
         return unnamed
 
-    def _find_likeliest(self, digests: RequestDigests, dialect: Dialect) -> LastRequest | None:
-        """The last request that a new conversation most likely goes on from; None if none is like it.
-
-        A client that changes its first message each time, or drops its oldest ones, begins a conversation
-        anew with each request. Its cache is lost each time, and whoever listens should hear why. Nothing
-        else depends on this: the new conversation has no ledger of the other one.
-        """
-        messages = frozenset(digests.digests)
-        unnamed = [conversation for _, conversation in self._list_unnamed(dialect.name)]
-        answered = [conversation for conversation in reversed(unnamed) if conversation.last_request]
-        for conversation in answered[:SIMILAR_CONVERSATIONS]:
-            earlier = conversation.digests.digests
-            same = _count_shared(earlier, messages)
-            if same >= LEAST_SAME and 2 * same >= len(earlier):
-                return conversation.last_request
-        return None
-
-    def _find_left_families(self, new: Conversation) -> tuple[str, ...]:
+    def _find_left_families(self, digests: RequestDigests, others: Sequence[Conversation]) -> tuple[str, ...]:
         """The families of conversations that a client has left for one with another beginning.
 
         A client that edits or deletes its first message begins anew, by the chain of its digests. But it
@@ -332,9 +325,9 @@ class Conversations:
         """
         if self.store is None:
             return ()
-        messages = frozenset(new.digests.digests)
+        messages = frozenset(digests.digests)
         families: list[str] = []
-        for _, conversation in self._list_unnamed(new.dialect):
+        for conversation in others:
             earlier = conversation.digests.digests
             if 2 * _count_shared(earlier, messages) > len(earlier):
                 families.append(conversation.family)
@@ -373,6 +366,23 @@ def _group_of(name: str) -> str:
 def _named_family(name: str) -> str:
     """The family that has the conversations of a name, whatever they begin with."""
     return family_of(WORKSPACE, _group_of(name), "", NO_DIGESTS)
+
+
+def _find_likeliest(digests: RequestDigests, others: Sequence[Conversation]) -> LastRequest | None:
+    """The last request that a new conversation most likely goes on from; None if none is like it.
+
+    A client that changes its first message each time, or drops its oldest ones, begins a conversation anew
+    with each request. Its cache is lost each time, and whoever listens should hear why. Nothing else depends
+    on this: the new conversation has no ledger of the other one.
+    """
+    messages = frozenset(digests.digests)
+    answered = [conversation for conversation in reversed(others) if conversation.last_request]
+    for conversation in answered[:SIMILAR_CONVERSATIONS]:
+        earlier = conversation.digests.digests
+        same = _count_shared(earlier, messages)
+        if same >= LEAST_SAME and 2 * same >= len(earlier):
+            return conversation.last_request
+    return None
 
 
 def _count_shared(digests: Iterable[Digest], messages: frozenset[Digest]) -> int:

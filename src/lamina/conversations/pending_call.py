@@ -31,6 +31,7 @@ from lamina.conversations.recall_loop import (
     place_after,
     splice_exchanges,
 )
+from lamina.conversations.recognise import names_conversation
 from lamina.core.values import Budget, Ledger
 from lamina.dialects.cache_reports import NO_REPORT, find_cache_report
 from lamina.dialects.model_names import find_model
@@ -96,7 +97,8 @@ class PendingCall:
             self._windows = self._conversation.windows
             digests = self._conversation.digests
             self._note_pause()
-            self._place = place_after(client_request, digests)
+            is_named = names_conversation(self._conversation.group)
+            self._place = place_after(client_request, digests, is_named=is_named)
             self._request = splice_exchanges(client_request, self._conversation.exchanges, digests)
             self._is_spliced = self._request is not client_request
             self._whole_request = self._request

@@ -43,12 +43,17 @@ PREVIOUS_ANSWER = "previous_response_id"
 """The field in which a request of the Responses API names the answer that it continues."""
 
 
-class RecallPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a client's request: how many turns and segments it had, and the hash of all of them."""
+class RecallPlace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The end of a client's request: how many turns and segments it had, and the hash of all of them.
+
+    `system` is the digest of the system text that they stood under. It is "" in a conversation that its
+    client names: the name says that it is the same conversation, and its system text may change.
+    """
 
     turns: int
     segments: int
     link: bytes
+    system: str = ""
 
 
 class RecallExchange(msgspec.Struct, frozen=True, kw_only=True):
@@ -253,11 +258,21 @@ def continue_answer(request: Mapping[str, Any], last_id: str, results: Sequence[
     return changed
 
 
-def place_after(request: Mapping[str, Any], digests: RequestDigests) -> RecallPlace | None:
-    """The place at the end of a client's request, or None if it says nothing."""
+def place_after(
+    request: Mapping[str, Any], digests: RequestDigests, *, is_named: bool = False
+) -> RecallPlace | None:
+    """The place at the end of a client's request, or None if it says nothing.
+
+    `is_named`: the client names its conversation, so another system text does not make it another one.
+    """
     if not digests.chain:
         return None
-    return RecallPlace(turns=len(read_turns(request)), segments=len(digests.chain), link=digests.chain[-1])
+    system = ""
+    if not is_named:
+        system = digests.system_digest
+    return RecallPlace(
+        turns=len(read_turns(request)), segments=len(digests.chain), link=digests.chain[-1], system=system
+    )
 
 
 def splice_exchanges(
@@ -292,15 +307,18 @@ def splice_exchanges(
 def select_exchanges(
     exchanges: Iterable[RecallExchange], digests: RequestDigests
 ) -> tuple[RecallExchange, ...]:
-    """The exchanges whose place is in a request: the client still has everything before them.
+    """The exchanges whose place is in a request: the client still has everything that they stand on.
 
-    The others hold recalled text that the client may have deleted.
+    The others hold recalled text that the client may have deleted, or that is of another conversation, which
+    only looks alike.
     """
     return tuple(exchange for exchange in exchanges if _has_place(digests, exchange.place))
 
 
 def _has_place(digests: RequestDigests, place: RecallPlace) -> bool:
-    """Whether a request begins with everything that came before this place."""
+    """Whether a request begins with everything that came before this place, under the same system text."""
+    if place.system not in ("", digests.system_digest):
+        return False
     return place.segments <= len(digests.chain) and digests.chain[place.segments - 1] == place.link
 
 

@@ -10,8 +10,13 @@ most in common with is nearest:
   the other one left out of the common part.
 - Otherwise it is *new*.
 
-System text stands before the messages and is not part of the comparison. A client that writes the time or a
-list of tasks into it sends the same conversation with another head, which is a recorded cut and no fork.
+A client that writes the time or a list of tasks into its system text sends the same conversation with another
+head, which is a recorded cut and no fork. Another user may also look like that: the same greeting, the same
+first answer, another system text. So a conversation that the request continues under the same system text is
+nearer than any other. And from a conversation with another system text a request gets only what lamina made
+of messages which it has itself. Calls that the client never saw stand on the system text too
+(`recall_loop.RecallPlace`), unless the client names its conversations. Requests of two users, as far as their
+clients name them (`read_user`), are never compared.
 """
 
 from __future__ import annotations
@@ -57,6 +62,31 @@ class _Nearness(NamedTuple):
     order: int
 
 
+USER = "user:"
+"""Begins the id of a group of conversations that have a user in common."""
+
+_SHARED_IDS = (USER, "cache-key:")
+"""Begin ids that many conversations have. Every other id of a client names one."""
+
+_LONGEST_USER = 200
+"""Characters of a user's name that are read."""
+
+
+def read_user(request: Mapping[str, Any]) -> str:
+    """The end user that a request names, as the id of a group; "" if it names none."""
+    metadata = request.get("metadata")
+    user_id = metadata.get("user_id") if isinstance(metadata, Mapping) else None
+    for user in (request.get("safety_identifier"), request.get("user"), user_id, request.get("cache_salt")):
+        if isinstance(user, str) and user:
+            return f"{USER}{user[:_LONGEST_USER]}"
+    return ""
+
+
+def names_conversation(group: str) -> bool:
+    """Whether a client's own id says by itself that requests belong together, whatever they say."""
+    return bool(group) and not group.startswith(_SHARED_IDS)
+
+
 def recognise(
     request: RequestDigests, conversations: Iterable[tuple[Name, RequestDigests]]
 ) -> Recognised[Name]:
@@ -68,7 +98,10 @@ def recognise(
     ]
     if not candidates:
         return Recognised()
-    nearness, name = max(candidates, key=lambda candidate: candidate[0])
+    under_same_system = [candidate for candidate in candidates if candidate[0].same_system]
+    nearness, name = max(under_same_system or candidates, key=lambda candidate: candidate[0])
+    if not nearness.continues:
+        nearness, name = max(candidates, key=lambda candidate: candidate[0])
     if nearness.continues:
         return Recognised("continues", name, nearness.shared)
     if nearness.shared > request.first_answer:

@@ -37,6 +37,11 @@ class RequestDigests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         length = max(self.first_answer, 1)
         return self.chain[min(length, len(self.chain)) - 1]
 
+    @property
+    def system_digest(self) -> str:
+        """One digest of all system text."""
+        return blake2b("".join(self.system).encode(), digest_size=16).hexdigest()
+
 
 NO_DIGESTS = RequestDigests()
 

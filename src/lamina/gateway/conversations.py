@@ -153,6 +153,8 @@ class ConversationIndex:
         else:
             conversation = nearest
             shared = recognised.shared
+            exchanges = select_exchanges(conversation.state.exchanges, call.digests)
+            conversation.state = msgspec.structs.replace(conversation.state, exchanges=exchanges)
         conversation.memo.parse = call.memo
         self._touch(conversation)
         return ConversationMatch(conversation, call.parsed, call.digests, shared, certain)

@@ -21,6 +21,7 @@ from anyio import to_thread
 
 from lamina.caches.lifetimes import FOR_EVER
 from lamina.conversations.recall_loop import place_after
+from lamina.conversations.recognise import names_conversation
 from lamina.conversations.request_digests import count_shared_links
 from lamina.conversations.store import ConversationState, changes_requests
 from lamina.core.calibration import calibrate
@@ -280,7 +281,8 @@ class Fitter:
         outgoing = self._call_fitter.send_fitted(call, conversation, fitted, state.requests)
         self._note_count(call, conversation, fitted)
         self._advance(call, match, state, outgoing.request)
-        place = place_after(call.incoming.request, match.digests)
+        is_named = names_conversation(state.group)
+        place = place_after(call.incoming.request, match.digests, is_named=is_named)
         return msgspec.structs.replace(outgoing, place=place, new_segments=match.new_segments)
 
     async def _save_in_time(

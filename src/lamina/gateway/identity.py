@@ -1,8 +1,9 @@
 """Reads which conversation a client names: its own ids, in the order in which they can be trusted.
 
 An id names a group of conversations, not one. Claude Code sends the same session id for a title call, Codex
-for a thread, opencode for all calls of a session. Inside a group, and for clients that send no id at all, the
-chain of message digests decides (`lamina.gateway.conversations`).
+for a thread, opencode for all calls of a session. Without such an id, the user that a request names is one.
+Inside a group, and for clients that send no id at all, the chain of message digests decides
+(`lamina.gateway.conversations`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from lamina.conversations.recognise import read_user
 from lamina.gateway.security import Headers
 
 LONGEST_ID = 200
@@ -56,12 +58,15 @@ def _read_identity(by_name: _HeaderValues, request: Mapping[str, Any]) -> Client
         identity = read(by_name)
         if identity.group:
             return identity
-    for name, value in (
-        ("cache-key", request.get("prompt_cache_key")),
-        ("claude-code", _read_user_id(request)),
-    ):
-        if isinstance(value, str) and value:
-            return ClientIdentity(f"{name}:{value[:LONGEST_ID]}")
+    session = _read_user_id(request)
+    if session:
+        return _name("claude-code", session)
+    user = read_user(request)
+    if user:
+        return ClientIdentity(user)
+    cache_key = request.get("prompt_cache_key")
+    if isinstance(cache_key, str):
+        return _name("cache-key", cache_key)
     return ClientIdentity()
 
 

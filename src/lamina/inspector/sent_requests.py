@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from lamina.conversations.recall_loop import append_turns, place_after, splice_exchanges
+from lamina.conversations.recognise import names_conversation
 from lamina.conversations.record import ConversationRecord, RecordedCall
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.core.build import build
@@ -136,8 +137,9 @@ class SentRequests:
         digests = self._digest(request, dialect)
         if digests is None:
             return ()
-        place = place_after(request, digests)
-        for exchange in reversed(self._conversation.state.exchanges):
+        state = self._conversation.state
+        place = place_after(request, digests, is_named=names_conversation(state.group))
+        for exchange in reversed(state.exchanges):
             if exchange.place == place:
                 return exchange.turns
         return ()

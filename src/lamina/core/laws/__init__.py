@@ -12,6 +12,7 @@ from lamina.core.laws.case import BuildInputs, Case
 from lamina.core.laws.content import (
     calls_and_results_pair,
     conservation,
+    nothing_crosses,
     nothing_is_lost,
     once_in_full,
     what_cannot_be_recovered_goes_last,
@@ -44,6 +45,7 @@ __all__ = (
     "is_same_request",
     "lowering_shrinks",
     "no_authority_is_gained",
+    "nothing_crosses",
     "nothing_is_lost",
     "once_in_full",
     "untouched_means_untouched",
@@ -79,6 +81,7 @@ LAWS: dict[str, Callable[[Case], Iterator[str]]] = {
         untouched_means_untouched,
         no_authority_is_gained,
         what_the_user_said_is_not_lost_in_silence,
+        nothing_crosses,
     )
 }
 """Every law by its name, in the order in which `audit` checks them."""

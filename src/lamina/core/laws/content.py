@@ -194,6 +194,25 @@ def _may_end_request(entry: Entry) -> bool:
     return entry.role is Role.SYSTEM and entry.layer is Layer.STEPS
 
 
+def nothing_crosses(case: Case) -> Iterator[str]:
+    """What lamina adds to a request stands on what is in its log, so it came from that same conversation.
+
+    The ledger is all that a request has of earlier ones. A digest in it stands on the messages that it covers
+    and on those that replace its rules; a wish of the model stands on the call that made it. The doors see to
+    the rest: they put a hidden call back only after the same messages, under the same system text.
+    """
+    logged_refs = index_by_ref(case.envelope.entries).keys()
+    for entry in case.envelope.sent:
+        if entry.segment.is_own and not logged_refs >= set(entry.segment.covers):
+            yield f"{entry.ref} says what nothing in the log says"
+    for fold in case.envelope.ledger.folds:
+        if not logged_refs >= {*fold.covers, *fold.replaced_by}:
+            yield f"{fold.key} stands on what is not in the log"
+    for wish in case.envelope.ledger.wishes:
+        if wish.ref not in logged_refs:
+            yield f"the model did not ask in this log to {wish.action} {wish.what!r}"
+
+
 def _find_names_twice(attachments: Iterable[Entry]) -> Iterator[str]:
     """Attachments whose key another one of them has. Pinned ones and overrides may repeat.
 
