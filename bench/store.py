@@ -6,9 +6,9 @@
     python bench/store.py --quick          a run of a second or two, to see that it works
 
 An append is a turn: a group of two records, the state and an idempotency key, in one transaction. The bar is
-Python's sqlite3 in one thread with the same settings and statements, and tables without checksums. Where apsw
-is not named, lamina's stores use Python's sqlite3, too. All take turns in rounds, so
-that a busy machine slows them alike; the ratios are the result, the times only say what they are ratios of.
+Python's sqlite3 in one thread with the same settings, tables and statements, which computes no checksums.
+Where apsw is not named, lamina's stores use Python's sqlite3, too. All take turns in rounds, so that a busy
+machine slows them alike; the ratios are the result, the times only say what they are ratios of.
 Peers are measured where they are installed: uv pip install langgraph-checkpoint-sqlite openai-agents
 """
 
@@ -40,7 +40,7 @@ from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Once, Store, Where
 from lamina.stores.sqlite import WalResetRisk, open_sqlite
 from lamina.stores.sqlite.connections import SETTINGS, connect
-from lamina.stores.sqlite.schema import MIGRATIONS, bring_up
+from lamina.stores.sqlite.schema import make_tables
 from lamina.testing._store_races import append_until_accepted, check_linear, make_turn
 
 RECORD = b"x" * 787
@@ -207,14 +207,15 @@ def at_once(store: Store) -> Append:
 def raw(path: Path, stack: AsyncExitStack) -> Append:
     """The same settings and statements, in this thread, through nothing."""
     set_up = connect(str(path), driver="sqlite3", writes=True)
-    bring_up(set_up, MIGRATIONS[:2])
+    make_tables(set_up)
     settings = {name: set_up.run(f"PRAGMA {name}")[0][0] for name in _SETTINGS}
     set_up.close()
     connection = sqlite3.connect(path, isolation_level=None)
     stack.callback(connection.close)
     for name, value in settings.items():
         connection.execute(f"PRAGMA {name}={value}")
-    connection.execute("INSERT INTO conversation VALUES (1, 'bench', 'conversation', 0, '')")
+    head = "INSERT INTO conversation VALUES (1, 'bench', 'conversation', 0, NULL, NULL, 0, 0, '')"
+    connection.execute(head)
     find = "SELECT id, count, state FROM conversation WHERE workspace = ? AND name = ?"
 
     async def append(number: int) -> None:
@@ -223,13 +224,13 @@ def raw(path: Path, stack: AsyncExitStack) -> Append:
         connection.execute(
             "SELECT * FROM once WHERE conversation = 1 AND key = ?", (f"turn-{number}",)
         ).fetchall()
-        rows = ((1, 2 * number + place, body) for place, body in enumerate(GROUP))
+        rows = ((1, 2 * number + place, body, 0) for place, body in enumerate(GROUP))
         connection.execute(
             "UPDATE conversation SET count = ?, state = ? WHERE id = 1", (2 * number + 2, STATE)
         )
-        connection.executemany("INSERT INTO record VALUES (?, ?, ?)", rows)
+        connection.executemany("INSERT INTO record VALUES (?, ?, ?, ?)", rows)
         values = (f"turn-{number}", RECORD[:32], 2 * number + 2)
-        connection.execute("INSERT INTO once VALUES (1, ?, ?, ?)", values)
+        connection.execute("INSERT INTO once VALUES (1, ?, ?, ?, 0)", values)
         connection.execute("COMMIT")
 
     return append

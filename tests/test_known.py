@@ -11,6 +11,8 @@ import hashlib
 import json
 import shutil
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +34,16 @@ from lamina.stores.files import open_files
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Once, OwnName, Record, Store, Where, Within
 from lamina.stores.postgres import open_postgres
+from lamina.stores.postgres.schema import VERSION
 from lamina.stores.sealed import Key, Sealed
 from lamina.stores.sealed.records import Generation, SealedPlace, open_record, open_state
 from lamina.stores.sqlite import open_sqlite
 from lamina.testing._gallery import gallery
 from tests.servers.postgres import shared
-from tests.stores.older_postgres import make_older_tables
 from tools.known import (
     CHUNKS,
     CONVERSATIONS,
     DATABASES,
-    FIRST,
     FOLDER,
     KEYS,
     RANDOM,
@@ -54,17 +55,15 @@ from tools.known import (
     rows_of,
 )
 
-OLD = frozenset({"files-1.json", "ledger-1.json", "postgres-2.json", "search-2.db", "sqlite-2.db"})
-"""Files that an older release wrote. They are read for ever, and never written again."""
 
-
-def of_format(name: str) -> list[Path]:
-    """The files of one format, of every version."""
-    return sorted(path for path in FOLDER.iterdir() if path.name.partition("-")[0] == name)
+def known(name: str) -> Path:
+    """The file of one format."""
+    [path] = [path for path in FOLDER.glob(f"{name}-*") if "vectors" not in path.name]
+    return path
 
 
 def test_every_kept_file_has_its_place() -> None:
-    assert {path.name for path in FOLDER.iterdir()} == {*TEXTS, *DATABASES, *RANDOM, *FIRST, *OLD}
+    assert {path.name for path in FOLDER.iterdir()} == {*TEXTS, *DATABASES, *RANDOM}
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -104,9 +103,8 @@ async def reads_what_is_known(store: Store) -> None:
     assert listed["nothing yet"] == 0
 
 
-@pytest.mark.parametrize("path", of_format("sqlite"), ids=lambda path: path.name)
-def test_a_known_sqlite_file_is_read(path: Path, tmp_path: Path) -> None:
-    shutil.copy(path, tmp_path / "chats.db")
+def test_a_known_sqlite_file_is_read(tmp_path: Path) -> None:
+    shutil.copy(known("sqlite"), tmp_path / "chats.db")
 
     async def trial() -> None:
         async with open_sqlite(tmp_path / "chats.db") as store:
@@ -115,9 +113,8 @@ def test_a_known_sqlite_file_is_read(path: Path, tmp_path: Path) -> None:
     anyio.run(trial)
 
 
-@pytest.mark.parametrize("path", of_format("files"), ids=lambda path: path.name)
-def test_a_known_folder_is_read(path: Path, tmp_path: Path) -> None:
-    unpack_files(path, tmp_path)
+def test_a_known_folder_is_read(tmp_path: Path) -> None:
+    unpack_files(known("files"), tmp_path)
 
     async def trial() -> None:
         async with open_files(tmp_path) as store:
@@ -133,9 +130,8 @@ def unpack_files(path: Path, folder: Path) -> None:
         (folder / name).write_text(text, "utf-8")
 
 
-@pytest.mark.parametrize("path", of_format("postgres"), ids=lambda path: path.name)
-def test_known_tables_are_read(path: Path) -> None:
-    with postgres_tables(path) as schema:
+def test_known_tables_are_read() -> None:
+    with postgres_tables(known("postgres")) as schema:
 
         async def trial() -> None:
             async with open_postgres(shared().url, schema=schema) as store:
@@ -144,27 +140,27 @@ def test_known_tables_are_read(path: Path) -> None:
         anyio.run(trial)
 
 
-class postgres_tables:  # noqa: N801 - used as a context manager
+@contextmanager
+def postgres_tables(path: Path) -> Iterator[str]:
     """The tables of a known file in a schema of their own."""
+    tables = json.loads(path.read_bytes())
+    assert tables.pop("lamina") == [[VERSION]]
+    schema = f"known_{uuid.uuid4().hex}"
 
-    def __init__(self, path: Path) -> None:
-        self._tables = json.loads(path.read_bytes())
-        self._schema = f"known_{uuid.uuid4().hex}"
+    async def make() -> None:
+        async with open_postgres(shared().url, schema=schema):
+            pass
 
-    def __enter__(self) -> str:
-        [[version]] = self._tables.pop("lamina")
-        with psycopg.connect(shared().url, autocommit=True) as link:
-            make_older_tables(link, self._schema, version)
-            for name, table in self._tables.items():
-                for row in table:
-                    values = [_from_json(value) for value in row.values()]
-                    marks = ", ".join(["%s"] * len(values))
-                    link.execute(f"INSERT INTO {name} ({', '.join(row)}) VALUES ({marks})", values)  # noqa: S608
-        return self._schema
-
-    def __exit__(self, *_: object) -> None:
-        with psycopg.connect(shared().url, autocommit=True) as link:
-            link.execute(f'DROP SCHEMA "{self._schema}" CASCADE')
+    anyio.run(make)
+    with psycopg.connect(shared().url, autocommit=True) as link:
+        link.execute(f'SET search_path TO "{schema}"')
+        for name, table in tables.items():
+            for row in table:
+                values = [_from_json(value) for value in row.values()]
+                marks = ", ".join(["%s"] * len(values))
+                link.execute(f"INSERT INTO {name} ({', '.join(row)}) VALUES ({marks})", values)  # noqa: S608
+        yield schema
+        link.execute(f'DROP SCHEMA "{schema}" CASCADE')
 
 
 def _from_json(value: Any) -> Any:
@@ -183,13 +179,9 @@ async def sealed_image(within: list[Any]) -> MemoryStore:
     return store
 
 
-SEALED = [path for path in of_format("sealed") if "vectors" not in path.name]
-
-
 @pytest.mark.parametrize("name", ["hashed", "plain"])
-@pytest.mark.parametrize("path", SEALED, ids=lambda path: path.name)
-def test_a_known_sealed_store_is_read(path: Path, name: str) -> None:
-    within = json.loads(path.read_bytes())[name]
+def test_a_known_sealed_store_is_read(name: str) -> None:
+    within = json.loads(known("sealed").read_bytes())[name]
 
     async def trial() -> None:
         for key in KEYS[: 2 if name == "hashed" else 1]:
@@ -199,9 +191,8 @@ def test_a_known_sealed_store_is_read(path: Path, name: str) -> None:
     anyio.run(trial)
 
 
-@pytest.mark.parametrize("path", SEALED, ids=lambda path: path.name)
-def test_a_known_rotation_and_a_known_destruction_are_read(path: Path) -> None:
-    within = json.loads(path.read_bytes())["hashed"]
+def test_a_known_rotation_and_a_known_destruction_are_read() -> None:
+    within = json.loads(known("sealed").read_bytes())["hashed"]
 
     async def trial() -> None:
         store = Sealed(await sealed_image(within), KEYS[0])
@@ -264,9 +255,8 @@ def test_the_keys_of_the_known_files_are_those_of_the_documents(vectors: dict[st
     assert Key(hashlib.sha256(b"lamina known key 1").digest()).id.encode() == vectors["id of a key"]
 
 
-@pytest.mark.parametrize("path", of_format("codec"), ids=lambda path: path.name)
-def test_known_records_are_read(path: Path) -> None:
-    lines = path.read_bytes().split(b"\n")[:-1]
+def test_known_records_are_read() -> None:
+    lines = known("codec").read_bytes().split(b"\n")[:-1]
     controls, segments = lines[:4], lines[4:]
     assert tuple(decode(segments)) == gallery()
     read = read_records(controls)
@@ -275,9 +265,8 @@ def test_known_records_are_read(path: Path) -> None:
     assert (read.setup.model, read.setup.recall) == ("gpt-5", True)
 
 
-@pytest.mark.parametrize("path", of_format("ledger"), ids=lambda path: path.name)
-def test_a_known_ledger_is_read(path: Path) -> None:
-    plain = json.loads(path.read_bytes())
+def test_a_known_ledger_is_read() -> None:
+    plain = json.loads(known("ledger").read_bytes())
     ledger = Ledger.load(plain["ledger"])
     assert ledger.cuts
     assert ledger.lines
@@ -286,9 +275,8 @@ def test_a_known_ledger_is_read(path: Path) -> None:
     assert (state.ledger, note) == (ledger, "")
 
 
-@pytest.mark.parametrize("path", of_format("search"), ids=lambda path: path.name)
-def test_a_known_index_is_read(path: Path, tmp_path: Path) -> None:
-    shutil.copy(path, tmp_path / "search.db")
+def test_a_known_index_is_read(tmp_path: Path) -> None:
+    shutil.copy(known("search"), tmp_path / "search.db")
 
     async def embed(texts: Any) -> Any:
         return [(0.0, 1.0, 0.0) for _ in texts]
@@ -305,9 +293,8 @@ def test_a_known_index_is_read(path: Path, tmp_path: Path) -> None:
     anyio.run(trial)
 
 
-@pytest.mark.parametrize("path", of_format("stored_search"), ids=lambda path: path.name)
-def test_a_known_index_in_a_store_is_read(path: Path) -> None:
-    [source] = json.loads(path.read_bytes())
+def test_a_known_index_in_a_store_is_read() -> None:
+    [source] = json.loads(known("stored_search").read_bytes())
 
     async def trial() -> None:
         store = MemoryStore()

@@ -3,8 +3,7 @@
     python -m tools.known            names the files that differ from what lamina writes now
     python -m tools.known --write    writes them anew; read the difference before you commit it
 
-A file is named after its format and the version of it. A format that changes gets a new version and a new
-file; the old file stays, and is never written again: it stands for what users have on their disks. Where a
+A file is named after its format and the version of it. A format that changes gets a new version. Where a
 format holds random or machine-dependent bytes, the difference is looked for in what is fixed: the rows of a
 database, and single sealed records under a fixed nonce. A changed file is named in the changelog.
 """
@@ -44,7 +43,7 @@ from lamina.stores.files.hidden_files import VERSION as FILES
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Once, Store, Where
 from lamina.stores.postgres import open_postgres
-from lamina.stores.postgres.schema import NEWEST as NEWEST_POSTGRES
+from lamina.stores.postgres.schema import VERSION as POSTGRES
 from lamina.stores.sealed import Key, Sealed, add_key, finish, rekey, shred
 from lamina.stores.sealed.cipher import KEY
 from lamina.stores.sealed.documents import FORMAT as SEALED
@@ -53,8 +52,7 @@ from lamina.stores.sealed.keys import Passphrase
 from lamina.stores.sealed.passphrase import Cost, Derivation, derive
 from lamina.stores.sealed.records import Generation, SealedPlace, SealedState, seal_record, seal_state
 from lamina.stores.sqlite import open_sqlite
-from lamina.stores.sqlite.connections import connect
-from lamina.stores.sqlite.schema import MIGRATIONS, bring_up
+from lamina.stores.sqlite.schema import VERSION as SQLITE
 from lamina.testing._gallery import gallery
 from tests.fixtures.golden import sessions
 from tests.servers.postgres import shared
@@ -83,7 +81,7 @@ CONVERSATIONS: Mapping[Where, tuple[Group, ...]] = {
     GUEST: (Group((b"a guest",), b"state of a guest"),),
     EMPTY: (Group((), b"only a state"),),
 }
-"""What every store of tests/known holds. Never changed: the files of old formats hold it, too."""
+"""What every store of tests/known holds."""
 
 CHUNKS = (
     Chunk(text="Three retries, with a growing pause.", place="lines 1 to 3", head="Retries"),
@@ -155,24 +153,6 @@ def make_sqlite(path: Path) -> None:
             await fill(store)
 
     anyio.run(make)
-
-
-def make_first_sqlite(path: Path) -> None:
-    """A file of the first version, in which a key kept the state of its first time."""
-    link = connect(str(path), driver="sqlite3", writes=True)
-    bring_up(link, MIGRATIONS[:1])
-    for number, (where, groups) in enumerate(CONVERSATIONS.items(), start=1):
-        bodies = [body for group in groups for body in group.records]
-        head = (number, where.workspace, where.conversation, len(bodies), groups[-1].state)
-        link.run("INSERT INTO conversation VALUES (?, ?, ?, ?, ?)", head)
-        link.many("INSERT INTO record VALUES (?, ?, ?)", [(number, *each) for each in enumerate(bodies)])
-        count = 0
-        for group in groups:
-            count += len(group.records)
-            if group.key:
-                once = (number, group.key, group.key.encode(), count, group.state)
-                link.run("INSERT INTO once VALUES (?, ?, ?, ?, ?)", once)
-    link.close()
 
 
 def written_postgres() -> bytes:
@@ -325,20 +305,17 @@ TEXTS: Mapping[str, Callable[[], bytes]] = {
     f"codec-{CODEC}.jsonl": written_codec,
     f"ledger-{Ledger().version}.json": written_ledger,
     f"files-{FILES}.json": written_files,
-    f"postgres-{NEWEST_POSTGRES}.json": written_postgres,
+    f"postgres-{POSTGRES}.json": written_postgres,
     f"sealed-{SEALED}-vectors.json": written_vectors,
     f"stored_search-{STORED_SEARCH}.json": written_stored_search,
 }
 """Files that today's code writes to the byte."""
 
 DATABASES: Mapping[str, Callable[[Path], None]] = {
-    f"sqlite-{len(MIGRATIONS)}.db": make_sqlite,
+    f"sqlite-{SQLITE}.db": make_sqlite,
     f"search-{SEARCH}.db": make_search,
 }
 """SQLite files, whose rows today's code writes."""
-
-FIRST: Mapping[str, Callable[[Path], None]] = {"sqlite-1.db": make_first_sqlite}
-"""Files of formats that no release writes any more: made only where there is none."""
 
 RANDOM: Mapping[str, Callable[[], bytes]] = {f"sealed-{SEALED}.json": made_sealed}
 """Files that can be read and never be written the same again: made only where there is none."""
@@ -352,9 +329,6 @@ def differing() -> Iterator[tuple[str, Callable[[Path], object]]]:
             yield name, lambda path, content=content: path.write_bytes(content)  # type: ignore[misc]
     for name, make in DATABASES.items():
         if not (FOLDER / name).exists() or rows(FOLDER / name) != rows_of(make):
-            yield name, make
-    for name, make in FIRST.items():
-        if not (FOLDER / name).exists():
             yield name, make
     for name, made in RANDOM.items():
         if not (FOLDER / name).exists():

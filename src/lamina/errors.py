@@ -63,6 +63,13 @@ class BadInput(LaminaError, ValueError):
         super().__init__(message)
 
 
+def advise_on_version(version: object, known: int) -> str:
+    """What to do about a stored form of another version than the one that this release reads."""
+    if isinstance(version, int) and version > known:
+        return f"a newer lamina wrote it, and this one reads version {known}: update lamina"
+    return f"this lamina reads version {known}: export it with the one that wrote it, and import it here"
+
+
 class BudgetExceeded(LaminaError, ValueError):
     """No sequence of lowerings fits the room: `floor` tokens are needed, made up by `segments`.
 

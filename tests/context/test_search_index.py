@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from lamina.context.search import Chunk, chunks_of, open_index, turns_of
+from lamina.context.search import Chunk, chunks_of, open_index, sqlite, turns_of
 from lamina.context.search.index import Index
 from lamina.context.search.ranking import LENDERS
 from lamina.context.search.vectors import Vectors, pack_vectors
@@ -102,16 +102,37 @@ async def test_a_removed_vector_is_gone_from_the_file_too(tmp_path: Path) -> Non
         assert await index.query("cat") == ()
 
 
-async def test_an_index_of_another_version_is_made_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [2, 4])
+async def test_an_index_of_another_version_is_refused_and_not_touched(tmp_path: Path, version: int) -> None:
     path = tmp_path / "index.db"
     async with open_index(path) as index:
         await index.add("a", [Chunk(text="a cat")])
     with closing(sqlite3.connect(path)) as link:
-        link.execute("PRAGMA user_version = 1")
+        link.execute(f"PRAGMA user_version = {version}")
+    before = path.read_bytes()
+    with pytest.raises(BadInput, match=f"version {version}, .*remove its file"):
+        async with open_index(path):
+            pass
+    assert path.read_bytes() == before
+
+
+async def test_a_new_index_that_another_process_fills_meanwhile_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "index.db"
+    look = sqlite._has_tables  # noqa: SLF001
+
+    def look_before_another_writes(link: sqlite3.Connection) -> bool:
+        monkeypatch.setattr(sqlite, "_has_tables", look)
+        has_tables = look(link)
+        other = sqlite.SqliteChunkTables(str(path))
+        other.write("a", other.planned("a", [Chunk(text="a cat")], after=False), [None])
+        other.close()
+        return has_tables
+
+    monkeypatch.setattr(sqlite, "_has_tables", look_before_another_writes)
     async with open_index(path) as index:
-        assert await index.sources() == {}
-        await index.add("b", [Chunk(text="a dog")])
-        assert await search_texts(index, "dog") == ["a dog"]
+        assert await index.sources() == {"a": 1}
 
 
 async def test_what_is_added_is_found_at_once_and_after_opening_again(tmp_path: Path) -> None:

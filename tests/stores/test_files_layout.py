@@ -289,21 +289,6 @@ def test_a_key_keeps_no_state(tmp_path: Path) -> None:
     }
 
 
-def test_a_key_of_an_older_release_is_answered_with_the_state_of_now(tmp_path: Path) -> None:
-    conversation = anyio.run(write_groups, tmp_path, [b"a"], [b"b"])
-    older = {"digest": "ZA==", "group": 0, "count": 1, "state": "Zmlyc3Q="}
-    forged(conversation, once_name("0"), json.dumps(older))
-    head = json.loads((conversation / ".head").read_bytes())
-    del head["sum"]
-    forged(conversation, ".head", json.dumps(head | {"stale": 0}))
-
-    async def again() -> StoredHead:
-        async with open_files(tmp_path) as store:
-            return await store.append(WHERE, [b"a"], once=Once(key="0", digest=b"d"))
-
-    assert anyio.run(again) == StoredHead(count=1, state=b"state")
-
-
 def test_a_folder_in_the_place_of_another_is_noticed(tmp_path: Path) -> None:
     anyio.run(write_groups, tmp_path, [b"a"]).rename(tmp_path / "team" / "other")
     with pytest.raises(Tampered, match="another conversation"):
@@ -321,14 +306,20 @@ def test_no_file_of_the_store_can_name_one_outside(tmp_path: Path, names: str) -
     assert victim.read_text() == "stays"
 
 
-def test_a_newer_version_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "advice"), [(3, "update lamina"), (1, "export it")])
+def test_a_conversation_of_another_version_is_refused(tmp_path: Path, version: int, advice: str) -> None:
     conversation = anyio.run(write_groups, tmp_path, [b"a"])
     head = json.loads((conversation / ".head").read_bytes())
-    (conversation / ".head").write_text(json.dumps(head | {"v": 3}))
-    with pytest.raises(StoreError, match="it has another version"):
+    forged(conversation, ".head", json.dumps(head | {"v": version}))
+    with pytest.raises(StoreError, match=f"it has version {version}; .*{advice}"):
         anyio.run(read, tmp_path)
-    (tmp_path / ".lamina").write_text('{"v":2}')
-    with pytest.raises(StoreError, match="says version 2"):
+
+
+@pytest.mark.parametrize(("version", "advice"), [(2, "update lamina"), (0, "export it")])
+def test_a_folder_of_another_version_is_refused(tmp_path: Path, version: int, advice: str) -> None:
+    anyio.run(write_groups, tmp_path, [b"a"])
+    (tmp_path / ".lamina").write_text(f'{{"v":{version}}}')
+    with pytest.raises(StoreError, match=f"says version {version}; .*{advice}"):
         anyio.run(read, tmp_path)
 
 

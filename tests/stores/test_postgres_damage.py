@@ -11,15 +11,13 @@ import anyio
 import psycopg
 import pytest
 
-from lamina.errors import Damaged, KeyNeeded
+from lamina.errors import Damaged, StoreError
 from lamina.stores.checksums import Checksums
-from lamina.stores.port import HEADER, ListedConversation, Once, RecordPage, StoredHead, Where
+from lamina.stores.port import ListedConversation, Once, RecordPage, StoredHead, Where
 from lamina.stores.postgres import PostgresStore, open_postgres
-from lamina.stores.postgres.schema import NEWEST
 from lamina.testing._store_trial import expect_error
 from tests.servers.postgres import shared
 from tests.stores.older_heads import misses_what_an_older_head_does_not_count
-from tests.stores.older_postgres import make_older_tables
 
 HERE, OTHER = Where("w", "here"), Where("w", "other")
 ONCE = Once(key="turn", digest=b"digest")
@@ -180,85 +178,8 @@ def test_a_damaged_key_is_not_answered(schema: str, column: LiteralString) -> No
     with_store(schema, lambda store: expect_error(store.append(HERE, [b"zero", b"one"], once=ONCE), Damaged))
 
 
-# Tables of an older release.
-
-
-def older(schema: str) -> None:
-    with psycopg.connect(shared().url, autocommit=True) as link:
-        make_older_tables(link, schema, 2)
-        link.execute("INSERT INTO conversation VALUES ('w', 'here', 2, 'state')")
-        link.execute("INSERT INTO record VALUES ('w', 'here', 0, 'zero'), ('w', 'here', 1, '')")
-        link.execute("INSERT INTO once VALUES ('w', 'here', sha256('turn'), 'digest', 2)")
-
-
-def version_of(schema: str) -> int:
-    with psycopg.connect(shared().url, autocommit=True) as link:
-        [(version,)] = link.execute(f'SELECT version FROM "{schema}".lamina').fetchall()
-    return int(version)
-
-
-def test_older_tables_are_read_as_they_are_and_brought_up_by_the_first_write(schema: str) -> None:
-    older(schema)
-
-    async def read(store: PostgresStore) -> RecordPage:
-        assert list(await store.list("w")) == [ListedConversation(conversation="here", count=2)]
-        assert await store.read(OTHER) == RecordPage()
-        return await store.read(HERE)
-
-    page = with_store(schema, read)
-    assert page.head == StoredHead(count=2, state=b"state")
-    assert version_of(schema) == 2
-    with_store(schema, lambda store: store.append(OTHER, [b"x"]))
-    assert version_of(schema) == NEWEST
-    assert with_store(schema, lambda store: store.read(HERE)) == page
-    again = with_store(schema, lambda store: store.append(HERE, [b"z"], once=ONCE))
-    assert again == StoredHead(count=2, state=b"state")
-
-
-def test_rows_of_an_older_release_get_their_sums(schema: str) -> None:
-    older(schema)
-    odd = Where("Wörk\\s'pace", "\U0001f989 %s")
-    with psycopg.connect(shared().url, autocommit=True) as link:
-        link.execute(f'SET search_path TO "{schema}"')
-        link.execute(
-            "INSERT INTO conversation VALUES (%s, %s, 1, %s)", [odd.workspace, odd.conversation, b"\0\xff"]
-        )
-        link.execute("INSERT INTO record VALUES (%s, %s, 0, %s)", [odd.workspace, odd.conversation, b"\\x00"])
-    with_store(schema, lambda store: store.append(OTHER, [b"x"]))
-    sums = Checksums(odd)
-    with psycopg.connect(shared().url, autocommit=True) as link:
-        link.execute(f'SET search_path TO "{schema}"')
-        names = [odd.workspace, odd.conversation]
-        head = "SELECT state_sum, sum FROM conversation WHERE workspace = %s AND name = %s"
-        state_sum = sums.state(b"\0\xff")
-        assert link.execute(head, names).fetchall() == [(state_sum, sums.head(1, state_sum))]
-        record = "SELECT sum FROM record WHERE workspace = %s AND conversation = %s"
-        assert link.execute(record, names).fetchall() == [(sums.record(0, b"\\x00"),)]
-
-
-def test_older_tables_with_fewer_records_than_their_head_says_are_damaged(schema: str) -> None:
-    older(schema)
-    changed(schema, "DELETE FROM record WHERE seq = 0")
-    error = with_store(schema, lambda store: expect_error(store.read(HERE), Damaged))
-    assert "record 0 is gone" in str(error)
-
-
-def test_a_store_that_was_open_before_sees_an_upgrade(schema: str) -> None:
-    older(schema)
-
-    async def work(first: PostgresStore) -> None:
-        assert (await first.read(HERE)).head.count == 2
-        async with open_postgres(shared().url, schema=schema) as second:
-            await second.append(HERE, [b"three"], expect=2)
-        assert (await first.read(HERE)).head.count == 3
-        changed(schema, "UPDATE record SET body = 'thre' WHERE seq = 2")
-        await expect_error(first.read(HERE), Damaged)
-
-    with_store(schema, work)
-
-
-def test_who_may_only_read_reads_older_tables(schema: str) -> None:
-    older(schema)
+def test_who_may_only_read_reads(schema: str) -> None:
+    filled(schema)
     reader = f"reader_{uuid.uuid4().hex}"
     with psycopg.connect(shared().url, autocommit=True) as link:
         link.execute(f'CREATE ROLE "{reader}"')
@@ -267,22 +188,8 @@ def test_who_may_only_read_reads_older_tables(schema: str) -> None:
 
     async def work() -> None:
         async with open_postgres(f"{shared().url}&options=-crole%3D{reader}", schema=schema) as store:
-            assert (await store.read(HERE)).head.count == 2
-            assert len(await store.list("w")) == 1
+            assert (await store.read(HERE)).head.count == 4
+            assert len(await store.list("w")) == 2
+            assert "permission denied" in str(await expect_error(store.append(HERE, [b"x"]), StoreError))
 
     anyio.run(work)
-    assert version_of(schema) == 2
-
-
-def test_older_tables_that_are_sealed_are_closed(schema: str) -> None:
-    older(schema)
-    changed(schema, "INSERT INTO conversation VALUES ('lamina.sealed', 'header', 1, 'header')")
-
-    async def work(store: PostgresStore) -> None:
-        await expect_error(store.read(HERE), KeyNeeded)
-        await expect_error(store.list("w"), KeyNeeded)
-        await expect_error(store.append(HERE, [b"x"]), KeyNeeded)
-        await expect_error(store.delete(HERE), KeyNeeded)
-        assert (await store.read(HEADER, last=0)).head.state == b"header"
-
-    with_store(schema, work)

@@ -8,13 +8,11 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from lamina.errors import Conflict, StoreError
+from lamina.errors import Conflict
 from lamina.stores.port import Once, Where
-from lamina.stores.postgres.migrate import migrate_tables
 from lamina.stores.postgres.store import PostgresStore, open_postgres
 from tests.servers.pgbouncer import find_pgbouncer, pgbouncer
 from tests.servers.postgres import shared
-from tests.stores.older_postgres import make_older_tables
 
 WRITERS = 6
 GROUPS = 12
@@ -71,22 +69,3 @@ def test_settings_reach_no_other_client_and_commits_wait_for_the_disk(pooled: st
             commits = other.execute("SHOW synchronous_commit").fetchone()
         assert path == ('"$user", public',)
         assert commits == ("off",)  # the test server's own
-
-
-def test_a_migration_asks_for_the_server_itself(pooled: str) -> None:
-    with pytest.raises(StoreError, match=r"connection of its own.*not that of the pooler"):
-        asyncio.run(migrate_tables(pooled))
-
-
-def test_older_tables_are_brought_up_through_it(pooled: str) -> None:
-    with psycopg.connect(shared().url, autocommit=True) as link:
-        make_older_tables(link, "pooled_older", 2)
-        link.execute("INSERT INTO conversation VALUES ('w', 'c', 1, 'state')")
-        link.execute("INSERT INTO record VALUES ('w', 'c', 0, 'zero')")
-
-    async def main() -> int:
-        async with open_postgres(pooled, schema="pooled_older", connections=2) as store:
-            await store.append(Where("w", "c"), [b"one"], expect=1)
-            return len((await store.read(Where("w", "c"))).records)
-
-    assert asyncio.run(main()) == 2

@@ -1,4 +1,4 @@
-"""A medium that cannot be written can be read: files, folders, the log of a crash, and older formats.
+"""A medium that cannot be written can be read: files, folders, and the log of a crash.
 
 The tests may run as root, whom no mode stops, so everything is looked at by a process without rights.
 """
@@ -26,9 +26,7 @@ from lamina.stores.sealed import Sealed, generate
 from lamina.stores.sqlite import SqliteStore, open_sqlite
 from lamina.stores.sqlite.drivers import Driver
 from lamina.testing._store_trial import expect_error
-from tests.test_known import reads_what_is_known, unpack_files
 from tests.torture.children import failure, forked
-from tools.known import FOLDER
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it needs modes of files, and fork")
 
@@ -161,14 +159,6 @@ def test_the_copy_of_a_log_is_private_and_goes_again(folder: Path) -> None:
         own.rmdir()
 
 
-@pytest.mark.parametrize("name", ["sqlite-1.db", "sqlite-2.db", "sqlite-3.db"])
-def test_sqlite_files_of_every_version_are_read(folder: Path, name: str) -> None:
-    shutil.copy(FOLDER / name, folder / "chats.db")
-    before = freeze(folder)
-    seen_by_nobody(partial(open_sqlite, folder / "chats.db"), reads_what_is_known)
-    assert content_of(folder) == before
-
-
 @pytest.mark.parametrize("content", [b"", b"no database" * 1000])
 def test_what_is_no_store_is_told(folder: Path, content: bytes) -> None:
     (folder / "chats.db").write_bytes(content)
@@ -199,14 +189,6 @@ def test_a_folder_that_was_copied_without_its_locks_is_read(folder: Path) -> Non
     shutil.rmtree(folder / "store" / ".locks")
     before = freeze(folder)
     seen_by_nobody(opening, reads_and_refuses)
-    assert content_of(folder) == before
-
-
-@pytest.mark.parametrize("name", ["files-1.json", "files-2.json"])
-def test_folders_of_every_version_are_read(folder: Path, name: str) -> None:
-    unpack_files(FOLDER / name, folder)
-    before = freeze(folder)
-    seen_by_nobody(partial(open_files, folder), reads_what_is_known)
     assert content_of(folder) == before
 
 

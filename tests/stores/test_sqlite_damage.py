@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -18,13 +17,11 @@ from hypothesis import strategies as st
 from lamina.errors import Damaged, LaminaError, StoreError
 from lamina.stores.checked import NewGroup
 from lamina.stores.checksums import Checksums
-from lamina.stores.paging import every_conversation
 from lamina.stores.port import ListedConversation, Once, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, open_sqlite, tables
-from lamina.stores.sqlite.schema import NEWEST, bring_up
+from lamina.stores.sqlite.schema import make_tables
 from lamina.testing._store_trial import expect_error
 from tests.stores.older_heads import misses_what_an_older_head_does_not_count
-from tools.known import CONVERSATIONS, FOLDER, SUPPORT
 
 HERE, OTHER, THIRD = Where("w", "here"), Where("w", "other"), Where("x", "third")
 ONCE = Once(key="turn", digest=b"digest")
@@ -302,8 +299,6 @@ def _with_tables(raw: sqlite3.Connection) -> Any:
     """A connection in which the tables are made."""
 
     class InMemory:
-        version = NEWEST
-
         def run(self, sql: str, values: Any = ()) -> list[Any]:
             return raw.execute(sql, values).fetchall()
 
@@ -314,7 +309,8 @@ def _with_tables(raw: sqlite3.Connection) -> Any:
             return raw.in_transaction
 
     link: Any = InMemory()
-    bring_up(link)
+    link.run("PRAGMA foreign_keys=1")
+    make_tables(link)
     return link
 
 
@@ -343,93 +339,7 @@ def test_a_damaged_file_is_told_in_our_own_words(tmp_path: Path) -> None:
     assert anyio.run(trial)["typed"] > 5
 
 
-# Files of an older release.
-
-
-@pytest.fixture(params=["sqlite-1.db", "sqlite-2.db"])
-def older(request: pytest.FixtureRequest, path: Path) -> Path:
-    shutil.copy(FOLDER / request.param, path)
-    return path
-
-
-def test_an_older_file_is_read_as_it_is_and_not_touched(older: Path) -> None:
-    before = older.read_bytes()
-
-    async def work(store: SqliteStore) -> None:
-        page = await store.read(SUPPORT)
-        assert page.head.count == 4
-        assert [each.conversation for each in await store.list("team")] == ["nothing yet", "support-42"]
-        assert await store.read(Where("team", "none")) == RecordPage()
-        assert (await store.read(SUPPORT, at=[3, 1])).records == (page.records[1], page.records[3])
-
-    with_store(older, work)
-    assert older.read_bytes() == before
-
-
-def test_an_older_file_is_brought_up_by_the_first_write(older: Path) -> None:
-    async def write(store: SqliteStore) -> None:
-        await store.append(Where("team", "new"), [b"x"])
-
-    with_store(older, write)
-    with closing(sqlite3.connect(older)) as raw:
-        assert raw.execute("PRAGMA user_version").fetchone() == (NEWEST,)
-        assert raw.execute("SELECT count(*) FROM record WHERE typeof(sum) != 'integer'").fetchone() == (0,)
-    changed(older, "UPDATE record SET body = x'00' WHERE seq = 0")
-
-    async def read(store: SqliteStore) -> None:
-        assert [each.conversation async for each in every_conversation(store, "team")] == [
-            "new",
-            "nothing yet",
-            "support-42",
-        ]
-        for where, groups in CONVERSATIONS.items():
-            if any(group.records for group in groups):
-                await expect_error(store.read(where), Damaged)
-
-    with_store(older, read)
-
-
-def test_readers_that_were_there_before_see_an_upgrade(older: Path) -> None:
-    async def work() -> None:
-        async with open_sqlite(older) as first, open_sqlite(older) as second:
-            assert (await first.read(SUPPORT)).head.count == 4
-            await second.append(SUPPORT, [b"five"], expect=4)
-            assert [record.body for record in (await first.read(SUPPORT, last=1)).records] == [b"five"]
-            assert (await first.append(SUPPORT, [b"six"], expect=5)).count == 6
-
-    anyio.run(work)
-
-
-def test_an_older_file_with_fewer_records_than_its_head_says_is_damage(older: Path) -> None:
-    changed(older, "DELETE FROM record WHERE seq = 1")
-
-    async def work(store: SqliteStore) -> None:
-        assert "record 1 is gone" in str(await expect_error(store.read(SUPPORT), Damaged))
-        await store.append(SUPPORT, [b"later"])
-        assert "record 1 is gone" in str(await expect_error(store.read(SUPPORT), Damaged))
-
-    with_store(older, work)
-
-
-def test_an_older_file_that_cannot_be_brought_up_is_read_on(older: Path) -> None:
-    changed(older, "UPDATE conversation SET count = 'many' WHERE name = 'nothing yet'")
-
-    async def work(store: SqliteStore) -> None:
-        assert "cannot be upgraded" in str(await expect_error(store.append(SUPPORT, [b"x"]), Damaged))
-        assert (await store.read(SUPPORT)).head.count == 4
-        await expect_error(store.read(Where("team", "nothing yet")), Damaged)
-
-    with_store(older, work)
-
-
 # Files as a whole.
-
-
-def test_a_file_that_says_it_is_older_than_its_tables_is_damaged(path: Path) -> None:
-    filled(path)
-    changed(path, "PRAGMA user_version=2")
-    with pytest.raises(Damaged, match="its tables are newer"):
-        with_store(path, lambda store: store.read(HERE))
 
 
 def test_a_file_that_lost_its_version_is_damaged(path: Path) -> None:

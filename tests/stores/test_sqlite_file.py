@@ -28,7 +28,7 @@ from lamina.stores.sqlite import (
 from lamina.stores.sqlite.connections import SqliteConnection, SqliteFailure, connect
 from lamina.stores.sqlite.drivers import Driver, warn_if_unsafe
 from lamina.stores.sqlite.process_lock import LOCK_SUFFIX, ProcessLock
-from lamina.stores.sqlite.schema import APPLICATION, MIGRATIONS, bring_up
+from lamina.stores.sqlite.schema import APPLICATION, VERSION, make_tables
 from lamina.testing._store_trial import expect_error, make_bodies
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
@@ -120,12 +120,13 @@ def test_a_new_file_is_for_its_owner(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_file_of_a_newer_release_is_refused(path: Path) -> None:
+@pytest.mark.parametrize(("version", "advice"), [(VERSION + 1, "update lamina"), (VERSION - 1, "export it")])
+def test_a_file_of_another_version_is_refused(path: Path, version: int, advice: str) -> None:
     with_store(path, lambda store: store.append(HERE, [b"a"]))
     with closing(sqlite3.connect(path)) as raw:
-        raw.execute(f"PRAGMA user_version={len(MIGRATIONS) + 1}")
+        raw.execute(f"PRAGMA user_version={version}")
     before = path.read_bytes()
-    with pytest.raises(StoreError, match="update lamina"):
+    with pytest.raises(StoreError, match=f"the file has version {version}; .*{advice}"):
         with_store(path, lambda store: store.read(HERE))
     assert path.read_bytes() == before
 
@@ -156,51 +157,18 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         anyio.run(SqliteStore.open, tmp_path / "nowhere" / "chats.db")
 
 
-def test_an_older_file_is_brought_up_and_keeps_what_it_had(path: Path) -> None:
-    with_store(path, lambda store: store.append(HERE, make_bodies(3)))
+def test_tables_whose_making_fails_are_not_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     link = connect(str(path), driver="sqlite3", writes=True)
-    newer = (*MIGRATIONS, ("ALTER TABLE conversation ADD COLUMN title TEXT",))
-    bring_up(link, newer)
-    bring_up(link, newer)
-    rows = link.run("SELECT name, count, title FROM conversation WHERE name != ''")
-    rows_and_version = rows, link.run("PRAGMA user_version")
-    link.close()
-    assert rows_and_version == ([("c", 3, None)], [(len(newer),)])
-
-
-def test_a_file_whose_keys_kept_states_opens_and_forgets_them(path: Path) -> None:
-    link = connect(str(path), driver="sqlite3", writes=True)
-    bring_up(link, MIGRATIONS[:1])
-    link.run("INSERT INTO conversation VALUES (1, 'w', 'c', 2, x'6e6f77')")
-    link.run("INSERT INTO record VALUES (1, 0, x'61'), (1, 1, x'62')")
-    link.run("INSERT INTO once VALUES (1, 'k', x'64', 1, x'66697273742074696d65')")
-    link.run("INSERT INTO once VALUES (1, 'l', x'64', 2, NULL)")
-    link.close()
-    for key, count in {"k": 1, "l": 2}.items():
-        append = partial(SqliteStore.append, where=HERE, records=[b"a"], once=Once(key=key, digest=b"d"))
-        assert with_store(path, append) == StoredHead(count=count, state=b"now")
-    assert with_store(path, lambda store: store.delete(HERE)) is True
-    with closing(sqlite3.connect(path)) as raw:
-        assert [row[1] for row in raw.execute("PRAGMA table_info(once)")] == [
-            "conversation",
-            "key",
-            "digest",
-            "count",
-            "sum",
-        ]
-        assert raw.execute("SELECT count(*) FROM once").fetchall() == [(0,)], "keys go with a conversation"
-
-
-def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
-    with_store(path, lambda store: store.append(HERE, make_bodies(3)))
-    link = connect(str(path), driver="sqlite3", writes=True)
-    with pytest.raises(SqliteFailure):
-        bring_up(link, (*MIGRATIONS, ("CREATE TABLE extra (x)", "nonsense")))
-    assert link.run("PRAGMA user_version") == [(len(MIGRATIONS),)]
-    assert link.run("SELECT 1 FROM sqlite_master WHERE name = 'extra'") == []
-    assert link.run("PRAGMA application_id") == [(APPLICATION,)]
-    link.close()
-    assert schema.MIGRATIONS is MIGRATIONS
+    with closing(link):
+        with monkeypatch.context() as patch:
+            patch.setattr(schema, "TABLES", (*schema.TABLES, "nonsense"))
+            with pytest.raises(SqliteFailure):
+                make_tables(link)
+        assert link.run("SELECT 1 FROM sqlite_master") == []
+        assert link.run("PRAGMA application_id") == [(0,)]
+        make_tables(link)
+        assert link.run("PRAGMA user_version") == [(VERSION,)]
+        assert link.run("PRAGMA application_id") == [(APPLICATION,)]
 
 
 def test_stores_of_one_process_share_the_writer(path: Path) -> None:
@@ -378,7 +346,7 @@ class _Interrupted:
     def run(self, sql: str) -> list[Any]:
         rows = self.connection.run(sql)
         if sql.startswith("PRAGMA"):
-            bring_up(self.other)
+            make_tables(self.other)
         return rows
 
 
@@ -387,6 +355,6 @@ def test_the_version_is_that_of_one_moment_while_another_process_makes_the_table
     other = connect(str(path), driver="sqlite3", writes=True)
     with closing(connection), closing(other):
         interrupted: Any = _Interrupted(connection, other)
-        assert schema.version_of(interrupted) == 0
-        assert schema.version_of(interrupted) == schema.NEWEST
+        assert not schema.has_tables(interrupted)
+        assert schema.has_tables(interrupted)
         assert not connection.inside()

@@ -68,13 +68,9 @@ def is_intact(checksums: Checksums, row: StoredRow) -> bool:
     return checksums.record(seq, body) == checksum
 
 
-def check_records(
-    where: Where, places: Sequence[int], rows: Sequence[StoredRow], checksums: Checksums | None
-) -> tuple[Record, ...]:
-    """The records at these places; raises Damaged if one is not what was written there.
-
-    Without `checksums`, as in a store of an older release, only the places and the types can be checked.
-    """
+def check_records(where: Where, places: Sequence[int], rows: Sequence[StoredRow]) -> tuple[Record, ...]:
+    """The records at these places; raises Damaged if one is not what was written there."""
+    checksums = Checksums(where)
     records: list[Record] = []
     # There may be fewer rows than places, or one more. After the loop it says which.
     for place, (seq, body, checksum) in zip(places, rows, strict=False):
@@ -82,7 +78,7 @@ def check_records(
             raise _damaged(where, f"record {place} is gone")
         if not isinstance(body, bytes):
             raise _damaged(where, f"record {place} is not what was written")
-        if checksums is not None and checksums.record(place, body) != checksum:
+        if checksums.record(place, body) != checksum:
             raise _damaged(where, f"record {place} is not what was written")
         records.append(Record(seq=place, body=body))
     if len(rows) < len(places):

@@ -18,11 +18,11 @@ import msgspec
 from lamina.context.search.stems import RememberedStems
 from lamina.context.search.words import match_any, split_folded
 
-TABLES = """
-CREATE VIRTUAL TABLE words USING fts5 (body, tokenize = 'porter unicode61');
-CREATE TABLE totals (chunks INTEGER NOT NULL, words INTEGER NOT NULL);
-INSERT INTO totals VALUES (0, 0);
-"""
+TABLES = (
+    "CREATE VIRTUAL TABLE words USING fts5 (body, tokenize = 'porter unicode61')",
+    "CREATE TABLE totals (chunks INTEGER NOT NULL, words INTEGER NOT NULL)",
+    "INSERT INTO totals VALUES (0, 0)",
+)
 _TEMPORARY_TABLES = """
 CREATE VIRTUAL TABLE temp.places USING fts5vocab (main, words, instance);
 CREATE VIRTUAL TABLE temp.stemmed USING fts5 (body, content = '', tokenize = 'porter unicode61');

@@ -1,9 +1,8 @@
 """Keeps an index in one SQLite database: chunks as they are, their vectors, and their words for FTS5.
 
-Everything is synchronous, for one thread at a time. The index can be made again from its sources, so a file
-of another version is emptied, not migrated (but see `WITHOUT_PLACE_SUMS`). Many rows are read as one JSON
-value, since each row by itself costs more than what is in it. Each chunk is checked against its digest when
-it is read. This module knows nothing of fused scores or embedders.
+Everything is synchronous, for one thread at a time. Many rows are read as one JSON value, since each row by
+itself costs more than what is in it. Each chunk is checked against its digest when it is read. This module
+knows nothing of fused scores or embedders.
 """
 
 from __future__ import annotations
@@ -36,9 +35,6 @@ from lamina.context.search.vectors import Vectors
 from lamina.errors import BadInput, KeyNeeded
 
 VERSION = 3
-WITHOUT_PLACE_SUMS = 2
-"""A version that is read and written as it is. Its rows lack the checksum of their place."""
-
 MEMORY = ":memory:"
 STORE = 0x6C616D69
 """The application id in the SQLite files of lamina's store of conversations."""
@@ -66,22 +62,20 @@ _SPEAKERS = (  # one step through the index for each
     "SELECT (SELECT min(speaker) FROM chunks WHERE speaker > name) FROM people WHERE name IS NOT NULL) "
     "SELECT name FROM people WHERE name != '' LIMIT 1000"
 )
-_TABLES = """
-CREATE TABLE chunks (
+_TABLES = (
+    """CREATE TABLE chunks (
     id INTEGER PRIMARY KEY, source TEXT NOT NULL, nth INTEGER NOT NULL, digest BLOB NOT NULL,
     text TEXT NOT NULL, place TEXT NOT NULL, head TEXT NOT NULL, section TEXT NOT NULL,
     speaker TEXT NOT NULL, at TEXT NOT NULL, sort TEXT NOT NULL
-);
-CREATE TABLE vectors (id INTEGER PRIMARY KEY, vector BLOB NOT NULL);
-CREATE INDEX chunks_by_source ON chunks (source, nth);
-CREATE INDEX chunks_by_speaker ON chunks (speaker);
-CREATE INDEX chunks_by_time ON chunks (at) WHERE at != '';
-"""
+)""",
+    "CREATE TABLE vectors (id INTEGER PRIMARY KEY, vector BLOB NOT NULL)",
+    "CREATE INDEX chunks_by_source ON chunks (source, nth)",
+    "CREATE INDEX chunks_by_speaker ON chunks (speaker)",
+    "CREATE INDEX chunks_by_time ON chunks (at) WHERE at != ''",
+)
 _MAKE_AGAIN = "an index can be made again: remove its file"
 _DIGEST = 16
-"""Bytes of the digest of a chunk. The checksum of its place follows, except in rows of an older release."""
-
-_EMPTY = " ".join(f"DROP TABLE IF EXISTS {name};" for name in ("words", "chunks", "vectors", "totals"))
+"""Bytes of the digest of a chunk. The checksum of its place follows."""
 
 _decode_numbers = msgspec.json.Decoder(set[int]).decode
 _decode_candidates = msgspec.json.Decoder(list[Candidate]).decode
@@ -302,19 +296,35 @@ def _check_no_store(link: sqlite3.Connection) -> None:
 
 
 def _create_or_check(link: sqlite3.Connection) -> None:
-    """Create the tables, or check that they are of a version that is read."""
+    """Create the tables, unless they are there. Raises BadInput for a file that holds something else."""
     _check_no_store(link)
+    if _has_tables(link):
+        return
+    link.execute("BEGIN IMMEDIATE")
+    try:
+        if not _has_tables(link):  # another process may have been first
+            for statement in (*_TABLES, *postings.TABLES):
+                link.execute(statement)
+            link.execute(f"PRAGMA user_version = {VERSION}")
+        link.execute("COMMIT")
+    finally:
+        if link.in_transaction:
+            link.execute("ROLLBACK")
+
+
+def _has_tables(link: sqlite3.Connection) -> bool:
+    """Whether the tables were made. Raises BadInput if they are of another version, or not of an index."""
     version = link.execute("PRAGMA user_version").fetchone()[0]
+    if version == VERSION:
+        return True
     rows = link.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
     names = {name for (name,) in rows}
-    if version in (VERSION, WITHOUT_PLACE_SUMS):
-        return
-    if names and not {"chunks", "words"} <= names:
+    if {"chunks", "words"} <= names:
+        problem = f"it has version {version}, and this lamina reads version {VERSION}"
+        raise BadInput(problem, place="index", hint=_MAKE_AGAIN)
+    if names:
         raise BadInput("it holds something else", place="index", hint="give a path of its own to an index")
-    # an older index is emptied: it can be made again from its sources
-    link.executescript(
-        f"BEGIN IMMEDIATE; {_EMPTY} {_TABLES} {postings.TABLES} PRAGMA user_version = {VERSION}; COMMIT;"
-    )
+    return False
 
 
 def _read_row(values: Sequence[Any]) -> ChunkRow:
@@ -322,7 +332,7 @@ def _read_row(values: Sequence[Any]) -> ChunkRow:
     number, source, nth, digest, *rest = values
     row = make_row(number, source, nth, rest)
     checked_digest = digest_of(row.chunk) + _checksum_place(source, nth, row.chunk.place)
-    if digest not in (checked_digest, checked_digest[:_DIGEST]):
+    if digest != checked_digest:
         raise BadInput(f"chunk {number} is not what was put in", place="index", hint=_MAKE_AGAIN)
     return row
 

@@ -5,8 +5,7 @@ crash knows what to remove; then the records; and last the head. Replacing that 
 
 `replace` first names its files in `.begun`. It writes them next to the old ones, commits a head that lists
 them, and then moves them over the old ones. Whoever comes after a crash finishes that. Each step is on the
-disk before the next one begins. A conversation of an older release gets its checksums the same way, before
-its first write.
+disk before the next one begins.
 
 A file is only ever removed if a group, a head or `.begun` names it, never because of how its name looks.
 """
@@ -52,7 +51,6 @@ def append_group(conversation: ConversationFolder, group: NewGroup, *, at: datet
     and until then every reader sees the conversation as it was.
     """
     _recover(conversation)
-    _add_checksums(conversation)
     bodies = group.records
     once = group.once
     if once is not None:
@@ -76,7 +74,6 @@ def append_group(conversation: ConversationFolder, group: NewGroup, *, at: datet
 
 def replace_records(conversation: ConversationFolder, replacement: Replacement) -> StoredHead:
     _recover(conversation)
-    _add_checksums(conversation)
     if conversation.head_file is None:
         replacement.raise_missing()
     head = replacement.head_after(conversation.head)
@@ -125,28 +122,6 @@ def _remove_uncommitted(conversation: ConversationFolder, number: int, group: Ap
             remove_file(conversation.folder, name)
     sync_folder(conversation.folder)
     remove_file(conversation.folder, group_name(number))
-
-
-def _add_checksums(conversation: ConversationFolder) -> None:
-    """Add checksums to the hidden files of a conversation of an older release.
-
-    All files are replaced in one step, so a crash leaves a conversation of the old version or of the new one.
-    """
-    head_file = conversation.head_file
-    if head_file is None or head_file.v == VERSION:
-        return
-    files: dict[str, bytes] = {}
-    for number in range(head_file.groups):
-        group = conversation.group(number)
-        name = group_name(number)
-        files[name] = conversation.encode_with_checksum(name, group)
-        if group.once is None:
-            continue
-        name = once_name(group.once)
-        entry = conversation.load(name, IdempotencyEntry)
-        if entry is not None:
-            files[name] = conversation.encode_with_checksum(name, entry)
-    _replace_files(conversation, files, replace_fields(head_file, v=VERSION, moves=tuple(files)))
 
 
 def _write_group(

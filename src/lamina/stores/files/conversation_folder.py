@@ -1,9 +1,8 @@
 """The folder of one conversation, as it is read: its hidden files, and the records.
 
 Whatever `.head` does not count does not exist. Each hidden file ends in a checksum, which depends on its name
-and its conversation; the digests of the records are in their group. Conversations of an older release have no
-checksums: they are read as they are, and get checksums before the first write. Everything here is called
-under the lock of the conversation, and nothing here writes: `commits` does.
+and its conversation; the digests of the records are in their group. Everything here is called under the lock
+of the conversation, and nothing here writes: `commits` does.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from typing import TypeVar
 
 import msgspec
 
-from lamina.errors import Damaged, StoreError
+from lamina.errors import Damaged, StoreError, advise_on_version
 from lamina.stores.checks import check_digest
 from lamina.stores.checksums import file_sum
 from lamina.stores.files.hidden_files import (
-    FIRST_VERSION,
     HEAD,
     NEW_SUFFIX,
     VERSION,
     AppendedGroup,
     HeadFile,
+    HeadVersion,
     IdempotencyEntry,
     group_name,
     once_name,
@@ -40,7 +39,7 @@ _CHECKSUMMED = re.compile(rb'(\{.*),"sum":"([0-9a-f]{8})"\}', re.DOTALL)
 """A hidden file: JSON whose last field is the checksum of all before it: `{"first":0,"sum":"0a1b2c3d"}`."""
 
 
-_NO_HEAD = HeadFile(v=FIRST_VERSION, workspace="", conversation="")
+_NO_HEAD = HeadFile(v=VERSION, workspace="", conversation="")
 """Counts nothing: the head of a conversation that nobody began, or whose head was not read."""
 
 
@@ -116,7 +115,7 @@ class ConversationFolder:
         data = self._read_content(name)
         if data is None:
             return None
-        self._check_checksum(data, name, version=self._counted.v)
+        self._check_checksum(data, name)
         return self._decode(data, content_type, name)
 
     def encode_with_checksum(self, name: str, value: msgspec.Struct) -> bytes:
@@ -147,7 +146,7 @@ class ConversationFolder:
     def _load_head(self) -> HeadFile | None:
         """Read and check the head; None for a conversation that nobody began.
 
-        The version comes first: a newer release may mean something else by all other fields.
+        The version comes first: another release may mean something else by all other fields.
         """
         data = self._read_content(HEAD)
         if data is None:
@@ -157,18 +156,16 @@ class ConversationFolder:
         head_file = self._decode(data, HeadFile, HEAD)
         if Where(head_file.workspace, head_file.conversation) != self.where:
             raise self._damaged("its folder is that of another conversation")
-        self._check_checksum(data, HEAD, version=head_file.v)
+        self._check_checksum(data, HEAD)
         self._check_newest(head_file)
         return head_file
 
     def _check_version(self, data: bytes) -> None:
         """Raise if another release wrote the head, before anything else of it is believed."""
-        version = self._decode(data, dict[str, msgspec.Raw], HEAD).get("v")
-        if version is None:
-            raise self._damaged(f"{HEAD!r} cannot be read")
-        if bytes(version) not in (b"%d" % FIRST_VERSION, b"%d" % VERSION):
-            hint = f"this release reads version {VERSION}; a newer one wrote it"
-            raise StoreError("it has another version", conversation=self.where.conversation, hint=hint)
+        version = self._decode(data, HeadVersion, HEAD).v
+        if version != VERSION:
+            hint = advise_on_version(version, VERSION)
+            raise StoreError(f"it has version {version}", conversation=self.where.conversation, hint=hint)
 
     def _check_newest(self, head_file: HeadFile) -> None:
         """Raise if this head is an old copy: then there are groups that it does not count.
@@ -179,17 +176,15 @@ class ConversationFolder:
         if (self.folder / uncounted).exists():
             raise self._damaged(f"{HEAD!r} is of an earlier time: it does not count {uncounted!r}")
 
-    def _check_checksum(self, data: bytes, name: str, *, version: int) -> None:
-        """Raise if the checksum of a hidden file is wrong. Only files of the first version may have none.
+    def _check_checksum(self, data: bytes, name: str) -> None:
+        """Raise if the checksum of a hidden file is wrong.
 
         The sum covers the place and the name of the file, so a file that was copied from elsewhere has a
         wrong one.
         """
         match = _CHECKSUMMED.fullmatch(data)
         if match is None:
-            if version != FIRST_VERSION:
-                raise self._damaged(f"{name!r} has lost its checksum")
-            return
+            raise self._damaged(f"{name!r} has lost its checksum")
         if file_sum(self.where, name, match[1]) != match[2].decode():
             raise self._damaged(f"{name!r} is not what was written")
 

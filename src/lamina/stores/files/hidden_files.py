@@ -20,8 +20,6 @@ from lamina.stores.files.record_file import is_record_file
 from lamina.stores.port import StoredHead
 
 VERSION = 2
-FIRST_VERSION = 1
-"""Its files have no checksums."""
 
 HEAD = ".head"
 BEGUN = ".begun"
@@ -63,6 +61,12 @@ class IdempotencyEntry(msgspec.Struct, frozen=True, kw_only=True):
     digest: bytes
     group: int
     count: int
+
+
+class HeadVersion(msgspec.Struct, frozen=True):
+    """The version of `.head`, which is read before anything else of it."""
+
+    v: int
 
 
 class HeadFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -23,7 +23,7 @@ from typing import TypeVar
 import msgspec
 from anyio import CapacityLimiter, to_thread
 
-from lamina.errors import BadInput, Broken, Damaged, StoreError
+from lamina.errors import BadInput, Broken, Damaged, StoreError, advise_on_version
 from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Replacement
 from lamina.stores.checks import check_head, check_key, check_no_plain, check_where, check_withdrawal
 from lamina.stores.files.commits import append_group, replace_records
@@ -356,8 +356,7 @@ def _check_mark(data: bytes) -> None:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         version = None
     if version != LAYOUT:
-        hint = f"this release reads version {LAYOUT}"
-        raise StoreError(f"{MARK!r} says version {version!r}", hint=hint)
+        raise StoreError(f"{MARK!r} says version {version!r}", hint=advise_on_version(version, LAYOUT))
 
 
 def _read_long_name(folder: Path) -> str | None:

@@ -79,12 +79,12 @@ class ConnectionPool:
         self._slots = anyio.Semaphore(limits.connections)
 
     @asynccontextmanager
-    async def call(self, *, patient: bool = False) -> AsyncIterator[ConnectionCall]:
-        """A connection for one call. `patient`: the call has no time limit.
+    async def call(self) -> AsyncIterator[ConnectionCall]:
+        """A connection for one call.
 
-        A connection goes back to the pool only after an orderly end. After anything else it is closed.
+        It goes back to the pool only after an orderly end. After anything else it is closed.
         """
-        limit = None if patient else self._limits.statement + MARGIN
+        limit = self._limits.statement + MARGIN
         async with self._slots:
             connection = await self._take()
             call = ConnectionCall(connection)
@@ -102,11 +102,6 @@ class ConnectionPool:
                 raise
             finally:
                 await self._give_back(connection, orderly=orderly)
-
-    @property
-    def has_pooler(self) -> bool:
-        """Whether a pooler is between this program and the server; known once a connection was made."""
-        return self._has_pooler
 
     async def connect_once(self) -> None:
         """Make the first connection, without waiting for a server: the address may be wrong."""
@@ -131,7 +126,7 @@ class ConnectionPool:
 
     async def _connect(self) -> PostgresConnection:
         """A new connection that commits to disk; ConnectionLost says why there is none."""
-        check_url(self._url)
+        _check_url(self._url)
         connection: PostgresConnection | None = None
         try:
             with anyio.fail_after(CONNECTING):
@@ -179,7 +174,7 @@ class ConnectionPool:
                 await connection.close()
 
 
-def check_url(url: str) -> None:
+def _check_url(url: str) -> None:
     """Raise BadInput for something that is not an address, without repeating it: it may hold a password."""
     try:
         conninfo_to_dict(url)

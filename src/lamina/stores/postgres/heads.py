@@ -29,13 +29,12 @@ class HeadRow(msgspec.Struct, frozen=True):
     """The row of a conversation as it was read.
 
     `has_uncounted`: there are records that it does not count. Then it is an old row, or one is not ours.
-    `sum` is None if an older release wrote the row; then it cannot be checked, and `state_sum` means nothing.
     """
 
     count: int
     state: bytes
-    state_sum: int | None
-    sum: int | None
+    state_sum: int
+    sum: int
     has_uncounted: bool = False
 
 
@@ -137,8 +136,6 @@ async def check_head_row(connection: PostgresConnection, where: Where, row: Head
 
 def _problem_of(where: Where, row: HeadRow) -> str:
     checksums = Checksums(where)
-    if row.sum is None:
-        return ""
     if not is_head_intact(checksums, row.count, row.state_sum, row.sum):
         return "its number of records is not what was written"
     if checksums.state(row.state) != row.state_sum:
@@ -148,19 +145,15 @@ def _problem_of(where: Where, row: HeadRow) -> str:
     return ""
 
 
-def is_head_intact(checksums: Checksums, count: int, state_sum: int | None, checksum: int) -> bool:
+def is_head_intact(checksums: Checksums, count: int, state_sum: int, checksum: int) -> bool:
     """Whether a row has the checksum of what is in it. A negative number was never written."""
-    if count < 0 or state_sum is None or state_sum < 0:
+    if count < 0 or state_sum < 0:
         return False
     return checksums.head(count, state_sum) == checksum
 
 
-async def damaged(
-    connection: PostgresConnection, where: Where, problem: str, *, with_sums: bool = True
-) -> Damaged:
-    """The error, with the places of the records that are intact. Without checksums nobody knows them."""
-    if not with_sums:
-        return Damaged(problem, conversation=where.conversation)
+async def damaged(connection: PostgresConnection, where: Where, problem: str) -> Damaged:
+    """The error, with the places of the records that are intact."""
     intact = [seq for seq, _ in await select_intact_records(connection, where)]
     return Damaged(problem, conversation=where.conversation, whole=intact)
 
@@ -171,13 +164,7 @@ async def select_intact_records(connection: PostgresConnection, where: Where) ->
     await cursor.execute(_ALL_RECORDS, names_of(where))
     checksums = Checksums(where)
     rows = await cursor.fetchall()
-    return [(seq, body) for seq, body, checksum in rows if _is_intact(checksums, seq, body, checksum)]
-
-
-def _is_intact(checksums: Checksums, seq: int, body: bytes, checksum: int | None) -> bool:
-    if checksum is None:  # an older release wrote it
-        return True
-    return is_intact(checksums, (seq, body, checksum))
+    return [(seq, body) for seq, body, checksum in rows if is_intact(checksums, (seq, body, checksum))]
 
 
 _ALL_RECORDS = """

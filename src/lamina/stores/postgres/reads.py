@@ -1,9 +1,4 @@
-"""The reads of the port: each is one statement, so one snapshot.
-
-`with_sums=False` reads tables of an older release, which have no checksums: columns that are missing there
-are read as NULL. A row without a checksum, which an older release wrote, is not checked; its place and its
-type are.
-"""
+"""The reads of the port: each is one statement, so one snapshot."""
 
 from __future__ import annotations
 
@@ -36,13 +31,9 @@ _HEAD_ROW = -1
 """Begins the row of the head. The row of the store begins with -2, the others with the place of a record."""
 
 
-async def read_page(
-    call: ConnectionCall, where: Where, selection: RecordSelection, *, with_sums: bool
-) -> RecordPage:
+async def read_page(call: ConnectionCall, where: Where, selection: RecordSelection) -> RecordPage:
     """Read what kind of store this is, the head, and the records."""
     query, selected = _select(selection)
-    if not with_sums:
-        query = query.replace("state_sum, sum", _NO_SUMS).replace("body, sum", _NO_SUM)
     most = _MOST
     if selection.limit is not None:
         most = min(selection.limit, _MOST)
@@ -54,18 +45,17 @@ async def read_page(
     check_key(where.workspace, sealed=bool(sealed))
     if not rows or rows[0][0] != _HEAD_ROW:
         if orphans or rows:
-            raise await damaged(call.connection, where, HEADLESS, with_sums=with_sums)
+            raise await damaged(call.connection, where, HEADLESS)
         return RecordPage()
     _, count, state, state_sum, checksum = rows.pop(0)
     head = StoredHead(count=count, state=state)
     await check_head_row(call.connection, where, HeadRow(count, state, state_sum, checksum))
     places = selection.places(count)
     record_rows = [(seq, body, record_sum) for seq, _, body, record_sum, _ in rows]
-    records = await _check_records(call, where, places, record_rows, with_sums=with_sums)
-    # A read of single places is how intact records are saved, so it is not refused. Nor is a head without a
-    # checksum, which an older release wrote.
+    records = await _check_records(call, where, places, record_rows)
+    # A read of single places is how intact records are saved, so it is not refused.
     reads_all = selection.at is None
-    if has_uncounted and reads_all and checksum is not None:
+    if has_uncounted and reads_all:
         raise await damaged(call.connection, where, UNCOUNTED)
     return RecordPage(records=records, head=head)
 
@@ -79,28 +69,14 @@ def _select(selection: RecordSelection) -> tuple[LiteralString, Any]:
 
 
 async def _check_records(
-    call: ConnectionCall,
-    where: Where,
-    places: Sequence[int],
-    rows: Sequence[tuple[int, bytes, int | None]],
-    *,
-    with_sums: bool,
+    call: ConnectionCall, where: Where, places: Sequence[int], rows: Sequence[StoredRow]
 ) -> tuple[Record, ...]:
-    checksums = Checksums(where)
-    checked_rows: list[StoredRow] = []
-    for seq, body, checksum in rows:
-        if checksum is None:
-            checked_rows.append((seq, body, checksums.record(seq, body)))
-        else:
-            checked_rows.append((seq, body, checksum))
     try:
-        return check_records(where, places, checked_rows, checksums)
+        return check_records(where, places, rows)
     except Damaged as damage:
-        raise await damaged(call.connection, where, damage.problem, with_sums=with_sums) from None
+        raise await damaged(call.connection, where, damage.problem) from None
 
 
-_NO_SUMS = "NULL::bigint, NULL::bigint"
-_NO_SUM = "body, NULL::bigint"
 _READ: LiteralString = """
     WITH head AS (
         SELECT count, state, state_sum, sum FROM conversation
@@ -126,11 +102,8 @@ _READ_AT = _READ + "seq = ANY(%(selected)s::bigint[])" + _END
 
 
 async def list_conversations(
-    call: ConnectionCall, workspace: str, *, after: str, limit: int, with_sums: bool
+    call: ConnectionCall, workspace: str, *, after: str, limit: int
 ) -> Sequence[ListedConversation]:
-    query = _LIST
-    if not with_sums:
-        query = _LIST.replace("state_sum, sum", _NO_SUMS)
     values = {
         "workspace": str(workspace),
         "after": after.partition("\0")[0],  # no name holds a NUL, so no name is between the two
@@ -139,7 +112,7 @@ async def list_conversations(
         "header": HEADER.conversation,
     }
     cursor = call.connection.cursor(binary=True)
-    await cursor.execute(query, values)
+    await cursor.execute(_LIST, values)
     (sealed, headless, *_), *rows = await cursor.fetchall()
     check_key(workspace, sealed=sealed)
     if headless is not None:
@@ -151,8 +124,6 @@ async def list_conversations(
 
 def _check_listed(workspace: str, rows: Sequence[Row]) -> None:
     for has_uncounted, name, count, state_sum, checksum in rows:
-        if checksum is None:
-            continue
         checksums = Checksums(Where(workspace, name))
         if not is_head_intact(checksums, count, state_sum, checksum):
             raise Damaged("its number of records is not what was written", conversation=name)

@@ -26,14 +26,13 @@ from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Repla
 from lamina.stores.checks import check_where, check_withdrawal
 from lamina.stores.port import ListedConversation, Record, RecordPage, StoredHead, Where
 from lamina.stores.postgres import reads, writes
-from lamina.stores.postgres import schema as schemas
 from lamina.stores.postgres.connections import (
     ConnectionCall,
     ConnectionLimits,
     ConnectionLost,
     ConnectionPool,
 )
-from lamina.stores.postgres.schema import TableVersion
+from lamina.stores.postgres.schema import make_tables
 
 T = TypeVar("T")
 
@@ -53,10 +52,8 @@ async def open_postgres(
 class PostgresStore(CheckedStore):
     """Conversations in one schema of a database. Made by `open`, and to be closed."""
 
-    def __init__(self, pool: ConnectionPool, schema: str, tables: TableVersion) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
-        self._schema = schema
-        self._tables = tables
         self._process = os.getpid()
         self._closed = False
 
@@ -70,7 +67,7 @@ class PostgresStore(CheckedStore):
         try:
             await pool.connect_once()
             async with pool.call() as call:
-                tables = await schemas.begin(call.connection, schema)
+                await make_tables(call.connection, schema)
         except ConnectionLost as lost:
             raise Broken(
                 f"no connection: {lost.reason}", hint="is the server running, the address right?"
@@ -78,44 +75,39 @@ class PostgresStore(CheckedStore):
         except BaseException:
             await pool.close()
             raise
-        return PostgresStore(pool, schema, tables)
+        return PostgresStore(pool)
 
     async def _append_group(self, group: NewGroup) -> StoredHead:
         append = partial(writes.append_group, group=group)
         conversation = group.where.conversation
-        await self._bring_up()
         if group.once is None:
             return await self._run(append, conversation, hint=_WITHOUT_KEY)
         return await self._run(append, conversation, repeatable=True, hint=_WITH_KEY)
 
     async def _read_page(self, where: Where, selection: RecordSelection) -> RecordPage:
         read = partial(reads.read_page, where=where, selection=selection)
-        return await self._run(partial(self._read_any_version, read), where.conversation)
+        return await self._run(read, where.conversation)
 
     async def _list_page(self, workspace: str, *, after: str, limit: int) -> Sequence[ListedConversation]:
         list_page = partial(reads.list_conversations, workspace=workspace, after=after, limit=limit)
-        return await self._run(partial(self._read_any_version, list_page))
+        return await self._run(list_page)
 
     async def _delete(self, where: Where) -> bool:
-        await self._bring_up()
         delete = partial(writes.delete_conversation, where=where)
         return await self._run(delete, where.conversation, hint="delete it again")
 
     async def withdraw(self, where: Where, *, was: bytes) -> bool:
         check_withdrawal(where, was)
-        await self._bring_up()
         delete = partial(writes.delete_conversation, where=where, was=was)
         return await self._run(delete, where.conversation, hint="delete it again")
 
     async def _replace_records(self, replacement: Replacement) -> StoredHead:
         replace = partial(writes.replace_records, replacement=replacement)
-        await self._bring_up()
         return await self._run(replace, replacement.where.conversation, hint="read it again to see")
 
     async def rescue(self, where: Where) -> Sequence[Record]:
         """The records that are what was written, whatever became of the others and of the head."""
         check_where(where)
-        await self._bring_up()
         rows = await self._run(partial(reads.rescue_records, where=where), where.conversation)
         return [Record(seq=seq, body=body) for seq, body in rows]
 
@@ -125,22 +117,6 @@ class PostgresStore(CheckedStore):
             self._closed = True
             await self._pool.close()
 
-    async def _bring_up(self) -> None:
-        """Make tables of an older release such that this one can write, before the first write."""
-        if self._tables.can_be_written:
-            return
-
-        async def prepare(call: ConnectionCall) -> TableVersion:
-            return await schemas.prepare_writes(call.connection, self._schema)
-
-        self._tables = await self._run(prepare, repeatable=True, patient=True)
-
-    async def _read_any_version(self, read: Callable[..., Awaitable[T]], call: ConnectionCall) -> T:
-        """Read tables of any release. Another process may have brought them up to date meanwhile."""
-        if not self._tables.has_sums:
-            self._tables = await schemas.begin(call.connection, self._schema)
-        return await read(call, with_sums=self._tables.has_sums)
-
     async def _run(
         self,
         operation: Callable[[ConnectionCall], Awaitable[T]],
@@ -148,7 +124,6 @@ class PostgresStore(CheckedStore):
         *,
         repeatable: bool = False,
         hint: str = "",
-        patient: bool = False,
     ) -> T:
         """Run an operation. If its connection is lost, run it once more, unless that could do it twice.
 
@@ -159,7 +134,7 @@ class PostgresStore(CheckedStore):
         maybe_committed = False
         for is_last in (False, True):
             try:
-                async with self._pool.call(patient=patient) as call:
+                async with self._pool.call() as call:
                     return await operation(call)
             except ConnectionLost as lost:
                 maybe_committed = maybe_committed or lost.committing

@@ -92,8 +92,7 @@ async def _find_repeated(
     if row is None:
         return None
     digest, count, checksum = row
-    is_checked = checksum is not None  # an older release writes none
-    if count < 0 or (is_checked and Checksums(where).once(names["key"], digest, count) != checksum):
+    if count < 0 or Checksums(where).once(names["key"], digest, count) != checksum:
         problem = f"its idempotency key {once.key!r} is not what was written"
         raise Damaged(problem, conversation=where.conversation)
     check_digest(where, once, digest)

@@ -15,7 +15,6 @@ from lamina.errors import Damaged
 from lamina.stores.checksums import Checksums
 from lamina.stores.port import StoredHead, Where
 from lamina.stores.sqlite.connections import SqliteConnection
-from lamina.stores.sqlite.schema import next_fields
 
 COLUMNS = "id, workspace, name, count, next_workspace, next_name, state_sum, sum"
 """The columns of a `ConversationRow`, in its order."""
@@ -48,7 +47,7 @@ class ConversationRow(msgspec.Struct, frozen=True):
         """Whether the row is as it was written."""
         if not self._has_right_types():
             return False
-        checksum = Checksums(self.where).head(self.count, self.state_sum, *next_fields(self.following))
+        checksum = Checksums(self.where).head(self.count, self.state_sum, *_next_fields(self.following))
         return bool(checksum == self.sum)
 
     def _has_right_types(self) -> bool:
@@ -60,6 +59,13 @@ class ConversationRow(msgspec.Struct, frozen=True):
             return False
         numbers = [self.count, self.state_sum]
         return all(isinstance(number, int) and number >= 0 for number in numbers)
+
+
+def _next_fields(following: Where | None) -> tuple[bytes, ...]:
+    """The fields that the checksum of a conversation covers besides its head: which one comes next."""
+    if following is None:
+        return ()
+    return following.workspace.encode(), following.conversation.encode()
 
 
 def find_row(connection: SqliteConnection, where: Where) -> ConversationRow | None:
@@ -85,7 +91,7 @@ def insert_row(connection: SqliteConnection, where: Where, head: StoredHead, che
     before = _row_before(connection, where)
     following = before.following
     state_sum = checksums.state(head.state)
-    checksum = checksums.head(head.count, state_sum, *next_fields(following))
+    checksum = checksums.head(head.count, state_sum, *_next_fields(following))
     sql = (
         "INSERT INTO conversation (workspace, name, count, next_workspace, next_name, state_sum, sum, state) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -116,7 +122,7 @@ def update_row(
     same_state: bool,
 ) -> None:
     """Write a new head. `same_state`: the state has not changed, and is not written again."""
-    more = next_fields(row.following)
+    more = _next_fields(row.following)
     if same_state:
         checksum = checksums.head(head.count, row.state_sum, *more)
         sql = "UPDATE conversation SET count = ?, sum = ? WHERE id = ?"
@@ -196,7 +202,7 @@ def _following_in_table(connection: SqliteConnection, where: Where) -> Where | N
 
 def _set_following(connection: SqliteConnection, row: ConversationRow, following: Where | None) -> None:
     """Make another conversation the next one of an intact row."""
-    checksum = Checksums(row.where).head(row.count, row.state_sum, *next_fields(following))
+    checksum = Checksums(row.where).head(row.count, row.state_sum, *_next_fields(following))
     sql = "UPDATE conversation SET next_workspace = ?, next_name = ?, sum = ? WHERE id = ?"
     connection.run(sql, (*_columns_of(following), checksum, row.id))
 

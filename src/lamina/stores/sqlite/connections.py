@@ -45,9 +45,7 @@ class SqliteFailure(Exception):
 
 
 class SqliteConnection(Protocol):
-    """One connection, for one thread at a time. `version` is the version of the tables when last seen."""
-
-    version: int
+    """One connection, for one thread at a time."""
 
     def run(self, sql: str, values: Values = ()) -> list[Any]: ...
 
@@ -161,7 +159,6 @@ class _LibraryConnection(ABC):
     """A connection of either library. Whatever error the library raises becomes a SqliteFailure."""
 
     def __init__(self, path: str, library_error: type[Exception], *, frozen: bool) -> None:
-        self.version = 0
         # Numbers that are too large, and names in a damaged file, raise errors of Python itself.
         self._errors = (library_error, OverflowError, UnicodeDecodeError)
         try:

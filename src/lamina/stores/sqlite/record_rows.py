@@ -17,7 +17,6 @@ def select_records(
     connection: SqliteConnection,
     conversation_id: int,
     places: Sequence[int],
-    columns: str,
     *,
     and_after: bool = False,
 ) -> list[Any]:
@@ -26,25 +25,25 @@ def select_records(
     `and_after`: also a row after the last place of a range, where there should be none.
     """
     if isinstance(places, range):
-        return _select_range(connection, conversation_id, places, columns, and_after=and_after)
+        return _select_range(connection, conversation_id, places, and_after=and_after)
     rows: list[Any] = []
     for start in range(0, len(places), _CHUNK):
         chunk = places[start : start + _CHUNK]
         marks = ", ".join("?" * len(chunk))
-        sql = f"SELECT {columns} FROM record WHERE conversation = ? AND seq IN ({marks}) ORDER BY seq"  # noqa: S608
+        sql = f"SELECT seq, body, sum FROM record WHERE conversation = ? AND seq IN ({marks}) ORDER BY seq"  # noqa: S608
         rows += connection.run(sql, (conversation_id, *chunk))
     return rows
 
 
 def _select_range(
-    connection: SqliteConnection, conversation_id: int, places: range, columns: str, *, and_after: bool
+    connection: SqliteConnection, conversation_id: int, places: range, *, and_after: bool
 ) -> list[Any]:
     if not places:
         return []
     if and_after:
-        sql = f"SELECT {columns} FROM record WHERE conversation = ? AND seq >= ? ORDER BY seq LIMIT ?"  # noqa: S608
+        sql = "SELECT seq, body, sum FROM record WHERE conversation = ? AND seq >= ? ORDER BY seq LIMIT ?"
         return connection.run(sql, (conversation_id, places[0], len(places) + 1))
-    sql = f"SELECT {columns} FROM record WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq"  # noqa: S608
+    sql = "SELECT seq, body, sum FROM record WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq"
     return connection.run(sql, (conversation_id, places[0], places[-1]))
 
 

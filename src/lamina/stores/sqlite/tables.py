@@ -2,7 +2,6 @@
 
 They know no threads, files or commits. If a write raises, the caller undoes it. Everything that is read is
 checked against its checksums, and a conversation that is not there is looked for in the chain (`chain`).
-Tables of an older release have neither: see `older_tables`.
 """
 
 from __future__ import annotations
@@ -43,14 +42,8 @@ from lamina.stores.sqlite.chain import (
     update_row,
 )
 from lamina.stores.sqlite.connections import CONSTRAINT, SqliteConnection, SqliteFailure
-from lamina.stores.sqlite.older_tables import (
-    has_checksums,
-    list_older_conversations,
-    read_older_page,
-    select_older_records,
-)
 from lamina.stores.sqlite.record_rows import select_intact_records, select_records
-from lamina.stores.sqlite.schema import version_of
+from lamina.stores.sqlite.schema import has_tables
 
 _IS_SEALED = (
     "EXISTS (SELECT 1 FROM conversation "  # noqa: S608 - nothing in it comes from outside
@@ -156,18 +149,15 @@ def measure_conversations(connection: SqliteConnection, *, workspace: str) -> di
 
 
 def read_page(connection: SqliteConnection, where: Where, selection: RecordSelection) -> RecordPage:
-    if not has_checksums(connection):
-        _check_key(connection, where.workspace)
-        return read_older_page(connection, where, selection)
     conversation = _load_conversation(connection, where)
     if conversation is None:
         return RecordPage()
     count = conversation.head.count
     places = selection.places(count)
     reads_last = bool(places) and places[-1] + 1 == count
-    rows = select_records(connection, conversation.row.id, places, "seq, body, sum", and_after=reads_last)
+    rows = select_records(connection, conversation.row.id, places, and_after=reads_last)
     try:
-        records = check_records(where, places, rows, Checksums(where))
+        records = check_records(where, places, rows)
     except Damaged as damage:
         raise _damaged(connection, where, conversation.row, damage.problem) from None
     if selection.at is None:  # a read of single places is how intact records are saved, so it is not refused
@@ -178,10 +168,7 @@ def read_page(connection: SqliteConnection, where: Where, selection: RecordSelec
 def list_conversations(
     connection: SqliteConnection, workspace: str, *, after: str, limit: int
 ) -> Sequence[ListedConversation]:
-    older = not has_checksums(connection)  # before the key: it refuses a file that is not lamina's
     _check_key(connection, workspace)
-    if older:
-        return list_older_conversations(connection, workspace, after=after, limit=limit)
     sql = (
         f"SELECT {COLUMNS}, {_HAS_UNCOUNTED} FROM conversation "  # noqa: S608 - nothing comes from outside
         "WHERE workspace = ? AND name > ? ORDER BY name LIMIT ?"
@@ -197,17 +184,14 @@ def list_conversations(
 
 
 def check_readable(connection: SqliteConnection) -> None:
-    """Raise StoreError for a file that is not lamina's, or newer, before anything is read from it."""
-    if not version_of(connection):
+    """Raise StoreError for a file that is not lamina's, or of another version, before anything is read."""
+    if not has_tables(connection):
         raise StoreError("the file holds no conversations", hint="check the path")
 
 
 def rescue_records(connection: SqliteConnection, where: Where) -> Sequence[tuple[int, bytes]]:
     """Place and body of each record that can still be read, also if the head is damaged."""
-    older = not has_checksums(connection)
     _check_key(connection, where.workspace)
-    if older:
-        return select_older_records(connection, where)
     row = find_row(connection, where)
     if row is None:
         check_absent(connection, where)

@@ -30,7 +30,7 @@ from lamina.stores.sqlite.connections import (
 )
 from lamina.stores.sqlite.drivers import Driver, is_faulty, usual_driver, warn_if_unsafe
 from lamina.stores.sqlite.process_lock import ProcessLock
-from lamina.stores.sqlite.schema import NEWEST, bring_up, version_of
+from lamina.stores.sqlite.schema import has_tables, make_tables
 from lamina.stores.syncing import sync_folder
 
 T = TypeVar("T")
@@ -176,7 +176,7 @@ class Writer:
         with self._between_processes.hold():
             self._connection = connect(path, driver=driver, writes=True)
             try:
-                self._has_older_tables = self._prepare_tables()
+                self._prepare_tables()
             except SqliteFailure as error:
                 close_quietly(self._connection)
                 hint = "is another process using it?"
@@ -185,13 +185,11 @@ class Writer:
                 close_quietly(self._connection)
                 raise
 
-    def _prepare_tables(self) -> bool:
-        """Make the tables of a new file. True if they are of an older release; a write brings them up."""
-        version = version_of(self._connection)
-        if not version:
-            bring_up(self._connection)
+    def _prepare_tables(self) -> None:
+        """Make the tables of a new file."""
+        if not has_tables(self._connection):
+            make_tables(self._connection)
         Path(f"{self._path}{NEW_SUFFIX}").unlink(missing_ok=True)
-        return 0 < version < NEWEST
 
     def write(self, write: Callable[[SqliteConnection], T]) -> T:
         """The result of a write, once it is on the disk. If it raises, nothing of it is stored.
@@ -253,7 +251,7 @@ class Writer:
             self._run_transaction(partial(_run_jobs, jobs))
         except SqliteFailure as error:
             _end_jobs(jobs, self._write_error(error), error)
-        except StoreError as error:  # an earlier write failed, or older tables could not be brought up
+        except StoreError as error:  # an earlier write failed
             _end_jobs(jobs, error)
         _end_jobs(jobs)
         if self._log_due and not self.broken:
@@ -261,9 +259,6 @@ class Writer:
                 self._empty_log(patience=0)
 
     def _run_transaction(self, write: Callable[[SqliteConnection], T]) -> T:
-        if self._has_older_tables:
-            bring_up(self._connection)
-            self._has_older_tables = False
         self._connection.run("BEGIN IMMEDIATE")
         try:
             result = write(self._connection)
