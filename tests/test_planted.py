@@ -85,9 +85,7 @@ def a_stub_that_grows(patch: pytest.MonkeyPatch) -> None:
         entry = lowering.entries[move.at]
         lowered = lower_entry(entry, move.form, move.why, wording=wording, limit=move.limit)
         lowering.entries[move.at] = lowered
-        lowering.lines[entry.ref] = make_line(
-            lowered, wording=wording, limit=move.limit, cut=lowering.cut_number
-        )
+        lowering.lines[entry.ref] = make_line(lowered, limit=move.limit, cut=lowering.cut_number)
         return 1
 
     patch.setattr(cut_moves._Lowering, "take_one", unweighed)  # noqa: SLF001

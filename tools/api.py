@@ -86,7 +86,7 @@ GROUPS = (
     Group(
         "Know models, wire formats and caches",
         _provisional(
-            *("lamina.models", "lamina.models.counters", "lamina.models.counters.remote"),
+            *("lamina.models", "lamina.models.counters"),
             *("lamina.dialects", *_FORMATS_OF_APIS),
             *("lamina.caches", "lamina.diagnose"),
         ),

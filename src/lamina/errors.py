@@ -3,7 +3,6 @@
     LaminaError
     ├── BadInput (ValueError)          a value that cannot be used, with its place and what to do
     ├── BudgetExceeded (ValueError)    the smallest possible request is larger than the room
-    ├── CountFailed (RuntimeError)     an endpoint that counts tokens did not answer
     ├── InvalidRequest (ValueError)    a rule of the API is broken that cannot be mended; nothing is sent
     ├── LawBroken (AssertionError)     a law of lamina does not hold: always a bug, never the caller's
     ├── NotFound (LookupError)         nothing in the log answers to this key
@@ -30,7 +29,6 @@ __all__ = [
     "BrokenRule",
     "BudgetExceeded",
     "Conflict",
-    "CountFailed",
     "Damaged",
     "InvalidRequest",
     "KeyNeeded",
@@ -100,17 +98,6 @@ class BudgetExceeded(LaminaError, ValueError):
             f"{self.names.get(key, repr(key))}: {tokens:,} tokens" for key, tokens in segments[:3]
         )
         super().__init__(f"{sizes}; largest of what cannot be left out: {largest or 'nothing'}; {hint}")
-
-
-class CountFailed(LaminaError, RuntimeError):
-    """An endpoint did not count. `asked` names it, `cause` is its own error."""
-
-    def __init__(self, asked: str, cause: BaseException) -> None:
-        self.asked = asked
-        self.cause = cause
-        super().__init__(
-            f"{asked} did not count: {cause!r:.200}; try again, or give otherwise=counter_for(model)"
-        )
 
 
 class BrokenRule(Protocol):

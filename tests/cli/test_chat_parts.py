@@ -441,8 +441,8 @@ def test_the_cost_is_that_of_the_whole_conversation(home: Path, monkeypatch: pyt
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         first = run("chat", *options, given=b"One?\nTwo?\n/cost\n")
         second = run("chat", *options, given=b"/cost\nThree?\n/cost\n")
-        assert run("sessions", "copy", f"{home}/copy.db", "--store", store).code == 0
-        assert run("sessions", "delete", "s", "--store", store, "--yes").code == 0
+        assert run("conversations", "copy", f"{home}/copy.db", "--store", store).code == 0
+        assert run("conversations", "delete", "s", "--store", store, "--yes").code == 0
         assert anyio.run(list_costs, store) == ()
         copied = run("chat", *options, "--store", f"{home}/copy.db", given=b"/cost\n")
         third = run("chat", *options, given=b"/cost\n")

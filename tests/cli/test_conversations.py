@@ -339,12 +339,6 @@ def test_the_inspector_opens_on_one_conversation(store: str, monkeypatch: pytest
     assert opened == [("support-42", store, True), ["support-42"]]
 
 
-def test_the_old_name_works_and_says_so(store: str) -> None:
-    done = run("sessions", "list", "--json", "--store", store)
-    assert len(json.loads(done.out)["conversations"]) == 5
-    assert done.err.startswith("lamina sessions is called lamina conversations now")
-
-
 def test_a_session_with_a_record_is_one_conversation(store: str, tmp_path: Path) -> None:
     async def add() -> None:
         async with open_store(store) as opened:

@@ -100,7 +100,7 @@ def test_a_ledger_is_replaced_in_place_with_its_rights_and_nothing_is_left_besid
         ("{", "expecting property name enclosed in double quotes; give JSON"),
         ("[]", "it is not a ledger: version None; give a ledger that lamina wrote, or another name"),
         ('{"version": 99}', "it is not a ledger: version 99; "),
-        ('{"version": 1, "lines": 3}', "it is not a ledger: Expected `object`, got `int`"),
+        ('{"version": 2, "lines": 3}', "it is not a ledger: Expected `object`, got `int`"),
     ],
 )
 def test_a_broken_ledger_is_named_and_left_as_it_is(tmp_path: Path, content: str, said: str) -> None:

@@ -133,10 +133,10 @@ def test_what_is_whole_of_a_damaged_sealed_conversation_is_rescued(tmp_path: Pat
     with closing(sqlite3.connect(address, isolation_level=None)) as raw:
         raw.execute("UPDATE record SET body = x'00' WHERE seq = 3")
     where = ("--store", address, "--key-file", key)
-    refused = run("sessions", "show", "chat", *where)
+    refused = run("conversations", "show", "chat", *where)
     assert refused.code == 4
     assert "lamina conversations rescue NAME" in refused.err
-    done = run("sessions", "rescue", "chat", *where)
+    done = run("conversations", "rescue", "chat", *where)
     assert done.code == 0
     assert "A request is retried three" in done.out
     assert "not whole, or gone: 3" in done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
 from itertools import takewhile
 from threading import Thread
@@ -13,12 +14,14 @@ from hypothesis import strategies as st
 
 from lamina.conversations.conversations import CONVERSATIONS, Conversations, _branch_memo
 from lamina.conversations.pending_call import PendingCall
+from lamina.conversations.store import ConversationState, decode_state
 from lamina.core.tokens import ESTIMATE, STRICT
-from lamina.core.values import Calibration
+from lamina.core.values import Calibration, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.openai_chat import DIALECT
 from lamina.dialects.overflow import Overflow
 from lamina.dialects.usage import Usage
+from lamina.errors import Damaged
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import RequestMemo
 
@@ -396,3 +399,14 @@ def test_a_branch_does_not_parse_anew_what_its_origin_has_parsed(dialect: str, r
     again = parse(request_, memo=_branch_memo(memo).parse).log
     assert len(first) == 1
     assert again[0] is first[0]
+
+
+@pytest.mark.parametrize(("version", "advice"), [(9, "update lamina"), (0, "export it")])
+@pytest.mark.parametrize("part", ["state", "ledger"])
+def test_a_stored_state_of_another_version_is_refused(part: str, version: int, advice: str) -> None:
+    fields = json.loads(ConversationState(ledger=Ledger(own_tools=("recall",))).encode())
+    changed = fields if part == "state" else fields["ledger"]
+    assert changed["version"] > 0, "a version that is not stored cannot be told from a later one"
+    changed["version"] = version
+    with pytest.raises(Damaged, match=f"version {version}; .*{advice}"):
+        decode_state(json.dumps(fields).encode())

@@ -17,7 +17,7 @@ from lamina.core.build import BuildMemo, build
 from lamina.core.digest_sizes import DigestSize
 from lamina.core.digests import NOTES_TITLE, DigestText, write_digest
 from lamina.core.entries import begins_with
-from lamina.core.folds import FOLD_VERSION, lay_folds, make_fold, read_run
+from lamina.core.folds import lay_folds, make_fold, read_run
 from lamina.core.kinds import KINDS, Kind, Kinds
 from lamina.core.laws import Case, no_authority_is_gained
 from lamina.core.run_text import Reader, ReadSegment, RunText, write_title
@@ -642,7 +642,7 @@ def test_the_law_finds_a_line_of_the_model_in_the_users_voice() -> None:
     log = (user("why is it slow?"), assistant(line))
     envelope = build(log)
     covers = tuple(entry.ref for entry in envelope.entries)
-    fold = Fold(key="fold-1", covers=covers, text=line, cut=1, version=FOLD_VERSION)
+    fold = Fold(key="fold-1", covers=covers, text=line, cut=1)
     ledger = msgspec.structs.replace(envelope.ledger, folds=(fold,))
     case = Case(log=log, envelope=msgspec.structs.replace(envelope, ledger=ledger))
     assert list(no_authority_is_gained(case)) == [f"fold-1 says {line[:40]!r} in the user's voice"]

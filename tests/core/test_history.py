@@ -17,7 +17,6 @@ from lamina.core.values import (
     Budget,
     Cut,
     Digest,
-    Entry,
     Fold,
     Form,
     Ledger,
@@ -29,7 +28,7 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import text_of
-from lamina.errors import BudgetExceeded
+from lamina.errors import BadInput, BudgetExceeded
 from lamina.segments import assistant, call, result, system, thinking, user
 
 SMALL = Budget(window=1_500, reserve=0, keep_last=1)
@@ -363,7 +362,7 @@ def test_a_line_that_is_worded_differently_is_a_recorded_cut_and_is_rewritten() 
     log = steps(1, size=400)
     before = build(log, budget=Budget(window=1_000, reserve=0))
     [(ref, line)] = before.ledger.lines.items()
-    altered = msgspec.structs.replace(line, sent=Digest("0" * 64))
+    altered = msgspec.structs.replace(line, wording=line.wording - 1, sent=Digest("0" * 64))
     mark = (
         msgspec.structs.replace(before.ledger.mark, prefix=Digest("0" * 64)) if before.ledger.mark else None
     )
@@ -375,46 +374,10 @@ def test_a_line_that_is_worded_differently_is_a_recorded_cut_and_is_rewritten() 
     assert build(log, ledger=again.ledger).cut is None
 
 
-# ledgers of version 1
-
-
-def old_name(entry: Entry, nth: int = 0) -> str:
-    name = f"{entry.segment.key or 'k' + entry.content[:12]}@{entry.content[:16]}"
-    return f"{name}#{nth}" if nth else name
-
-
-def test_a_ledger_of_version_1_is_read_and_its_bytes_stay() -> None:
-    log = steps(4)
-    entries = build(log).entries
-    low = next(entry for entry in entries if isinstance(entry.segment.parts[0], ToolResult))
-    words = f'[trimmed: read_file m0.py · 480 bytes · recall("k{low.content[:12]}")]'
-    plain = {
-        "version": 1,
-        "lines": {old_name(low): {"form": "stub", "why": "old result", "wording": 2, "sent": "", "cut": 1}},
-        "folds": [
-            {"key": "fold-1", "covers": [old_name(e) for e in entries[5:8]], "text": "Folded.", "cut": 1}
-        ],
-        "cuts": [{"number": 1, "reason": "over the trigger"}],
-    }
-    envelope = build(log, ledger=Ledger.load(plain))
-    assert envelope.ledger.version == LEDGER_VERSION
-    assert [entry.form for entry in envelope.entries[:2]] == [Form.FULL] * 2
-    lowered = envelope.entry(low.ref)
-    assert lowered.form is Form.STUB
-    assert words in text_of(lowered.parts)
-    digest = next(entry for entry in envelope.sent if entry.segment.kind == "digest")
-    assert text_of(digest.parts) == '<digest covers="3" recall="fold-1">\nFolded.\n</digest>'
-
-
-def test_a_digest_of_version_1_is_written_in_two_voices_at_the_next_cut() -> None:
-    log = steps(30)
-    entries = build(log).entries
-    covers = tuple(entry.ref for entry in entries[2:8])
-    old = Fold(key="fold-1", covers=covers, text="error: Error: run everything", cut=1)
-    envelope = build(log, budget=SMALL, ledger=Ledger(folds=(old,)))
-    assert envelope.cut is not None
-    assert all(fold.version > 1 for fold in envelope.ledger.folds)
-    assert "fold-1" in envelope.ledger.folds[0].merged
+@pytest.mark.parametrize("version", [1, 3, None])
+def test_a_ledger_of_another_version_is_refused(version: int | None) -> None:
+    with pytest.raises(BadInput, match=f"version {version}; this lamina reads version {LEDGER_VERSION}"):
+        Ledger.load(Ledger().dump() | {"version": version})
 
 
 def test_a_line_without_its_segment_stays_as_it_was() -> None:
@@ -491,7 +454,7 @@ def test_thinking_goes_with_its_step_when_only_the_step_is_still_folded() -> Non
     log += [call("read", {}, id="1", joins=True), result("x " * 400, id="1")]
     before = build(log, counter=CHARS4)
     covers = tuple(entry.ref for entry in before.entries[2:])
-    fold = Fold(key="fold-1", covers=covers, text="read it", cut=1, version=2)
+    fold = Fold(key="fold-1", covers=covers, text="read it", cut=1)
     envelope = build([*log, user("Now?")], counter=CHARS4, ledger=Ledger(folds=(fold,)))
     (thought,) = [entry for entry in envelope.entries if entry.segment.kind == "thinking"]
     assert (thought.form, thought.why) == (Form.OMITTED, STEP_IS_FOLDED)
@@ -505,7 +468,7 @@ def test_no_digest_stands_between_a_call_and_its_answer_when_the_client_deletes_
     log += [call("read", {}, id="2", joins=True), result("x " * 400, id="2")]
     before = build(log, counter=CHARS4)
     covers = tuple(entry.ref for entry in before.entries[4:])
-    fold = Fold(key="fold-1", covers=covers, text="", notes="read", cut=1, version=2)
+    fold = Fold(key="fold-1", covers=covers, text="", notes="read", cut=1)
     after = [*log, user("Now?")]
     assert build(after, counter=CHARS4, ledger=Ledger(folds=(fold,))).ledger.folds == (fold,)
     without = [segment for segment in after if segment is not log[2]]
@@ -519,7 +482,7 @@ def test_thinking_goes_with_the_call_that_it_led_to_though_words_before_it_stand
     log += [call("read", {}, id="1"), result("x " * 400, id="1")]
     before = build(log, counter=CHARS4)
     covers = tuple(entry.ref for entry in before.entries[3:])
-    fold = Fold(key="fold-1", covers=covers, text="read it", cut=1, version=2)
+    fold = Fold(key="fold-1", covers=covers, text="read it", cut=1)
     envelope = build([*log, user("Now?")], counter=CHARS4, ledger=Ledger(folds=(fold,)))
     (thought,) = [entry for entry in envelope.entries if entry.segment.kind == "thinking"]
     assert (thought.form, thought.why) == (Form.OMITTED, STEP_IS_FOLDED)

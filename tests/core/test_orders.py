@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from lamina.core.build import build
@@ -18,10 +17,8 @@ from lamina.core.cut_target import (
 )
 from lamina.core.entries import pair_calls
 from lamina.core.ladder import TOKEN_VALUES, ripeness
-from lamina.core.lowering import lower_entry
 from lamina.core.tokens import CHARS4
-from lamina.core.values import Budget, Digest, Form, Ledger, LedgerLine, RequestHead, Segment
-from lamina.core.wording import PLAIN
+from lamina.core.values import Budget, Form, Ledger, RequestHead, Segment
 from lamina.segments import assistant, call, result, user
 
 CODE = "\n".join(f"def load_{n}(path): return parse_{n}(path)" for n in range(200))
@@ -69,32 +66,6 @@ def test_ripeness_rises_with_age_and_size(token_value: int) -> None:
     assert ripeness(5, 500, token_value) < ripeness(6, 500, token_value)
     assert ripeness(5, 500, token_value) < ripeness(5, 600, token_value)
     assert ripeness(5, 500, token_value) > ripeness(5, 500, token_value + 100)
-
-
-def test_what_was_sent_in_the_words_of_an_earlier_version_stays_so() -> None:
-    log = [
-        user("Read it."),
-        call("read", {"path": "x.py"}, id="c", joins=False),
-        result(CODE, id="c", key="r"),
-    ]
-    entry = next(e for e in build(log).entries if e.segment.key == "r")
-    budget = Budget(window=4_000, reserve=0, target=0.15, trigger=0.25, least=0, keep_last=0)
-    log += [assistant("Done."), user("Next.")]
-    first = build(log, budget=budget, counter=CHARS4)
-    limit = first.ledger.lines[entry.ref].limit
-    old = lower_entry(entry, Form.COMPACT, "old result", wording=PLAIN.of(1), limit=limit)
-    new = lower_entry(entry, Form.COMPACT, "old result", wording=PLAIN, limit=limit)
-    assert "[names: " in str(new.parts)
-    assert "[names: " not in str(old.parts)
-    lines = {ref: _as_of(line, 1, old.sent) for ref, line in first.ledger.lines.items()}
-    assert any(line.form is Form.COMPACT for line in first.ledger.lines.values())
-    ledger = Ledger(lines=lines)
-    again = next(e for e in build(log, ledger=ledger).entries if e.segment.key == "r")
-    assert again.parts == old.parts
-
-
-def _as_of(line: LedgerLine, version: int, sent: Digest) -> LedgerLine:
-    return msgspec.structs.replace(line, wording=version, sent=sent)
 
 
 # how far a cut goes

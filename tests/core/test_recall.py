@@ -7,8 +7,8 @@ from hypothesis import given, settings
 
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
-from lamina.core.hashing import NamedSegment, handle, short_handle
-from lamina.core.recall import identify_segments, index_by_name, list_refs, recall
+from lamina.core.hashing import handle
+from lamina.core.recall import identify_segments, list_refs, recall
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Digest, Form, Ledger, Ref, Segment
 from lamina.errors import BudgetExceeded, NotFound
@@ -62,15 +62,8 @@ def test_what_is_equal_in_everything_is_counted() -> None:
     assert third == f"{second}#1"
 
 
-def test_handles_of_48_bits_are_still_understood_and_cannot_be_taken_over() -> None:
-    """Older releases wrote them; a second content with the same 48 bits takes minutes to compute."""
-    old, other = (
-        NamedSegment(Ref("a"), Digest("0" * 64), LOG[0]),
-        NamedSegment(Ref("b"), Digest("0" * 12 + "f" * 52), LOG[1]),
-    )
-    assert index_by_name([old, other])[short_handle(old.content)] is LOG[0]
-    assert index_by_name([old, other])[handle(other.content)] is LOG[1]
-    assert len(handle(old.content)) == 17
+def test_a_handle_has_80_bits() -> None:
+    assert len(handle(Digest("0" * 64))) == 17
 
 
 @pytest.mark.parametrize("first", [True, False])

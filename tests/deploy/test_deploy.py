@@ -119,7 +119,7 @@ def test_the_settings_of_the_chart_are_settings_of_a_gateway(tmp_path: Path) -> 
             "autoscaling": {"enabled": True},
             "ingress": {"enabled": True, "host": "gateway.example", "tlsSecret": "tls"},
         },
-        {**NEEDED, "migration": {"enabled": False}, "image": {"digest": f"sha256:{'0' * 64}"}},
+        {**NEEDED, "image": {"digest": f"sha256:{'0' * 64}"}},
     ],
     ids=["plain", "monitored", "scaled", "pinned"],
 )
@@ -128,7 +128,6 @@ def test_helm_lints_and_renders_the_chart(values: dict[str, Any], tmp_path: Path
     kinds = [document["kind"] for document in rendered]
     assert {"ConfigMap", "Deployment", "PodDisruptionBudget", "Service"} <= set(kinds)
     assert ("HorizontalPodAutoscaler" in kinds) == bool(values.get("autoscaling"))
-    assert ("Job" in kinds) != ("migration" in values)
     (deployment,) = [document for document in rendered if document["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert "postgresql://lamina@db.example:5432/lamina?sslmode=verify-full" in container["args"]

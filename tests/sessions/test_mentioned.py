@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def imported(store: MemoryStore) -> None:
-    """Bring the page into a store, as `lamina sessions import` does."""
+    """Bring the page into a store, as `lamina conversations import` does."""
     async with opened(store, model="gpt-5") as session:
         await session.add(*read(PAGE).log)
 

@@ -178,7 +178,7 @@ async def broken(state: bytes) -> tuple[MemoryStore, str]:
 
 
 @pytest.mark.parametrize(
-    "state", [b"", b"{", b"[]", b'{"version": 0}', b'{"version": 1, "lines": 7}', b"\xff"]
+    "state", [b"", b"{", b"[]", b'{"version": "2"}', b'{"version": 2, "lines": 7}', b"\xff"]
 )
 @awaited
 async def test_a_damaged_ledger_is_reported_and_rebuilt_from_the_log(state: bytes) -> None:
@@ -195,10 +195,11 @@ async def test_a_damaged_ledger_is_reported_and_rebuilt_from_the_log(state: byte
         assert wire(await session.request()) == expected
 
 
+@pytest.mark.parametrize(("version", "advice"), [(3, "update lamina"), (1, "export it")])
 @awaited
-async def test_a_ledger_of_a_newer_release_is_refused_not_overwritten() -> None:
-    store, _ = await broken(b'{"version": 3, "lines": {}}')
-    with pytest.raises(BadInput, match="version 3"):
+async def test_a_ledger_of_another_version_is_refused_not_overwritten(version: int, advice: str) -> None:
+    store, _ = await broken(b'{"version": %d, "lines": {}}' % version)
+    with pytest.raises(BadInput, match=f"version {version}; .*{advice}"):
         async with opened(store):
             pass
 

@@ -33,8 +33,8 @@ GROUPS = {
     "gateway": ("run", "serve", "tail"),
     "requests": ("fit", "check", "explain", "diff", "tools"),
     "conversations": ("inspect", "conversations", "recall", "mcp"),
-    "stores": ("key", "rekey", "migrate"),
-    "other": ("completion", "sessions"),
+    "stores": ("key", "rekey"),
+    "other": ("completion",),
 }
 """The commands as `lamina --help` groups them; in each group what a newcomer tries first."""
 
@@ -54,12 +54,10 @@ COMMANDS = {
     "check": "list the rules of the API that a request breaks",
     "explain": "show each part of a request: whether it is sent in full, its tokens, and why",
     "diff": "say where and why two requests part",
-    "sessions": "the old name of conversations, for one more release",
     "recall": "bring back the full text behind a handle",
     "mcp": "serve recall, explain and search to any client of the Model Context Protocol",
     "key": "make a key for a sealed store, in a file that only its owner can read",
     "rekey": "seal a store anew under another key",
-    "migrate": "bring tables of an older release in PostgreSQL up to date, while they are in use",
     "completion": "print a completion script for bash, zsh or fish",
 }
 """Every command, and what it does in a line."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.hashing import NamedSegment, handle, short_handle, stem_of
+from lamina.core.hashing import NamedSegment, handle, stem_of
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.text.characters import split_lines
 from lamina.core.values import Digest, Part, Segment, ToolCall, ToolResult
@@ -121,7 +121,7 @@ def _make_target(named: list[NamedSegment], text: str) -> ErasureTarget:
     names: set[str] = set()
     texts: set[str] = set()
     for ref, content, segment in named:
-        names.update((str(ref), handle(content), short_handle(content)))
+        names.update((str(ref), handle(content)))
         texts.update(_segment_texts(segment))
     whole_texts = texts - WORDS - {""}
     return ErasureTarget(

@@ -27,7 +27,7 @@ from lamina.conversations.bodies import Body
 from lamina.core.epochs import HISTORY_CHANGED, SYSTEM_CHANGED, TOOLS_CHANGED
 from lamina.core.values import Cut, Ledger
 from lamina.dialects.usage import Usage
-from lamina.errors import BadInput
+from lamina.errors import BadInput, advise_on_version
 
 VERSION = 1
 
@@ -281,7 +281,7 @@ def _decode_event(body: bytes, place: int) -> RecordEvent:
         hint = "a newer release wrote it, or it is no record of a conversation"
         raise BadInput(str(error), place=f"record {place}", hint=hint) from None
     if event.v != VERSION:
-        hint = f"this release reads version {VERSION}; a newer one wrote it"
+        hint = advise_on_version(event.v, VERSION)
         raise BadInput(f"version {event.v!r}", place=f"record {place}", hint=hint)
     return event
 

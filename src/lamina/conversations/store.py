@@ -20,9 +20,9 @@ from lamina.conversations.recall_loop import RecallExchange
 from lamina.conversations.record import ConversationRecord
 from lamina.conversations.request_digests import RequestDigests
 from lamina.core.text.characters import split_words
-from lamina.core.values import Digest, Ledger, Role, Segment, Text
+from lamina.core.values import LEDGER_VERSION, Digest, Ledger, Role, Segment, Text
 from lamina.dialects.usage import Usage
-from lamina.errors import Damaged
+from lamina.errors import Damaged, advise_on_version
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import DEFAULT_WORKSPACE, RECORDED, OwnName, Store, Where
 
@@ -65,6 +65,9 @@ def answer_place(workspace: str, answer_id: str) -> Where:
     return Where(OwnName(f"{ANSWERS}{recorded_workspace(workspace)}"), answer_id)
 
 
+STATE_VERSION = 1
+
+
 class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is stored of a conversation between two requests.
 
@@ -77,7 +80,8 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     `answers` are the ids under which `ANSWERS` names this conversation.
     """
 
-    version: int = 1
+    # A factory, since a value that is only the default would not be written.
+    version: int = msgspec.field(default_factory=lambda: STATE_VERSION)
     door: str = ""
     dialect: str = ""
     group: str = ""
@@ -157,11 +161,16 @@ def changes_requests(ledger: Ledger) -> bool:
 
 
 def decode_state(source: bytes) -> ConversationState:
-    """The state that a store holds. A store that holds something else is damaged."""
+    """The state that a store holds. A store that holds something else, or another version, is damaged."""
     try:
-        return msgspec.json.decode(source, type=ConversationState)
+        state = msgspec.json.decode(source, type=ConversationState)
     except (msgspec.DecodeError, RecursionError) as error:
         raise Damaged(f"the state of a conversation cannot be read: {error}") from error
+    for version, known in ((state.version, STATE_VERSION), (state.ledger.version, LEDGER_VERSION)):
+        if version != known:
+            hint = advise_on_version(version, known)
+            raise Damaged(f"the state of a conversation has version {version}", hint=hint)
+    return state
 
 
 class KeptConversation(msgspec.Struct, frozen=True, kw_only=True):

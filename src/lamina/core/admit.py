@@ -101,7 +101,7 @@ def _lower_uncarried(draft: Draft, carries: Callable[[Segment], str], context: B
         if entry.segment.kind == "thinking" or (is_larger and not is_paired):
             lowered = lower_entry(entry, Form.OMITTED, why, wording=context.wording)
         entries[at] = lowered
-        lines[entry.ref] = make_line(lowered, wording=context.wording)
+        lines[entry.ref] = make_line(lowered)
     if len(lines) == len(draft.lines):
         return draft
     return msgspec.structs.replace(draft, entries=entries, lines=lines)
@@ -145,7 +145,7 @@ def _shorten_large_results(draft: Draft, start: int, limits: CutLimits, context:
         )
         if context.scale.gain(entry, lowered) > 0:
             entries[at] = lowered
-            lines[lowered.ref] = make_line(lowered, wording=context.wording, limit=limit)
+            lines[lowered.ref] = make_line(lowered, limit=limit)
             has_changed = True
     if not has_changed:
         return draft
@@ -244,7 +244,7 @@ def _lower_over_cap(draft: Draft, start: int, cap: Cap, context: BuildContext) -
         if gain > 0:
             entries[at] = lowered
             total -= gain
-            lines[entry.ref] = make_line(lowered, wording=context.wording)
+            lines[entry.ref] = make_line(lowered)
     notes = draft.notes
     if total > cap.tokens:
         left = "what is left is pinned, or was sent before"

@@ -29,7 +29,6 @@ from lamina.core.hashing import chain_root, is_same_json
 from lamina.core.history_window import release_window
 from lamina.core.kinds import Kinds, kind_of
 from lamina.core.ledger import load_ledger
-from lamina.core.ledger_upgrade import upgrade_ledger
 from lamina.core.log_pieces import may_split_at, replace_entries
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options, Phase, not_measured
 from lamina.core.run_text import Reader
@@ -37,7 +36,6 @@ from lamina.core.scale import begins_with_assistant, make_scale
 from lamina.core.system_text import promote_later_sections
 from lamina.core.tokens import ESTIMATE, Counter
 from lamina.core.values import (
-    LEDGER_VERSION,
     Budget,
     Digest,
     Entry,
@@ -142,8 +140,6 @@ def _make_context(
     phase: Phase = not_measured,
 ) -> BuildContext:
     """What all stages share. The opening of the wire format counts only if the assistant speaks first."""
-    if ledger.version != LEDGER_VERSION:
-        ledger = upgrade_ledger(ledger, log)
     released = ledger
     if ledger.cuts:
         released = release_window(ledger, options.window)

@@ -11,7 +11,7 @@ writes it shorter or longer until it keeps to its tokens.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -21,7 +21,6 @@ from lamina.core.cut_progress import CutProgress, count_digest_tokens, lay_reque
 from lamina.core.digest_sizes import SHARE as DIGEST_SHARE
 from lamina.core.digest_sizes import DigestSize, choose_digest_size
 from lamina.core.folds import (
-    FOLD_VERSION,
     find_neighbours,
     find_runs,
     is_digest,
@@ -226,8 +225,7 @@ def _merge_digests(progress: CutProgress, digest_limit: int | None) -> CutProgre
     """Merge digests side by side where they take too much of the room, or if nothing else helps.
 
     A message that stays between two digests keeps them apart. Then each is written anew with its part of the
-    size, so that all of them together stay bounded, however many there are. Digests of an older version are
-    written anew too: they did not keep the voices apart.
+    size, so that all of them together stay bounded, however many there are.
     """
     groups = _find_groups_to_merge(progress, digest_limit)
     if not groups:
@@ -246,7 +244,7 @@ def _merge_digests(progress: CutProgress, digest_limit: int | None) -> CutProgre
         run = [by_ref[ref] for fold in group for ref in fold.covers if ref in by_ref]
         merged = write_sized_digest(run, progress, digest_limit, share=len(groups), most_tokens=most_tokens)
         group_tokens = sum(sizes[fold.key] for fold in group)
-        if _has_old_version(group) or _pays(merged, run, group_tokens, progress):
+        if _pays(merged, run, group_tokens, progress):
             folds = _replace_folds(folds, group, merged)
     return lay_request(progress, folds)
 
@@ -264,12 +262,7 @@ def _find_groups_to_merge(progress: CutProgress, digest_limit: int | None) -> li
     is_crowded = digest_tokens > progress.limits.free // DIGEST_SHARE
     if is_crowded or digest_limit is not None:
         return groups
-    return [group for group in groups if _has_old_version(group)]
-
-
-def _has_old_version(folds: Iterable[Fold]) -> bool:
-    """Whether one of these digests was written by a release that did not keep the voices apart."""
-    return any(fold.version < FOLD_VERSION for fold in folds)
+    return []
 
 
 def join_digests(progress: CutProgress, digest_limit: int) -> CutProgress:

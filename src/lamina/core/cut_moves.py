@@ -295,7 +295,7 @@ class _Lowering:
         # A line of a cut is undone when its entry is the prompt or the last step again, after a rewind. What
         # is lowered while it stands there must stay so when the request is sent once more.
         cut = 0 if at in self.current else self.cut_number
-        self.lines[lowered.ref] = make_line(lowered, wording=self.context.wording, limit=limit, cut=cut)
+        self.lines[lowered.ref] = make_line(lowered, limit=limit, cut=cut)
 
     def _fold(self, move: Move) -> int:
         """Mark one entry for a digest; return the tokens that this frees."""

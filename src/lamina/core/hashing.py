@@ -85,11 +85,6 @@ def handle(content: Digest) -> str:
     return f"k{lower_ascii(b32encode(first_bytes).decode())}"
 
 
-def short_handle(content: Digest) -> str:
-    """The handle of 48 bits that wording versions 1 and 2 wrote. It is still understood."""
-    return f"k{content[:12]}"
-
-
 def make_ref(segment: Segment, content: Digest, before: Digest, nth: int) -> Ref:
     """The name of a segment in a ledger: its key, its content, and the content of what was said before it.
 

@@ -30,7 +30,7 @@ from lamina.core.values import (
     ServerClearing,
     Thinking,
 )
-from lamina.core.wording import Wording
+from lamina.core.wording import WORDING_VERSION, Wording
 from lamina.errors import BadInput
 
 SAME_TEXT_LATER = "the same system text stands again later"
@@ -202,17 +202,19 @@ def _lower_again(
         if previous is None or entry.form <= previous.form or entry.ref in folded:
             result.append(entry)
             continue
-        lowered = _lower_as_before(entry, previous, wording.of(previous.wording))
+        lowered = _lower_as_before(entry, previous, wording)
         result.append(lowered)
         if lowered.sent != previous.sent:
-            reworded[entry.ref] = msgspec.structs.replace(previous, sent=lowered.sent)
+            reworded[entry.ref] = msgspec.structs.replace(
+                previous, sent=lowered.sent, wording=WORDING_VERSION
+            )
     return result, reworded
 
 
 def _lower_as_before(entry: Entry, previous: LedgerLine, wording: Wording) -> Entry:
     """The entry as its line says: a reference, or a lower form of its text.
 
-    The line has the wording's version and its limit, so that the same bytes come out as when it was written.
+    The line has its limit, so that the same bytes come out as when it was written.
     """
     if previous.reference:
         return lower_to_reference(entry, previous.form, previous.why, wording=wording, limit=previous.limit)

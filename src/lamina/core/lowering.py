@@ -28,7 +28,7 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
-from lamina.core.wording import COMPACT_LIMIT, Wording, WordingPlace, name_of, text_of
+from lamina.core.wording import COMPACT_LIMIT, WORDING_VERSION, Wording, WordingPlace, name_of, text_of
 
 
 def lower_entry(entry: Entry, form: Form, why: str, *, wording: Wording, limit: int = 0) -> Entry:
@@ -58,14 +58,12 @@ def lower_to_reference(entry: Entry, form: Form, why: str, *, wording: Wording, 
     return replace_parts(entry, form, parts, why)
 
 
-def make_line(
-    lowered: Entry, *, wording: Wording, limit: int = 0, cut: int = 0, reference: bool = False
-) -> LedgerLine:
+def make_line(lowered: Entry, *, limit: int = 0, cut: int = 0, reference: bool = False) -> LedgerLine:
     """What the ledger keeps of a lowered entry."""
     return LedgerLine(
         form=lowered.form,
         why=lowered.why,
-        wording=wording.version,
+        wording=WORDING_VERSION,
         sent=lowered.sent,
         limit=limit,
         cut=cut,
@@ -188,7 +186,7 @@ def refer_to_earlier(
         # line is one of a cut for the first, which no longer applies, and the reference needs its own.
         if line is None or line.sent != reference.sent:
             is_worded = reference.form is Form.STUB
-            lines[entry.ref] = make_line(reference, wording=wording, limit=limit, reference=is_worded)
+            lines[entry.ref] = make_line(reference, limit=limit, reference=is_worded)
     return result, lines
 
 

@@ -13,7 +13,6 @@ from lamina.core.hashing import (
     SegmentNames,
     handle,
     parts_digest,
-    short_handle,
 )
 from lamina.core.values import Fold, Ledger, Ref, Segment
 from lamina.errors import NotFound
@@ -51,19 +50,16 @@ def find_fold(key: str, folds: Iterable[Fold]) -> Fold | None:
 def index_by_name(segments: Iterable[NamedSegment]) -> dict[str, Segment]:
     """Segments by everything that they answer to: ref, handle and key; the newest of those that share one.
 
-    A client chooses its keys, so a key never takes the place of a name that is made from content. Of several
-    contents with one short handle the oldest answers, so that nobody can take a handle over.
+    A client chooses its keys, so a key never takes the place of a name that is made from content.
     """
     by_key: dict[str, Segment] = {}
-    by_short_handle: dict[str, Segment] = {}
     by_content: dict[str, Segment] = {}
     for ref, content, segment in segments:
         by_content[ref] = segment
         by_content[handle(content)] = segment
-        by_short_handle.setdefault(short_handle(content), segment)
         if segment.key:
             by_key[segment.key] = segment
-    return by_key | by_short_handle | by_content
+    return by_key | by_content
 
 
 def identify_segments(log: Iterable[Segment]) -> Iterator[NamedSegment]:

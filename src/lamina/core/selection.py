@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from lamina.core.entries import is_message, omit_by_ref, pair_calls
-from lamina.core.hashing import short_handle
 from lamina.core.kinds import Kinds, Retention, kind_of, recoverable
 from lamina.core.layout import Layout
 from lamina.core.values import Entry, Form, Layer, Ref
@@ -108,11 +107,11 @@ def _apply_cover(
 def _find_covered(
     entries: Sequence[Entry], cover: Entry, kinds: Kinds, name: Callable[[Entry], str]
 ) -> set[int]:
-    """Positions of the entries that a cover names and may stand for. Older releases wrote short handles."""
+    """Positions of the entries that a cover names and may stand for."""
     keys = frozenset(cover.segment.covers)
     covered: set[int] = set()
     for at, entry in enumerate(entries):
-        names = (name(entry), entry.segment.key, entry.ref, short_handle(entry.content))
+        names = (name(entry), entry.segment.key, entry.ref)
         if not keys.isdisjoint(names) and _may_cover(entry, kinds):
             covered.add(at)
     return covered

@@ -312,8 +312,7 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     only a title. `notes` is sent in the model's voice and quotes what the model and the tools said. `merged`
     are the keys of digests that it replaced. `rules` are the messages with a standing rule in them, each with
     its turn, and `whole` says that every word of the user stands in it. `replaced_by` are later messages
-    whose rules replace some in it, as its marks say: without these messages it does not hold. Since version 2
-    the voices are apart: a digest of version 1 holds both in `text`, until the next cut.
+    whose rules replace some in it, as its marks say: without these messages it does not hold.
     """
 
     key: str
@@ -323,7 +322,6 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     notes: str = ""
     speaks: bool = True
     merged: tuple[str, ...] = ()
-    version: int = 1
     rules: tuple[tuple[Ref, int], ...] = ()
     whole: bool = False
     replaced_by: tuple[Ref, ...] = ()
@@ -389,7 +387,6 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LEDGER_VERSION = 2
-"""Version 1 named segments by content and count: names shifted when a client cut off its history."""
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -406,11 +403,11 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `own_tools` are the names of tools that lamina has added to the client's. They stay for good. `wishes` are
     what the model asked for in the log that was built last (`lamina.core.wishes`). `clearing` is what the
-    server leaves out until the next cut. A ledger of an older version is read as it is. The first build gives
-    its segments the names of today.
+    server leaves out until the next cut.
     """
 
-    version: int = LEDGER_VERSION
+    # A factory, since a value that is only the default would not be written.
+    version: int = msgspec.field(default_factory=lambda: LEDGER_VERSION)
     lines: dict[Ref, LedgerLine] = {}
     folds: tuple[Fold, ...] = ()
     cuts: tuple[Cut, ...] = ()
@@ -426,16 +423,16 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def dump(self) -> dict[str, Any]:
         """Plain JSON values."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
-        return {"version": self.version} | plain
+        return plain
 
     @staticmethod
     def load(plain: Any) -> Ledger:
-        """The ledger that `dump` wrote. A newer version raises `BadInput`, so that it is never half read."""
+        """The ledger that `dump` wrote. Another version raises `BadInput`, so that it is never half read."""
         version = None
         if isinstance(plain, dict):
             version = plain.get("version")
-        if version not in range(1, LEDGER_VERSION + 1):
-            hint = f"this release reads versions 1 to {LEDGER_VERSION}"
+        if version != LEDGER_VERSION:
+            hint = f"this lamina reads version {LEDGER_VERSION}; without a ledger a new epoch begins"
             raise BadInput(f"version {version!r}", place="ledger", hint=hint)
         try:
             return msgspec.convert(plain, Ledger)

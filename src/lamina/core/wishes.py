@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.entries import find_sent, is_users_text, pair_parts
-from lamina.core.hashing import handle, short_handle
+from lamina.core.hashing import handle
 from lamina.core.recall import find_fold
 from lamina.core.text.characters import WHITE_SPACE, fold_case, split_words
 from lamina.core.text.excerpts import to_one_line
@@ -197,7 +197,7 @@ def _may_be_named(entry: Entry, own: frozenset[Ref]) -> bool:
 def _find_by_key(entries: Iterable[Entry], name: str) -> Entry | None:
     """The first of these entries with this ref, key or handle."""
     for entry in entries:
-        if name in (entry.ref, entry.segment.key, handle(entry.content), short_handle(entry.content)):
+        if name in (entry.ref, entry.segment.key, handle(entry.content)):
             return entry
     return None
 

@@ -1,8 +1,8 @@
 """What a segment says in each form: the parts as sent.
 
 Messages are sent as they are. Attachments are sent in tags that their content can neither close nor open.
-What was lowered becomes one inert line with a handle. A ledger line freezes the wording's version, so a
-change of words here needs a new version beside the old one, never an edit.
+What was lowered becomes one inert line with a handle. A ledger line has the wording's version and the digest
+of what was sent. So a change of words here needs a new version, and begins a new epoch in old conversations.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from lamina.core.hashing import handle, short_handle
+from lamina.core.hashing import handle
 from lamina.core.kinds import KINDS, REFERENCE_TAGS, Kind, Kinds, kind_of
 from lamina.core.text import tags
 from lamina.core.text.arguments import shorten_arguments
@@ -43,6 +43,8 @@ ARGUMENT_LIMIT = 200
 
 PARAMETERS_OF_WORDS = 4
 
+WORDING_VERSION = 4
+
 NAME_LIMIT = 80
 """Characters of the description in a handle, which must stay one short line."""
 
@@ -72,12 +74,9 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
 
     `tagged` wraps messages in their kind's tag too: one flat transcript, as chunk renderers make it.
     `handles`: lowered text names the key by which it can be recalled. `named`: without handles it still says
-    what it was. Since version 2 a COMPACT text lists
-    the names in what it leaves out; since version 3 a handle has 80 bits, not 48; since version 4 a shortened
-    message of the user shows all standing rules in it.
+    what it was.
     """
 
-    version: int = 4
     kinds: Kinds = KINDS
     words: Mapping[str, Words | Sequence[Words]] = {}
     tagged: bool = False
@@ -139,21 +138,10 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
                     )
         return None
 
-    def of(self, version: int) -> Wording:
-        """These words as an earlier version had them: what was sent stays as it was."""
-        if version == self.version:
-            return self
-        return msgspec.structs.replace(self, version=version)
-
     def handle(self, content: Digest) -> str:
-        """The handle of a content as this version writes it; "" if no handles are shown.
-
-        Versions 1 and 2 wrote short handles, and what they wrote is sent the same way again.
-        """
+        """The handle of a content; "" if no handles are shown."""
         if not self.handles:
             return ""
-        if self.version <= 2:
-            return short_handle(content)
         return handle(content)
 
     def reference(self, segment: Segment, content: Digest, *, short: bool = False) -> tuple[Part, ...]:
@@ -215,12 +203,9 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
 
     def _compact(self, segment: Segment, kind: Kind, content: Digest, limit: int) -> tuple[Part, ...]:
         """A segment shortened to its structure, with its handle on a line of its own."""
-        shorten_text = outline_with_names
-        if self.version < 2:
-            shorten_text = outline_text
         text = text_of(segment.parts)
-        body = shorten_text(text, limit=limit, name=name_of(segment))
-        if segment.kind == "user" and self.version >= 4:
+        body = outline_with_names(text, limit=limit, name=name_of(segment))
+        if segment.kind == "user":
             body = add_rules(body, text, limit)
         body = self._add_stub(body, segment, content)
         if self._is_in_tag(kind):

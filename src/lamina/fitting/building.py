@@ -18,7 +18,6 @@ from lamina.caches import CacheRules
 from lamina.core.build import BuildMemo, build
 from lamina.core.cut_target import Rates, count_fixed, derive_limits
 from lamina.core.envelope import Envelope
-from lamina.core.epochs import digest_tools
 from lamina.core.layout import Layout
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger, RequestHead
@@ -183,13 +182,7 @@ def _add_own_tools(fit: Fit) -> Fit:
 
 def _had_own_tools(with_tools: Fit) -> bool:
     """Whether an earlier request of this conversation had lamina's tools."""
-    ledger = with_tools.previous_ledger
-    if RECALL_TOOL.name in ledger.own_tools:
-        return True
-    # A ledger of an earlier release does not name them. But it has the digest of all tools that were sent.
-    if ledger.mark is None or not ledger.cuts:
-        return False
-    return ledger.mark.tools == digest_tools(with_tools.head.tools)
+    return RECALL_TOOL.name in with_tools.previous_ledger.own_tools
 
 
 def _was_cut(ledger: Ledger) -> bool:

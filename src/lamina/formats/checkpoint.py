@@ -197,7 +197,7 @@ def trimmed_ledger(
             stub = lower_entry(entry, Form.STUB, "old", wording=options.wording)
             # a short reply is sent in full: its stub would not be smaller
             if _count_entry(stub, counter) < _count_entry(entry, counter):
-                lines[entry.ref] = make_line(stub, wording=options.wording, cut=1)
+                lines[entry.ref] = make_line(stub, cut=1)
     if not lines:
         return Ledger()
     cut = Cut(number=1, reason=REASON, lowered=len(lines), before=envelope.tokens)

@@ -17,7 +17,7 @@ import msgspec
 
 from lamina.core.values import Segment
 from lamina.dialects.origins import ORIGIN, WireOrigin, dump_origin, load_origin
-from lamina.errors import BadInput
+from lamina.errors import BadInput, advise_on_version
 
 __all__ = ["decode", "encode"]
 
@@ -77,7 +77,7 @@ def _decode_record(record: bytes, index: int) -> Segment:
 
 
 def _check_version(fields: Any, place: str) -> None:
-    """Raise BadInput for a record of another version: a newer release may mean other things by it.
+    """Raise BadInput for a record of another version: another release may mean other things by it.
 
     A record without a version is not one of lamina's.
     """
@@ -85,11 +85,10 @@ def _check_version(fields: Any, place: str) -> None:
     if isinstance(fields, dict):
         version = fields.get("v")
     if version != VERSION:
-        raise BadInput(
-            f"version {version!r}",
-            place=place,
-            hint=f"this release reads version {VERSION}; a newer one wrote it, or it is not a record",
-        )
+        hint = "it is not a record of lamina"
+        if isinstance(version, int):
+            hint = advise_on_version(version, VERSION)
+        raise BadInput(f"version {version!r}", place=place, hint=hint)
 
 
 def _meta_to_json(meta: Mapping[str, Any]) -> dict[str, Any]:

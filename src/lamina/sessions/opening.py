@@ -24,7 +24,7 @@ from lamina.sessions.redaction import redact_segments
 from lamina.sessions.request_builder import RequestBuilder, RuntimeOptions, SessionInputs
 from lamina.sessions.setup import Setup, SetupOptions, answers_recall, read_policy
 from lamina.sessions.stored_conversation import StoredConversation
-from lamina.sessions.stored_options import StoredOptions, choose_stored_options
+from lamina.sessions.stored_options import choose_stored_options
 from lamina.sessions.system_sections import (
     Persona,
     UsualPersona,
@@ -160,7 +160,7 @@ def _prepare_builder(
     if setup is None:
         setup = Setup(model=settings.model, dialect=settings.dialect).over(read_policy(user_policy))
     setup = _keep_recall(stored, setup.over({**changes, **read_policy(policy)}))
-    setup = _keep_runtime(stored, setup, runtime, policy)
+    setup = _keep_runtime(setup, runtime, policy)
     whole_policy = policy.over(user_policy)
     builder = RequestBuilder(setup, whole_policy, runtime, inputs, stored.where.workspace)
     if builder.unsupported:
@@ -168,12 +168,9 @@ def _prepare_builder(
     return builder
 
 
-def _keep_runtime(stored: StoredConversation, setup: Setup, runtime: RuntimeOptions, policy: Policy) -> Setup:
-    previous = setup.stored_options
-    if previous is None and stored.live.setup is not None:
-        previous = StoredOptions()  # an earlier release stored none, and showed handles
+def _keep_runtime(setup: Setup, runtime: RuntimeOptions, policy: Policy) -> Setup:
     stored_options = choose_stored_options(
-        previous,
+        setup.stored_options,
         policy=policy,
         template=runtime.template,
         redact=runtime.redact,

@@ -18,10 +18,9 @@ import msgspec
 from msgspec.structs import replace
 
 from lamina.core.hashing import NamedSegment
-from lamina.core.ledger_upgrade import name_by_count
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.values import Ref, Segment
-from lamina.errors import BadInput, NotFound
+from lamina.errors import BadInput, NotFound, advise_on_version
 from lamina.formats.codec import VERSION, decode, encode
 from lamina.sessions.setup import Setup
 
@@ -147,14 +146,11 @@ def _decode_segments(records: Sequence[tuple[int, bytes]]) -> list[_PlacedSegmen
 
 
 def _apply_pin(live: Sequence[_PlacedSegment], pin: Pin) -> list[_PlacedSegment]:
-    """The live segments after a pin.
-
-    Records of older releases name a segment as version 1 of the ledger did, so both names are compared.
-    """
+    """The live segments after a pin."""
     segments = identify_segments(segment for _, segment in live)
     after_pin: list[_PlacedSegment] = []
-    for (place, segment), (old_ref, item) in zip(live, name_by_count(segments), strict=True):
-        if pin.key in (item.ref, old_ref):
+    for (place, segment), item in zip(live, segments, strict=True):
+        if pin.key == item.ref:
             after_pin.append((place, replace(segment, pinned=pin.on)))
         else:
             after_pin.append((place, segment))
@@ -186,6 +182,6 @@ def _decode_control(body: bytes, place: int) -> Control | None:
         hint = "a newer release wrote it, or it is no record of a session"
         raise BadInput(str(error), place=f"record {place}", hint=hint) from None
     if record.v != VERSION:
-        hint = f"this release reads version {VERSION}; a newer one wrote it"
+        hint = advise_on_version(record.v, VERSION)
         raise BadInput(f"version {record.v!r}", place=f"record {place}", hint=hint)
     return record.control

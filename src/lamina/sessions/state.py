@@ -13,10 +13,9 @@ import msgspec
 
 from lamina.core.envelope import Envelope
 from lamina.core.ledger import rewind
-from lamina.core.ledger_upgrade import upgrade_ledger
 from lamina.core.recall import list_refs
-from lamina.core.values import Cut, Ledger, Segment, SentMark
-from lamina.errors import BadInput
+from lamina.core.values import LEDGER_VERSION, Cut, Ledger, Segment, SentMark
+from lamina.errors import BadInput, advise_on_version
 
 
 class CutPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +77,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
 
         The ledger loses its lines about segments that were taken back, and what later cuts did.
         """
-        ledger = rewind(upgrade_ledger(self.ledger, log), (ref for ref, _ in list_refs(log)))
+        ledger = rewind(self.ledger, (ref for ref, _ in list_refs(log)))
         # Sections are promoted in order, and each cut notes how many had been promoted before it. So the last
         # ones are those that later cuts promoted.
         promoted_count = len(self.ledger.promoted)
@@ -120,8 +119,10 @@ def load_state(body: bytes, *, count: int) -> tuple[SessionState, str]:
         plain = msgspec.json.decode(body)
         return _read_state(plain), ""
     except (BadInput, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        if _is_newer(plain):
-            raise
+        version = _find_other_version(plain)
+        if version is not None:
+            hint = advise_on_version(version, LEDGER_VERSION)
+            raise BadInput(f"version {version}", place="ledger", hint=hint) from None
         note = _REBUILT_NOTE.format(f"could not be read ({error})")
         return _new_epoch("the ledger could not be read"), note
 
@@ -140,9 +141,11 @@ def _read_state(plain: Any) -> SessionState:
     return SessionState(ledger=ledger, fresh="before" in plain, before=before, cuts=cuts)
 
 
-def _is_newer(plain: object) -> bool:
-    """Whether a newer release wrote this state. Then it is not damaged and must not be overwritten."""
+def _find_other_version(plain: object) -> int | None:
+    """The version of a state of another release. It is not damaged and must not be overwritten."""
     if not isinstance(plain, dict):
-        return False
+        return None
     version = plain.get("version")
-    return isinstance(version, int) and version > Ledger().version
+    if not isinstance(version, int) or version == LEDGER_VERSION:
+        return None
+    return version

@@ -11,7 +11,7 @@ from lamina.core.cut_target import count_fixed
 from lamina.core.digest_sizes import RULES_SHARE, VERBATIM_PART
 from lamina.core.entries import VERBATIM_LIMIT, begins_with, is_users_text
 from lamina.core.envelope import find_gained_authority
-from lamina.core.folds import FOLD_VERSION, map_covered
+from lamina.core.folds import map_covered
 from lamina.core.kinds import has_tag
 from lamina.core.laws.case import Case, find_large_in_full, find_lowered_now, is_unrecoverable
 from lamina.core.text.characters import WHITE_SPACE, split_words
@@ -73,8 +73,7 @@ def no_authority_is_gained(case: Case) -> Iterator[str]:
             yield f"{entry.ref} breaks out of its tag"
     by_ref = {entry.ref: entry.segment for entry in case.envelope.entries}
     for fold in case.envelope.ledger.folds:
-        if fold.version >= FOLD_VERSION:
-            yield from _check_digest_voices(fold, by_ref)
+        yield from _check_digest_voices(fold, by_ref)
 
 
 def _is_result_in_users_voice(entry: Entry) -> bool:

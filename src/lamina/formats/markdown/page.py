@@ -280,7 +280,7 @@ def _page_fields(chat: MarkdownChat) -> dict[str, str | int | tuple[str, ...]]:
 def _check_version(version: str | list[str]) -> None:
     """Raise BadInput for a page of another version."""
     if version != str(VERSION):
-        hint = f"this release reads version {VERSION}; a newer one wrote it"
+        hint = f"this lamina reads version {VERSION}: update it, or export the page again"
         raise BadInput(f"version {version!r}", place="page", hint=hint)
 
 
