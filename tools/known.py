@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import sqlite3
 import sys
 import tempfile
@@ -329,7 +330,7 @@ def differing() -> Iterator[tuple[str, Callable[[Path], object]]]:
             yield name, lambda path, content=content: path.write_bytes(content)  # type: ignore[misc]
     for name, make in DATABASES.items():
         if not (FOLDER / name).exists() or rows(FOLDER / name) != rows_of(make):
-            yield name, make
+            yield name, lambda path, make=make: make_database(make, path)  # type: ignore[misc]
     for name, made in RANDOM.items():
         if not (FOLDER / name).exists():
             yield name, lambda path, made=made: path.write_bytes(made())  # type: ignore[misc]
@@ -341,6 +342,14 @@ def rows_of(make: Callable[[Path], None]) -> str:
         path = Path(folder) / "made.db"
         make(path)
         return rows(path)
+
+
+def make_database(make: Callable[[Path], None], path: Path) -> None:
+    """Make a database elsewhere, since a file for its lock may stay beside it."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "made.db"
+        make(made)
+        shutil.copyfile(made, path)
 
 
 def _pretty(value: Any) -> bytes:

@@ -33,6 +33,8 @@ from lamina.core.values import OWN_ORIGIN, Entry, Fold, Layer, Ref, Role, Segmen
 from lamina.core.wishes import NOTE_LIMIT, write_notes
 from lamina.core.wording import Wording, guard, text_of
 
+FOLD_VERSION = 2
+
 
 class WrittenFold(NamedTuple):
     """A fold as it was written, and whether all that was said stands in it, of the assistant too."""
@@ -99,6 +101,7 @@ def make_fold(
         notes=notes,
         speaks=texts.words != run_text.title,
         cut=cut,
+        version=FOLD_VERSION,
         rules=_find_rules(run, run_text),
         whole=texts.whole,
         replaced_by=_find_replacing(run_text.talk.messages, later_rules),

@@ -322,6 +322,7 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     notes: str = ""
     speaks: bool = True
     merged: tuple[str, ...] = ()
+    version: int = 1
     rules: tuple[tuple[Ref, int], ...] = ()
     whole: bool = False
     replaced_by: tuple[Ref, ...] = ()
