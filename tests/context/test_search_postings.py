@@ -18,8 +18,8 @@ VOCABULARY = "running cats harbour Größe naïve ships painted the green boat 2
 @pytest.fixture
 def link() -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as link:
-    for statement in TABLES:
-        link.execute(statement)
+        for statement in TABLES:
+            link.execute(statement)
         yield link
 
 
