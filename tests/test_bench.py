@@ -235,13 +235,6 @@ def check_frontier(figures: Any) -> None:
     assert {policy for policy, _, _ in panel["points"]} == {"lamina", "sliding", "drop_oldest"}
 
 
-def check_server_side(figures: Any) -> None:
-    assert len(figures["histories"]) == 5
-    assert positive(*(row["cost"] for row in figures["histories"]))
-    assert {row["lifetime"] for row in figures["lifetimes"]} >= {"5m", "1h", "auto"}
-    assert len(figures["explicit"]) == 18
-
-
 CHECKS: dict[str, Callable[[Any], None]] = {
     "build": check_build,
     "counting": check_counting,
@@ -265,7 +258,6 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "store": check_store,
     "talks": check_talks,
     "torture": check_torture,
-    "server_side": check_server_side,
     "why_miss": check_why_miss,
     "subagents": check_subagents,
     "tools": check_tools,
@@ -276,7 +268,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
 LONGEST = frozenset(
     (
         "build", "engines", "fuzz", "inspector", "inspector_records", "loss", "markers",
-        "server_side", "subagents", "why_miss",
+        "subagents", "why_miss",
     )
 )  # fmt: skip
 """Benches that take seconds even in their quick form, over code that many tests run: for `make seeds`."""

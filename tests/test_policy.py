@@ -84,7 +84,17 @@ def test_every_door_takes_the_policy_and_spells_no_field_of_it_otherwise(name: s
 
 def test_fit_request_takes_few_parameters_beside_the_policy() -> None:
     names = list(inspect.signature(fit_request).parameters)
-    assert names == ["request", "ledger", "usage", "policy", "budget", "dialect", "idle", "memo"]
+    assert names == [
+        "request",
+        "ledger",
+        "usage",
+        "policy",
+        "budget",
+        "dialect",
+        "idle",
+        "drop_block",
+        "memo",
+    ]
 
 
 def test_every_adapter_takes_the_policy_and_spells_no_field_of_it_otherwise() -> None:
@@ -198,7 +208,6 @@ def test_a_session_follows_the_same_policy_and_keeps_what_belongs_to_the_convers
         ("layout", "hoisted"),
         ("breakpoints", "all"),
         ("recall", True),
-        ("server", None),
         ("keep", ["all"]),
     ],
 )
@@ -248,7 +257,6 @@ def test_a_policy_of_plain_data_can_be_written_down_and_read_again() -> None:
         layout=Layout(library="hoisted"),
         breakpoints=Lifetimes(stable="1h"),
         recall="tool",
-        server="never",
         keep="all",
     )
     assert load_policy(json.loads(json.dumps(plain.dump()))) == plain
@@ -273,7 +281,7 @@ def test_the_gateway_reads_the_same_names_and_each_upstream_has_its_own(tmp_path
         """
         [policy]
         recall = "handles"
-        server = "never"
+        prefer = "memory"
         [upstreams.local]
         url = "http://127.0.0.1:8080"
         profile = "llama.cpp"
@@ -286,7 +294,7 @@ def test_the_gateway_reads_the_same_names_and_each_upstream_has_its_own(tmp_path
     )
     settings = load_gateway_settings(file, {})
     check_settings(settings, {}, file)
-    shared = Policy(recall="handles", server="never")
+    shared = Policy(recall="handles", prefer="memory")
     assert settings.policy == shared
     policies = {name: upstream.policy for name, upstream in settings.list_upstreams().items()}
     assert policies["local"] == msgspec.structs.replace(shared, budget=9_000)

@@ -13,7 +13,6 @@ import pytest
 from lamina import BudgetExceeded, Policy
 from lamina.core.tokens import STRICT
 from lamina.dialects.anthropic.server import BETAS, BINDING_BETA
-from lamina.fitting import ServerUse
 from lamina.wrapped import wrap
 from tests.servers.bound_thinking import BoundModel, bound_model
 from tests.wrapped.scripted_api import Call, Said, Thought
@@ -155,13 +154,11 @@ def test_the_fallback_leaves_out_earlier_thinking_and_keeps_what_the_server_want
     assert len(model.binding.left_out) > 20
 
 
-@pytest.mark.parametrize("server", ["never", "thinking"])
-def test_whoever_turns_the_switch_off_gets_the_error_that_names_thinking(server: ServerUse) -> None:
-    binding = {} if server == "never" else {"prefix_mismatch_behavior": "error"}
-    thinking = {"type": "adaptive", "block_binding": binding}
+def test_whoever_turns_the_switch_off_gets_the_error_that_names_thinking() -> None:
+    thinking = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "error"}}
     with (
         bound_model(make_script(STEPS)) as model,
-        open_wrapped(model, server=server) as client,
+        open_wrapped(model) as client,
         pytest.raises(BudgetExceeded, match="thinking"),
     ):
         run_loop(client.messages.create, thinking=thinking, extra_headers={BETAS: BINDING_BETA})

@@ -12,16 +12,14 @@ from lamina.core.envelope import Envelope
 from lamina.core.options import Options
 from lamina.core.recall import list_refs
 from lamina.core.tokens import CHARS4
-from lamina.core.values import Ref, RequestHead, Segment, ServerClearing, ToolCall
+from lamina.core.values import RequestHead, Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
-from lamina.dialects.usage import Cleared, Usage
 from lamina.errors import BudgetExceeded
 from lamina.fitting.context_tool import add_gauge, answer_context
 from lamina.fitting.names import name_segments
 from lamina.fitting.own_tools import CONTEXT_TOOL, RECALL_TOOL, write_tools
 from lamina.fitting.recalls import plain_turn
-from lamina.fitting.server_reports import check_clearing
 from lamina.segments import assistant, call, note, result, system, user
 
 CONTEXT = "context"
@@ -147,38 +145,6 @@ def test_tools_are_added_unless_the_client_has_their_name() -> None:
     added, written = write_tools(tools, dialect, taken)
     assert added == (CONTEXT_TOOL,)
     assert [definition["name"] for definition in written] == ["context"]
-
-
-CLEARING = Ledger(clearing=ServerClearing(until=Ref("r"), uses=3, tokens=500))
-
-
-@pytest.mark.parametrize(
-    ("reported", "may_ask", "clearing"),
-    [
-        (Usage(input=10, cleared=Cleared(tool_uses=3, tokens=400)), False, None),
-        (Usage(), False, None),
-        (Usage(input=10), True, ServerClearing()),
-        (Usage(), True, CLEARING.clearing),
-        (Usage(input=10, cleared=Cleared(tool_uses=2, tokens=400)), True, CLEARING.clearing),
-        (Usage(input=10, cleared=Cleared(tool_uses=3)), True, CLEARING.clearing),
-        (
-            Usage(input=10, cleared=Cleared(tool_uses=3, tokens=400)),
-            True,
-            ServerClearing(until=Ref("r"), uses=3, tokens=400),
-        ),
-    ],
-)
-def test_a_ledger_holds_what_the_server_really_cleared(
-    reported: Usage, *, may_ask: bool, clearing: ServerClearing | None
-) -> None:
-    checked = check_clearing(CLEARING, reported, may_ask=may_ask)
-    assert checked == msgspec.structs.replace(CLEARING, clearing=clearing)
-
-
-@pytest.mark.parametrize("clearing", [None, ServerClearing()])
-def test_a_ledger_without_a_clearing_stays_as_it_is(clearing: ServerClearing | None) -> None:
-    ledger = Ledger(clearing=clearing)
-    assert check_clearing(ledger, Usage(input=10), may_ask=False) is ledger
 
 
 def test_tools_are_kept_unless_the_policy_defers_them_and_the_api_can() -> None:

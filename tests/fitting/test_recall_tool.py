@@ -12,7 +12,6 @@ from lamina.core.epochs import TOOLS_CHANGED
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Ledger
 from lamina.fitting.fitted import Fitted
-from lamina.fitting.server_reports import ServerUse
 from tests.fitting.test_server_help import thinking
 
 MODELS = {"anthropic": "claude-opus-5", "openai_chat": "gpt-4o"}
@@ -94,14 +93,14 @@ def test_it_stays_if_the_client_changes_its_own_tools_or_goes_back(dialect: str)
 
 def test_where_thinking_holds_a_cut_back_no_tool_changes_what_it_is_bound_to() -> None:
     """The tools are the first bytes that thinking is bound to."""
-    strict: ServerUse = "never"
     ledger = None
     for steps in range(1, 12):
         fitted = fit_request(
             thinking(steps),
             budget=Budget(window=1_200, reserve=0),
             ledger=ledger,
-            policy=Policy(recall="tool", counter=CHARS4, server=strict),
+            policy=Policy(recall="tool", counter=CHARS4),
+            drop_block=False,
         )
         ledger = fitted.ledger
         assert not fitted.has_recall

@@ -22,10 +22,9 @@ from lamina.dialects.anthropic.server import (
 )
 from lamina.dialects.usage import Cleared, Usage
 from lamina.errors import BudgetExceeded
-from lamina.fitting.server_reports import ServerUse, extend_budget, record_clearing
+from lamina.fitting.server_reports import extend_budget, record_clearing
 from tests.fitting.test_request import talk
 
-KEEP: ServerUse = "never"
 CLEARING = {"edits": [{"type": "clear_tool_uses_20250919"}]}
 
 
@@ -41,11 +40,11 @@ def thinking(steps: int, *, model: str = "claude-opus-5-5") -> dict[str, Any]:
 SMALL = Budget(window=3_000, reserve=500)
 
 
-def test_thinking_that_no_longer_fits_is_dropped_by_the_server_unless_that_is_turned_off() -> None:
+def test_thinking_that_no_longer_fits_is_dropped_by_the_server_unless_it_refused_that() -> None:
     request = thinking(40)
     before = deepcopy(request)
     with pytest.raises(BudgetExceeded, match="drop_block"):
-        fit_request(request, budget=SMALL, policy=Policy(server=KEEP))
+        fit_request(request, budget=SMALL, drop_block=False)
     fitted = fit_request(request, budget=SMALL)
     assert fitted.request["thinking"] == {
         "type": "adaptive",

@@ -11,8 +11,7 @@ from typing import Any
 import anthropic
 import pytest
 
-from lamina.dialects.anthropic.server import BETAS, BINDING_BETA
-from lamina.fitting.server_reports import ServerUse
+from lamina.dialects.anthropic.server import BETAS
 from tests.fitting.test_bound_loop import (
     STEPS,
     check_recall_stays,
@@ -21,8 +20,6 @@ from tests.fitting.test_bound_loop import (
 )
 from tests.gateway.running import run_gateway, settings_for
 from tests.servers.bound_thinking import BoundModel, bound_model
-
-WITHOUT_SWITCH: ServerUse = "never"
 
 
 async def loop_through_gateway(
@@ -75,13 +72,3 @@ def test_an_upstream_that_refuses_the_switch_gets_the_request_without_it(tmp_pat
         assert "system text" not in str(caught.value)
     assert model.refused == ["thinking.adaptive.block_binding: Extra inputs are not permitted"]
     assert not any(model.binding.switched)
-
-
-def test_the_switch_can_be_turned_off(tmp_path: Path) -> None:
-    with (
-        bound_model(make_script(STEPS)) as model,
-        pytest.raises(anthropic.BadRequestError, match="thinking in this tool loop"),
-    ):
-        asyncio.run(loop_through_gateway(model, tmp_path / "gateway.db", budget=2_500, server=WITHOUT_SWITCH))
-    assert model.refused == []
-    assert not any(BINDING_BETA in betas for betas in model.betas)

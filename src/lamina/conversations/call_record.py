@@ -91,18 +91,6 @@ class CallRecord:
         sized = msgspec.structs.replace(request, size=len(body))
         conversation.record.add_sent(sized, body=body, came=came_body, ledger=ledger)
 
-    def made_call(
-        self, conversation: Conversation, *, model: str, dialect: str, why: str, usage: Usage
-    ) -> None:
-        """Note a call that lamina made by itself, and what it took. Its bodies are not kept."""
-        if not self._keeps_figures:
-            return
-        call_id = f"{conversation.uid}-{next(_numbers)}"
-        now = round(time(), 3)
-        sent = SentRequest(id=call_id, at=now, door=DOOR, dialect=dialect, model=model, why=why)
-        conversation.record.add_sent(sent)
-        conversation.record.add_answer(Answered(id=call_id, at=now, status=200, usage=usage))
-
     def answered(
         self,
         usage: Usage,

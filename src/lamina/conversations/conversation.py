@@ -16,7 +16,6 @@ from lamina.core.recall import list_refs
 from lamina.core.values import Ledger
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.fitting.request import RequestMemo
-from lamina.fitting.server_compaction import ServerCompaction
 
 DOOR = "wrap"
 """What the record calls a wrapped client."""
@@ -54,7 +53,6 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     its `uid`, and `revision` counts its calls. `group` is "name:…" for a conversation that its caller named.
     `family` is what it begins with, "" before it is stored. `left_families` are those of conversations that
     the client left for this one: see `Conversations.save`. `record` is what happened in it, for the store.
-    `compaction` is what the provider made of its beginning, if it was asked to; it is not stored.
     """
 
     ledger: Ledger = Ledger()
@@ -76,7 +74,6 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     began: int = msgspec.field(default_factory=_now)
     left_families: tuple[str, ...] = ()
     record: RecordWriter = msgspec.field(default_factory=RecordWriter)
-    compaction: ServerCompaction | None = None
 
 
 def forget_lost_text(state: ConversationState, living: Conversation) -> ConversationState:

@@ -30,7 +30,6 @@ from lamina.fitting.fitted import Fitted
 from lamina.fitting.policy import DEFAULT_POLICY, Policy
 from lamina.fitting.recalls import read_turns
 from lamina.fitting.request import RequestMemo
-from lamina.fitting.server_reports import ServerUse
 
 if TYPE_CHECKING:
     from lamina.conversations.conversation_store import ConversationStore
@@ -63,9 +62,9 @@ class Conversations:
 
     `policy` says how their requests are fitted. With its `recall` on "auto", the model has the recall tool.
     Conversations are remembered in `by_key`: a name that the caller gave, or a number. `numbered` has the
-    first two numbers that were used, which is enough to know whether there is more than one. `most_used` is
-    what the API did not refuse of the help of its server, by model. `pauses` are the last ones between two
-    requests, in seconds.
+    first two numbers that were used, which is enough to know whether there is more than one. `without_switch`
+    are models whose API refused the switch that drops unbound thinking. `pauses` are the last ones between
+    two requests, in seconds.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class Conversations:
         store: ConversationStore | None = None,
     ) -> None:
         self.policy = policy
-        self.most_used: dict[str, ServerUse] = {}
+        self.without_switch: set[str] = set()
         self.pauses: deque[float] = deque(maxlen=PAUSES)
         self.listeners = listeners or Listeners()
         self.store = store

@@ -4,7 +4,7 @@ The sender makes a `PendingCall` of a request, sends `call.request`, and reports
 
 - `finish` when it was answered;
 - `shrink` when it was refused as too long, which makes a smaller request to send instead;
-- `forgo_server` when it was refused for what it asks of the provider's server, which makes one without;
+- `forgo_switch` when it was refused for the switch that drops unbound thinking, which makes one without;
 - `take_answer` to see whether the model only asked for something that was left out, which makes the next
   request.
 
@@ -38,20 +38,11 @@ from lamina.dialects.model_names import find_model
 from lamina.dialects.overflow import Overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
-from lamina.errors import BadInput, BudgetExceeded
+from lamina.errors import BudgetExceeded
 from lamina.fitting.fitted import Fitted
 from lamina.fitting.markers import resolve_lifetimes
 from lamina.fitting.policy import Policy, RecallMode
 from lamina.fitting.request import fit_request
-from lamina.fitting.server_compaction import (
-    COMPACTING_DIALECTS,
-    CompactionCall,
-    ServerCompaction,
-    apply_compaction,
-    plan_next_compaction,
-    read_compaction,
-)
-from lamina.fitting.server_reports import CLEARS, ServerUse, limit_use
 from lamina.telemetry import active
 
 RETRY_SHARE = 0.75
@@ -101,8 +92,6 @@ class PendingCall:
             self._place = place_after(client_request, digests, is_named=is_named)
             self._request = splice_exchanges(client_request, self._conversation.exchanges, digests)
             self._is_spliced = self._request is not client_request
-            self._whole_request = self._request
-            self._put_compaction(self._conversation.compaction)
             self._fitted = self._fit(self._current_budget())
         self._reported: Fitted | None = None
         self._began = monotonic()
@@ -149,54 +138,6 @@ class PendingCall:
                 why=self._why,
             )
 
-    @property
-    def compaction_call(self) -> CompactionCall | None:
-        """The call that has the provider compact the history instead of this request's cut; None without.
-
-        It is asked for where the policy says "first", and the provider clears nothing by itself.
-        """
-        cut = self._fitted.envelope.cut
-        if cut is None or not cut.lowered:
-            return None
-        if cut.reason.startswith(CLEARS) or self._dialect.name not in COMPACTING_DIALECTS:
-            return None
-        if self._current_policy(self._current_budget()).server != "first":
-            return None
-        return plan_next_compaction(self._whole_request, self._request, dialect=self._dialect.name)
-
-    def take_compaction(self, call: CompactionCall, answer: Any) -> None:
-        """The provider has answered the call for a compaction. What it made stands first from now on.
-
-        An answer without a compaction, and a refusal (None), leave the cut as it is; later requests for this
-        model do without.
-        """
-        with self._conversations.lock:
-            try:
-                compaction = read_compaction(call, answer)
-            except BadInput:
-                self._conversations.most_used[self._model] = "when cheaper"
-                return
-            self._record.made_call(
-                self._conversation,
-                model=self._model,
-                dialect=self._dialect.name,
-                why="compaction",
-                usage=compaction.usage,
-            )
-            self._conversation = msgspec.structs.replace(self._conversation, compaction=compaction)
-            self._request = self._whole_request
-            self._put_compaction(compaction)
-            self._fitted = self._fit(self._current_budget())
-
-    def _put_compaction(self, compaction: ServerCompaction | None) -> None:
-        """Put what the provider made of the beginning into its place, if that beginning is unchanged."""
-        if compaction is None or compaction.dialect != self._dialect.name:
-            return
-        applied = apply_compaction(self._request, compaction)
-        if applied is not self._request:
-            self._request = applied
-            self._is_spliced = True
-
     def shrink(self, overflow: Overflow) -> bool:
         """Make the request smaller: as small as the API asked for, or else as small as it can be.
 
@@ -218,14 +159,14 @@ class PendingCall:
                 self._fitted = self._fit(smallest)
         return True
 
-    def forgo_server(self, use: ServerUse) -> None:
-        """Fit the request again for an API that refused some help of its server. It gets no more than `use`.
+    def forgo_switch(self) -> None:
+        """Fit the request again for an API that refused the switch which drops unbound thinking.
 
         Raises BudgetExceeded if the thinking in an open tool loop leaves nothing that may be lowered.
         """
         self._note_failed("refused for what it asks of the server")
         with self._conversations.lock:
-            self._conversations.most_used[self._model] = use
+            self._conversations.without_switch.add(self._model)
             self._fitted = self._fit(self._current_budget())
 
     def _note_failed(self, why: str) -> None:
@@ -432,6 +373,7 @@ class PendingCall:
                     ledger=conversation.ledger,
                     usage=conversation.usage,
                     policy=self._current_policy(budget),
+                    drop_block=self._model not in self._conversations.without_switch,
                     memo=memo,
                 )
         except BudgetExceeded:
@@ -446,17 +388,15 @@ class PendingCall:
         return fitted
 
     def _current_policy(self, budget: Budget) -> Policy:
-        """The policy with this budget, without what the server has refused for this model."""
+        """The policy with this budget, and with the lifetimes for which the caller's pauses speak."""
         policy = self._conversations.policy
-        most_used = self._conversations.most_used.get(self._model, policy.server)
-        server = limit_use(policy.server, most_used)
         breakpoints = resolve_lifetimes(
             policy.breakpoints,
             self._conversations.pauses,
             policy.find_rules(self._model, dialect=self._dialect.name),
             self._model,
         )
-        return policy.with_budget(budget, server=server, recall=self._recall_mode, breakpoints=breakpoints)
+        return policy.with_budget(budget, recall=self._recall_mode, breakpoints=breakpoints)
 
     def _note_pause(self) -> None:
         """Note how long the caller paused after the last request of this conversation."""

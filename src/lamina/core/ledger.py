@@ -27,7 +27,6 @@ from lamina.core.values import (
     LedgerLine,
     Ref,
     Role,
-    ServerClearing,
     Thinking,
 )
 from lamina.core.wording import WORDING_VERSION, Wording
@@ -92,16 +91,7 @@ def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
         repairs=repairs,
         bound=_select(ledger.bound, logged),
         promoted=tuple(ref for ref in ledger.promoted if ref in logged),
-        clearing=_find_clearing(ledger, logged),
     )
-
-
-def _find_clearing(ledger: Ledger, logged: frozenset[Ref]) -> ServerClearing | None:
-    """What the server clears, if the last result of it is still in the log."""
-    clearing = ledger.clearing
-    if clearing is None or not clearing.uses:
-        return clearing
-    return clearing if clearing.until in logged else None
 
 
 def _select(by_ref: Mapping[Ref, _Value], refs: frozenset[Ref]) -> dict[Ref, _Value]:

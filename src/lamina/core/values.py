@@ -344,19 +344,6 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     floor: bool = False
 
 
-class ServerClearing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Old tool results that the provider's server leaves out by itself, as every request asks it to.
-
-    They are sent in full, so no ledger line holds them. `until` is the last of them, `uses` their number from
-    the beginning of the conversation, and `tokens` what the server is taken to leave out. Without any uses,
-    the server was asked once, and cleared nothing: it is asked no more.
-    """
-
-    until: Ref = Ref("")
-    uses: int = 0
-    tokens: int = 0
-
-
 class SentMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The last request, as hashes: enough to see whether the next one continues it.
 
@@ -403,8 +390,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The only state between two builds; plain JSON.
 
     `own_tools` are the names of tools that lamina has added to the client's. They stay for good. `wishes` are
-    what the model asked for in the log that was built last (`lamina.core.wishes`). `clearing` is what the
-    server leaves out until the next cut.
+    what the model asked for in the log that was built last (`lamina.core.wishes`).
     """
 
     # A factory, since a value that is only the default would not be written.
@@ -417,7 +403,6 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bound: dict[Ref, Digest] = {}
     own_tools: tuple[str, ...] = ()
     wishes: tuple[Wish, ...] = ()
-    clearing: ServerClearing | None = None
     calibration: Calibration | None = None
     mark: SentMark | None = None
 

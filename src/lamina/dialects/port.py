@@ -111,12 +111,6 @@ class Check(Protocol):
     def __call__(self, request: Request, /, *, ledger: Ledger | None = None) -> list[Violation]: ...
 
 
-class AskToClear(Protocol):
-    """Asks the server to leave out all tool results but the `keep` newest ones."""
-
-    def __call__(self, request: Request, /, *, keep: int) -> dict[str, Any]: ...
-
-
 class Wire(msgspec.Struct, frozen=True, kw_only=True):
     """How a conversation is written in one wire format.
 
@@ -211,16 +205,13 @@ class ServerHelp(msgspec.Struct, frozen=True, kw_only=True):
     - `binding` says what a changed past does to thinking in a request.
     - `ask_to_drop_thinking` asks the server to drop thinking that no longer fits; such a request needs the
       `dropping_headers`.
-    - `asks_to_clear` says whether the caller asked the server to leave out old content. `ask_to_clear` asks
-      it to leave out all tool results but the newest ones; such a request needs the `clearing_headers`.
+    - `asks_to_clear` says whether the caller asked the server to leave out old content.
     """
 
     binding: Callable[[Request], Binding]
     ask_to_drop_thinking: Callable[[Request], Request]
     dropping_headers: Mapping[str, str]
     asks_to_clear: Callable[[Request], bool]
-    ask_to_clear: AskToClear
-    clearing_headers: Mapping[str, str]
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):

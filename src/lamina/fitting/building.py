@@ -1,11 +1,9 @@
-"""Builds the envelope of a request, and decides who makes a cut that is due and which tools the head has.
+"""Builds the envelope of a request, and decides which tools its head has.
 
-    no cut is due ──▶ the request is built once, and that is all
-    a cut is due  ──▶ lamina makes it, and adds its own tools to the head if they fit
-                  └─▶ or the provider's server clears old tool results (`lamina.fitting.server_clearing`)
+    no cut is made ──▶ the request is built once, and that is all
+    a cut is made  ──▶ it is built once more, with lamina's own tools in its head if they fit
 
-Each try is one more `build` of the same log with another head, budget or ledger. This module sends nothing,
-and does not know how a request is written.
+This module sends nothing, and does not know how a request is written.
 """
 
 from __future__ import annotations
@@ -16,25 +14,20 @@ import msgspec
 
 from lamina.caches import CacheRules
 from lamina.core.build import BuildMemo, build
-from lamina.core.cut_target import Rates, count_fixed, derive_limits
+from lamina.core.cut_target import Rates
 from lamina.core.envelope import Envelope
 from lamina.core.layout import Layout
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger, RequestHead
 from lamina.dialects.port import Dialect, ParsedRequest, Request
 from lamina.dialects.sending import keeps_head, settle_repairs
-from lamina.dialects.translate import choose_binding, choose_options
+from lamina.dialects.translate import choose_options
 from lamina.errors import BudgetExceeded
 from lamina.fitting.own_tools import CONTEXT_TOOL, RECALL_TOOL, OwnTool, choose_added_tools, write_tools
 from lamina.fitting.policy import Policy
-from lamina.fitting.server_clearing import clears_as_before, is_cheaper, plan_clearing, record_clearing_cut
-from lamina.fitting.server_reports import extend_budget, may_drop_thinking
 
 AS_LOGGED = Layout(context="logged")
 """The messages of a request are already in their order, so `build` must not move any of them."""
-
-UNLIMITED = 1 << 40
-"""More tokens than any window has."""
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +35,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
     `original` is the request as it came, if it came in the target dialect. `head` is the head to send: it is
     that of `parsed` itself, if nothing about it has to change. `own_tools` are those that lamina added to it.
+    `drop_block`: the server may be asked to drop thinking that a cut unbinds.
     """
 
     original: Request | None
@@ -54,16 +48,8 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     previous_ledger: Ledger
     build_memo: BuildMemo
     has_handles: bool
+    drop_block: bool = True
     own_tools: tuple[OwnTool, ...] = ()
-
-    @property
-    def may_ask_to_clear(self) -> bool:
-        """Whether the server may be asked to leave out old results. If the caller asks, that stays."""
-        if self.policy.server not in ("when cheaper", "first"):
-            return False
-        if self.target.server is None or self.original is None:
-            return False
-        return not self.original.get("context_management")
 
 
 class BuildConditions(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,83 +67,24 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
     fit: Fit
     envelope: Envelope
 
-    @property
-    def has_cut(self) -> bool:
-        """Whether this build has lowered something for want of room."""
-        cut = self.envelope.cut
-        return cut is not None and cut.lowered > 0
-
 
 def build_request(fit: Fit, conditions: BuildConditions) -> Built:
-    """Build the envelope. lamina makes a cut that is due, or leaves it to the server where it may."""
-    with_tools = fit
-    if fit.policy.recall_mode("handles") == "tool":
-        with_tools = _add_own_tools(fit)
-    clearing = conditions.ledger.clearing
-    if clearing is None:
-        return _build_with_due_cut(fit, with_tools, conditions)
-    if not clearing.uses:
-        # The server was asked once and cleared nothing. It is asked no more.
-        return _build_with_tools(fit, with_tools, conditions)
-    beside_clearing = _build_with_tools(fit, with_tools, _add_room(conditions, fit.head, clearing.tokens))
-    if not beside_clearing.has_cut and clears_as_before(beside_clearing.envelope, clearing):
-        return beside_clearing
-    # The cut of lamina's that is due lowers what the server has cleared, too.
-    ledger = msgspec.structs.replace(conditions.ledger, clearing=None)
-    return _build_with_due_cut(fit, with_tools, msgspec.structs.replace(conditions, ledger=ledger))
-
-
-def _build_with_due_cut(fit: Fit, with_tools: Fit, conditions: BuildConditions) -> Built:
-    """Build the envelope with a cut of lamina's, or without one if the server makes it instead."""
-    own = _build_with_tools(fit, with_tools, conditions)
-    if not own.has_cut or not fit.may_ask_to_clear:
-        return own
-    if _had_own_tools(with_tools):
-        fit = with_tools  # a tool that was added stays
-    left_to_server = _leave_cut_to_server(fit, conditions, own.envelope)
-    return left_to_server or own
-
-
-def _leave_cut_to_server(fit: Fit, conditions: BuildConditions, own: Envelope) -> Built | None:
-    """Build the envelope in which nothing is lowered, since the server leaves out enough; None if it cannot.
-
-    `own` is the envelope with a cut of lamina's. With "when cheaper" it may cost less.
-    """
-    whole = _build(fit, _add_room(conditions, fit.head, UNLIMITED)).envelope
-    fixed = count_fixed(whole.entries)
-    limits = derive_limits(conditions.budget, fit.head, whole.entries, conditions.rates, fixed=fixed)
-    plan = plan_clearing(whole, limits)
-    if plan is None:
-        return None
-    if fit.policy.server == "when cheaper":
-        binds = choose_binding(fit.target, fit.head.parameters, drop_block=False) == "strict"
-        if not is_cheaper(plan, own, limits, conditions.rates, binds=binds):
-            return None
-    cleared = _build(fit, _add_room(conditions, fit.head, plan.clearing.tokens))
-    if cleared.has_cut:
-        return None  # even with what the server leaves out, the request does not fit
-    return Built(fit=fit, envelope=record_clearing_cut(cleared.envelope, plan))
-
-
-def _add_room(conditions: BuildConditions, head: RequestHead, tokens: int) -> BuildConditions:
-    """The conditions of a build in which this many tokens need no room."""
-    return msgspec.structs.replace(conditions, budget=extend_budget(conditions.budget, head, tokens))
-
-
-def _build_with_tools(fit: Fit, with_tools: Fit, conditions: BuildConditions) -> Built:
     """Build the envelope, with lamina's tools from a cut on: that changes the prefix anyway.
 
     A tool that was added stays for good. To take it away would change the first bytes of the prefix, and all
     thinking is bound to these. If it does not fit beside what must be sent, the cut is made without it, and
     the next cut tries again.
     """
+    with_tools = fit
+    if fit.policy.recall_mode("handles") == "tool":
+        with_tools = _add_own_tools(fit)
     if fit is with_tools or _had_own_tools(with_tools):
         return _build(with_tools, conditions)
     without_tools = _build(fit, conditions)
     cut = without_tools.envelope.cut
     if cut is None or not _was_cut(without_tools.envelope.ledger):
         return without_tools
-    if keeps_head(without_tools.envelope, fit.target, drop_block=may_drop_thinking(fit.policy.server)):
+    if keeps_head(without_tools.envelope, fit.target, drop_block=fit.drop_block):
         return without_tools
     try:
         built = _build(with_tools, conditions)
@@ -220,7 +147,7 @@ def _build(fit: Fit, conditions: BuildConditions) -> Built:
             fit.target,
             fit.head,
             layout=AS_LOGGED,
-            drop_block=may_drop_thinking(fit.policy.server),
+            drop_block=fit.drop_block,
             rates=conditions.rates,
             wording=fit.policy.find_wording(has_handles=fit.has_handles),
             context_tool=_find_context_tool(fit),

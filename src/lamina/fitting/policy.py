@@ -35,7 +35,6 @@ from lamina.core.wording import PLAIN
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.fitting.markers import Breakpoints, check_breakpoints
-from lamina.fitting.server_reports import ServerUse
 from lamina.models.counters import counter_for, from_file
 from lamina.models.facts import model as facts_of
 
@@ -83,11 +82,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     a request that comes whole keeps its own order.
 
     **What else is sent.** `breakpoints` says what to do with cache markers, `recall` how the model can have
-    again what was lowered, `server` what the provider's server may be asked to do. With `context_tools` the
-    model also gets the context tool, where lamina answers its calls: it pins, releases and notes with it.
-    With `tools="defer"`, tools that are not in `load_tools` are loaded when the model searches for them,
-    where the API has tool search; `lamina tools advise` says which to load, and in which order they should
-    stand.
+    again what was lowered. With `context_tools` the model also gets the context tool, where lamina answers
+    its calls: it pins, releases and notes with it. With `tools="defer"`, tools that are not in `load_tools`
+    are loaded when the model searches for them, where the API has tool search; `lamina tools advise` says
+    which to load, and in which order they should stand.
 
     **What is stored.** `keep` says what `wrap` and the gateway keep of the contents: all, what was lowered,
     or nothing. A session is its log, so it keeps all.
@@ -105,7 +103,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     layout: Layout | None = None
     breakpoints: Breakpoints = "auto"
     recall: RecallChoice = "auto"
-    server: ServerUse = "thinking"
     context_tools: bool = False
     tools: ToolLoading = "keep"
     load_tools: tuple[str, ...] = ()
@@ -332,7 +329,6 @@ def _check_types(policy: Policy) -> None:
 _CHOICES: dict[str, tuple[str | None, ...]] = {
     "prefer": (None, *get_args(Preference)),
     "recall": get_args(RecallChoice),
-    "server": get_args(ServerUse),
     "keep": get_args(Keep),
     "tools": get_args(ToolLoading),
 }

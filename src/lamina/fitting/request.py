@@ -3,7 +3,7 @@
     parse ──▶ build ──▶ render ──▶ mark ──▶ check
 
 - **parse** reads the request as a log of segments and a head (`Wire.parse`).
-- **build** repairs the log and lowers what does not fit. `lamina.fitting.building` decides who makes a cut.
+- **build** repairs the log and lowers what does not fit (`lamina.fitting.building`).
 - **render** writes the envelope in the target dialect. A request that nothing was changed in is not
   rendered: it is sent as it came, and `fit_request` returns the same object.
 - **mark** places cache markers if the caller asked for them (`lamina.fitting.markers`).
@@ -52,7 +52,6 @@ from lamina.fitting.server_reports import (
     ServerRequest,
     add_server_help,
     calibrate_ledger,
-    check_clearing,
     extend_budget,
     record_clearing,
     usage_of,
@@ -83,19 +82,28 @@ def fit_request(
     budget: Budget | int | None = None,
     dialect: str | Dialect | None = None,
     idle: float | None = None,
+    drop_block: bool = True,
     memo: RequestMemo | None = None,
 ) -> Fitted:
     """The request, valid and within its model's window, continuing the last one byte for byte.
 
     `ledger` is what the last call returned, `usage` what the provider reported for it, and `idle` the seconds
     since then. `policy` says how to fit; what it leaves open comes from the request's model. `budget`
-    replaces that of the policy. By default `dialect` is recognised from the request's shape.
+    replaces that of the policy. By default `dialect` is recognised from the request's shape. Give
+    `drop_block=False` if the server has refused the switch that drops thinking which a cut unbinds: then no
+    cut is made while the model thinks in an open tool loop.
     """
     policy = choose_policy(policy, budget=budget, place="fit_request")
     source = _source_dialect(request, dialect)
     request = policy.defer_tools(request, source)
     call = _Call(
-        request=request, ledger=ledger, usage=usage, policy=policy, idle=idle, memo=memo or RequestMemo()
+        request=request,
+        ledger=ledger,
+        usage=usage,
+        policy=policy,
+        idle=idle,
+        memo=memo or RequestMemo(),
+        drop_block=drop_block,
     )
     return _fit(call, source, source, "")
 
@@ -136,6 +144,7 @@ class _Call(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy
     idle: float | None
     memo: RequestMemo
+    drop_block: bool = True
 
 
 def _fit(call: _Call, source: Dialect, target: Dialect, model: str) -> Fitted:
@@ -161,6 +170,7 @@ def _fit(call: _Call, source: Dialect, target: Dialect, model: str) -> Fitted:
         policy=call.policy,
         previous_ledger=load_ledger(call.ledger),
         build_memo=call.memo.build,
+        drop_block=call.drop_block,
     )
     conditions = _choose_conditions(call, fit, model_name)
     try:
@@ -231,7 +241,6 @@ def _choose_conditions(call: _Call, fit: Fit, model_name: str) -> BuildCondition
     reported = usage_of(call.usage)
     ledger = calibrate_ledger(fit.previous_ledger, reported, fit.counter, request=call.request)
     ledger = record_clearing(ledger, reported)
-    ledger = check_clearing(ledger, reported, may_ask=fit.may_ask_to_clear)
     return BuildConditions(
         budget=_choose_budget(call.request, fit, model_name, reported),
         ledger=ledger,
@@ -307,7 +316,7 @@ def _write(built: Built, memo: RequestMemo, *, window: int) -> _Outgoing:
 
     helped = ServerRequest(request=marked.request)
     if envelope.ledger.cuts:
-        helped = add_server_help(marked.request, fit.target, envelope.ledger, fit.policy.server)
+        helped = add_server_help(marked.request, fit.target, envelope.ledger, drop_block=fit.drop_block)
     return _Outgoing(request=helped.request, envelope=envelope, headers=helped.headers, plan=marked.plan)
 
 

@@ -1,13 +1,14 @@
-"""What a provider's server reported for the last request, and what it may do with the next one.
+"""What a provider's server reported for the last request, and what the next one asks of it.
 
-Reported usage calibrates lamina's estimates. What the server cleared by itself becomes a line in the ledger,
-and needs no room in the next request. Nothing is sent here, and no message is changed.
+Reported usage calibrates lamina's estimates. If the client has its server clear old content, that becomes a
+line in the ledger, and needs no room in the next request. lamina itself asks for one thing: that the server
+drops thinking which a cut has unbound. Nothing is sent here, and no message is changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any
 
 import msgspec
 
@@ -15,35 +16,12 @@ from lamina.core.calibration import calibrate
 from lamina.core.cut_target import derive_limits
 from lamina.core.text.characters import lower_ascii
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Cut, Ledger, RequestHead, ServerClearing
+from lamina.core.values import Budget, Cut, Ledger, RequestHead
 from lamina.dialects.anthropic.server import BETAS, merge_betas
-from lamina.dialects.json_values import list_or_empty, mapping_or_empty, read_field
+from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.port import Dialect
 from lamina.dialects.translate import choose_binding
 from lamina.dialects.usage import Cleared, Usage
-
-ServerUse = Literal["never", "thinking", "when cheaper", "first"]
-"""What the provider's server is asked to do with the history, where its API can do something.
-
-- "never": nothing. Then no cut is made while the model waits in an open tool loop with bound thinking.
-- "thinking": it drops thinking that a cut of lamina's has unbound. It is the default.
-- "when cheaper": also, it clears old tool results by itself, where that costs less than a cut of lamina's,
-  or where a cut would unbind thinking.
-- "first": it clears old tool results wherever that frees enough, and lamina cuts only beyond that.
-"""
-
-
-def may_drop_thinking(server: ServerUse) -> bool:
-    """Whether the server may be asked to drop thinking that a cut has unbound."""
-    return server != "never"
-
-
-_USES = get_args(ServerUse)
-
-
-def limit_use(use: ServerUse, most: ServerUse) -> ServerUse:
-    """What a server is asked to do, if it refused whatever goes beyond `most`."""
-    return min(use, most, key=_USES.index)
 
 
 class ServerRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,50 +32,26 @@ class ServerRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def add_server_help(
-    request: dict[str, Any], dialect: Dialect, ledger: Ledger, server: ServerUse = "thinking"
+    request: dict[str, Any], dialect: Dialect, ledger: Ledger, *, drop_block: bool = True
 ) -> ServerRequest:
-    """Ask the provider's server for the help in `server`, from the first cut of a conversation on.
+    """Ask the provider's server to drop unbound thinking, from the first cut of a conversation on.
 
-    `ledger` is the one of this request.
+    `ledger` is the one of this request. Without `drop_block` nothing is asked: the server has refused it.
     """
-    if ledger.clearing is not None and ledger.clearing.uses:
-        return _ask_to_clear(request, dialect, ledger.clearing)
     unhelped = ServerRequest(request=request)
-    help_of_server = dialect.server
-    if help_of_server is None:
+    server = dialect.server
+    if server is None:
         return unhelped
-    if all(cut.reason.startswith((CLEARED, CLEARS)) for cut in ledger.cuts):
+    if all(cut.reason.startswith(CLEARED) for cut in ledger.cuts):
         return unhelped  # what the server clears by itself changes no bytes that were sent
-    if help_of_server.binding(request) != "strict":
+    if server.binding(request) != "strict":
         return unhelped
-    if choose_binding(dialect, request, drop_block=may_drop_thinking(server)) != "drop":
+    if choose_binding(dialect, request, drop_block=drop_block) != "drop":
         return unhelped
     # The server does not remember the switch, and the thinking that it has dropped is sent again until the
     # next cut. So every later request asks for it, too.
-    helped_request = dict(help_of_server.ask_to_drop_thinking(request))
-    return ServerRequest(request=helped_request, headers=dict(help_of_server.dropping_headers))
-
-
-def _ask_to_clear(request: dict[str, Any], dialect: Dialect, clearing: ServerClearing) -> ServerRequest:
-    """Ask the server to leave out what it left out before, and not more. Earlier cuts stay as they are."""
-    server = dialect.server
-    if server is None:
-        return ServerRequest(request=request)
-    keep = count_tool_uses(request) - clearing.uses
-    asking = server.ask_to_clear(request, keep=keep)
-    headers = dict(server.clearing_headers)
-    if "block_binding" in mapping_or_empty(request.get("thinking")):
-        headers[BETAS] = merge_betas(headers[BETAS], server.dropping_headers.get(BETAS, ""))
-    return ServerRequest(request=asking, headers=headers)
-
-
-def count_tool_uses(request: Mapping[str, Any]) -> int:
-    """How many results of tools a request of the Messages API has."""
-    uses = 0
-    for message in list_or_empty(request.get("messages")):
-        for block in list_or_empty(read_field(message, "content")):
-            uses += read_field(block, "type") == "tool_result"
-    return uses
+    helped_request = dict(server.ask_to_drop_thinking(request))
+    return ServerRequest(request=helped_request, headers=dict(server.dropping_headers))
 
 
 def with_headers(request: dict[str, Any], headers: Mapping[str, str], *, beta: bool) -> dict[str, Any]:
@@ -184,9 +138,6 @@ def _continues_on_server(request: Mapping[str, Any]) -> bool:
 CLEARED = "the provider cleared "
 """Begins the reason of a cut that the server reported."""
 
-CLEARS = "the provider clears "
-"""Begins the reason of a cut that lamina left to the server."""
-
 
 def record_clearing(ledger: Ledger, usage: Usage) -> Ledger:
     """The ledger with a cut for what the server cleared.
@@ -195,8 +146,6 @@ def record_clearing(ledger: Ledger, usage: Usage) -> Ledger:
     """
     if usage.cleared == Cleared():
         return ledger
-    if ledger.clearing is not None and usage.cleared.tool_uses == ledger.clearing.uses:
-        return ledger  # it is what lamina asked for, and has a cut already
     reason = f"{CLEARED}{usage.cleared}"
     if reason == _last_clearing(ledger):
         return ledger
@@ -207,26 +156,6 @@ def record_clearing(ledger: Ledger, usage: Usage) -> Ledger:
         after=usage.input,
     )
     return msgspec.structs.replace(ledger, cuts=(*ledger.cuts, cut))
-
-
-def check_clearing(ledger: Ledger, reported: Usage, *, may_ask: bool) -> Ledger:
-    """The ledger after a report: with what the server really cleared, or without what it did not clear.
-
-    `may_ask`: the server may still be asked. If not, lamina makes the next cut itself.
-    """
-    clearing = ledger.clearing
-    if clearing is None or not clearing.uses:
-        return ledger
-    cleared = reported.cleared
-    if not may_ask:
-        return msgspec.structs.replace(ledger, clearing=None)
-    if reported.input and not cleared.tool_uses:
-        # The server ignored what it was asked. A clearing without uses says so, and it is asked no more.
-        return msgspec.structs.replace(ledger, clearing=ServerClearing())
-    if cleared.tool_uses == clearing.uses and cleared.tokens:
-        measured = msgspec.structs.replace(clearing, tokens=cleared.tokens)
-        return msgspec.structs.replace(ledger, clearing=measured)
-    return ledger
 
 
 def _last_clearing(ledger: Ledger) -> str:

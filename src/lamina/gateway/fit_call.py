@@ -61,6 +61,7 @@ class CallFitter:
                 ledger=ledger,
                 usage=usage,
                 policy=policy,
+                drop_block=self._policies.may_drop_thinking(incoming),
                 memo=memo,
             )
         )

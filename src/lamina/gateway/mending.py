@@ -1,8 +1,7 @@
 """What to send after the upstream refused a request, and the gateway knows a remedy.
 
 - The request is too long: it is fitted into the window that the error names, or else as small as it can be.
-- The server does not know what it was asked to do, such as dropping bound thinking or clearing old results:
-  the request is fitted anew without that.
+- The server does not know the switch that drops unbound thinking: the request is fitted anew without it.
 
 A remedy is tried once. If it is refused as well, the client gets that error.
 """
@@ -15,11 +14,10 @@ from typing import NamedTuple
 import msgspec
 
 from lamina.conversations.pending_call import RETRY_SHARE, limit_budget
-from lamina.dialects.anthropic.server import refuses_binding_switch, refuses_editing
+from lamina.dialects.anthropic.server import refuses_binding_switch
 from lamina.dialects.overflow import Overflow, read_overflow
 from lamina.errors import BudgetExceeded, Conflict, InvalidRequest
 from lamina.fitting.request import Fitted
-from lamina.fitting.server_reports import ServerUse
 from lamina.gateway.calls import OutgoingRequest, UpstreamCall
 from lamina.gateway.conversation_store import StoreGone
 from lamina.gateway.conversations import ConversationIndex
@@ -64,37 +62,31 @@ class RequestMender:
     async def mend(self, sent: OutgoingRequest, status: int, error_text: str) -> OutgoingRequest | None:
         """The request to send instead of a refused one; None if the client gets the error.
 
-        Raises Refusal if the request fits only with the help that its server refused.
+        Raises Refusal if the request fits only with the switch that its server refused.
         """
         if sent.conversation is None or sent.call is None:
             return None
         refused = _RefusedRequest(sent, sent.call, sent.conversation)
         if refuses_binding_switch(status, error_text):
-            return await self._forgo_server(refused, use="never")
-        if refuses_editing(status, error_text):
-            return await self._forgo_server(refused, use="thinking")
+            return await self._forgo_switch(refused)
         overflow = read_overflow(status, error_text)
         if overflow is None:
             return None
         return await self._shrink(refused, overflow)
 
-    async def _forgo_server(self, refused: _RefusedRequest, *, use: ServerUse) -> OutgoingRequest | None:
-        """The request without the help of its server that was refused; None if it asked for none.
+    async def _forgo_switch(self, refused: _RefusedRequest) -> OutgoingRequest | None:
+        """The request without the switch that was refused; None if it had none.
 
-        Later requests for this model ask for no more than `use`.
+        Later requests for this model do without it.
         """
         sent, call, conversation = refused
         if not sent.betas:
             return None
         incoming = call.incoming
-        self._policies.limit_server_use(incoming, use)
-        event = "clearing refused"
-        if use == "never":
-            event = "switch refused"
-        self._journal.write(event, upstream=incoming.upstream.name, model=incoming.model)
+        self._policies.forgo_switch(incoming)
+        self._journal.write("switch refused", upstream=incoming.upstream.name, model=incoming.model)
         async with self._index.lock(conversation.workspace, conversation.family):
-            # From the ledger before it: without the switch for bound thinking a cut may not go as far, and
-            # what the server should have cleared is cut here.
+            # From the ledger before it: without the switch for bound thinking a cut may not go as far.
             conversation.state = msgspec.structs.replace(conversation.state, ledger=sent.before)
             try:
                 fitted = await self._call_fitter.fit(call, conversation, ledger=sent.before)

@@ -14,7 +14,6 @@ from lamina.core.values import Budget
 from lamina.dialects.json_values import read_field
 from lamina.fitting.markers import Breakpoints, resolve_lifetimes
 from lamina.fitting.policy import Policy, RecallMode
-from lamina.fitting.server_reports import ServerUse, limit_use
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.marker_modes import choose_breakpoints
 from lamina.gateway.pauses import PauseBook
@@ -34,7 +33,7 @@ class RequestPolicies:
     def __init__(self, windows: ServedWindows) -> None:
         self.pauses = PauseBook()
         self._windows = windows
-        self._most_used: dict[tuple[str, str], ServerUse] = {}  # by upstream and model, after a refusal
+        self._without_switch: set[tuple[str, str]] = set()  # upstream and model, after a refusal
 
     def choose(self, incoming: IncomingRequest, budget: Budget) -> Policy:
         """The policy for this request, with this budget."""
@@ -42,7 +41,6 @@ class RequestPolicies:
             budget,
             counter=self.find_counter(incoming),
             breakpoints=self._choose_breakpoints(incoming),
-            server=self._choose_server_use(incoming),
             recall=_choose_recall_mode(incoming),
         )
 
@@ -71,9 +69,16 @@ class RequestPolicies:
         """Ask a local server for its windows, where nobody has said how large they are."""
         await self._windows.ask(incoming.upstream, incoming.model)
 
-    def limit_server_use(self, incoming: IncomingRequest, use: ServerUse) -> None:
-        """Ask this upstream for no more than `use` from now on, for this model: it has refused more."""
-        self._most_used[incoming.upstream.name, incoming.model] = use
+    def forgo_switch(self, incoming: IncomingRequest) -> None:
+        """Ask this upstream no more to drop unbound thinking, for this model: it has refused the switch."""
+        self._without_switch.add((incoming.upstream.name, incoming.model))
+
+    def may_drop_thinking(self, incoming: IncomingRequest) -> bool:
+        """Whether the upstream may be asked to drop unbound thinking. One without betas has no switch."""
+        upstream = incoming.upstream
+        if upstream.profile.drops_betas:
+            return False
+        return (upstream.name, incoming.model) not in self._without_switch
 
     def _choose_breakpoints(self, incoming: IncomingRequest) -> Breakpoints:
         """What to do with cache markers, with the lifetime for which the pauses of this client speak."""
@@ -83,14 +88,6 @@ class RequestPolicies:
             rules_for(incoming.model, dialect=incoming.dialect.name),
             incoming.model,
         )
-
-    def _choose_server_use(self, incoming: IncomingRequest) -> ServerUse:
-        """What the upstream's server is asked to do. A server without betas does not know the switch."""
-        upstream = incoming.upstream
-        if upstream.profile.drops_betas:
-            return "never"
-        use = upstream.settings.policy.server
-        return limit_use(use, self._most_used.get((upstream.name, incoming.model), use))
 
 
 def find_server_conversation(incoming: IncomingRequest) -> str:

@@ -110,7 +110,7 @@ def explain_floor(error: BudgetExceeded, dialect: str) -> Refusal:
     if error.reason == OPEN_LOOP:
         message = (
             f"{sizes}. The model's thinking in this tool loop is bound to all that came before it, and the "
-            "upstream is not asked to drop it (`policy.server`), or has refused that. So nothing before it "
+            "upstream cannot be asked to drop it, or has refused that. So nothing before it "
             "may be shortened until the model has answered. Start a new conversation, turn thinking off, or "
             "give the upstream a larger `policy.budget`"
         )

@@ -30,7 +30,7 @@ from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import place_markers
 from lamina.fitting.names import name_segments
 from lamina.fitting.policy import Policy
-from lamina.fitting.server_reports import ServerUse, add_server_help, with_headers
+from lamina.fitting.server_reports import add_server_help, with_headers
 from lamina.sessions.mentioned_attachments import Mentioned
 from lamina.sessions.redaction import Redact, redact_segments
 from lamina.sessions.setup import Setup, budget_for, defer_head_tools, dialect_for, head_for, options_in
@@ -102,7 +102,7 @@ class RequestBuilder:
         self.unsupported = own_head.left
         self.budget = budget_for(setup, self.head, policy)
         self.counter = policy.find_counter(setup.model)
-        self.server: ServerUse = policy.server
+        self._drop_block = True
         self.breakpoints = policy.breakpoints
         if self.breakpoints == "auto":
             self.breakpoints = "plan"  # a session writes its requests itself: they bring no markers
@@ -169,7 +169,7 @@ class RequestBuilder:
 
     def forgo_switch(self) -> None:
         """Ask the server no more to drop thinking. Cuts wait then while the model thinks in a tool loop."""
-        self.server = "never"
+        self._drop_block = False
         binding = choose_binding(self.dialect, self.head.parameters, drop_block=False)
         self.options = msgspec.structs.replace(self.options, binding=binding)
 
@@ -239,7 +239,9 @@ class RequestBuilder:
         violations = find_violations(marked_request.request, self.dialect, self._check_memo)
         if violations:
             raise make_refusal(marked_request.request, violations)
-        helped = add_server_help(marked_request.request, self.dialect, envelope.ledger, self.server)
+        helped = add_server_help(
+            marked_request.request, self.dialect, envelope.ledger, drop_block=self._drop_block
+        )
         return with_headers(helped.request, helped.headers, beta="betas" in helped.request)
 
     def prepare_segments(self, segments: Iterable[Segment]) -> list[Segment]:

@@ -24,7 +24,6 @@ from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput
 from lamina.fitting.own_tools import CONTEXT_TOOL, RECALL_TOOL, OwnTool, choose_added_tools
 from lamina.fitting.policy import Policy
-from lamina.fitting.server_reports import may_drop_thinking
 from lamina.models.facts import model as facts_of
 from lamina.models.names import own_name
 from lamina.sessions.stored_options import StoredOptions
@@ -199,7 +198,6 @@ def options_in(setup: Setup, policy: Policy, dialect: Dialect, head: RequestHead
         dialect,
         head,
         layout=setup.layout,
-        drop_block=may_drop_thinking(policy.server),
         wording=(setup.stored_options or StoredOptions()).choose_wording(policy.wording),
         context_tool=CONTEXT_TOOL.name if CONTEXT_TOOL in find_own_tools(setup) else "",
         rates=_rates_for(setup, policy, dialect),

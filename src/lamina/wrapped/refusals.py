@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lamina.conversations.pending_call import PendingCall
-from lamina.dialects.anthropic.server import refuses_binding_switch, refuses_editing
+from lamina.dialects.anthropic.server import refuses_binding_switch
 from lamina.dialects.json_values import read_field
 from lamina.dialects.overflow import read_overflow
 
@@ -25,15 +25,7 @@ def _forgo_switch_after(pending: PendingCall, error: Exception) -> bool:
     """Do without the switch for bound thinking if the error says that the API does not know it."""
     if not pending.headers or not refuses_binding_switch(*_read_error(error)):
         return False
-    pending.forgo_server("never")
-    return True
-
-
-def _forgo_clearing_after(pending: PendingCall, error: Exception) -> bool:
-    """Cut here if the error says that the API does not clear old tool results by itself."""
-    if not pending.headers or not refuses_editing(*_read_error(error)):
-        return False
-    pending.forgo_server("thinking")
+    pending.forgo_switch()
     return True
 
 
@@ -51,4 +43,4 @@ def _read_error(error: Exception) -> tuple[int | None, str]:
 Mend = Callable[[PendingCall, Exception], bool]
 """Mends the request of a call after an error. Returns whether the request is another one now."""
 
-MENDS: tuple[Mend, ...] = (_shrink_after, _forgo_switch_after, _forgo_clearing_after)
+MENDS: tuple[Mend, ...] = (_shrink_after, _forgo_switch_after)

@@ -28,9 +28,8 @@ from lamina.dialects.bedrock_converse import to_sdk_arguments
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage, find_usage
 from lamina.errors import BudgetExceeded, LaminaError
-from lamina.fitting.server_compaction import CompactionCall
+from lamina.fitting.server_reports import with_headers
 from lamina.wrapped.refusals import MENDS, Mend
-from lamina.wrapped.sdk_arguments import add_headers, name_arguments
 from lamina.wrapped.shown_answers import AsyncShownStream, ShownResponse, SyncShownStream
 from lamina.wrapped.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 
@@ -71,6 +70,22 @@ def fit_calls(
     return send_now
 
 
+def name_arguments(
+    send: Callable[..., Any], arguments: tuple[Any, ...], request: dict[str, Any]
+) -> dict[str, Any]:
+    """All arguments by their names.
+
+    SDKs take the request by keyword, and a few arguments by position too. If they do not match, the SDK
+    itself says so.
+    """
+    if not arguments:
+        return request
+    names = list(inspect.signature(send).parameters)[: len(arguments)]
+    if len(names) < len(arguments) or not request.keys().isdisjoint(names):
+        send(*arguments, **request)  # raises the SDK's own error
+    return dict(zip(names, arguments, strict=False)) | request
+
+
 class SdkCall:
     """A call of an SDK's function. Its methods are steps, which run with or without `await`."""
 
@@ -86,7 +101,6 @@ class SdkCall:
     ) -> None:
         self._send = send
         self._path = path
-        self._argument_names = frozenset(request)
         self._is_async = is_async
         self._has_store = conversations.store is not None
         self._streams = request.get("stream") is True or "stream" in path.rpartition(".")[2]
@@ -188,34 +202,8 @@ class SdkCall:
         return self.pending.remember_answer(shown_answer)
 
     def _prepare(self) -> Steps:
-        """Fit the request. With a store this waits for it.
-
-        If a cut is left to the provider, its compaction is asked for first, and the request is fitted anew.
-        """
+        """Fit the request. With a store this waits for it."""
         self._pending = yield partial(self._wait, self._make_pending)
-        call = self.pending.compaction_call
-        if call is None or self._path not in _COMPACTING_PATHS:
-            return
-        send = self._find_compacting_endpoint(call)
-        if send is None:
-            return
-        answer = None
-        with suppress(Exception):  # whatever the API says to it, the request itself is still to be sent
-            answer = yield send
-        yield partial(self._wait, partial(self.pending.take_compaction, call, answer))
-
-    def _find_compacting_endpoint(self, call: CompactionCall) -> Callable[[], Any] | None:
-        """The call of the SDK that asks for a compaction; None if this SDK has none.
-
-        The Messages API has it as a field of a beta, the Responses API at an endpoint of its own.
-        """
-        if call.dialect == "anthropic":
-            request = add_headers(call.request, call.headers, self._path, self._argument_names)
-            return partial(self._send, **request)
-        endpoint = getattr(getattr(self._send, "__self__", None), "compact", None)
-        if not callable(endpoint):
-            return None
-        return partial(endpoint, **call.request)
 
     def _finish(self, usage: Usage, *, answer: Any = None, is_whole: bool = True) -> Steps:
         finish = partial(self.pending.finish, usage=usage, answer=answer, is_whole=is_whole)
@@ -256,7 +244,7 @@ class SdkCall:
 
     def _send_once(self) -> Steps:
         pending = self.pending
-        request = add_headers(pending.request, pending.headers, self._path, self._argument_names)
+        request = with_headers(pending.request, pending.headers, beta=self._path.startswith("beta."))
         if pending.dialect.name == "bedrock_converse":
             request = to_sdk_arguments(request)
         self.pending.note_sent()
@@ -451,10 +439,6 @@ def _read_snapshot(stream: Any) -> Any:
         with suppress(Exception):  # the attribute raises before the first event
             return getattr(stream, name)
     return None
-
-
-_COMPACTING_PATHS = ("messages.create", "beta.messages.create", "responses.create")
-"""Endpoints whose histories are compacted. Others send when they are entered, or return bytes."""
 
 
 def _read_usage(answer: Any) -> Usage:

@@ -31,8 +31,6 @@ from lamina.dialects.anthropic.render import order, render
 from lamina.dialects.anthropic.server import (
     BETAS,
     BINDING_BETA,
-    EDITING_BETA,
-    ask_to_clear,
     ask_to_drop_thinking,
 )
 from lamina.dialects.json_values import (
@@ -158,8 +156,6 @@ DIALECT = Dialect(
         ask_to_drop_thinking=ask_to_drop_thinking,
         dropping_headers={BETAS: BINDING_BETA},
         asks_to_clear=asks_to_clear,
-        ask_to_clear=ask_to_clear,
-        clearing_headers={BETAS: EDITING_BETA},
     ),
     defer_tools=defer_request_tools,
 )

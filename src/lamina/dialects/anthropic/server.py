@@ -1,7 +1,7 @@
-"""Asks Anthropic's server to change a request's history, and reads from an answer what it changed.
+"""What Anthropic's server does with a request's history: it is asked here, and its report is read here.
 
-The server does two things. It drops thinking that no longer fits what comes before it, if the request asks
-for that. And it clears old tool uses and thinking, if the caller asks for it in `context_management`. Shapes:
+The server does two things. It drops thinking that no longer fits what comes before it; lamina asks for that.
+And it clears old tool uses and thinking, if the client asks for it in `context_management`. Shapes:
 anthropic 2.8 (beta types). This module changes no message and sends nothing.
 """
 
@@ -52,29 +52,6 @@ def ask_to_drop_thinking(request: Mapping[str, Any]) -> dict[str, Any]:
         return to_same_dict(request)
     new_binding = {**binding, "prefix_mismatch_behavior": "drop_block"}
     return {**request, "thinking": {**thinking, "block_binding": new_binding}}
-
-
-EDITING_BETA = "context-management-2025-06-27"
-_EDITING_NAMES = (EDITING_BETA, "context_management")
-
-
-def ask_to_clear(request: Mapping[str, Any], *, keep: int) -> dict[str, Any]:
-    """The request, asking the server to leave out all tool results but the `keep` newest ones.
-
-    The server looks at each request alone, and clears whenever there are more uses than that. So if `keep`
-    grows with each new use, the same ones stay cleared, and the prompt that the model reads only grows.
-    """
-    edit = {
-        "type": "clear_tool_uses_20250919",
-        "trigger": {"type": "tool_uses", "value": keep},
-        "keep": {"type": "tool_uses", "value": keep},
-    }
-    return {**request, "context_management": {"edits": [edit]}}
-
-
-def refuses_editing(status: int | None, message: str) -> bool:
-    """Whether a server refused a request because it does not edit contexts."""
-    return status == _BAD_REQUEST and any(name in message for name in _EDITING_NAMES)
 
 
 def refuses_binding_switch(status: int | None, message: str) -> bool:
