@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,18 @@ def test_the_chart_has_the_version_of_the_package() -> None:
     assert read_json(PLUGIN / ".claude-plugin/plugin.json")["version"] == lamina.__version__
     (package,) = read_json(ROOT / "server.json")["packages"]
     assert package["version"] == lamina.__version__
+
+
+def test_uvx_finds_the_command_that_the_registry_names() -> None:
+    """A client of the MCP registry runs `uvx ARGUMENTS lamina-context==VERSION mcp`.
+
+    uvx looks for a command with the name of the package. After `--from` it would take the version for a part
+    of the command's name.
+    """
+    (package,) = read_json(ROOT / "server.json")["packages"]
+    commands = distribution(package["identifier"]).entry_points.select(group="console_scripts")
+    assert package["identifier"] in commands.names
+    assert [argument["name"] for argument in package["runtimeArguments"]] == ["--with"]
 
 
 def check_values(**changes: Any) -> None:
