@@ -92,6 +92,9 @@ def test_a_trace_goes_from_client_through_gateway_to_upstream(
     assert [in_hex(span["parentSpanId"]) for span in requests] == [CALLER, CALLER]
     assert {span["parentSpanId"] for span in fits + calls} == {span["spanId"] for span in requests}
     assert sorted(sent_headers) == sorted(f"00-{TRACE}-{in_hex(span['spanId'])}-01" for span in calls)
+    small_request, large_request = map(attributes_of, requests)
+    assert "lamina.tokens" not in small_request  # it was passed on without a count, and 0 would be wrong
+    assert int(large_request["lamina.tokens"]) > 0
     attributes = attributes_of(calls[0])
     assert attributes["gen_ai.provider.name"] == "anthropic"
     assert int(attributes["gen_ai.usage.input_tokens"]) > int(

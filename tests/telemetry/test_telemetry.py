@@ -83,3 +83,37 @@ def test_conversations_without_a_name_have_an_id_of_their_own(exporter: Any) -> 
     spans = [span for span in exporter.get_finished_spans() if span.name == "chat gpt-5.4"]
     first, second, other = [span.attributes["gen_ai.conversation.id"] for span in spans]
     assert first == second != other
+
+
+def test_histograms_have_the_buckets_of_the_conventions() -> None:
+    """In the default buckets of the SDK every call of less than five seconds falls into one."""
+    measuring = pytest.importorskip(
+        "opentelemetry.sdk.metrics", reason="lamina-context[otel] is not installed"
+    )
+    reading = pytest.importorskip("opentelemetry.sdk.metrics.export")
+    reader = reading.InMemoryMetricReader()
+    telemetry.turn_on(meter_provider=measuring.MeterProvider(metric_readers=[reader]))
+    try:
+        wrap(Client()).chat.completions.create(
+            model="gpt-5.4", messages=[{"role": "user", "content": "Begin."}]
+        )
+    finally:
+        telemetry.turn_off()
+    boundaries: dict[str, tuple[float, ...]] = {}
+    for scope in reader.get_metrics_data().resource_metrics[0].scope_metrics:
+        for metric in scope.metrics:
+            boundaries[metric.name] = tuple(getattr(metric.data.data_points[0], "explicit_bounds", ()))
+    seconds = boundaries["gen_ai.client.operation.duration"]
+    assert (seconds[:3], seconds[-1]) == ((0.01, 0.02, 0.04), 81.92)
+    tokens = boundaries["gen_ai.client.token.usage"]
+    assert (tokens[:3], tokens[-1]) == ((1, 4, 16), 67_108_864)
+    assert boundaries["lamina.fit.duration"][0] == 0.0001
+
+
+def test_a_request_that_nobody_counted_has_no_tokens(exporter: Any) -> None:
+    trace = telemetry.active().start_build("gpt-5.4")
+    trace.record_fit(tokens=None, outcome="unchanged")
+    trace.end()
+    (span,) = exporter.get_finished_spans()
+    assert span.attributes["lamina.outcome"] == "unchanged"
+    assert "lamina.tokens" not in span.attributes

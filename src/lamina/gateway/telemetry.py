@@ -56,7 +56,7 @@ def record_prepared(trace: CallTrace, incoming: IncomingRequest, outgoing: Outgo
         server=incoming.upstream.settings.url,
     )
     cut = None
-    tokens = 0
+    tokens = None
     if outgoing.fitted is not None:
         tokens = outgoing.fitted.envelope.tokens
         if outgoing.cut:

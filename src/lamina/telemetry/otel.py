@@ -37,6 +37,13 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 MOST_NAMES = 100
 """Names of models that metrics tell apart. A client that makes them up must not fill a database."""
 
+CALL_BUCKETS = [0.01 * 2**power for power in range(14)]
+TOKEN_BUCKETS = [4**power for power in range(14)]
+"""The boundaries that the GenAI conventions name: 10 ms to 81.92 s, and 1 token to 67,108,864."""
+
+FIT_BUCKETS = [0.0001 * 2**power for power in range(14)]
+"""A build takes a hundredth of a call: 0.1 ms to 0.8192 s."""
+
 LONGEST_NAME = 100
 OTHER = "other"
 """The label of models beyond those."""
@@ -124,13 +131,22 @@ class Instruments:
 
     def __init__(self, meter: Any) -> None:
         self.token_usage = meter.create_histogram(
-            "gen_ai.client.token.usage", unit="{token}", description="Tokens that a call took, by type."
+            "gen_ai.client.token.usage",
+            unit="{token}",
+            description="Tokens that a call took, by type.",
+            explicit_bucket_boundaries_advisory=TOKEN_BUCKETS,
         )
         self.duration = meter.create_histogram(
-            "gen_ai.client.operation.duration", unit="s", description="How long a call of a model took."
+            "gen_ai.client.operation.duration",
+            unit="s",
+            description="How long a call of a model took.",
+            explicit_bucket_boundaries_advisory=CALL_BUCKETS,
         )
         self.fit_duration = meter.create_histogram(
-            "lamina.fit.duration", unit="s", description="How long a build took."
+            "lamina.fit.duration",
+            unit="s",
+            description="How long a build took.",
+            explicit_bucket_boundaries_advisory=FIT_BUCKETS,
         )
         self.cuts = meter.create_counter("lamina.cuts", unit="{cut}", description="Cuts.")
         self.recalls = meter.create_counter("lamina.recalls", unit="{recall}", description="Recalls.")
@@ -186,8 +202,10 @@ class OtelCallTrace(CallTrace):
         self._attributes |= attributes
         self._root.set_attributes(self._labels | self._attributes)
 
-    def record_fit(self, *, tokens: int, outcome: str = "", cut: Cut | None = None) -> None:
-        attributes: dict[str, Any] = {"lamina.tokens": tokens, "lamina.cut": cut is not None}
+    def record_fit(self, *, tokens: int | None, outcome: str = "", cut: Cut | None = None) -> None:
+        attributes: dict[str, Any] = {"lamina.cut": cut is not None}
+        if tokens is not None:
+            attributes["lamina.tokens"] = tokens
         if outcome:
             attributes["lamina.outcome"] = outcome
         self._attributes |= attributes

@@ -29,8 +29,8 @@ class CallTrace:
         `server` is the address of the API.
         """
 
-    def record_fit(self, *, tokens: int, outcome: str = "", cut: Cut | None = None) -> None:
-        """What the build gave."""
+    def record_fit(self, *, tokens: int | None, outcome: str = "", cut: Cut | None = None) -> None:
+        """What the build gave. `tokens` is None if the request was so small that nobody counted it."""
 
     def record_recalls(self, count: int) -> None:
         """So many recalls of the model were answered inside the call."""
