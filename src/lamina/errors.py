@@ -147,11 +147,15 @@ class LawBroken(LaminaError, AssertionError):
 
 
 class NotFound(LaminaError, LookupError):
-    """No segment of the log answers to this key."""
+    """Nothing that is kept answers to this key. `hint` says where to look instead."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, *, hint: str = "") -> None:
         self.key = key
-        super().__init__(f"nothing answers to {key!r}; pass the log that the request was built from")
+        self.hint = hint
+        message = f"nothing answers to {key!r}"
+        if hint:
+            message = f"{message}; {hint}"
+        super().__init__(message)
 
 
 class StoreError(LaminaError, RuntimeError):

@@ -151,8 +151,10 @@ def test_a_client_recalls_explains_and_searches_over_stdio(store: str) -> None:
 def test_errors_are_results_that_say_what_to_do(store: str) -> None:
     async def talk(client: Client) -> None:
         wrong: list[tuple[str, dict[str, object], str, str]] = [
-            ("recall", {"key": "nothing"}, "StoreError", "see what search finds"),
-            ("recall", {"key": "nothing", "conversation": "chat"}, "NotFound", "nothing answers"),
+            ("recall", {"key": "nothing"}, "NotFound", "see what search finds"),
+            ("recall", {"key": "nothing", "conversation": "chat"}, "NotFound", "see what search finds"),
+            ("explain", {"key": "nothing", "conversation": "chat"}, "NotFound", "see what search finds"),
+            ("context", {"action": "pin", "what": "nothing"}, "NotFound", "see what search finds"),
             ("explain", {"conversation": "nobody"}, "StoreError", "explain without a conversation"),
             ("search", {"text": " "}, "BadInput", "give words"),
             ("search", {"text": "x", "most": 500}, "BadInput", "1 to 50"),

@@ -32,7 +32,7 @@ def recall(log: Iterable[Segment], key: str, *, ledger: Ledger | None = None) ->
         return tuple(each.segment for each in segments if each.ref in covered)
     segment = index_by_name(segments).get(key)
     if segment is None:
-        raise NotFound(key)
+        raise NotFound(key, hint="pass the log that the request was built from")
     return (segment,)
 
 

@@ -42,6 +42,7 @@ EXCERPT = 600
 """Characters of one place that a search found."""
 
 _HINT = "call explain without a conversation: it lists them"
+_SEARCH = "see what search finds"
 
 
 class LibraryConversation(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,16 +81,13 @@ class ConversationLibrary:
 
     async def recall(self, key: str, *, conversation: str = "", start: int = 0, find: str = "") -> str:
         """The text behind a handle, a piece of it from `start` on, or the places where `find` occurs."""
-        if conversation or self._only:
-            stored = await self._read(conversation)
-            return answer_recall_text(stored.log, key, ledger=stored.ledger, start=start, find=find)
-        for name in await self._list_names():
+        for name in await self._choose_names(conversation):
             stored = await self._read(name)
             try:
                 return answer_recall_text(stored.log, key, ledger=stored.ledger, start=start, find=find)
             except NotFound:
                 continue
-        raise StoreError(f"no conversation has anything under {key!r}", hint="see what search finds")
+        raise NotFound(key, hint=_SEARCH)
 
     async def explain(self, *, conversation: str = "", key: str = "") -> str:
         """What the last request had, and why; one segment of it; or a list of the conversations."""
@@ -119,7 +117,7 @@ class ConversationLibrary:
             segment = _find_named(stored, what)
             if segment is not None:
                 return f"{ACCEPTED[action]}{describe_segment(segment)}"
-        raise StoreError(f"no conversation has anything under {what!r}", hint="see what search finds")
+        raise NotFound(what, hint=_SEARCH)
 
     async def search(self, text: str, *, conversation: str = "", most: int = 10) -> str:
         """The places that answer a text best, each with its conversation and the key for `recall`."""
@@ -260,7 +258,10 @@ def _explain_key(stored: LibraryConversation, key: str) -> str:
     """Why one segment stands as it does."""
     if key in stored.sentences:
         return stored.sentences[key]
-    size = recall_text(stored.log, key, ledger=stored.ledger).total
+    try:
+        size = recall_text(stored.log, key, ledger=stored.ledger).total
+    except NotFound:
+        raise NotFound(key, hint=_SEARCH) from None
     for each in identify_segments(stored.log):
         if key in (each.ref, handle(each.content), each.segment.key):
             line = _find_line(stored.ledger, each.ref)
