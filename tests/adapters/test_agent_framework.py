@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,31 @@ from agent_framework import (
     ChatContext,
     ChatMiddlewareLayer,
     ChatResponse,
+    ChatResponseUpdate,
     Content,
     FunctionInvocationLayer,
+    InMemoryHistoryProvider,
     Message,
+    UsageDetails,
 )
 
 from lamina.adapters.agent_framework import CODEC, LaminaChatMiddleware
 from lamina.adapters.bridge import Turn
 from lamina.adapters.chat_turns import write_output_format
 from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
-from tests.adapters.long_session import BUDGET, SYSTEM, Script, check_counts, check_session, read_page
+from tests.adapters.long_session import (
+    BUDGET,
+    CALLS,
+    SYSTEM,
+    TURNS,
+    Script,
+    assert_reported,
+    check_counts,
+    check_session,
+    count_requests,
+    read_page,
+    watch_fits,
+)
 
 
 class ScriptedClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
@@ -42,8 +57,18 @@ class ScriptedClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClien
         self.script = script
 
     async def _inner_get_response(
-        self, *, messages: Sequence[Message], options: dict[str, Any], **_: Any
-    ) -> ChatResponse:
+        self, *, messages: Sequence[Message], options: dict[str, Any], stream: bool = False, **_: Any
+    ) -> Any:
+        if stream:
+            return self._build_response_stream(self._stream(messages, options))
+        return self._answer(messages, options)
+
+    async def _stream(self, messages: Sequence[Message], options: dict[str, Any]) -> AsyncIterator[Any]:
+        response = self._answer(messages, options)
+        contents = [*response.messages[0].contents, Content.from_usage(response.usage_details)]
+        yield ChatResponseUpdate(contents=contents, role="assistant", message_id="one")
+
+    def _answer(self, messages: Sequence[Message], options: dict[str, Any]) -> ChatResponse:
         turns = [{"role": "system", "content": options["instructions"]}]
         turns += [turn for message in messages for turn in CODEC.write(message)]
         tools = [each.to_json_schema_spec() for each in options["tools"]]
@@ -51,7 +76,8 @@ class ScriptedClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClien
         content = Content.from_text(answer.text)
         if answer.name:
             content = Content.from_function_call(answer.call_id, answer.name, arguments=answer.arguments)
-        return ChatResponse(messages=[Message("assistant", [content])])
+        usage = UsageDetails(input_token_count=answer.tokens, output_token_count=9)
+        return ChatResponse(messages=[Message("assistant", [content])], usage_details=usage)
 
 
 def play(
@@ -68,15 +94,22 @@ def play(
 async def ask(
     session: AgentSession, script: Script, turns: Sequence[int], fitted: bool, options: dict[str, Any] | None
 ) -> None:
-    tools: list[Any] = [read_page]
-    middleware: list[Any] = []
-    if fitted:
-        lamina = LaminaChatMiddleware(budget=BUDGET)
-        tools.append(lamina.recall_tool)
-        middleware.append(lamina)
-    agent = Agent(client=ScriptedClient(script), instructions=SYSTEM, tools=tools, middleware=middleware)
+    agent = make_agent(script)
+    if not fitted:
+        agent = Agent(client=ScriptedClient(script), instructions=SYSTEM, tools=[read_page])
     for turn in turns:
         await agent.run(script.begin(turn), session=session, options=options)
+
+
+def make_agent(script: Script, *, source_id: str = "manual") -> Agent[Any]:
+    lamina = LaminaChatMiddleware(budget=BUDGET, source_id=f"{source_id}_ledger")
+    return Agent(
+        client=ScriptedClient(script),
+        instructions=SYSTEM,
+        tools=[read_page, lamina.recall_tool],
+        middleware=[lamina],
+        context_providers=[InMemoryHistoryProvider(source_id)],
+    )
 
 
 def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
@@ -88,6 +121,38 @@ def test_a_structured_answer_is_counted(tmp_path: Path, output: Any) -> None:
     asked = partial(play, options={"response_format": output})
     requests = check_counts(asked, tmp_path, last_words=ANSWER_TEXT)
     assert MARK in json.dumps(requests[0])
+
+
+def test_a_stream_reports_too() -> None:
+    with watch_fits() as watch:
+        script = Script(watch)
+        asyncio.run(ask_in_stream(script))
+    assert len(script.requests) > CALLS
+    assert_reported(script)
+
+
+async def ask_in_stream(script: Script) -> None:
+    agent = make_agent(script)
+    async for _ in agent.run(script.begin(0), session=AgentSession(), stream=True):
+        pass
+
+
+def test_agents_that_share_a_session_have_a_ledger_each() -> None:
+    alone = Script()
+    asyncio.run(ask_in_turn([alone]))
+    together = [Script(), Script()]
+    asyncio.run(ask_in_turn(together))
+    assert count_requests(alone.requests).cuts >= 1
+    assert [script.requests for script in together] == [alone.requests, alone.requests]
+
+
+async def ask_in_turn(scripts: Sequence[Script]) -> None:
+    """Ask an agent for each script, one after the other, all with one session."""
+    session = AgentSession()
+    agents = [make_agent(script, source_id=f"agent_{number}") for number, script in enumerate(scripts)]
+    for turn in range(TURNS):
+        for script, agent in zip(scripts, agents, strict=True):
+            await agent.run(script.begin(turn), session=session)
 
 
 def test_a_call_whose_history_is_on_the_server_passes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from lamina.adapters.bridge import PASS_THROUGH, ContextFitter, MessageCodec, RecentValues, Turn
+from lamina.adapters.bridge import (
+    PASS_THROUGH,
+    ContextFitter,
+    MessageCodec,
+    RecentValues,
+    Turn,
+    add_report,
+)
 from lamina.adapters.chat_turns import (
     FRAME,
     read_calls,
@@ -160,6 +168,29 @@ def test_bad_input_is_told() -> None:
         ContextFitter(CODEC, budget="16k")  # type: ignore[arg-type]
     with pytest.raises(BudgetExceeded):
         ContextFitter(CODEC, budget=Budget(window=300, reserve=100)).fit(talk(1, lines=200)[:1] * 200)
+
+
+def test_a_report_in_the_ledger_corrects_the_next_count() -> None:
+    """It goes through JSON with the ledger, and is used once."""
+    fitter = ContextFitter(CODEC, budget=Budget(window=100_000))
+    history = talk(20)
+    first = fitter.fit(history)
+    counted = first.fitted.envelope.tokens
+    answer = {"usage": {"prompt_tokens": counted * 7 // 10, "completion_tokens": 9}}
+    ledger = json.loads(json.dumps(add_report(first.ledger, answer)))
+    second = fitter.fit(history, ledger=ledger)
+    assert second.fitted.envelope.tokens == pytest.approx(counted * 0.7, rel=0.01)
+    assert add_report(second.ledger, {}) == second.ledger
+    assert fitter.fit(history, ledger=second.ledger).ledger == second.ledger
+
+
+def test_a_call_may_have_a_budget_of_its_own() -> None:
+    fitter = ContextFitter(CODEC, budget=Budget(window=100_000))
+    history = talk(20)
+    assert fitter.fit(history).messages is history
+    smaller = fitter.fit(history, budget=Budget(window=6_000, reserve=0))
+    assert smaller.has_cut
+    assert smaller.fitted.envelope.tokens <= 6_000
 
 
 def test_recent_values_forget_what_was_set_first() -> None:

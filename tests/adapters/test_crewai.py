@@ -59,6 +59,7 @@ class ScriptedLLM(BaseLLM):
         if response_model is not None:
             head["response_format"] = generate_model_description(response_model)
         answer: Answer = self.script.answer(turns, tools or (), **head)
+        self._track_token_usage_internal({"prompt_tokens": answer.tokens, "completion_tokens": 9})
         if not answer.name:
             return answer.text
         function = {"name": answer.name, "arguments": json.dumps(answer.arguments)}

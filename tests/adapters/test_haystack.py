@@ -43,10 +43,11 @@ class ScriptedGenerator:
         definitions = [write_tool(each.name, each.description, each.parameters) for each in tools or ()]
         output_format = write_output_format(self.generation_kwargs.get("response_format"))
         answer = self.script.answer(turns, definitions, model=self.model, **output_format)
+        meta = {"usage": {"prompt_tokens": answer.tokens, "completion_tokens": 9}}
         if not answer.name:
-            return {"replies": [ChatMessage.from_assistant(answer.text)]}
+            return {"replies": [ChatMessage.from_assistant(answer.text, meta=meta)]}
         call = ToolCall(tool_name=answer.name, arguments=answer.arguments, id=answer.call_id)
-        return {"replies": [ChatMessage.from_assistant(tool_calls=[call])]}
+        return {"replies": [ChatMessage.from_assistant(tool_calls=[call], meta=meta)]}
 
 
 def read(number: int) -> str:

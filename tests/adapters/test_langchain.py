@@ -56,10 +56,11 @@ class ScriptedModel(BaseChatModel):
     def _generate(self, messages: list[Any], *_: Any, **__: Any) -> ChatResult:
         turns = [turn for message in messages for turn in CODEC.write(message)]
         answer = self.script.answer(turns, **(self.bound or {}))
-        message = AIMessage(answer.text)
+        usage: Any = {"input_tokens": answer.tokens, "output_tokens": 9, "total_tokens": answer.tokens + 9}
+        message = AIMessage(answer.text, usage_metadata=usage)
         if answer.name:
             call = {"id": answer.call_id, "name": answer.name, "args": answer.arguments, "type": "tool_call"}
-            message = AIMessage("", tool_calls=[call])
+            message = AIMessage("", tool_calls=[call], usage_metadata=usage)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 

@@ -51,7 +51,10 @@ class ScriptedProvider(CustomLLM):
     async def acompletion(self, *_: Any, **arguments: Any) -> Any:
         messages = [dict(message) for message in arguments["messages"]]
         answer = self.script.answer(messages, arguments["optional_params"].get("tools") or ())
-        return litellm.ModelResponse(choices=[{"message": write_answer(answer), "finish_reason": "stop"}])
+        return litellm.ModelResponse(
+            choices=[{"message": write_answer(answer), "finish_reason": "stop"}],
+            usage=litellm.Usage(prompt_tokens=answer.tokens, completion_tokens=9),
+        )
 
 
 def write_answer(answer: Answer) -> dict[str, Any]:
@@ -139,11 +142,12 @@ def test_a_structured_answer_is_counted(output: Any) -> None:
         history.append({"role": "user", "content": f"What is on page {number}?"})
         history.append({"role": "assistant", "content": read_page(number)})
     history.append({"role": "user", "content": "Thank you."})
-    size = count_requests([{"messages": history}]).sizes[0]
+    request = {"model": "gpt-5", "messages": history}
+    size = count_requests([request]).sizes[0]
     budget = Budget(window=size + 600, reserve=0, trigger=1.0)
 
     def fit(**arguments: Any) -> Any:
-        kwargs = {"model": "scripted/manual", "messages": history, **arguments}
+        kwargs = {**request, **arguments}
         call_type = litellm.types.utils.CallTypes.acompletion
         fitted = asyncio.run(LaminaLogger(budget=budget).async_pre_call_deployment_hook(kwargs, call_type))
         assert fitted is not None

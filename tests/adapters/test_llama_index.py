@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,16 @@ class ScriptedModel(MockFunctionCallingLLM):
     """LlamaIndex's own mock, with the script behind it."""
 
     script: Any = None
+
+    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> Any:
+        """Stream one piece, with the usage of the script's last request in it."""
+        message = self.response_generator(messages, **kwargs)
+
+        async def stream() -> AsyncIterator[ChatResponse]:
+            usage = {"prompt_tokens": self.script.sizes[-1], "completion_tokens": 9}
+            yield ChatResponse(message=message, delta="", raw={"usage": usage})
+
+        return stream()
 
     def as_structured_llm(self, output_cls: Any, **_: Any) -> Any:
         return StructuredModel(self.script, output_cls)

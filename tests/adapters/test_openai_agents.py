@@ -26,6 +26,7 @@ from agents import (
 )
 from agents.mcp import MCPServer
 from agents.memory import Session
+from agents.models.fake_id import FAKE_RESPONSES_ID
 from agents.models.openai_responses import Converter
 from mcp.types import Tool as McpTool
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
@@ -46,21 +47,35 @@ from tests.adapters.long_session import (
 
 
 class ScriptedModel(Model):
-    """Answers as the script says, and records what it gets."""
+    """Answers as the script says, and records what it gets. It has no name, so nobody knows its tokens."""
+
+    model = ""
 
     def __init__(self, script: Script) -> None:
         self.script = script
 
     async def get_response(self, system_instructions: Any, input: Any, **others: Any) -> ModelResponse:  # noqa: A002
-        head: dict[str, Any] = {"instructions": system_instructions, "model": "gpt-5"}
+        head: dict[str, Any] = {"instructions": system_instructions, "model": self.model}
         if others["output_schema"] is not None:
             head["text"] = Converter.get_response_format(others["output_schema"])
         tools = Converter.convert_tools(others["tools"], others["handoffs"]).tools
-        answer = self.script.answer(input, tools, field="input", **head)
-        return ModelResponse(output=[write_answer(answer)], usage=Usage(), response_id=None)
+        answer = self.script.answer(drop_made_up_ids(input), tools, field="input", **head)
+        usage = Usage(requests=1, input_tokens=answer.tokens, output_tokens=9)
+        return ModelResponse(output=[write_answer(answer)], usage=usage, response_id=None)
 
     def stream_response(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError
+
+
+def drop_made_up_ids(items: Sequence[Any]) -> list[Any]:
+    """The items as the SDK sends them to the Responses API."""
+    sent_items: list[Any] = []
+    for item in items:
+        if item.get("id") == FAKE_RESPONSES_ID:
+            sent_items.append({name: value for name, value in item.items() if name != "id"})
+        else:
+            sent_items.append(item)
+    return sent_items
 
 
 def write_answer(answer: Answer) -> Any:
@@ -241,6 +256,7 @@ def test_each_call_reads_the_ledger_but_not_the_items(tmp_path: Path) -> None:
 
             session._load_items = watched_load  # type: ignore[method-assign]  # noqa: SLF001
             config = session.run_config(tracing_disabled=True)
+            agent = session.equip(agent)
             await Runner.run(agent, script.begin(0), session=session, run_config=config, max_turns=60)
 
     asyncio.run(ask_once())

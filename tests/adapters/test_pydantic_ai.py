@@ -21,6 +21,7 @@ from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRe
 from pydantic_ai.models import Model
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.usage import RequestUsage
 
 from lamina.adapters._pydantic_messages import CODEC
 from lamina.adapters.chat_turns import write_tool
@@ -51,9 +52,10 @@ class ScriptedModel(Model):
         definitions = model_request_parameters.function_tools
         tools = [write_tool(each.name, each.description, each.parameters_json_schema) for each in definitions]
         answer = self.script.answer(turns, tools)
+        part: Any = TextPart(answer.text)
         if answer.name:
-            return ModelResponse(parts=[ToolCallPart(answer.name, answer.arguments, answer.call_id)])
-        return ModelResponse(parts=[TextPart(answer.text)])
+            part = ToolCallPart(answer.name, answer.arguments, answer.call_id)
+        return ModelResponse(parts=[part], usage=RequestUsage(input_tokens=answer.tokens))
 
 
 def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool) -> None:

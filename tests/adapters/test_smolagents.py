@@ -23,6 +23,7 @@ from smolagents.models import (
     get_tool_json_schema,
     tool_role_conversions,
 )
+from smolagents.monitoring import TokenUsage
 
 from lamina.adapters._smolagents_steps import CODEC
 from lamina.adapters.bridge import Turn
@@ -69,7 +70,9 @@ class ScriptedModel(Model):
         if tools_to_call_from is None:
             self.script.record(sent)
             return ChatMessage(
-                role=MessageRole.ASSISTANT, content=f"{PLAN} {self.answers}: " + "read on. " * 20
+                role=MessageRole.ASSISTANT,
+                content=f"{PLAN} {self.answers}: " + "read on. " * 20,
+                token_usage=TokenUsage(input_tokens=self.script.sizes[-1], output_tokens=9),
             )
         answer = self.script.answer(sent, [get_tool_json_schema(each) for each in tools_to_call_from])
         self.answers += 1
@@ -78,7 +81,10 @@ class ScriptedModel(Model):
             name=name, arguments=answer.arguments or {"answer": answer.text}
         )
         call = ChatMessageToolCall(function=function, id=f"{answer.call_id}_{name}", type="function")
-        return ChatMessage(role=MessageRole.ASSISTANT, content="I go on.", tool_calls=[call])
+        usage = TokenUsage(input_tokens=answer.tokens, output_tokens=9)
+        return ChatMessage(
+            role=MessageRole.ASSISTANT, content="I go on.", tool_calls=[call], token_usage=usage
+        )
 
 
 PLAN = "Plan"

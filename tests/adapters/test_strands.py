@@ -66,8 +66,12 @@ class ScriptedModel(Model):
         ]
         if tool_choice is not None:  # Strands asks once more, for the structured answer
             self.script.record(turns, tools)
-            name = tool_choice["tool"]["name"]
-            answer = Answer(name=name, arguments=json.loads(ANSWER_TEXT), call_id="call_structured")
+            answer = Answer(
+                self.script.sizes[-1],
+                name=tool_choice["tool"]["name"],
+                arguments=json.loads(ANSWER_TEXT),
+                call_id="call_structured",
+            )
         else:
             answer = self.script.answer(turns, tools)
         yield {"messageStart": {"role": "assistant"}}
@@ -80,6 +84,8 @@ class ScriptedModel(Model):
             yield {"contentBlockDelta": {"delta": {"text": answer.text}}}
         yield {"contentBlockStop": {}}
         yield {"messageStop": {"stopReason": "tool_use" if answer.name else "end_turn"}}
+        usage = {"inputTokens": answer.tokens, "outputTokens": 9, "totalTokens": answer.tokens + 9}
+        yield {"metadata": {"usage": usage, "metrics": {"latencyMs": 0}}}
 
 
 def play(folder: Path, script: Script, turns: Sequence[int], fitted: bool, **options: Any) -> None:

@@ -18,6 +18,7 @@ import msgspec
 from agent_framework import (
     ChatContext,
     ChatMiddleware,
+    ChatResponse,
     Content,
     FunctionInvocationContext,
     FunctionTool,
@@ -25,14 +26,11 @@ from agent_framework import (
 )
 
 from lamina.adapters import chat_turns as chat
-from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, RecentValues, Turn
+from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, RecentValues, Turn, add_report
 from lamina.core.values import Budget
 from lamina.fitting.policy import Policy
 
 __all__ = ["LaminaChatMiddleware"]
-
-LEDGER = "lamina_ledger"
-"""The key of the session's state under which the ledger stands."""
 
 _SESSIONS = 256
 """How many sessions' last messages are held for `recall`."""
@@ -42,11 +40,19 @@ class LaminaChatMiddleware(ChatMiddleware):
     """Fits each request into the window. `policy` says how; `budget` replaces that of the policy.
 
     Without a budget the window of the model counts. `recall_tool` belongs to the agent's tools. If the policy
-    turns recall off, no handles are shown, and the agent needs no tool.
+    turns recall off, no handles are shown, and the agent needs no tool. `source_id` is the key of the
+    session's state under which the ledger stands. Agents that share a session need one each.
     """
 
-    def __init__(self, *, policy: Policy | None = None, budget: Budget | int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        policy: Policy | None = None,
+        budget: Budget | int | None = None,
+        source_id: str = "lamina_ledger",
+    ) -> None:
         self.fitter = ContextFitter(CODEC, policy=policy, budget=budget)
+        self.source_id = source_id
         self.recall_tool = self._make_recall_tool()
         self._messages: RecentValues[str, list[Message]] = RecentValues(_SESSIONS)
 
@@ -75,12 +81,22 @@ class LaminaChatMiddleware(ChatMiddleware):
                 "model": options.get("model") or getattr(context.client, "model", None) or "",
                 **chat.write_output_format(options.get("response_format")),
             },
-            ledger=state.get(LEDGER),
+            ledger=state.get(self.source_id),
             conversation=conversation,
         )
-        state[LEDGER] = msgspec.to_builtins(fitted.ledger)
+        ledger = msgspec.to_builtins(fitted.ledger)
+        state[self.source_id] = ledger
         context.messages = list(fitted.messages)
+
+        def take_report(response: ChatResponse[Any]) -> None:
+            usage = response.usage_details or {}
+            state[self.source_id] = add_report(ledger, {"prompt_tokens": usage.get("input_token_count")})
+
+        if context.stream:
+            context.stream_result_hooks.append(take_report)
         await call_next()
+        if isinstance(context.result, ChatResponse):
+            take_report(context.result)
 
     def _make_recall_tool(self) -> FunctionTool:
         """The tool. It answers from the last request of its session, which has the whole history."""
@@ -90,7 +106,7 @@ class LaminaChatMiddleware(ChatMiddleware):
                 return "There is no session, so nothing can be recalled."
             messages = self._messages.get(ctx.session.session_id, [])
             arguments = {"key": key, "start": start, "find": find}
-            return self.fitter.answer(messages, arguments, ledger=ctx.session.state.get(LEDGER))
+            return self.fitter.answer(messages, arguments, ledger=ctx.session.state.get(self.source_id))
 
         recall.__annotations__["ctx"] = FunctionInvocationContext
         return FunctionTool(

@@ -1,6 +1,8 @@
 """The bridge that all adapters stand on: a framework's messages go in, and those to send come out.
 
-    messages ──write──▶ turns ──fit_request──▶ turns ──read──▶ messages
+    messages ──write──▶ turns ──fit_request──▶ turns ──read──▶ messages ──▶ answer
+                                  ▲                                              │
+                                  └── ledger ◀──────────────── add_report ◀──────┘
 
 A **turn** is one item of a dialect's list of messages, such as a dict of the Chat Completions API. A codec
 writes a message as turns and reads turns back. `ContextFitter` calls `fit_request` between the two. It
@@ -8,6 +10,8 @@ compares turns by identity: a message whose turns all come out as they went in i
 very object, with its ids, metadata and signatures. Only lowered and inserted messages are new objects.
 
 A fitter has no state that matters: the framework keeps the ledger, as JSON, where it keeps the conversation.
+What the provider reports of a call goes there too, by `add_report`, so that the next fit counts as the
+provider does, also in another process.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from lamina.core.ledger import load_ledger
 from lamina.core.values import Budget, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.anthropic import DIALECT as ANTHROPIC
-from lamina.dialects.usage import Usage
+from lamina.dialects.usage import find_usage
 from lamina.fitting.policy import Policy, RecallMode, choose_policy
 from lamina.fitting.recalls import RECALL, answer_recall
 from lamina.fitting.request import Fitted, RequestMemo, find_dialect, fit_request
@@ -39,6 +43,7 @@ __all__ = [
     "MessageCodec",
     "RecentValues",
     "Turn",
+    "add_report",
 ]
 
 K = TypeVar("K")
@@ -49,6 +54,9 @@ _FIELDS = {"openai_responses": "input", "gemini": "contents"}
 
 _MEMOS = 64
 """How many conversations a fitter remembers, to read only what is new in them."""
+
+_REPORTED = "reported_tokens"
+"""The key of a ledger under which the report of its request stands until the next fit."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,20 +166,21 @@ class ContextFitter:
         tools: Sequence[Mapping[str, Any]] = (),
         head: Mapping[str, Any] | None = None,
         ledger: Mapping[str, Any] | None = None,
-        usage: Usage | int | None = None,
+        budget: Budget | None = None,
         conversation: str = "",
     ) -> FittedMessages:
         """The messages to send in place of `messages`, which stay whole in the framework's own state.
 
-        `ledger` is what the last call of this conversation returned. `system` is the system text, if the
-        framework holds it apart (Chat Completions only); several texts are several messages. `tools` and the
-        fields in `head` are counted, in the words of the dialect. `usage` is what the provider reported for
-        the last call. `conversation` names the conversation, so that only what is new in it is read; without
-        a name it is recognised by its beginning. Raises BudgetExceeded if no lowering fits the room, and
-        InvalidRequest if a broken message cannot be mended.
+        `ledger` is what the last call of this conversation returned, with what `add_report` added. `system`
+        is the system text, if the framework holds it apart (Chat Completions only); several texts are several
+        messages. `tools` and the fields in `head` are counted, in the words of the dialect. `budget` replaces
+        the fitter's for this call. `conversation` names the conversation, so that only what is new in it is
+        read; without a name it is recognised by its beginning. Raises BudgetExceeded if no lowering fits the
+        room, and InvalidRequest if a broken message cannot be mended.
         """
-        if ledger is None:
-            usage = None  # it would be that of a request which lamina has not fitted
+        policy = self._sent_policy
+        if budget is not None:
+            policy = policy.with_budget(budget)
         turns = [self.codec.write(message) for message in messages]
         name = conversation or _name_by_beginning(turns)
         memo = self._memos.pop(name, None) or _Memo()  # no other thread has it meanwhile
@@ -182,8 +191,8 @@ class ContextFitter:
             self._make_request([*system_turns, *written.turns], tools=tools, head=head),
             dialect=self._dialect,
             ledger=ledger,
-            usage=usage,
-            policy=self._sent_policy,
+            usage=(ledger or {}).get(_REPORTED),
+            policy=policy,
             memo=memo.request,
         )
         self._memos[name] = memo
@@ -226,6 +235,18 @@ class ContextFitter:
             request["tools"] = list(tools)
         request[self._field] = list(turns)
         return request
+
+
+def add_report(ledger: Mapping[str, Any], answer: Any) -> dict[str, Any]:
+    """The ledger of a call with what the provider reported for it, from which the next fit learns.
+
+    `answer` is the answer, or the usage in it, as any API has them. It may report nothing.
+    """
+    with_report = {**ledger}
+    tokens = find_usage(answer).input
+    if tokens:
+        with_report[_REPORTED] = tokens
+    return with_report
 
 
 def _write_system(system: str | Sequence[str]) -> list[dict[str, Any]]:

@@ -26,12 +26,14 @@ from crewai.hooks import (
     unregister_after_llm_call_hook,
     unregister_before_llm_call_hook,
 )
+from crewai.llms.base_llm import BaseLLM
 from crewai.tools import BaseTool
+from crewai.types.usage_metrics import UsageMetrics
 from crewai.utilities.agent_utils import convert_tools_to_openai_schema
 from crewai.utilities.pydantic_schema_utils import generate_model_description
 from pydantic import BaseModel, Field, PrivateAttr
 
-from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, RecentValues, Turn
+from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, RecentValues, Turn, add_report
 from lamina.adapters.chat_turns import write_output_format
 from lamina.core.values import Budget
 from lamina.fitting.policy import Policy
@@ -46,11 +48,15 @@ _OWN_FIELDS = frozenset(("cache_breakpoint", "files", "raw_tool_call_parts"))
 
 
 class _Conversation(msgspec.Struct, kw_only=True):
-    """A list of messages that was fitted: all of them, and those that stand in the executor's list."""
+    """A list of messages that was fitted: all of them, and those that stand in the executor's list.
+
+    `usage` is what the model had counted for all of its calls before this one.
+    """
 
     name: str
     history: list[Any]
     sent: list[Any]
+    usage: UsageMetrics
 
     def add_appended(self, messages: Sequence[Any]) -> list[Any] | None:
         """The history with what was appended. None if the list is another conversation now."""
@@ -102,7 +108,7 @@ class LaminaHooks:
         if context.executor is None:
             return  # a call without an agent
         messages = context.messages
-        history = self._read_history(messages)
+        history = self._read_history(context)
         name = _name_conversation(history)
         fitted = self.fitter.fit(
             history,
@@ -113,20 +119,41 @@ class LaminaHooks:
         )
         messages[:] = fitted.messages
         self.ledgers[name] = msgspec.to_builtins(fitted.ledger)
-        self._conversations[id(messages)] = _Conversation(name=name, history=history, sent=list(messages))
+        self._conversations[id(messages)] = _Conversation(
+            name=name, history=history, sent=list(messages), usage=_read_usage(context.llm)
+        )
 
     def _bring_back(self, context: LLMCallHookContext) -> None:
         if context.executor is not None:
-            context.messages[:] = self._read_history(context.messages)
+            context.messages[:] = self._read_history(context)
 
-    def _read_history(self, messages: list[Any]) -> list[Any]:
-        """All messages of the conversation that is in this list."""
+    def _read_history(self, context: LLMCallHookContext) -> list[Any]:
+        """All messages of the conversation that is in the executor's list. Its call was answered."""
+        messages = context.messages
         conversation = self._conversations.pop(id(messages), None)
         if conversation is not None:
             history = conversation.add_appended(messages)
             if history is not None:
+                self._take_report(conversation, _read_usage(context.llm))
                 return history
         return list(messages)
+
+    def _take_report(self, conversation: _Conversation, usage: UsageMetrics) -> None:
+        """Add what the model's API reported for the last call to the ledger of its conversation.
+
+        A model counts the calls of all its agents. If it made others meanwhile, nobody knows which took what.
+        """
+        last_call = usage.delta_since(conversation.usage)
+        ledger = self.ledgers.get(conversation.name)
+        if last_call.successful_requests == 1 and ledger is not None:
+            self.ledgers[conversation.name] = add_report(ledger, last_call)
+
+
+def _read_usage(llm: Any) -> UsageMetrics:
+    """What a model has counted so far. Agents may have a model of the application, which counts nothing."""
+    if isinstance(llm, BaseLLM):
+        return llm.get_token_usage_summary()
+    return UsageMetrics()
 
 
 def _write_output_format(context: LLMCallHookContext) -> dict[str, Any]:

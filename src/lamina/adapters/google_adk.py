@@ -18,14 +18,18 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from lamina.adapters.bridge import PASS_THROUGH, RECALL, ContextFitter, RecentValues, Turn
+from lamina.adapters.bridge import PASS_THROUGH, RECALL, ContextFitter, RecentValues, Turn, add_report
 from lamina.core.values import Budget
 from lamina.fitting.policy import Policy
 
 __all__ = ["LaminaPlugin"]
 
 LEDGER = "lamina_ledger"
-"""The key of the session's state under which the ledgers stand, one for each agent."""
+"""Begins the keys of the session's state under which the ledgers stand, one for each agent.
+
+Agents that run in parallel write the state in turns, so each has a key of its own: of a shared dict the last
+writer would keep what the others had before.
+"""
 
 _SESSIONS = 256
 """How many sessions' last contents are held for `recall`."""
@@ -52,23 +56,28 @@ class LaminaPlugin(BasePlugin):
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
         """Put the fitted contents into the request, and the ledger of this agent into the session's state.
 
-        The agents of an app share a session, so the state holds one ledger for each of them by name. The
-        whole contents are remembered for `recall`.
+        The whole contents are remembered for `recall`.
         """
         if self.fitter.recall and RECALL.name not in llm_request.tools_dict:
             llm_request.append_tools([self._recall_tool])
         agent = callback_context.agent_name
-        ledgers = callback_context.state.get(LEDGER) or {}
         contents = list(llm_request.contents)
         fitted = self.fitter.fit(
             contents,
             head={"model": llm_request.model or "", "config": llm_request.config},
-            ledger=ledgers.get(agent),
+            ledger=callback_context.state.get(_name_ledger(agent)),
             conversation=f"{callback_context.session.id} {agent}",
         )
-        callback_context.state[LEDGER] = {**ledgers, agent: msgspec.to_builtins(fitted.ledger)}
+        callback_context.state[_name_ledger(agent)] = msgspec.to_builtins(fitted.ledger)
         llm_request.contents = list(fitted.messages)
         self._contents[callback_context.session.id, agent] = contents
+
+    async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
+        """Add what the model's API reported to the ledger of this agent, at the end of a stream."""
+        name = _name_ledger(callback_context.agent_name)
+        ledger = callback_context.state.get(name)
+        if ledger is not None and not llm_response.partial:
+            callback_context.state[name] = add_report(ledger, llm_response)
 
     def _make_recall_tool(self) -> FunctionTool:
         """The tool. It answers from the last request of its agent, or from the session's events."""
@@ -78,12 +87,16 @@ class LaminaPlugin(BasePlugin):
             contents = self._contents.get((session.id, tool_context.agent_name))
             if contents is None:
                 contents = [event.content for event in session.events if event.content is not None]
-            ledger = (tool_context.state.get(LEDGER) or {}).get(tool_context.agent_name)
+            ledger = tool_context.state.get(_name_ledger(tool_context.agent_name))
             return self.fitter.answer(contents, {"key": key, "start": start, "find": find}, ledger=ledger)
 
         recall.__doc__ = RECALL.description
         recall.__annotations__["tool_context"] = ToolContext
         return FunctionTool(recall)
+
+
+def _name_ledger(agent: str) -> str:
+    return f"{LEDGER}:{agent}"
 
 
 def _read_content(turns: Sequence[Turn], _: Any) -> types.Content:

@@ -21,7 +21,7 @@ from haystack.dataclasses import ChatMessage, TextContent, ToolCall
 from haystack.tools import Tool
 
 from lamina.adapters import chat_turns as chat
-from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn
+from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn, add_report
 from lamina.core.values import Budget
 from lamina.fitting.policy import Policy, load_policy
 
@@ -112,7 +112,9 @@ class WholeHook:
         history = waiting["history"]
         if replies:
             history = _drop_earlier_ledger(history)
-            replies[-1] = replace(replies[-1], _meta={**replies[-1].meta, LEDGER: waiting["ledger"]})
+            meta = replies[-1].meta
+            ledger = add_report(waiting["ledger"], meta)
+            replies[-1] = replace(replies[-1], _meta={**meta, LEDGER: ledger})
         _set(state, "messages", [*history, *replies])
         _set(state, "hook_context", context)
 

@@ -31,7 +31,7 @@ from inspect_ai.util import StoreModel, store_as
 from pydantic import Field
 
 from lamina.adapters import chat_turns as chat
-from lamina.adapters.bridge import RECALL, ContextFitter, FittedMessages, MessageCodec, Turn
+from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn
 from lamina.core.values import Budget
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
@@ -73,7 +73,6 @@ class LaminaCompaction(CompactionStrategy):
             )
         self.budget = self.fitter.budget
         self.name = name
-        self._cutting = ContextFitter(CODEC, policy=self.fitter.policy.with_budget(_force_cut(self.budget)))
         self._output_format = _write_output_format(response_schema)
         room = self.budget.window - (self.budget.reserve or 0)
         room -= _count_output_format(self._output_format)  # Inspect counts messages and tools only
@@ -89,30 +88,28 @@ class LaminaCompaction(CompactionStrategy):
     ) -> tuple[list[ChatMessage], ChatMessageUser | None]:
         """The messages to send, and no message to add.
 
-        Inspect's own count decides: if it is still over the threshold after fitting, lamina fits again with a
-        budget that makes it cut.
+        Inspect's own count decides. While that is over the threshold, lamina fits again, into a room that is
+        smaller by as much as Inspect counts more. Raises BudgetExceeded if no lowering fits.
         """
         state = store_as(LaminaSampleState, instance=self.name)
         history = _add_new_messages(state.history, messages)
-        fitted = self._fit(self.fitter, history, tools, state.ledger)
-        if await _count_tokens(model, fitted.messages, tools) > self.threshold:
-            fitted = self._fit(self._cutting, history, tools, state.ledger)
-        state.ledger = msgspec.to_builtins(fitted.ledger)
-        state.history = history
-        return list(fitted.messages), None
-
-    def _fit(
-        self,
-        fitter: ContextFitter,
-        history: Sequence[ChatMessage],
-        tools: Sequence[ToolInfo],
-        ledger: dict[str, Any] | None,
-    ) -> FittedMessages:
         definitions = [
             chat.write_tool(each.name, each.description, each.parameters.model_dump(exclude_none=True))
             for each in tools
         ]
-        return fitter.fit(history, tools=definitions, head=self._output_format, ledger=ledger)
+        budget = self.budget
+        while True:
+            fitted = self.fitter.fit(
+                history, tools=definitions, head=self._output_format, ledger=state.ledger, budget=budget
+            )
+            count = await _count_tokens(model, fitted.messages, tools)
+            if count <= self.threshold:
+                break
+            room = fitted.fitted.envelope.tokens * int(self.threshold) // count
+            budget = msgspec.structs.replace(self.budget, window=room, reserve=0)
+        state.ledger = msgspec.to_builtins(fitted.ledger)
+        state.history = history
+        return list(fitted.messages), None
 
 
 @tool
@@ -156,11 +153,6 @@ async def _count_tokens(model: Model, messages: Sequence[ChatMessage], tools: Se
     """Count as Inspect does when it decides whether a compaction was enough."""
     count = await model.count_tokens(list(messages)) + await model.count_tool_tokens(tools)
     return int(count)
-
-
-def _force_cut(budget: Budget) -> Budget:
-    """A budget that makes a cut now: Inspect counts more tokens than lamina does."""
-    return msgspec.structs.replace(budget, trigger=0.01, least=0.0)
 
 
 def _add_new_messages(history: Sequence[ChatMessage], messages: Sequence[ChatMessage]) -> list[ChatMessage]:

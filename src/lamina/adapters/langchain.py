@@ -23,13 +23,13 @@ from langchain.agents.middleware.types import (
 )
 from langchain.agents.structured_output import OutputToolBinding, ProviderStrategy, ToolStrategy
 from langchain.tools import ToolRuntime
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, SystemMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.types import Command
 
 from lamina.adapters._langchain_messages import CODEC
-from lamina.adapters.bridge import RECALL, ContextFitter, FittedMessages
+from lamina.adapters.bridge import RECALL, ContextFitter, FittedMessages, add_report
 from lamina.adapters.chat_turns import read_text
 from lamina.core.values import Budget
 from lamina.dialects.anthropic.server import merge_betas
@@ -69,31 +69,37 @@ class LaminaMiddleware(AgentMiddleware[LaminaState, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ExtendedModelResponse[Any]:
-        fitted_request, command = self._fit(request)
-        return ExtendedModelResponse(model_response=handler(fitted_request), command=command)
+        fitted_request, ledger = self._fit(request)
+        return _keep_ledger(handler(fitted_request), ledger)
 
     async def awrap_model_call(
         self,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ExtendedModelResponse[Any]:
-        fitted_request, command = self._fit(request)
-        return ExtendedModelResponse(model_response=await handler(fitted_request), command=command)
+        fitted_request, ledger = self._fit(request)
+        return _keep_ledger(await handler(fitted_request), ledger)
 
-    def _fit(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], Command[Any]]:
-        """The request to send, and the command that writes the new ledger into the state."""
+    def _fit(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], dict[str, Any]]:
+        """The request to send, and the new ledger."""
         model_name = self.fitter.model or _read_model_name(request.model)
         fitted = self.fitter.fit(
             request.messages,
             system=_read_system(request.system_message),
             head={"model": model_name, **_write_beside(request)},
             ledger=request.state.get("lamina_ledger"),
-            usage=_read_usage(request.messages),
             conversation=_read_thread(request),
         )
-        command: Command[Any] = Command(update={"lamina_ledger": fitted.ledger})
         model = _ask_to_drop_thinking(request.model, fitted)
-        return request.override(messages=list(fitted.messages), model=model), command
+        return request.override(messages=list(fitted.messages), model=model), fitted.ledger
+
+
+def _keep_ledger(response: ModelResponse[Any], ledger: dict[str, Any]) -> ExtendedModelResponse[Any]:
+    """The response, and the command that writes the ledger with its report into the state."""
+    for message in response.result:
+        if isinstance(message, AIMessage):
+            ledger = add_report(ledger, message)
+    return ExtendedModelResponse(model_response=response, command=Command(update={"lamina_ledger": ledger}))
 
 
 def _write_beside(request: ModelRequest[Any]) -> dict[str, Any]:
@@ -172,11 +178,3 @@ def _ask_to_drop_thinking(model: Any, fitted: FittedMessages) -> Any:
         return model
     betas = merge_betas(*(model.betas or ()), *switch.headers.values()).split(",")
     return model.model_copy(update={"thinking": switch.request["thinking"], "betas": betas})
-
-
-def _read_usage(messages: Sequence[BaseMessage]) -> int | None:
-    """The tokens that the last request took, if its answer says them."""
-    for message in reversed(messages):
-        if isinstance(message, AIMessage):
-            return (message.usage_metadata or {}).get("input_tokens")
-    return None

@@ -28,7 +28,7 @@ from llama_index.core.workflow import Context
 
 from lamina.adapters import chat_turns as chat
 from lamina.adapters._llama_index_messages import CODEC, TAGGED_CODEC
-from lamina.adapters.bridge import RECALL, ContextFitter
+from lamina.adapters.bridge import RECALL, ContextFitter, add_report
 from lamina.core.values import Budget
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy, choose_policy, load_policy
@@ -119,19 +119,26 @@ class LaminaMemory(BaseChatStoreMemory):
         self, messages: Sequence[Any], *, name: str, recall: bool, taken: int = 0, **request: Any
     ) -> list[Any]:
         """Fit messages with the ledger of this name, and keep its next one in the chat store."""
-        ledgers = self.read_ledgers()
+        ledger = self.read_ledgers().get(name)
         fitter = self._find_fitter(recall, taken, tagged=name == "memory" and "head" in request)
-        fitted = fitter.fit(messages, ledger=ledgers.get(name), conversation=name, **request)
-        ledgers[name] = msgspec.to_builtins(fitted.ledger)
-        note = llama.ChatMessage(role="system", content="", additional_kwargs={LEDGER: ledgers})
-        self.chat_store.set_messages(self._ledger_key(), [note])
+        fitted = fitter.fit(messages, ledger=ledger, conversation=name, **request)
+        self._write_ledger(name, msgspec.to_builtins(fitted.ledger))
         return list(fitted.messages)
+
+    def take_report(self, name: str, answer: Any) -> None:
+        """Add what the model's API reported, in its own words, to the ledger of this name."""
+        self._write_ledger(name, add_report(self.read_ledgers()[name], answer))
 
     def read_ledgers(self) -> dict[str, Any]:
         """The ledger of `get` and of each agent, by name."""
         for note in self.chat_store.get_messages(self._ledger_key()):
             return dict(note.additional_kwargs[LEDGER])
         return {}
+
+    def _write_ledger(self, name: str, ledger: dict[str, Any]) -> None:
+        ledgers = {**self.read_ledgers(), name: ledger}
+        note = llama.ChatMessage(role="system", content="", additional_kwargs={LEDGER: ledgers})
+        self.chat_store.set_messages(self._ledger_key(), [note])
 
     def _find_fitter(self, recall: bool, taken: int, *, tagged: bool) -> ContextFitter:  # noqa: FBT001
         """The fitter that was used before, if there is one: it has read most of the messages."""
@@ -196,6 +203,7 @@ class LaminaAgent(FunctionAgent):
         try:
             output = await super().take_step(ctx, messages, tools, memory)
             new_calls = await ctx.store.get(self.scratchpad_key)
+            await asyncio.to_thread(memory.take_report, self.name, output.raw)
         finally:
             await ctx.store.set(self.scratchpad_key, [*calls, *new_calls])
         return output

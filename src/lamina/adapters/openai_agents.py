@@ -9,7 +9,7 @@ The store has the whole history, item by item, and the ledger beside it. `equip`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,28 +17,29 @@ from typing import Any
 import msgspec
 from agents import (
     Agent,
+    AgentHooks,
     AgentOutputSchema,
     FunctionTool,
     Handoff,
     Model,
+    ModelResponse,
     RunConfig,
     RunContextWrapper,
     handoff,
 )
 from agents.agent_output import AgentOutputSchemaBase
 from agents.memory import SessionSettings
+from agents.models.fake_id import FAKE_RESPONSES_ID
 from agents.models.openai_responses import Converter
 from agents.run import CallModelData, CallModelInputFilter, ModelInputData
 
 from lamina.adapters._store_thread import StoreAddress, StoreThread, decode_stored, open_store_thread
-from lamina.adapters.bridge import PASS_THROUGH, RECALL, ContextFitter
+from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn, add_report
 from lamina.core.values import Budget
 from lamina.fitting.policy import Policy
 from lamina.stores.port import Store, Where
 
 __all__ = ["LaminaSession"]
-
-_CODEC = msgspec.structs.replace(PASS_THROUGH, dialect="openai_responses")
 
 
 class LaminaSession:
@@ -61,7 +62,7 @@ class LaminaSession:
     ) -> None:
         self.session_id = session_id
         self.session_settings: SessionSettings | None = None
-        self.fitter = ContextFitter(_CODEC, policy=policy, budget=budget)
+        self.fitter = ContextFitter(CODEC, policy=policy, budget=budget)
         self.store = open_store_thread(address, key=key)
         self.recall_tool = FunctionTool(
             name=RECALL.name,
@@ -72,6 +73,7 @@ class LaminaSession:
         )
         self._where = Where(workspace, session_id)
         self._last_input: Sequence[Any] | None = None
+        self._last_ledger: dict[str, Any] | None = None
         self.filter = self.make_filter(RunConfig())
 
     def run_config(self, config: RunConfig | None = None, **settings: Any) -> RunConfig:
@@ -84,10 +86,14 @@ class LaminaSession:
         return replace(config, call_model_input_filter=self.make_filter(config))
 
     def equip(self, agent: Agent[Any]) -> Agent[Any]:
-        """The agent with the recall tool of this session, as the last of its tools."""
+        """The agent with the recall tool of this session, as the last of its tools.
+
+        The session hears, by the agent's hooks, what each of its calls took.
+        """
+        hooks = _ReportingHooks(self, agent.hooks or AgentHooks())
         if not self.fitter.recall:
-            return agent
-        return agent.clone(tools=[*agent.tools, self.recall_tool])
+            return agent.clone(hooks=hooks)
+        return agent.clone(hooks=hooks, tools=[*agent.tools, self.recall_tool])
 
     def make_filter(self, config: RunConfig) -> CallModelInputFilter:
         """The `call_model_input_filter` of a run with this configuration."""
@@ -106,8 +112,17 @@ class LaminaSession:
             conversation=self.session_id,
         )
         self._last_input = items
+        self._last_ledger = fitted.ledger
         await self.store.arun(self._append, [], msgspec.json.encode(fitted.ledger))
         return ModelInputData(input=list(fitted.messages), instructions=instructions)
+
+    async def take_report(self, response: ModelResponse) -> None:
+        """Store the ledger of the last call with what the model's API reported for it."""
+        if self._last_ledger is None:
+            return
+        ledger = add_report(self._last_ledger, response)
+        if ledger != self._last_ledger:
+            await self.store.arun(self._append, [], msgspec.json.encode(ledger))
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         items = await self.store.arun(self._load_items)
@@ -162,6 +177,23 @@ class LaminaSession:
         return self.fitter.answer(items, arguments, ledger=ledger)
 
 
+class _ReportingHooks(AgentHooks[Any]):
+    """Tells a session what each call of the model took. All events go on to the agent's own hooks."""
+
+    def __init__(self, session: LaminaSession, own_hooks: AgentHooks[Any]) -> None:
+        self._session = session
+        self._own_hooks = own_hooks
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("on_") and name != "on_llm_end":
+            return getattr(self._own_hooks, name)
+        return super().__getattribute__(name)
+
+    async def on_llm_end(self, context: Any, agent: Agent[Any], response: ModelResponse) -> None:
+        await self._session.take_report(response)
+        await self._own_hooks.on_llm_end(context, agent, response)
+
+
 _POP = b"null"
 """The record that takes back the item before it. No item of the API is null."""
 
@@ -213,3 +245,27 @@ def _read_output_schema(agent: Agent[Any]) -> AgentOutputSchemaBase | None:
     if output.is_plain_text():
         return None
     return output
+
+
+def _write_item(item: Any) -> list[Any]:
+    """Write an item as a turn: without the id that the SDK makes up where a provider has none.
+
+    The rules of the API know no such id. The SDK takes it away before it calls the Responses API.
+    """
+    if isinstance(item, Mapping) and item.get("id") == FAKE_RESPONSES_ID:
+        return [{name: value for name, value in item.items() if name != "id"}]
+    return [item]
+
+
+def _read_item(turns: Sequence[Turn], _: Any) -> Any:
+    """The turn as an item. What the model said in blocks has an id, made up if need be.
+
+    Without one the SDK cannot write them for models of the Chat Completions API.
+    """
+    item = turns[0].wire
+    if item.get("role") == "assistant" and not isinstance(item.get("content"), str):
+        return {"id": FAKE_RESPONSES_ID, **item}
+    return item
+
+
+CODEC = MessageCodec(write=_write_item, read=_read_item, dialect="openai_responses")

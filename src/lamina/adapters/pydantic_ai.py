@@ -28,7 +28,7 @@ from pydantic_ai.toolsets import FunctionToolset
 
 from lamina.adapters import chat_turns as chat
 from lamina.adapters._pydantic_messages import CODEC
-from lamina.adapters.bridge import RECALL, ContextFitter
+from lamina.adapters.bridge import RECALL, ContextFitter, add_report
 from lamina.core.values import Budget
 from lamina.fitting.policy import Policy
 
@@ -76,7 +76,6 @@ class LaminaCapability(AbstractCapability[Any]):
             tools=beside.tools,
             head={"model": request_context.model.model_name, **beside.output_format},
             ledger=_read_ledger(ctx.messages),
-            usage=_read_usage(ctx.messages),
             conversation=ctx.conversation_id or "",
         )
         self._ledger = fitted.ledger
@@ -89,8 +88,11 @@ class LaminaCapability(AbstractCapability[Any]):
         request_context: ModelRequestContext,  # noqa: ARG002 - pydantic-ai's
         response: ai.ModelResponse,
     ) -> ai.ModelResponse:
+        if self._ledger is None:
+            return response  # another capability answered before the request was fitted
         _drop_earlier_ledger(ctx.messages)
-        return replace(response, metadata={**(response.metadata or {}), LEDGER: self._ledger})
+        ledger = add_report(self._ledger, response)
+        return replace(response, metadata={**(response.metadata or {}), LEDGER: ledger})
 
 
 class _SentBeside(NamedTuple):
@@ -166,10 +168,9 @@ def _write_output_format(parameters: ModelRequestParameters) -> dict[str, Any]:
 
 def _read_ledger(messages: Sequence[ai.ModelMessage]) -> dict[str, Any] | None:
     """The newest ledger of a history; None if lamina has not fitted it yet."""
-    for response in _list_responses(messages):
-        ledger = (response.metadata or {}).get(LEDGER)
-        if ledger is not None:
-            return dict(ledger)
+    for message in reversed(messages):
+        if isinstance(message, ai.ModelResponse) and LEDGER in (message.metadata or {}):
+            return dict(message.metadata[LEDGER])
     return None
 
 
@@ -184,15 +185,3 @@ def _drop_earlier_ledger(messages: Sequence[ai.ModelMessage]) -> None:
             return
         if any(isinstance(part, ai.UserPromptPart) for part in message.parts):
             return
-
-
-def _read_usage(messages: Sequence[ai.ModelMessage]) -> int | None:
-    """The tokens that the last request took, if its response says them."""
-    for response in _list_responses(messages):
-        return response.usage.input_tokens or None
-    return None
-
-
-def _list_responses(messages: Sequence[ai.ModelMessage]) -> list[ai.ModelResponse]:
-    """What the model answered, the newest first."""
-    return [message for message in reversed(messages) if isinstance(message, ai.ModelResponse)]

@@ -25,7 +25,7 @@ from smolagents.agents import populate_template
 from smolagents.models import CODEAGENT_RESPONSE_FORMAT, get_tool_json_schema
 
 from lamina.adapters._smolagents_steps import CODEC
-from lamina.adapters.bridge import RECALL, ContextFitter
+from lamina.adapters.bridge import RECALL, ContextFitter, add_report
 from lamina.core.values import Budget
 from lamina.fitting.policy import Policy
 
@@ -33,15 +33,27 @@ __all__ = ["LaminaCodeAgent", "LaminaToolCallingAgent"]
 
 
 class LaminaAgentMemory(AgentMemory):
-    """The memory of an agent, with the ledger of its requests."""
+    """The memory of an agent, with the ledger of its requests.
+
+    `fitted_steps` is how many steps there were at the last fit: the next one has the answer to it.
+    """
 
     def __init__(self, system_prompt: str) -> None:
         super().__init__(system_prompt)
         self.ledger: dict[str, Any] | None = None
+        self.fitted_steps = 0
 
     def reset(self) -> None:
         super().reset()
         self.ledger = None
+        self.fitted_steps = 0
+
+    def read_ledger(self) -> dict[str, Any] | None:
+        """The ledger, with what the model's API reported for the last request."""
+        answers = self.steps[self.fitted_steps :]
+        if self.ledger is None or not answers:
+            return self.ledger
+        return add_report(self.ledger, getattr(answers[0], "token_usage", None))
 
 
 @dataclass(frozen=True)
@@ -96,10 +108,11 @@ class _FittedMemory(ABC):
             memory.steps,
             system="\n".join(question.texts),
             head=question.head,
-            ledger=memory.ledger,
+            ledger=memory.read_ledger(),
             conversation=f"{id(memory)} {question.name}",
         )
         memory.ledger = fitted.ledger
+        memory.fitted_steps = len(memory.steps)
         messages: list[ChatMessage] = memory.system_prompt.to_messages(summary_mode=summary_mode)
         for step in fitted.messages:
             messages += step.to_messages(summary_mode=summary_mode)

@@ -16,10 +16,10 @@ from weakref import WeakSet
 
 from strands import Agent, ToolContext, tool
 from strands.agent.conversation_manager import ConversationManager
-from strands.hooks import BeforeInvocationEvent, HookRegistry
+from strands.hooks import AfterModelCallEvent, BeforeInvocationEvent, HookRegistry
 from strands.middleware import InvokeModelContext, InvokeModelStage
 
-from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn
+from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn, add_report
 from lamina.adapters.chat_turns import (
     read_arguments,
     read_calls,
@@ -52,6 +52,7 @@ class LaminaConversationManager(ConversationManager):
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
         super().register_hooks(registry, **kwargs)
         registry.add_callback(BeforeInvocationEvent, self._join)
+        registry.add_callback(AfterModelCallEvent, self._take_report)
 
     def get_state(self) -> dict[str, Any]:
         return {**super().get_state(), "ledger": self.ledger}
@@ -74,6 +75,11 @@ class LaminaConversationManager(ConversationManager):
         if event.agent not in self._agents:
             self._agents.add(event.agent)
             event.agent.add_middleware(InvokeModelStage.Input, self._fit)
+
+    def _take_report(self, event: AfterModelCallEvent) -> None:
+        """Add what the model's API reported to the ledger. A call that failed has no response."""
+        if event.stop_response is not None and self.ledger is not None:
+            self.ledger = add_report(self.ledger, event.stop_response.message.get("metadata"))
 
     def _fit(self, context: InvokeModelContext) -> InvokeModelContext:
         """The context of a call of the model with the messages that fit."""
