@@ -22,7 +22,7 @@ from lamina.stores.address import open_store
 from lamina.stores.port import Where
 from tests.cli.running import Ran, run
 from tests.conversations.recorded import ANSWER, DAY, NOON, PROMPT, RESULT, keep_session, record_talk
-from tests.inspector.recorded import make_reading_turns, write_session
+from tests.inspector.recorded import write_session
 
 TALK = "claude-code-5f0c1b7a"
 
@@ -368,11 +368,11 @@ def test_a_summary_has_all_conversations_of_a_store(store: str) -> None:
     assert 0 < newer["sessions"] < summary["sessions"]
 
 
-def test_a_summary_of_logs_says_what_was_read_again(tmp_path: Path) -> None:
-    write_session(tmp_path, turns=2, extra=[*make_reading_turns(2), *make_reading_turns(1)])
+def test_a_summary_of_logs_says_why_caches_were_lost(tmp_path: Path) -> None:
+    write_session(tmp_path, turns=2)
     done = run("conversations", "summary", tmp_path)
     assert done.code == 0, done.err
-    assert "  src/part_0.py was read 2 times in 1 session: " in done.out
-    assert "estimated: Read a file once" in done.out
+    assert "why caches were lost" in done.out
+    assert "dearest lost caches" in done.out
     nothing = run("conversations", "summary", tmp_path, "--since", "2030-01-01")
     assert (nothing.code, "no conversation with a recorded call" in nothing.err) == (2, True)

@@ -51,22 +51,15 @@ def test_sums_are_those_of_the_list_of_sessions(inspector: Inspector) -> None:
         assert sum(row["sessions"] for row in rows) == across["sessions"]
 
 
-def test_a_large_result_leads_to_the_request_that_sent_it_first(inspector: Inspector) -> None:
+def test_a_lost_cache_leads_to_the_request_that_lost_it(inspector: Inspector) -> None:
     across = show_across(inspector, {})
-    result = across["results"][0]
-    place = result["place"]
+    lost = across["lost"][0]
+    place = lost["place"]
     request = show_request(inspector, place["session"], place["request"], BuildSettings())
-    before = show_request(inspector, place["session"], place["request"] - 1, BuildSettings())
-    named = [entry for entry in request["entries"] if result["name"] in json.dumps(entry)]
-    assert result["name"].startswith("src/part_")
-    assert len(named) > len([entry for entry in before["entries"] if result["name"] in json.dumps(entry)])
-
-
-def test_files_that_were_read_again_are_told_with_their_place(inspector: Inspector) -> None:
-    reads = {read["name"]: read for read in show_across(inspector, {})["reads"]}
-    assert reads["src/part_0.py"]["times"] == 2
-    assert reads["src/part_0.py"]["place"]["has_page"]
-    assert any("Read a file once" in advice["what"] for advice in show_across(inspector, {})["advice"])
+    assert place["has_page"]
+    assert request["call"]["read"] < lost["tokens"]
+    assert sum(reason["times"] for reason in across["reasons"]) == across["losses"]
+    assert all(reason["advice"] for reason in across["reasons"])
 
 
 @pytest.mark.parametrize("name", ["client", "project", "model", "user"])
@@ -125,7 +118,7 @@ def test_the_page_is_json_like_every_other_view(inspector: Inspector) -> None:
 
 def test_a_folder_of_figures_is_shown_without_its_logs(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="make scale installs it")
-    options = ReplayOptions(policies=("none", "lamina"), windows=(0,), fill_head=True, findings=True)
+    options = ReplayOptions(policies=("none", "lamina"), windows=(0,), fill_head=True)
     figures = tmp_path / "figures"
     with open_figures(figures, options=options) as opened:
         for file_replay in replay_files(find_files(folder), options):

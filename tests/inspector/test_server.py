@@ -69,12 +69,10 @@ def test_every_view_has_a_json_twin(server: Server) -> None:
         f"request/{session_id}/3?policy=lamina&window=12000",
         f"segment/{session_id}/3/{ref}",
         f"text/{session_id}/3/{ref}",
-        f"curl/{session_id}/3",
         f"compare/{session_id}/2/3",
         f"whatif/{session_id}?window=12000",
         f"visible/{session_id}?text=def",
         f"export/{session_id}/3",
-        f"archive/{session_id}",
         "state",
     ):
         status, headers, body = ask(server, f"/api/{path}")

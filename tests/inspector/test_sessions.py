@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from lamina.cli.stored_sessions import LogSource
-from lamina.inspector import building, comparisons, exports, request_views, segment_views, views, visibility
+from lamina.inspector import building, comparisons, request_views, segment_views, views, visibility
 from lamina.inspector.building import build_session
 from lamina.inspector.sessions import Sessions
 from lamina.inspector.settings import BuildSettings
@@ -138,20 +138,6 @@ def test_only_images_of_the_session_itself_are_shown(tmp_path: Path) -> None:
         texts.append(segment["original"])
     assert images == [f"data:image/png;base64,{PIXEL}"]
     assert any("https://elsewhere.example/spy.png, not loaded" in text for text in texts)
-
-
-def test_a_command_for_curl_quotes_everything(tmp_path: Path) -> None:
-    hostile = 'it\'s `rm -rf` $(harm) "and" \\ more'
-    extra = [{"role": "user", "content": hostile}, {"role": "assistant", "content": "No."}]
-    inspector = open_inspector(write_session(tmp_path, turns=1, extra=extra))
-    session_id = inspector.sessions.summaries()[0].id
-    last = len(inspector.built(session_id, BuildSettings()).calls) - 1
-    command = exports.write_curl(inspector, session_id, last, BuildSettings())["curl"]
-    body = command.partition("-d ")[2]
-    assert body.startswith("'")
-    assert body.endswith("'")
-    request = json.loads(body[1:-1].replace("'\"'\"'", "'"))
-    assert request["messages"][-1]["content"] == hostile
 
 
 def test_a_session_whose_first_request_was_never_answered_is_shown(tmp_path: Path) -> None:

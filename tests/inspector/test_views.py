@@ -35,13 +35,6 @@ def test_the_list_names_the_session(inspector: Inspector) -> None:
     assert row["ended"] - row["began"] > 86_400
 
 
-def test_the_list_can_be_searched_by_content(inspector: Inspector) -> None:
-    request = inspector.built(inspector.sessions.summaries()[0].id, BuildSettings()).session.conversation
-    word = str(request.messages[-1]["content"])[:20]
-    assert views.show_sessions(inspector, word)["sessions"]
-    assert not views.show_sessions(inspector, "nothing contains this, surely")["sessions"]
-
-
 @pytest.mark.parametrize("settings", [BuildSettings(), NARROW])
 def test_every_request_is_what_explain_says(
     inspector: Inspector, session_id: str, settings: BuildSettings

@@ -19,9 +19,7 @@ from tests.replay.recorded import chat_log, claude_code, session, written
 from tests.replay.talks import session as talk
 from tests.replay.talks import trace
 
-OPTIONS = ReplayOptions(
-    policies=("none", "lamina"), windows=(600,), count_as="gpt-5.4", fill_head=True, findings=True
-)
+OPTIONS = ReplayOptions(policies=("none", "lamina"), windows=(600,), count_as="gpt-5.4", fill_head=True)
 
 
 @pytest.fixture
@@ -115,7 +113,7 @@ def test_answers_that_the_folder_has_do_not_count_again(logs: Path, tmp_path: Pa
     assert len([row for row in rows(folder, "reported") if row["source"] == "claude-code"]) == 2
 
 
-@pytest.mark.parametrize("broken_write", range(1, 12))
+@pytest.mark.parametrize("broken_write", range(1, 11))
 def test_a_replay_that_is_killed_loses_at_most_its_part(
     broken_write: int, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

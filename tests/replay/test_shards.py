@@ -18,9 +18,7 @@ from lamina.replay.traces.own_answers import WITHOUT_TIMES, SeenAnswers
 from lamina.replay.values import Trace
 from tests.replay.recorded import chat_log, claude_code, codex, line, piece, said, session, written
 
-OPTIONS = ReplayOptions(
-    policies=("none", "lamina"), windows=(600,), count_as="gpt-5.4", fill_head=True, findings=True
-)
+OPTIONS = ReplayOptions(policies=("none", "lamina"), windows=(600,), count_as="gpt-5.4", fill_head=True)
 
 
 def resumed() -> list[dict[str, Any]]:

@@ -24,10 +24,9 @@ from lamina.replay.account_columns import (
     format_whole,
     printable,
 )
-from lamina.replay.across import AcrossSessions, summarise_across
+from lamina.replay.account_table import describe_reason
+from lamina.replay.across import AcrossSessions, Place, SessionFigures, summarise_across
 from lamina.replay.figures_folder import is_figures_folder
-from lamina.replay.session_advice import Advice
-from lamina.replay.session_places import Place, ReadSum, SessionFigures
 
 MOST_LINES = 8
 """Rows of each list that are printed; --json has more."""
@@ -53,7 +52,7 @@ class _Row:
 
 
 def print_summary(arguments: argparse.Namespace) -> int:
-    """Print what all conversations cost, where it went, and what would have saved something."""
+    """Print what all conversations cost, where it went, and why caches were lost."""
     summary = _summarise(arguments)
     if arguments.json:
         emit(msgspec.to_builtins(summary))
@@ -85,24 +84,17 @@ def _summarise(arguments: argparse.Namespace) -> AcrossSessions:
 
 
 def _write_lines(summary: AcrossSessions) -> list[str]:
-    advice: list[str] = []
-    for each in summary.advice[:MOST_LINES]:
-        advice += _describe_advice(each)
-    reads = [_describe_read(read) for read in summary.reads[:MOST_LINES]]
-    results = []
-    for result in summary.results[:MOST_LINES]:
-        results.append(f"  {result.tokens:,} tokens  {result.tool} {_shorten(result.name)}")
-        results.append(f"      {_describe_place(result.place)}")
+    reasons = []
+    for reason in summary.reasons[:MOST_LINES]:
+        reasons += [f"  {describe_reason(reason)}", f"      {reason.advice}"]
     losses = []
     for lost in summary.lost[:MOST_LINES]:
         losses.append(f"  ${format_money(lost.dollars)}  {printable(lost.why)}")
         losses.append(f"      {_describe_place(lost.place)}")
     return [
         *_headline(summary),
-        *_titled("what would have saved something", advice),
+        *_titled("why caches were lost", reasons),
         *_group_lines(summary),
-        *_titled("read again and again", reads),
-        *_titled("largest results", results),
         *_titled("dearest lost caches", losses),
     ]
 
@@ -129,11 +121,6 @@ def _group_lines(summary: AcrossSessions) -> list[str]:
     return lines
 
 
-def _describe_read(read: ReadSum) -> str:
-    sessions = count_noun(read.sessions, "session")
-    return f"  {_shorten(read.name)} was read {read.times:,} times in {sessions}: {read.tokens:,} tokens"
-
-
 def _headline(summary: AcrossSessions) -> list[str]:
     days = dict.fromkeys([format_date(summary.began), format_date(summary.ended)])
     counts = f"{count_noun(summary.sessions, 'session')}, {count_noun(summary.calls, 'call')}"
@@ -151,27 +138,9 @@ def _headline(summary: AcrossSessions) -> list[str]:
     ]
 
 
-def _describe_advice(advice: Advice) -> list[str]:
-    amount = f"{advice.tokens:,} tokens"
-    if advice.dollars is not None:
-        amount = f"${format_money(advice.dollars)}"
-    lines = [f"  {amount}, {advice.basis}: {printable(advice.what)}", f"      {printable(advice.why)}"]
-    if advice.place is not None:
-        lines.append(f"      such as {_describe_place(advice.place)}")
-    return lines
-
-
 def _describe_place(place: Place) -> str:
     """The title of a session, the request, and the file or conversation."""
     words = printable(place.title)[:LONGEST_NAME]
     if place.request is not None:
         words += f", request {place.request + 1:,}"
     return f"{words} ({printable(place.file)})"
-
-
-def _shorten(name: str) -> str:
-    """A name of bounded length. The end of a path says more than its beginning."""
-    line = printable(name)
-    if len(line) <= LONGEST_NAME:
-        return line
-    return f"…{line[1 - LONGEST_NAME :]}"

@@ -45,7 +45,6 @@ def run(arguments: argparse.Namespace) -> int:
         rules=tuple(choices.rules),
         model=arguments.model,
         fill_head=True,
-        findings=bool(arguments.parquet),
     )
     replays = ReplaysUntilInterrupted()
     account = _make_account(arguments, options, replays)

@@ -1,4 +1,4 @@
-"""The page across all sessions: their cost by day, client, project, model and user, and how to lower it."""
+"""The page across all sessions: their cost by day, client, project, model and user, and what was lost."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import msgspec
 
 from lamina.inspector.settings import read_whole
 from lamina.inspector.views import Inspector, Json
-from lamina.replay.across import summarise_across
+from lamina.replay.across import SessionFigures, summarise_across
 from lamina.replay.groups import NOT_NAMED
-from lamina.replay.session_places import SessionFigures
 
 _SECONDS_OF_DAY = 86_400
 

@@ -1,10 +1,9 @@
-"""Replays one session under another policy, window, model, cache or list of tools, for `alternatives`."""
+"""Replays one session under another policy, window, model or cache, for `alternatives`."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Literal, cast, get_args
 
 import msgspec
 
@@ -16,7 +15,6 @@ from lamina.inspector.settings import read_whole
 from lamina.models.facts import model_or_none
 from lamina.replay.account_sums import OWN_RULES, OWN_WINDOW
 from lamina.replay.policies import POLICIES, find_policy
-from lamina.replay.policies.port import Markers
 from lamina.replay.runs import ReplayOptions, replay_trace
 from lamina.replay.values import ReplayOutcome
 
@@ -24,8 +22,6 @@ UNTOUCHED = "none"
 
 _MOST_ROWS = 400
 """Rows that stay in memory, of all sessions together."""
-
-_TOOLS = ("all", "called")
 
 _KEEP_ALL = 'a store with keep = "all" has them'
 
@@ -37,9 +33,6 @@ class Alternative(msgspec.Struct, frozen=True, kw_only=True):
     window: int = 0
     model: str = ""
     rules: str = ""
-    markers: Markers | Literal[""] = ""
-    lifetime: str = ""
-    tools: str = ""
 
 
 class AlternativeRows:
@@ -67,9 +60,10 @@ def read_alternative(query: Mapping[str, str]) -> Alternative:
     if ":" in policy:  # a name with a colon would import a module that the address chose
         raise BadInput(repr(policy), place="policy", hint=f"use one of {', '.join(POLICIES)}")
     find_policy(policy)
-    _check_word(query, "rules", tuple(sorted(all_rules())))
-    _check_word(query, "markers", get_args(Markers))
-    _check_word(query, "tools", _TOOLS)
+    rules = query.get("rules", "")
+    if rules and rules not in all_rules():
+        hint = f"use one of {', '.join(sorted(all_rules()))}"
+        raise BadInput(f"rules is {rules!r}", place="rules", hint=hint)
     model = query.get("model", "")
     if model and model_or_none(model) is None:
         raise BadInput(f"there is no model {model!r}", place="model", hint="see lamina's table of models")
@@ -77,17 +71,8 @@ def read_alternative(query: Mapping[str, str]) -> Alternative:
         policy=policy,
         window=read_whole(query, "window", hint="give a whole number of tokens") or 0,
         model=model,
-        rules=query.get("rules", ""),
-        markers=cast("Markers", query.get("markers", "")),  # it was checked above
-        lifetime=query.get("lifetime", ""),
-        tools=query.get("tools", ""),
+        rules=rules,
     )
-
-
-def _check_word(query: Mapping[str, str], name: str, choices: tuple[str, ...]) -> None:
-    word = query.get(name, "")
-    if word and word not in choices:
-        raise BadInput(f"{name} is {word!r}", place=name, hint=f"use one of {', '.join(choices)}")
 
 
 def evaluate(session: RecordedSession, alternative: Alternative) -> ReplayOutcome:
@@ -104,11 +89,7 @@ def evaluate(session: RecordedSession, alternative: Alternative) -> ReplayOutcom
         windows=(alternative.window or OWN_WINDOW,),
         rules=(alternative.rules or OWN_RULES,),
         model=alternative.model,
-        points=True,
         fill_head=True,
-        markers=alternative.markers or "planned",
-        lifetime=alternative.lifetime,
-        called_tools=alternative.tools == "called",
     )
     replayed = replay_trace(conversation.trace, options)
     if replayed.damaged is not None:

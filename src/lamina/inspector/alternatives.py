@@ -23,14 +23,14 @@ WINDOWS = (32_000, 64_000, 128_000)
 
 
 def show_alternative(inspector: Inspector, session_id: str, query: Mapping[str, str]) -> Json:
-    """One row of the table; with `points`, its calls one by one, to be drawn."""
+    """One row of the table."""
     session = inspector.sessions.get(session_id)
     alternative = read_alternative(query)
     outcome = inspector.alternatives.find(session, alternative)
     dollars = outcome.dollars
     if dollars is not None:
         dollars += outcome.recall_dollars
-    row: Json = {
+    return {
         "setting": msgspec.to_builtins(alternative),
         "basis": "simulated",
         "window": outcome.window,
@@ -48,9 +48,6 @@ def show_alternative(inspector: Inspector, session_id: str, query: Mapping[str, 
         "visible": outcome.visible,
         "recallable": outcome.recallable,
     }
-    if query.get("points"):
-        row["points"] = msgspec.to_builtins(outcome.points)
-    return row
 
 
 def show_choices(inspector: Inspector, session_id: str) -> Json:
@@ -68,18 +65,11 @@ def show_choices(inspector: Inspector, session_id: str) -> Json:
         "policies": POLICIES,
         "windows": [window for window in WINDOWS if window < session.window],
         "models": _list_models(trace.model),
-        "lifetimes": [word for word in rules.lifetimes if word != rules.lifetime],
-        "lifetime": rules.lifetime,
-        "has_markers": bool(rules.markers),
-        "unused_tools": 0,
         "under_lamina": session.sent is not None,
         "can_build": bool(session.conversation.calls),
     }
-    if figures is None:
-        return answer
-    answer["unused_tools"] = len(figures.findings.tools)
-    reported = figures.reported
-    if reported.sent:
+    if figures is not None and figures.reported.sent:
+        reported = figures.reported
         answer["reported"] = {
             "calls": reported.calls,
             "dollars": reported.dollars,

@@ -25,13 +25,12 @@ from lamina.inspector.alternatives import show_alternative, show_choices
 from lamina.inspector.answer_views import show_raw_answer
 from lamina.inspector.body_views import show_body
 from lamina.inspector.comparisons import compare_requests, show_what_if
-from lamina.inspector.exports import export_request, export_session, write_curl
+from lamina.inspector.exports import export_request, save_session
 from lamina.inspector.page_files import FILE_TYPES, Download, encode_json, read_static
 from lamina.inspector.request_views import show_request
 from lamina.inspector.search import read_filters, search_places
 from lamina.inspector.segment_views import show_segment, show_text
 from lamina.inspector.settings import BuildSettings, parse_whole, read_settings
-from lamina.inspector.take_along import save_session
 from lamina.inspector.views import Inspector, show_session, show_sessions, show_tools
 from lamina.inspector.visibility import find_visible
 
@@ -166,7 +165,7 @@ def _open_page(path: str, access: Access) -> PageAnswer:
 View = Callable[[Inspector, list[str], dict[str, str], BuildSettings], Any]
 
 _VIEWS: dict[tuple[str, int], View] = {
-    ("sessions", 1): lambda inspector, _, query, __: show_sessions(inspector, query.get("search", "")),
+    ("sessions", 1): lambda inspector, _, __, ___: show_sessions(inspector),
     ("search", 1): lambda inspector, _, query, __: search_places(
         inspector, query.get("text", ""), read_filters(query)
     ),
@@ -199,16 +198,12 @@ _VIEWS: dict[tuple[str, int], View] = {
     ("export", 3): lambda inspector, words, _, settings: export_request(
         inspector, words[1], _read_number(words[2]), settings
     ),
-    ("curl", 3): lambda inspector, words, _, settings: write_curl(
-        inspector, words[1], _read_number(words[2]), settings
-    ),
     ("alternatives", 2): lambda inspector, words, _, __: show_choices(inspector, words[1]),
     ("alternative", 2): lambda inspector, words, query, _: show_alternative(inspector, words[1], query),
     ("across", 1): lambda inspector, _, query, __: show_across(inspector, query),
     ("save", 3): lambda inspector, words, query, settings: save_session(
         inspector, words[1], words[2], query, settings
     ),
-    ("archive", 2): lambda inspector, words, _, settings: export_session(inspector, words[1], settings),
 }
 """Each view under /api: the first word of its path and the number of words."""
 
@@ -235,7 +230,7 @@ def _answer_api(
         headers = {**SAFETY_HEADERS, "Content-Type": value.media_type, "Content-Disposition": disposition}
         return PageAnswer(headers=headers, body=value.body)
     headers = {**SAFETY_HEADERS, "Content-Type": "application/json; charset=utf-8"}
-    if words[0] in ("export", "archive"):
+    if words[0] == "export":
         headers["Content-Disposition"] = f'attachment; filename="{words[0]}-{words[1][:40]}.json"'
     elif in_lines:
         return PageAnswer(headers={**headers, "Content-Type": LINES_TYPE}, body=encode_lines(value))

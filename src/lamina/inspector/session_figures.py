@@ -1,8 +1,6 @@
-"""Measures what each session cost and what it spent its context on, for the page across all sessions.
+"""Measures what each session cost, for the page across all sessions.
 
-A session that has not changed is not measured again. Tokens of single results are counted with OpenAI's
-tokenizer whatever the model is, since that of Claude is a hundred times slower. The counts show what is
-large; amounts of money that follow from them are estimates.
+A session that has not changed is not measured again.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,18 +18,15 @@ from lamina.inspector.progress import report_steps
 from lamina.inspector.recorded_sessions import RecordedSession, SessionSummary
 from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.sessions import Sessions
-from lamina.models.counters.openai import o200k
+from lamina.replay.across import SessionFigures
 from lamina.replay.figures_folder import read_figures
-from lamina.replay.findings import find_in_session
-from lamina.replay.message_sizes import FRAMING
-from lamina.replay.model_calls import RecordedConversation, message_text, read_conversation
+from lamina.replay.model_calls import read_conversation
 from lamina.replay.parquet import session_id
 from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.runs import TraceReplay
-from lamina.replay.session_places import SessionFigures
 from lamina.replay.traces.own_answers import SeenAnswers, digest_answers, select_own
 from lamina.replay.traces.recorded_conversations import name_client
-from lamina.replay.values import Reported, SessionFindings, Trace
+from lamina.replay.values import Reported, Trace
 
 
 class _MeasuredSession(NamedTuple):
@@ -107,7 +102,7 @@ def _read_folder(folder: str) -> Iterator[tuple[TraceReplay, SessionFigures]]:
     """The sessions of a folder of figures. Those without a reported usage have nothing to show."""
     for replay in read_figures(Path(folder)):
         if replay.reported is not None:
-            yield replay, _figures_of_replay(replay, replay.reported)
+            yield replay, _figures_of_report(replay.reported)
 
 
 def measure_session(session: RecordedSession, copied: frozenset[int] = frozenset()) -> SessionFigures | None:
@@ -118,7 +113,6 @@ def measure_session(session: RecordedSession, copied: frozenset[int] = frozenset
         return SessionFigures(
             id=summary.id,
             reported=_report_sent(session, session.sent),
-            findings=_find_advice(conversation, under_lamina=True),
             cuts=summary.cuts,
             has_requests=False,
         )
@@ -133,7 +127,6 @@ def measure_session(session: RecordedSession, copied: frozenset[int] = frozenset
     return SessionFigures(
         id=summary.id,
         reported=_name(reported, summary),
-        findings=_find_advice(conversation, under_lamina=reported.under_lamina),
         cuts=summary.cuts,
         has_requests=not copied,
     )
@@ -176,22 +169,11 @@ def _name(reported: Reported, summary: SessionSummary) -> Reported:
     )
 
 
-def _find_advice(conversation: RecordedConversation, *, under_lamina: bool) -> SessionFindings:
-    if not conversation.calls:
-        return SessionFindings()
-    return find_in_session(conversation, _count_message, o200k().count, under_lamina=under_lamina)
-
-
-def _count_message(message: dict[str, Any]) -> int:
-    return FRAMING + o200k().count(message_text(message))
-
-
-def _figures_of_replay(replay: TraceReplay, reported: Reported) -> SessionFigures:
+def _figures_of_report(reported: Reported) -> SessionFigures:
     """A session of a folder of figures. Its log may be on another machine, so it has no page here."""
     return SessionFigures(
         id=session_id(reported.source, reported.place, reported.trace),
         reported=reported,
-        findings=replay.findings or SessionFindings(),
         cuts=reported.compactions,
         has_page=False,
     )

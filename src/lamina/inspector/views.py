@@ -48,16 +48,9 @@ class Inspector:
         return self.builder.build(self.sessions.get(session_id), settings)
 
 
-def show_sessions(inspector: Inspector, search: str = "") -> Json:
-    """The list of sessions, or those in which a text occurs.
-
-    With them go the names that the page offers in its menus.
-    """
+def show_sessions(inspector: Inspector) -> Json:
+    """The list of sessions. With them go the names that the page offers in its menus."""
     summaries = inspector.sessions.summaries()
-    words = search.strip().lower()
-    if words:
-        get = inspector.sessions.get
-        summaries = [summary for summary in summaries if _occurs_in(get(summary.id), words)]
     return {
         "sessions": [msgspec.to_builtins(summary) for summary in summaries],
         "problems": [msgspec.to_builtins(problem) for problem in inspector.sessions.problems()],
@@ -66,14 +59,6 @@ def show_sessions(inspector: Inspector, search: str = "") -> Json:
         "prices_as_of": AS_OF,
         "layers": [layer.value for layer in Layer],
     }
-
-
-def _occurs_in(session: RecordedSession, words: str) -> bool:
-    """Whether a text in lower case occurs in a session: in its summary, or in any message."""
-    summary = session.summary
-    if any(words in text.lower() for text in (summary.first_words, summary.name, summary.model)):
-        return True
-    return any(words in str(message).lower() for message in session.conversation.messages)
 
 
 def show_session(inspector: Inspector, session_id: str, settings: BuildSettings) -> Json:

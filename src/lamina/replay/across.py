@@ -1,8 +1,7 @@
-"""Puts many sessions on one page: what they cost, by day, client, project, model and user, and what to do.
+"""Puts many sessions on one page: what they cost, by day, client, project, model and user, and what was lost.
 
-Figures are those of the records, unless they are named as estimates. `session_places` finds what the context
-was spent on, and `session_advice` what to do. Nothing here reads a file: the inspector, a folder of figures
-and a command give the sessions.
+All figures are those of the records. Nothing here reads a file: the inspector, a folder of figures and a
+command give the sessions.
 """
 
 from __future__ import annotations
@@ -14,20 +13,9 @@ import msgspec
 
 from lamina.replay.account_sums import list_losses, share_of, sum_fields, sum_known
 from lamina.replay.groups import GroupCost, group_sessions
+from lamina.replay.headline import LossReason, explain_losses
 from lamina.replay.runs import TraceReplay, make_account
-from lamina.replay.session_advice import Advice, find_session_advice
-from lamina.replay.session_places import (
-    Place,
-    PlacedLoss,
-    PlacedResult,
-    ReadSum,
-    SessionFigures,
-    find_losses,
-    find_reads,
-    find_results,
-    place_call,
-)
-from lamina.replay.values import ReplayAccount
+from lamina.replay.values import ReplayAccount, Reported
 
 MOST = 20
 """Rows of each list of places."""
@@ -36,6 +24,42 @@ MOST_IN_GROUP = 60
 """Rows of each table of groups; of days, the last ones."""
 
 GROUPS = ("day", "client", "project", "model", "user")
+
+
+class SessionFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """One session: its id in the inspector, and what its records say.
+
+    `cuts` are those of lamina and the compactions of the client. `has_page`: the inspector can open it.
+    `has_requests`: the numbers of its calls are those of its requests, so that a link can lead to one.
+    """
+
+    id: str
+    reported: Reported
+    cuts: int = 0
+    has_page: bool = True
+    has_requests: bool = True
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where something is: the session, its title, and the number of the request from 0, None if unknown.
+
+    A session without a page is named by the file and line at which it begins.
+    """
+
+    session: str
+    title: str
+    request: int | None = None
+    file: str = ""
+    has_page: bool = True
+
+
+class PlacedLoss(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that lost its cache."""
+
+    place: Place
+    why: str
+    tokens: int
+    dollars: float | None
 
 
 class PlacedSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +76,10 @@ class PlacedSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AcrossSessions(msgspec.Struct, frozen=True, kw_only=True):
-    """The first page. `priced` sessions have prices, and `dollars` is theirs."""
+    """The first page. `priced` sessions have prices, and `dollars` is theirs.
+
+    `reasons` say why caches were lost, with what to do, and `lost` where that was dearest.
+    """
 
     sessions: int
     calls: int
@@ -69,11 +96,9 @@ class AcrossSessions(msgspec.Struct, frozen=True, kw_only=True):
     began: float | None
     ended: float | None
     groups: dict[str, list[dict[str, Any]]]
-    advice: list[Advice]
-    dearest: list[PlacedSession]
-    results: list[PlacedResult]
-    reads: list[ReadSum]
+    reasons: list[LossReason]
     lost: list[PlacedLoss]
+    dearest: list[PlacedSession]
 
 
 def summarise_across(
@@ -100,11 +125,9 @@ def summarise_across(
         began=min(moments, default=None),
         ended=max(moments, default=None),
         groups={by: _list_groups(account, by) for by in GROUPS},
-        advice=find_session_advice(sessions, account),
+        reasons=explain_losses(losses),
+        lost=_find_losses(sessions)[:MOST],
         dearest=_find_dearest(sessions),
-        results=find_results(sessions)[:MOST],
-        reads=find_reads(sessions)[:MOST],
-        lost=find_losses(sessions)[:MOST],
         **sums,
     )
 
@@ -131,7 +154,7 @@ def _find_dearest(sessions: Iterable[SessionFigures]) -> list[PlacedSession]:
 def _describe_session(session: SessionFigures) -> PlacedSession:
     reported = session.reported
     return PlacedSession(
-        place=place_call(session),
+        place=_place_call(session),
         project=reported.project,
         client=reported.client or reported.source,
         model=reported.model,
@@ -139,4 +162,30 @@ def _describe_session(session: SessionFigures) -> PlacedSession:
         calls=reported.calls,
         sent=reported.sent,
         dollars=reported.dollars,
+    )
+
+
+def _find_losses(sessions: Iterable[SessionFigures]) -> list[PlacedLoss]:
+    """The dearest lost caches first."""
+    placed = [
+        PlacedLoss(
+            place=_place_call(session, lost.call), why=lost.why, tokens=lost.tokens, dollars=lost.dollars
+        )
+        for session in sessions
+        for lost in session.reported.lost
+    ]
+    return sorted(placed, key=lambda lost: (-(lost.dollars or 0.0), -lost.tokens))
+
+
+def _place_call(session: SessionFigures, call: int | None = None) -> Place:
+    """Where a call of a session is. Calls count from 1, requests from 0."""
+    request = None
+    if call is not None and session.has_requests:
+        request = call - 1
+    return Place(
+        session=session.id,
+        title=session.reported.title or session.reported.trace,
+        request=request,
+        file=session.reported.place,
+        has_page=session.has_page,
     )

@@ -7,14 +7,14 @@ terminal and the JSON file show these figures. Nothing here writes them down.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 
 import msgspec
 
 from lamina.dialects.usage import count_noun
 from lamina.replay.account_sums import (
-    LossSum,
+    CacheLoss,
     add_known,
     group_by,
     list_losses,
@@ -213,7 +213,7 @@ def summarise(account: ReplayAccount) -> Headline:
         lost=sum_known(losses, "dollars"),
         lost_calls=len(losses),
         lost_tokens=sum(loss.tokens for loss in losses),
-        reasons=tuple(_advise(loss) for loss in sum_losses(losses)[:MOST_REASONS]),
+        reasons=tuple(explain_losses(losses)[:MOST_REASONS]),
         **sum_fields(sessions, ["calls"]),
     )
 
@@ -233,11 +233,12 @@ def _sum_refused(sessions: Sequence[SessionCost]) -> SimulatedPair | None:
     )
 
 
-def _advise(loss: LossSum) -> LossReason:
-    return LossReason(**loss._asdict(), advice=find_advice(loss.why))
+def explain_losses(losses: Iterable[CacheLoss]) -> list[LossReason]:
+    """Why caches were lost, the dearest reason first, each with what to do about it."""
+    return [LossReason(**loss._asdict(), advice=_find_advice(loss.why)) for loss in sum_losses(losses)]
 
 
-def find_advice(why: str) -> str:
+def _find_advice(why: str) -> str:
     """What to do about a reason for a lost cache; "" if nothing is known.
 
     Reasons name models and spans of time, so only their beginnings are compared.

@@ -63,13 +63,6 @@ class RecordedConversation(msgspec.Struct, frozen=True, kw_only=True):
         request["messages"] = self.messages[: call.end]
         return request
 
-    def find_called_names(self) -> frozenset[str]:
-        """The names of all tools that an answer called."""
-        names: set[str] = set()
-        for message in self.messages:
-            names.update(call.name for call in read_tool_calls(message))
-        return frozenset(names)
-
 
 def read_conversation(trace: Trace) -> RecordedConversation:
     """The model calls of a trace, without answers that another trace has or that came before the recording.
@@ -137,11 +130,6 @@ def read_tool_calls(message: dict[str, Any]) -> list[ToolCall]:
         name = text_or_empty(function.get("name"))
         calls.append(ToolCall(id=str(fields.get("id")), name=name, arguments=arguments))
     return calls
-
-
-def name_of_tool(tool: dict[str, Any]) -> str:
-    """The name in a definition; "" for a tool of the provider, which has none."""
-    return text_or_empty(mapping_or_empty(tool.get("function")).get("name"))
 
 
 def message_text(message: dict[str, Any]) -> str:

@@ -115,11 +115,7 @@ def simulate_cache(
             _warm_cache(cache, block_numbers.add(stream), rules, warm_tokens, at=now)
             warm_tokens = 0
         if rules.markers:
-            stream = block_numbers.add(stream)
-            if setting.markers == "planned":
-                stream = _place_markers(stream, rules, None if broken else last_block, setting.lifetime)
-            elif setting.markers == "last":
-                stream = _mark_last(stream, setting.lifetime or rules.lifetime)
+            stream = _place_markers(block_numbers.add(stream), rules, None if broken else last_block)
         last_block = len(stream.blocks) - 1
         tallies.append(cache.send(stream, at=now))
     return tallies
@@ -158,23 +154,13 @@ class _BlockNumbers:
         return msgspec.structs.replace(stream, blocks=self.last_numbered)
 
 
-def _place_markers(stream: Stream, rules: CacheRules, last_block: int | None, lifetime: str) -> Stream:
-    """The stream with the markers that lamina would plan, since `last_block` of the request before.
-
-    All have the lifetime that is asked for, or the one that the cache's rules name.
-    """
+def _place_markers(stream: Stream, rules: CacheRules, last_block: int | None) -> Stream:
+    """The stream with the markers that lamina would plan, since `last_block` of the request before."""
     blocks = list(stream.blocks)
     for place in plan_markers(stream, rules, last=last_block).places:
         at = int(place)
-        blocks[at] = msgspec.structs.replace(blocks[at], marker=lifetime or rules.lifetime)
+        blocks[at] = msgspec.structs.replace(blocks[at], marker=rules.lifetime)
     return msgspec.structs.replace(stream, blocks=tuple(blocks))
-
-
-def _mark_last(stream: Stream, lifetime: str) -> Stream:
-    if not stream.blocks:
-        return stream
-    last = msgspec.structs.replace(stream.blocks[-1], marker=lifetime)
-    return msgspec.structs.replace(stream, blocks=(*stream.blocks[:-1], last))
 
 
 def input_equivalents(tally: Tally, rules: CacheRules, read_share: float) -> float:

@@ -1,12 +1,9 @@
 """Turns what a replay found into rows of Parquet tables, for DuckDB, polars, pandas or Spark, and back.
 
-    outcomes        a session under one policy, window and cache
-    reported        what the records say of a session
-    lost_caches     a call that read less than half of what it could
-    large_results   a large result of a tool
-    repeated_reads  a file that was read more than once in a session
-    unused_tools    a tool that a session sent and never called
-    unreadable      a line or a file that was skipped
+    outcomes     a session under one policy, window and cache
+    reported     what the records say of a session
+    lost_caches  a call that read less than half of what it could
+    unreadable   a line or a file that was skipped
 
 A table has the fields of its struct as columns, without those that are lists. Before them stand the file, the
 id of the session, its name, and the day on which it began. `figures_folder` says where the files are.
@@ -26,24 +23,12 @@ import msgspec
 from lamina.errors import BadInput
 from lamina.replay.account_sums import group_by
 from lamina.replay.runs import TraceReplay
-from lamina.replay.values import (
-    LargeResult,
-    LostCache,
-    RepeatedRead,
-    ReplayOutcome,
-    Reported,
-    SessionFindings,
-    UnreadableLine,
-    UnusedTool,
-)
+from lamina.replay.values import LostCache, ReplayOutcome, Reported, UnreadableLine
 
 TABLES: dict[str, type[msgspec.Struct]] = {
     "outcomes": ReplayOutcome,
     "reported": Reported,
     "lost_caches": LostCache,
-    "large_results": LargeResult,
-    "repeated_reads": RepeatedRead,
-    "unused_tools": UnusedTool,
     "unreadable": UnreadableLine,
 }
 
@@ -78,15 +63,8 @@ def write_rows(trace_replay: TraceReplay, file: str) -> Iterator[tuple[str, Row]
     yield "reported", keys | msgspec.structs.asdict(reported)
     for outcome in trace_replay.outcomes:
         yield "outcomes", keys | msgspec.structs.asdict(outcome)
-    findings = trace_replay.findings or SessionFindings()
-    for table, values in (
-        ("lost_caches", reported.lost),
-        ("large_results", findings.results),
-        ("repeated_reads", findings.reads),
-        ("unused_tools", findings.tools),
-    ):
-        for value in values:
-            yield table, keys | msgspec.structs.asdict(value)
+    for lost in reported.lost:
+        yield "lost_caches", keys | msgspec.structs.asdict(lost)
 
 
 def read_rows(tables: Tables) -> Iterator[TraceReplay]:
@@ -103,11 +81,6 @@ def read_rows(tables: Tables) -> Iterator[TraceReplay]:
         yield TraceReplay(
             reported=msgspec.structs.replace(reported, lost=read("lost_caches", LostCache)),
             outcomes=read("outcomes", ReplayOutcome),
-            findings=SessionFindings(
-                results=read("large_results", LargeResult),
-                reads=read("repeated_reads", RepeatedRead),
-                tools=read("unused_tools", UnusedTool),
-            ),
         )
     for row in tables.get("unreadable", ()):
         yield TraceReplay(damaged=msgspec.convert(row, UnreadableLine))

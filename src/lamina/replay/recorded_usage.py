@@ -64,9 +64,6 @@ def sum_recorded_usage(trace: Trace) -> Reported:
             for call in calls
         ),
         dollars=_sum_dollars(trace, calls),
-        input_dollars=_sum_dollars(trace, calls, with_output=False),
-        longer_lifetime=_longer_lifetime(calls),
-        longer_dollars=_sum_longer_dollars(calls),
         lost=tuple(_find_losses(trace, calls)),
         compactions=len(trace.compacted),
         under_lamina=ran_under_lamina(trace),
@@ -116,46 +113,17 @@ def _order_of_report(report: tuple[int, RecordedUsage]) -> tuple[int, float]:
     return place, usage.at or 0.0
 
 
-def _sum_dollars(trace: Trace, calls: Sequence[_ReportedCall], *, with_output: bool = True) -> float | None:
+def _sum_dollars(trace: Trace, calls: Sequence[_ReportedCall]) -> float | None:
     """The cost at the prices of the time; None if no call was reported, or if one has no price."""
     if not calls or trace.unreported:
         return None
     total = 0.0
     for call in calls:
-        output = call.usage.output if with_output else 0
-        dollars = _price(_tally(call.usage), call, output=output)
+        dollars = _price(_tally(call.usage), call, output=call.usage.output)
         # a sum without some of its calls would look like a cheap session
         if dollars is None:
             return None
         total += dollars
-    return total
-
-
-def _longer_lifetime(calls: Sequence[_ReportedCall]) -> float | None:
-    """The seconds of the longest lifetime, if every call could have bought one that is longer than usual."""
-    longest = []
-    for call in calls:
-        lifetime = max(call.rules.lifetimes.values(), default=0.0)
-        if lifetime <= call.rules.seconds(""):
-            return None
-        longest.append(lifetime)
-    return min(longest, default=None)
-
-
-def _sum_longer_dollars(calls: Sequence[_ReportedCall]) -> float | None:
-    """What it would have cost more to write everything for the longest lifetime that the provider sells.
-
-    None if there is one lifetime only, or no price.
-    """
-    if _longer_lifetime(calls) is None:
-        return None
-    total = 0.0
-    for call in calls:
-        short = _price(Tally(written=call.usage.written), call)
-        long = _price(Tally(written_long=call.usage.written), call)
-        if short is None or long is None:
-            return None
-        total += long - short
     return total
 
 
@@ -186,7 +154,6 @@ def _find_losses(trace: Trace, calls: Sequence[_ReportedCall]) -> Iterator[LostC
                 tokens=tokens,
                 why=_explain_loss(trace, calls, last, call),
                 dollars=_price_of_loss(call, tokens),
-                idle=_idle_before(last, call),
             )
 
 

@@ -11,7 +11,6 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -23,19 +22,17 @@ from lamina.models.facts import AS_OF
 from lamina.models.facts import model as facts_of
 from lamina.replay.account_sums import OWN_RULES, OWN_WINDOW
 from lamina.replay.engines import Engine, open_engine, run_in_order
-from lamina.replay.findings import find_in_session
 from lamina.replay.message_sizes import MessageSizes
-from lamina.replay.model_calls import RecordedConversation, name_of_tool, read_conversation
+from lamina.replay.model_calls import RecordedConversation, read_conversation
 from lamina.replay.needed_names import NeededTerms
 from lamina.replay.outcomes import evaluate_walk
 from lamina.replay.policies import TRIGGER, find_policy
-from lamina.replay.policies.port import Markers, ReplayPolicy, Setting
+from lamina.replay.policies.port import ReplayPolicy, Setting
 from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.values import (
     ReplayAccount,
     ReplayOutcome,
     Reported,
-    SessionFindings,
     Trace,
     UnreadableLine,
 )
@@ -68,11 +65,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     window of `OWN_WINDOW` and the rules `OWN_RULES` are those of each session's model.
     `fill_head`: if the first request was larger than what is recorded of it, every request is sent with so
     many tokens more. Clients such as Claude Code record neither their system text nor their tools.
-    `pressed`: only sessions and windows in which a policy has something to do. `findings`: also say what each
-    session spent its context on.
-
-    `markers` and `lifetime` are what the cache is asked for; "" is the lifetime that its rules have, as is
-    one that they do not know. `called_tools`: only tools that an answer called are sent.
+    `pressed`: only sessions and windows in which a policy has something to do.
     """
 
     policies: tuple[str, ...]
@@ -83,10 +76,6 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     points: bool = False
     fill_head: bool = False
     pressed: bool = False
-    findings: bool = False
-    markers: Markers = "planned"
-    lifetime: str = ""
-    called_tools: bool = False
 
 
 class TraceReplay(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +83,6 @@ class TraceReplay(msgspec.Struct, frozen=True, kw_only=True):
 
     outcomes: tuple[ReplayOutcome, ...] = ()
     reported: Reported | None = None
-    findings: SessionFindings | None = None
     damaged: UnreadableLine | None = None
 
 
@@ -180,18 +168,8 @@ def replay_trace(trace: Trace, options: ReplayOptions) -> TraceReplay:
         if not conversation.calls:
             return TraceReplay(reported=reported)
         message_sizes = _message_sizes(conversation, options)
-        if options.called_tools:
-            conversation = msgspec.structs.replace(conversation, tools=_find_called_tools(conversation))
         outcomes = tuple(_make_outcomes(conversation, message_sizes, options))
-        findings = None
-        if options.findings:
-            findings = find_in_session(
-                conversation,
-                lambda message: message_sizes.measure(message).tokens,
-                message_sizes.counter.count,
-                under_lamina=reported.under_lamina,
-            )
-        return TraceReplay(outcomes=outcomes, reported=reported, findings=findings)
+        return TraceReplay(outcomes=outcomes, reported=reported)
     except (LaminaError, RecursionError) as error:
         return TraceReplay(damaged=UnreadableLine(place=trace.place or trace.id, reason=str(error)))
 
@@ -227,13 +205,9 @@ def _message_sizes(conversation: RecordedConversation, options: ReplayOptions) -
     first = conversation.calls[0]
     unrecorded = 0
     if options.fill_head and first.sent:
-        # with all tools, since they were sent: what is left is what the records do not hold
         recorded = message_sizes.count_tokens(conversation.messages[: first.end])
         unrecorded = max(first.sent - recorded, 0)
-    tools = conversation.tools
-    if options.called_tools:
-        tools = _find_called_tools(conversation)
-    return MessageSizes(counter, tools, unrecorded=unrecorded)
+    return MessageSizes(counter, conversation.tools, unrecorded=unrecorded)
 
 
 def _sizes_of_window(window: int, model: str) -> _Sizes:
@@ -267,11 +241,6 @@ def _outcomes_of_policy(
         yield evaluate_walk(conversation.trace, policy, setting, steps, points=points)
 
 
-def _find_called_tools(conversation: RecordedConversation) -> list[dict[str, Any]]:
-    called = conversation.find_called_names()
-    return [tool for tool in conversation.tools if name_of_tool(tool) in called]
-
-
 def _setting(
     trace: Trace, rules_name: str, options: ReplayOptions, message_sizes: MessageSizes, sizes: _Sizes
 ) -> Setting:
@@ -282,14 +251,7 @@ def _setting(
     if rules_name not in (OWN_RULES, rules.name):
         rules = all_rules()[rules_name]
         priced_model = MODELS.get(rules_name, "")
-    lifetime = ""
-    if options.lifetime in rules.lifetimes:
-        lifetime = options.lifetime
-        if not rules.markers:  # the lifetime of such a cache holds for whole requests
-            rules = msgspec.structs.replace(rules, lifetime=lifetime)
     return Setting(
-        markers=options.markers,
-        lifetime=lifetime,
         message_sizes=message_sizes,
         rules=rules,
         model=priced_model,

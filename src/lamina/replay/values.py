@@ -147,68 +147,20 @@ class ReplayOutcome(msgspec.Struct, frozen=True, kw_only=True):
 class LostCache(msgspec.Struct, frozen=True, kw_only=True):
     """One call that read less than half of what it can share with the call before it.
 
-    `call` is its number from 1, `tokens` what it paid again, `dollars` what that cost beyond reading it, and
-    `idle` the seconds since the call before it.
+    `call` is its number from 1, `tokens` what it paid again, and `dollars` what that cost beyond reading it.
     """
 
     call: int
     tokens: int
     why: str
     dollars: float | None = None
-    idle: float | None = None
-
-
-class LargeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A large result of a tool. `call` is the number, from 1, of the call that sent it first.
-
-    `carried` are its tokens in all calls that sent it.
-    """
-
-    tool: str
-    name: str
-    tokens: int
-    carried: int
-    call: int
-
-
-class RepeatedRead(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was read more than once: how often, and the tokens of all its results.
-
-    `carried_again` are the tokens of those results that an earlier one shows already, in all calls that sent
-    them. `call` and `last_call` are the calls that sent the first and the last of them.
-    """
-
-    name: str
-    times: int
-    tokens: int
-    carried_again: int
-    call: int
-    last_call: int
-
-
-class UnusedTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that no answer of the session called. `carried` are its tokens in all calls."""
-
-    name: str
-    tokens: int
-    carried: int
-
-
-class SessionFindings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session spent its context on, the largest of each kind first."""
-
-    results: tuple[LargeResult, ...] = ()
-    reads: tuple[RepeatedRead, ...] = ()
-    tools: tuple[UnusedTool, ...] = ()
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
     """What the records themselves say that a trace took: sums of `used`, and where its cache was lost.
 
     `under_lamina`: its requests were fitted by lamina before they were recorded. `client` is the program that
-    ran the session, and `place` the file and line at which it begins. `input_dollars` is the part of
-    `dollars` that was not for output. `longer_lifetime` is the one of the cache that could have been bought,
-    in seconds, and `longer_dollars` what it would have cost more.
+    ran the session, and `place` the file and line at which it begins.
     """
 
     trace: str
@@ -224,9 +176,6 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
     output: int = 0
     equivalents: float = 0.0
     dollars: float | None = None
-    input_dollars: float | None = None
-    longer_lifetime: float | None = None
-    longer_dollars: float | None = None
     lost: tuple[LostCache, ...] = ()
     compactions: int = 0
     under_lamina: bool = False

@@ -1,4 +1,4 @@
-// All sessions on one page: what they cost, where it went, and what would have saved something. Every row is a link.
+// All sessions on one page: what they cost, where it went, and why caches were lost. Every row is a link.
 import { get } from "./api.js";
 import { go, writeAddress } from "./address.js";
 import { button, date, downloadButton, h, money, number, plural, replace, tokens } from "./dom.js";
@@ -49,29 +49,27 @@ function makeLine(answer) {
 
 function showAll(answer, chosen) {
   return [
-    answer.advice.length ? showAdvice(answer.advice) : null,
+    answer.reasons.length ? showReasons(answer.reasons) : null,
     answer.groups.day.length > 1 ? showDays(answer.groups.day) : null,
     h("div", { class: "blocks groups" }, GROUPS.filter(([name]) => answer.groups[name].length > 1 || chosen[name]).map(([name, title]) => showGroup(name, title, answer.groups[name], chosen))),
     h(
       "div",
       { class: "blocks" },
-      answer.reads.length ? showList("reads", "Read again and again", "How often a file was read, and the tokens of all its results.", answer.reads, readRow) : null,
-      answer.results.length ? showList("results", "Largest results", "Tokens of one result. It was sent again with every later request.", answer.results, resultRow) : null,
       answer.lost.length ? showList("lost", "Dearest lost caches", "What these requests paid beyond reading the cache, as reported.", answer.lost, lostRow) : null,
       showList("dearest", "Dearest sessions", "As reported, at list prices.", answer.dearest, sessionRow),
     ),
   ];
 }
 
-function showAdvice(advice) {
+function showReasons(reasons) {
   const item = (each) =>
     h(
       "li",
       {},
       h("span", { class: "amount" }, each.dollars === null ? `${tokens(each.tokens)} tokens` : money(each.dollars)),
-      h("div", {}, h("p", {}, h("strong", {}, each.what)), h("p", { class: "faint small" }, `${each.why}. In ${plural(each.sessions, "session")}, ${each.basis}. `, each.place ? linkTo(each.place, "See one") : null)),
+      h("div", {}, h("p", {}, h("strong", {}, `${plural(each.times, "time")}: ${each.why}`)), h("p", { class: "faint small" }, each.advice)),
     );
-  return h("section", { class: "block advice", id: "advice" }, h("h2", {}, "What would have saved something"), h("p", { class: "faint small" }, "Each amount is of these very sessions. Several may be about the same tokens, so they do not add up."), h("ol", {}, advice.map(item)));
+  return h("section", { class: "block advice", id: "reasons" }, h("h2", {}, "Why caches were lost"), h("p", { class: "faint small" }, "What these requests paid beyond reading the cache, as reported."), h("ol", {}, reasons.map(item)));
 }
 
 // One bar for each day, with its cost, or its tokens where nothing has a price.
@@ -123,13 +121,8 @@ function showList(id, title, meaning, rows, draw) {
   return h("section", { class: "block", id }, h("h2", {}, title), h("p", { class: "faint small" }, meaning), list, rest.length ? more : null);
 }
 
-const readRow = (read) =>
-  placeRow(tokens(read.tokens), read.place, `${read.name} was read ${number(read.times)} times`, [read.project, plural(read.sessions, "session"), estimate(read.dollars)]);
-const resultRow = (result) => placeRow(tokens(result.tokens), result.place, `${result.tool || "a tool"} ${result.name}`, [result.place.title, estimate(result.dollars)]);
 const lostRow = (lost) => placeRow(lost.dollars === null ? tokens(lost.tokens) : money(lost.dollars), lost.place, lost.why, [lost.place.title]);
 const sessionRow = (each) => placeRow(money(each.dollars), each.place, each.place.title, [each.project, each.client, each.model, plural(each.calls, "request"), each.began === null ? "" : date(each.began)]);
-
-const estimate = (dollars) => (dollars === null ? "" : `about ${money(dollars)}`);
 
 function placeRow(amount, place, words, facts) {
   return h("li", {}, h("span", { class: "num" }, amount), h("span", { class: "what" }, linkTo(place, words), h("span", { class: "faint small" }, facts.filter(Boolean).join(" · "))));

@@ -5,7 +5,6 @@ import { addAction } from "./registry.js";
 
 const FORMATS = [
   ["html", "Save as one page", "The session as one HTML file, with everything in it"],
-  ["md", "Save as Markdown", "What is new in each request, as a page to read"],
   ["har", "Save as HAR", "Requests and answers, for the network view of a browser"],
   ["json", "Save as JSON", "Requests, answers and figures"],
 ];

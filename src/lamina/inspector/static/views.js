@@ -33,7 +33,6 @@ export function registerViews() {
   addAction({ place: "sessions", name: "download-sessions", title: "Download the list", hint: "What the list shows, as JSON", run: ({ list }) => saveJson("sessions", list) });
 
   addAction({ place: "request", name: "copy-json", title: "Copy as JSON", isThere: isServed, run: async (shown) => copy(JSON.stringify(await get(requestPath("export", shown), shown.address.settings), null, 2)) });
-  addAction({ place: "request", name: "copy-curl", title: "Copy as curl", isThere: isServed, run: async (shown) => copy((await get(requestPath("curl", shown), shown.address.settings)).curl) });
   addAction({ place: "request", name: "download-request", title: "Download the request", isDownload: true, isThere: isServed, href: (shown) => makeAddress(requestPath("export", shown), shown.address.settings) });
   addAction({ place: "request", name: "download-figures", title: "Download the figures", hint: "The entries of this request, as JSON", run: ({ request }) => saveJson(`request-${request.call.number + 1}`, request) });
 }

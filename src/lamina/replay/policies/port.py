@@ -7,7 +7,7 @@ small class. A policy never sees the answer that it will be judged by.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -16,15 +16,11 @@ from lamina.replay.message_sizes import MessageSizes
 
 Message = dict[str, Any]
 
-Markers = Literal["planned", "last", "none"]
-
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """What a policy may know: the sizes in tokens, how messages are measured, and the cache's rules.
 
-    `own_window` and `own_rules`: they are those of the session's own model. `markers` says where a request is
-    marked for a cache that wants that: as lamina plans it, at its last block only, or nowhere. `lifetime` is
-    the one of these markers; "" is that of the rules.
+    `own_window` and `own_rules`: they are those of the session's own model.
     """
 
     window: int
@@ -36,8 +32,6 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     own_window: bool = False
     own_rules: bool = False
-    markers: Markers = "planned"
-    lifetime: str = ""
 
     @property
     def recorded_window(self) -> int:

@@ -14,17 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.errors import BadInput
+from lamina.inspector.exports import save_session
 from lamina.inspector.pages import Access, answer_request
 from lamina.inspector.redaction import Redaction
 from lamina.inspector.settings import BuildSettings
-from lamina.inspector.take_along import save_session
 from lamina.inspector.views import Inspector, show_session
 from tests.conversations.recorded_talk import WORKSPACE, StoreAsker, write_long_talk
 from tests.conversations.truth import open_inspector as open_store
 from tests.inspector.recorded import open_inspector, write_session
 
 SECRET = "hunter2-7741"  # noqa: S105 - nobody's password
-FORMATS = ("html", "md", "har", "json")
+FORMATS = ("html", "har", "json")
 AS_SENT = BuildSettings()
 
 
@@ -73,7 +73,7 @@ def test_every_format_holds_what_was_said_and_a_redacted_one_does_not(
     assert SECRET in whole
     redacted = save(inspector, format_name, redact="1")
     assert SECRET not in redacted
-    assert "read_file" in redacted or format_name == "md", "names stay"
+    assert "read_file" in redacted, "names stay"
     assert re.search(r"\[text [0-9a-f]{8}, [\d,]+ characters\]", redacted)
 
 
@@ -81,7 +81,6 @@ def test_every_format_holds_what_was_said_and_a_redacted_one_does_not(
     ("dialect", "format_name"),
     [
         ("anthropic", "html"),
-        ("anthropic", "md"),
         ("anthropic", "har"),
         ("openai_chat", "har"),
         ("openai_responses", "har"),
@@ -143,21 +142,11 @@ def test_a_span_has_its_requests_and_no_others(format_name: str, inspector: Insp
         value = json.loads(text)
         assert [each["number"] for each in value["requests"]] == [2, 3]
         assert value["totals"]["calls"] == 2
-    elif format_name == "md":
-        assert re.findall(r"^## Request (\d+)", text, re.MULTILINE) == ["3", "4"]
     else:
         session_id = inspector.sessions.summaries()[0].id
         data = json.loads(text.split('id="lamina-data">')[1].split("</script>")[0])
         assert [call["number"] for call in data[f"/api/session/{session_id}"]["calls"]] == [2, 3]
         assert data[f"/api/session/{session_id}"]["totals"]["calls"] == 2
-
-
-def test_markdown_says_each_thing_once_and_no_text_ends_its_block(inspector: Inspector) -> None:
-    text = save(inspector, "md")
-    assert text.count(f"The password is {SECRET}.") == 1
-    fences = re.findall(r"^(`{3,})text$", text, re.MULTILINE)
-    assert any(len(fence) > 3 for fence in fences)
-    assert re.findall(r"^# ", text, re.MULTILINE) != []
 
 
 def test_a_page_of_one_session_holds_no_other(tmp_path: Path) -> None:
@@ -179,7 +168,7 @@ def test_files_are_saved_under_a_name_of_their_own(inspector: Inspector) -> None
         assert answer.status == 200
         assert answer.headers["Content-Disposition"] == f'attachment; filename="session-{session_id}.{name}"'
     refused = answer_request(inspector, "GET", f"/api/save/{session_id}/exe", {"host": "127.0.0.1:1"}, access)
-    assert (refused.status, b"use one of html, md, har, json" in refused.body) == (400, True)
+    assert (refused.status, b"use one of html, har, json" in refused.body) == (400, True)
 
 
 @pytest.mark.parametrize("words", [{"from": "99"}, {"from": "x"}, {"from": "3", "to": "1"}])
