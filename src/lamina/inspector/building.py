@@ -29,7 +29,7 @@ from lamina.inspector.sent_history import SentHistory
 from lamina.inspector.sent_requests import SentRequests
 from lamina.inspector.sent_sessions import list_sent_calls
 from lamina.inspector.settings import BuildSettings
-from lamina.inspector.walk import SessionWalk, build_log, choose_segments
+from lamina.inspector.walk import SessionWalk, build_log
 from lamina.replay.model_calls import CHAT
 
 _MOST_SESSIONS = 8
@@ -210,8 +210,7 @@ def find_call(built: BuiltSession, number: int) -> BuiltCall:
 
 def read_log(built: BuiltSession, call: BuiltCall) -> tuple[Segment, ...]:
     request = built.session.conversation.request(call.call)
-    log = DIALECTS[CHAT].wire.parse(request).log
-    return choose_segments(log, built.settings)
+    return DIALECTS[CHAT].wire.parse(request).log
 
 
 def _render_chat(built: BuiltSession, envelope: Envelope) -> dict[str, Any]:

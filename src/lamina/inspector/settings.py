@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -32,24 +31,16 @@ MOST_SHOWN = 40
 
 
 class BuildSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Under what the session is built. `window` 0 is that of its model, `rules` "" those of its model.
-
-    `left_out` and `pinned` name segments by their refs.
-    """
+    """Under what the session is built. `window` 0 is that of its model, `rules` "" those of its model."""
 
     policy: str = AS_RECORDED
     window: int = 0
-    trigger: float | None = None
-    target: float | None = None
-    keep_last: int | None = None
     rules: str = ""
-    left_out: tuple[str, ...] = ()
-    pinned: tuple[str, ...] = ()
 
     @property
     def changes_requests(self) -> bool:
         """Whether other requests are sent than those that were recorded."""
-        return self.policy != AS_RECORDED or bool(self.left_out) or bool(self.pinned)
+        return self.policy != AS_RECORDED
 
 
 def read_settings(query: Mapping[str, str]) -> BuildSettings:
@@ -57,12 +48,7 @@ def read_settings(query: Mapping[str, str]) -> BuildSettings:
     return BuildSettings(
         policy=query.get("policy") or AS_RECORDED,
         window=read_whole(query, "window") or 0,
-        trigger=_share(query, "trigger"),
-        target=_share(query, "target"),
-        keep_last=read_whole(query, "keep_last"),
         rules=query.get("rules", ""),
-        left_out=_list(query.get("left_out", "")),
-        pinned=_list(query.get("pinned", "")),
     )
 
 
@@ -86,22 +72,6 @@ def parse_whole(word: str, name: str, *, hint: str) -> int:
     return int(word)
 
 
-def _share(query: Mapping[str, str], name: str) -> float | None:
-    word = query.get(name, "")
-    if not word:
-        return None
-    try:
-        return float(word)
-    except ValueError:
-        raise BadInput(
-            f"{name} is {word!r}", place=name, hint="give a share of the room, such as 0.5"
-        ) from None
-
-
-def _list(word: str) -> tuple[str, ...]:
-    return tuple(item for item in word.split(",") if item)
-
-
 def make_budget(settings: BuildSettings, window_of_model: int, *, unrecorded: int = 0) -> Budget | None:
     """The budget of these settings; None if everything is sent as it was recorded.
 
@@ -116,12 +86,7 @@ def make_budget(settings: BuildSettings, window_of_model: int, *, unrecorded: in
             hint=f"use one of {', '.join(POLICIES)}",
         )
     window = settings.window or window_of_model
-    limits: dict[str, Any] = {"target": settings.target}
-    if settings.trigger is not None:
-        limits["trigger"] = settings.trigger
-    if settings.keep_last is not None:
-        limits["keep_last"] = settings.keep_last
-    return Budget(window=window, reserve=window // _RESERVED_PART + unrecorded, **limits)
+    return Budget(window=window, reserve=window // _RESERVED_PART + unrecorded)
 
 
 def find_rules(name: str, model: str, dialect: str) -> CacheRules:

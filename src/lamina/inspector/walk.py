@@ -15,8 +15,7 @@ from lamina.caches import CacheRules, rates
 from lamina.caches.prefix_path import count_common_items
 from lamina.core.build import BuildMemo, build
 from lamina.core.envelope import Envelope
-from lamina.core.layout import Filter, Layout
-from lamina.core.recall import list_refs
+from lamina.core.layout import Layout
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Entry, Form, Ledger, Ref, RequestHead, Segment
 from lamina.dialects import DIALECTS
@@ -37,7 +36,6 @@ from lamina.replay.policies.port import PolicyRequest
 from lamina.replay.values import RecordedUsage
 from lamina.replay.walk import WalkStep
 
-_LEFT_OUT = "left out in the inspector"
 """The key of segments that somebody left out to see what happens."""
 
 
@@ -106,7 +104,7 @@ class SessionWalk:
         request = self.session.conversation.request(call)
         try:
             log = DIALECTS[CHAT].wire.parse(request, memo=self.parse_memo).log
-            envelope = self.build_log(choose_segments(log, self.settings), idle, self.memo)
+            envelope = self.build_log(log, idle, self.memo)
         except LaminaError as error:
             self._keep_failure(number, call, idle, ledger, str(error))
             return
@@ -215,7 +213,7 @@ def build_log(
     idle: float,
     memo: BuildMemo | None = None,
 ) -> Envelope:
-    layout = Layout(context="logged", exclude=Filter(keys=frozenset((_LEFT_OUT,))))
+    layout = Layout(context="logged")
     model = find_model(head.parameters)
     options = choose_options(DIALECTS[CHAT], head, layout=layout, rates=rates(rules, model))
     return build(
@@ -228,24 +226,6 @@ def build_log(
         idle=idle,
         memo=memo,
     )
-
-
-def choose_segments(log: tuple[Segment, ...], settings: BuildSettings) -> tuple[Segment, ...]:
-    """The log with the segments pinned, and marked to be left out, that the settings name by their refs.
-
-    Without either, it is the log itself.
-    """
-    if not settings.pinned and not settings.left_out:
-        return log
-    chosen: list[Segment] = []
-    for ref, segment in list_refs(log):
-        if ref in settings.left_out:
-            chosen.append(msgspec.structs.replace(segment, key=_LEFT_OUT))
-        elif ref in settings.pinned:
-            chosen.append(msgspec.structs.replace(segment, pinned=True))
-        else:
-            chosen.append(segment)
-    return tuple(chosen)
 
 
 def usages_by_call(session: RecordedSession) -> list[RecordedUsage | None]:

@@ -3,7 +3,7 @@ import { followFiles, get, isSaved } from "./api.js";
 import { SETTINGS, go, readAddress, writeAddress } from "./address.js";
 import { button, h, number, replace, say } from "./dom.js";
 import { describeFacts, makeFigures, makeSettings } from "./figures.js";
-import { findNotices, isFollowed, makeMarkField, showLive, showNotices } from "./live.js";
+import { findNotices, isFollowed, showLive, showNotices } from "./live.js";
 import { makeEntry, makeMenu } from "./menu.js";
 import { findPage, findView, listActions, listPages, listViews } from "./registry.js";
 import { makeLegend, makeStrip } from "./strip.js";
@@ -125,7 +125,7 @@ function drawFrame(session, address, words, span) {
     const entries = listActions("session", shown).map((action) => makeEntry(action, shown));
     replace(
       head,
-      h("div", { class: "title-line" }, h("h1", { title: words }, words), live, makeMenu("Session", [makeSettings(current, address), entries, isSaved ? null : makeMarkField()], { id: "session-menu" })),
+      h("div", { class: "title-line" }, h("h1", { title: words }, words), live, makeMenu("Session", [makeSettings(current, address), entries], { id: "session-menu" })),
       makeFigures(current, span),
       h("p", { class: "faint small facts-line" }, describeFacts(current)),
     );

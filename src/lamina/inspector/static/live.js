@@ -1,13 +1,10 @@
 // A session that is running: its new requests, whether the page follows them, and what somebody should know of at once.
 import { isSaved } from "./api.js";
-import { button, h, money, percent, plural, replace } from "./dom.js";
+import { button, h, percent, plural, replace } from "./dom.js";
 import { describeLoss, isLost } from "./strip.js";
 
 const RUNNING = 120; // seconds after its last request in which a session counts as running
 const NEAR = 0.9; // the share of the window from which on a cut is near
-const HOUR = 3600;
-const MARK = "lamina-dollars-an-hour";
-const USUAL_MARK = 10;
 
 let isFollowing = false;
 
@@ -20,26 +17,6 @@ export function isRunning(session) {
 
 export function isFollowed() {
   return isFollowing;
-}
-
-// The money an hour above which there is a notice. A browser that keeps nothing has the usual one.
-export function readMark() {
-  try {
-    return Number(localStorage.getItem(MARK)) || USUAL_MARK;
-  } catch {
-    return USUAL_MARK;
-  }
-}
-
-export function makeMarkField() {
-  const keep = (event) => {
-    try {
-      localStorage.setItem(MARK, event.target.value);
-    } catch {
-      // it holds until the page is closed
-    }
-  };
-  return h("label", { class: "menu-field" }, "Notice above $ an hour", h("input", { type: "number", min: "0.1", step: "any", value: String(readMark()), onchange: keep }));
 }
 
 // The line above the strip: how many requests are new, and whether the page follows. What one reads does not move.
@@ -66,14 +43,7 @@ export function findNotices(session, lastNumber) {
   const last = added[added.length - 1];
   const limit = session.limits.trigger || session.window;
   if (last && !last.cut && last.tokens > NEAR * limit) notices.push(`A cut is near: request ${last.number + 1} takes ${percent(last.tokens, session.window)} of the window.`);
-  const spent = findSpentInHour(session);
-  if (added.length && spent > readMark()) notices.push(`This session took ${money(spent)} in the last hour, which is above your mark of ${money(readMark())}.`);
   return notices;
-}
-
-function findSpentInHour(session) {
-  const end = session.calls.reduce((latest, call) => Math.max(latest, call.at || 0), 0);
-  return session.calls.reduce((sum, call) => sum + (end - (call.at || 0) < HOUR ? call.dollars || 0 : 0), 0);
 }
 
 export function showNotices(notices) {

@@ -140,7 +140,7 @@ export async function drawWhatIf({ body, session, address }) {
   replace(
     body,
     head("What if?", "The recorded conversation is built again under these settings, and both sides are priced by the same cache rules. Nothing is sent.", makePresets(windows, settings, isAt)),
-    isSaved ? null : makeFields(session, address, settings),
+    isSaved ? null : makeWindowField(session, address, settings),
     answer.skipped ? h("p", { class: "faint" }, `The session is long: ${plural(answer.calls.length, "request")} of ${number(session.recorded_calls)} were built, on both sides.`) : null,
     showFigures(answer),
     showOther(session, answer, settings),
@@ -155,20 +155,10 @@ function makePresets(windows, settings, chosen) {
   return h("div", { class: "chips", role: "group", "aria-label": "A window" }, h("span", { class: "faint" }, "window"), windows.map(preset));
 }
 
-function makeFields(session, address, settings) {
-  const change = (name) => (event) => go({ settings: { ...address.settings, policy: "lamina", [name]: event.target.value } });
-  const field = (name, title, attributes) =>
-    h("label", {}, title, h("input", { ...attributes, id: `whatif-${name}`, value: settings[name] || "", onchange: change(name) }));
-  return h(
-    "form",
-    { class: "controls wide", onsubmit: (event) => event.preventDefault() },
-    field("window", "window", { type: "number", min: "1000", step: "1000", placeholder: String(session.window) }),
-    field("trigger", "trigger", { type: "number", min: "0.1", max: "1", step: "0.05", placeholder: "0.95" }),
-    field("target", "target", { type: "number", min: "0.05", max: "0.95", step: "0.05", placeholder: "chosen" }),
-    field("keep_last", "keep last", { type: "number", min: "0", step: "1", placeholder: "5" }),
-    field("pinned", "pinned", { type: "text", placeholder: "none" }),
-    field("left_out", "left out", { type: "text", placeholder: "none" }),
-  );
+function makeWindowField(session, address, settings) {
+  const change = (event) => go({ settings: { ...address.settings, policy: "lamina", window: event.target.value } });
+  const input = h("input", { type: "number", min: "1000", step: "1000", placeholder: String(session.window), id: "whatif-window", value: settings.window || "", onchange: change });
+  return h("form", { class: "controls wide", onsubmit: (event) => event.preventDefault() }, h("label", {}, "window", input));
 }
 
 function showFigures(answer) {

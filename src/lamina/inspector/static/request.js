@@ -195,7 +195,6 @@ async function drawSegment(side, address) {
     const pane = makeSegmentPane(segment, {
       tab: address.tab,
       onTab: (tab) => history.replaceState(null, "", writeAddress({ ...readAddress(), tab })),
-      onWhatIf: isSaved ? null : (name, ref) => go({ view: "whatif", segment: null, settings: { ...address.settings, policy: "lamina", [name]: ref } }),
       readWhole: () => get(`text/${path}`, address.settings),
     });
     pane.addEventListener("click", (event) => {

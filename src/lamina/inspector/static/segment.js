@@ -5,7 +5,7 @@ import { FORMS } from "./colours.js";
 const TABS = ["Sent", "Original", "Difference", "Why", "History", "Recall"];
 const MOST_COLOURED = 100000; // characters of JSON that get colours, and of code that get line numbers
 
-export function makeSegmentPane(segment, { tab, onTab, onWhatIf, readWhole }) {
+export function makeSegmentPane(segment, { tab, onTab, readWhole }) {
   const chosen = TABS.includes(tab) ? tab : "Sent";
   const body = h("div", { class: "pane-body", role: "tabpanel", tabindex: "0", "aria-label": chosen });
   const choose = (name) => {
@@ -35,8 +35,6 @@ export function makeSegmentPane(segment, { tab, onTab, onWhatIf, readWhole }) {
         { class: "buttons" },
         button("Copy", () => copy(segment.form === "OMITTED" ? segment.original : segment.sent)),
         button("Download", save, { class: "download" }),
-        onWhatIf && button("What if pinned", () => onWhatIf("pinned", segment.ref)),
-        onWhatIf && button("What if left out", () => onWhatIf("left_out", segment.ref)),
       ),
     ),
     tabs,
