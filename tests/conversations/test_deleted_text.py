@@ -136,7 +136,7 @@ def test_a_branch_that_goes_on_keeps_its_digests() -> None:
         talk.say(1)
         living = list(talk.conversations.by_key.values())[-1]
         assert living is not left
-        assert forget_lost_text(to_state(left), living) == to_state(left)
+        assert forget_lost_text(to_state(left), living.digests) == to_state(left)
         assert talk.stored() >= _find_secrets(str(left.ledger.folds))
     finally:
         talk.store.close()
@@ -156,8 +156,8 @@ def test_recalled_text_goes_with_its_place() -> None:
         del talk.turns[2:]
         talk.say(2)
         living = list(talk.conversations.by_key.values())[-1]
-        assert forget_lost_text(to_state(other), living).exchanges == (early,)
-        assert forget_lost_text(to_state(other), other).exchanges == (early, late)
+        assert forget_lost_text(to_state(other), living.digests).exchanges == (early,)
+        assert forget_lost_text(to_state(other), other.digests).exchanges == (early, late)
     finally:
         talk.store.close()
 

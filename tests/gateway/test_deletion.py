@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from lamina.conversations.deleting import delete_conversation
 from lamina.conversations.erasing import delete_message
 from lamina.conversations.listing import list_names
-from lamina.conversations.store import read_record
+from lamina.conversations.store import conversation_place, read_record
 from lamina.stores.address import open_store
 from lamina.stores.port import Store
 from tests.gateway.growing import dump, messages_request
@@ -100,5 +103,75 @@ def test_a_secret_is_deleted_while_the_gateway_runs(tmp_path: Path, way: str, ke
                     body = record.came_body(call)
                     if body:
                         assert json.loads(body)["messages"]
+
+    asyncio.run(main())
+
+
+def make_turn(number: int) -> list[dict[str, Any]]:
+    question = f"Never forget: my number is secret-{number:04}. " + "Go on with it, please. " * 8
+    return [
+        {"role": "user", "content": question},
+        {"role": "assistant", "content": f"Answer to {number}. " + "and so on, " * 80},
+    ]
+
+
+def delete_turn(turns: list[Any]) -> None:
+    del turns[3]
+
+
+def edit_turn(turns: list[Any]) -> None:
+    turns[5] = [make_turn(99)[0], turns[5][1]]
+
+
+def edit_first_turn(turns: list[Any]) -> None:
+    turns[0] = [make_turn(99)[0], turns[0][1]]
+
+
+def go_back(turns: list[Any]) -> None:
+    del turns[1:]
+
+
+@pytest.mark.parametrize("change", [delete_turn, edit_turn, edit_first_turn, go_back])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_a_user_takes_back_is_in_no_ledger(
+    tmp_path: Path, change: Callable[[list[Any]], None], *, restarts: bool
+) -> None:
+    """Law 4 at the gateway: the branch that a client has left keeps nothing that the new one has lost."""
+    if restarts and change is edit_first_turn:
+        pytest.skip("a conversation with another beginning is another one, as far as the store tells")
+    store = tmp_path / "gateway.db"
+    turns: list[Any] = []
+
+    async def ask(client: aiohttp.ClientSession, url: str, numbers: range) -> None:
+        for number in numbers:
+            messages = [*chain.from_iterable(turns), make_turn(number)[0]]
+            request = {"model": "gpt-4o", "max_tokens": 100, "messages": messages}
+            async with client.post(f"{url}/v1/chat/completions", json=request) as answer:
+                assert answer.status == 200
+                await answer.read()
+            turns.append(make_turn(number))
+
+    async def read_stored() -> set[str]:
+        texts = b""
+        async with open_store(str(store)) as opened:
+            for name in await list_names(opened, ""):
+                page = await opened.read(conversation_place("default", name))
+                texts += page.head.state + b"".join(record.body for record in page.records)
+        return set(re.findall(r"secret-\d{4}", texts.decode("utf-8", "replace")))
+
+    async def main() -> None:
+        async with run_stub() as stub, open_client() as client:
+            gateway_settings = settings_for(stub, store, budget=3_000, reserve=200, recall="handles")
+            async with run_gateway(gateway_settings) as gateway:
+                await ask(client, gateway.url, range(1, 13))
+                if not restarts:
+                    change(turns)
+                    await ask(client, gateway.url, range(13, 15))
+            if restarts:
+                assert len(await read_stored()) > 8
+                change(turns)
+                async with run_gateway(gateway_settings) as gateway:
+                    await ask(client, gateway.url, range(13, 15))
+        assert await read_stored() <= set(re.findall(r"secret-\d{4}", str(turns)))
 
     asyncio.run(main())

@@ -10,7 +10,7 @@ import msgspec
 
 from lamina.conversations.recall_loop import RecallExchange, select_exchanges
 from lamina.conversations.record_writer import RecordWriter
-from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links
+from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests
 from lamina.conversations.store import ConversationState
 from lamina.core.recall import list_refs
 from lamina.core.values import Ledger
@@ -51,8 +51,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     the conversation that it was forked from. `exchanges` are the recalls that the client did not see; a
     request with them in it has a memo of its own (`spliced_memo`). In a store the conversation is known by
     its `uid`, and `revision` counts its calls. `group` is "name:…" for a conversation that its caller named.
-    `family` is what it begins with, "" before it is stored. `left_families` are those of conversations that
-    the client left for this one: see `Conversations.save`. `record` is what happened in it, for the store.
+    `family` is what it begins with, "" before it is stored. `left` are the uids of conversations that the
+    client left for this one: see `Conversations.save`. `record` is what happened in it, for the store.
     """
 
     ledger: Ledger = Ledger()
@@ -72,30 +72,27 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     family: str = ""
     model: str = ""
     began: int = msgspec.field(default_factory=_now)
-    left_families: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
     record: RecordWriter = msgspec.field(default_factory=RecordWriter)
 
 
-def forget_lost_text(state: ConversationState, living: Conversation) -> ConversationState:
-    """What may stay stored of another branch: no text that the living branch has no more.
+def forget_lost_text(state: ConversationState, living: RequestDigests) -> ConversationState:
+    """What may stay stored of a branch that the client has left: no text that the living branch has no more.
 
-    A branch is left when a client edits or deletes messages, or goes back. Its digests quote what the user
-    said, and nobody would ever delete that. If the client goes on with the other branch after all, it sends
-    these messages again, and they are folded anew.
+    If the client goes on with it after all, it sends these messages again, and they are folded anew. If
+    nothing has to go, it is the same object.
     """
-    links = state.digests().chain
-    if count_shared_links(living.digests.chain, links) == len(links):
-        return state  # the living branch goes on where this one ended
     if not state.ledger.folds and not state.exchanges:
         return state
-    log = (*living.digests.system_segments, *living.digests.segments)
+    log = (*living.system_segments, *living.segments)
     refs = frozenset(ref for ref, _ in list_refs(log))
     folds = tuple(fold for fold in state.ledger.folds if refs.issuperset(fold.covers))
-    return msgspec.structs.replace(
-        state,
-        ledger=msgspec.structs.replace(state.ledger, folds=folds),
-        exchanges=select_exchanges(state.exchanges, living.digests),
-    )
+    exchanges = select_exchanges(state.exchanges, living)
+    if len(folds) == len(state.ledger.folds) and len(exchanges) == len(state.exchanges):
+        return state
+    # The build reads wishes from the calls in its log, and these are gone with the exchanges.
+    ledger = msgspec.structs.replace(state.ledger, folds=folds, wishes=())
+    return msgspec.structs.replace(state, ledger=ledger, exchanges=exchanges)
 
 
 def to_state(conversation: Conversation) -> ConversationState:

@@ -25,6 +25,7 @@ import msgspec
 from anyio.from_thread import BlockingPortal
 
 from lamina.conversations.conversation import Conversation, forget_lost_text, from_state, to_state
+from lamina.conversations.request_digests import RequestDigests
 from lamina.conversations.store import (
     WORKSPACE,
     conversation_place,
@@ -37,7 +38,7 @@ from lamina.errors import BadInput, Conflict, LaminaError
 from lamina.fitting.policy import Keep
 from lamina.settings import Settings
 from lamina.stores.address import open_store, resolve_key
-from lamina.stores.port import Store, Where
+from lamina.stores.port import Store
 from lamina.stores.retries import retry_conflicts
 
 MEMBERS = 64
@@ -82,10 +83,10 @@ class ConversationStore:
         except (LaminaError, OSError) as error:
             logging.getLogger("lamina").warning("the conversation could not be stored: %s", error)
 
-    def forget_lost_text(self, family: str, living: Conversation) -> None:
-        """Remove from the other branches of a family what the living one has lost. A failure is logged."""
+    def forget_lost_text(self, name: str, living: RequestDigests) -> None:
+        """Remove from a branch that the client has left what the living one has lost. A failure is logged."""
         try:
-            self._call(partial(_forget_lost_text, family=family, living=living))
+            self._call(partial(_forget_lost_text, name=name, living=living))
         except (LaminaError, OSError) as error:
             logging.getLogger("lamina").warning("deleted text could not be removed: %s", error)
 
@@ -154,15 +155,10 @@ class ConversationStore:
             portal.call(portal.stop)
 
 
-async def _load_names(store: Store, family: str) -> list[str]:
-    """The names of the conversations of a family, the newest last."""
-    page = await store.read(family_place(WORKSPACE, family), last=MEMBERS)
-    return list(dict.fromkeys(record.body.decode() for record in page.records))
-
-
 async def _load_family(store: Store, *, family: str, dialect: str) -> list[Conversation]:
     conversations: list[Conversation] = []
-    for name in await _load_names(store, family):
+    page = await store.read(family_place(WORKSPACE, family), last=MEMBERS)
+    for name in dict.fromkeys(record.body.decode() for record in page.records):
         stored = await find_conversation(store, WORKSPACE, name)
         if stored is not None and stored.state.dialect == dialect:
             conversation = from_state(name, stored.state)
@@ -195,19 +191,17 @@ async def _write(store: Store, *, conversation: Conversation, names: Sequence[st
     await retry_conflicts(write, tries=TRIES)
 
 
-async def _forget_lost_text(store: Store, *, family: str, living: Conversation) -> None:
-    for name in await _load_names(store, family):
-        where = conversation_place(WORKSPACE, name)
+async def _forget_lost_text(store: Store, *, name: str, living: RequestDigests) -> None:
+    where = conversation_place(WORKSPACE, name)
 
-        async def write(where: Where = where) -> None:
-            page = await store.read(where, last=0)
-            if not page.head.state:
-                return
-            state = decode_state(page.head.state)
-            reduced = forget_lost_text(state, living)
-            if reduced != state:
-                source = msgspec.json.encode(reduced)
-                await store.append(where, [], was=page.head.state, state=source)
+    async def write() -> None:
+        page = await store.read(where, last=0)
+        if not page.head.state:
+            return
+        state = decode_state(page.head.state)
+        reduced = forget_lost_text(state, living)
+        if reduced is not state:
+            source = msgspec.json.encode(reduced)
+            await store.append(where, [], was=page.head.state, state=source)
 
-        if name != living.uid:
-            await retry_conflicts(write, tries=TRIES)
+    await retry_conflicts(write, tries=TRIES)

@@ -20,7 +20,7 @@ import msgspec
 from lamina.conversations.conversation import Conversation, LastRequest
 from lamina.conversations.events import Listeners
 from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
-from lamina.conversations.recognise import read_user, recognise, rewind_to_fork
+from lamina.conversations.recognise import find_left, read_user, recognise, rewind_to_fork
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.conversations.store import WORKSPACE, family_of
 from lamina.core.values import Digest, Ledger
@@ -155,26 +155,24 @@ class Conversations:
             if conversation.group == user
         ]
         recognised = recognise(digests, [(key, conversation.digests) for key, conversation in users_own])
-        if recognised.nearest is None:
-            others = [conversation for _, conversation in users_own]
-            new = msgspec.structs.replace(
-                new,
-                last_request=_find_likeliest(digests, others),
-                left_families=self._find_left_families(digests, others),
-            )
-            return next(self.numbers), new
-        nearest = self.by_key[recognised.nearest]
-        if recognised.relation == "continues":
+        if recognised.nearest is not None and recognised.relation == "continues":
+            nearest = self.by_key[recognised.nearest]
             nearest.memo.parse = memo.parse
             continued = msgspec.structs.replace(
                 nearest,
                 digests=digests,
                 turns=turns,
                 exchanges=select_exchanges(nearest.exchanges, digests),
-                left_families=(),
+                left=(),
             )
             return recognised.nearest, continued
 
+        others = [conversation for _, conversation in users_own]
+        left = tuple(find_left(digests, [(each.uid, each.digests) for each in others]))
+        if recognised.nearest is None:
+            last_request = _find_likeliest(digests, others)
+            return next(self.numbers), msgspec.structs.replace(new, last_request=last_request, left=left)
+        nearest = self.by_key[recognised.nearest]
         memo.build = copy(nearest.memo.build)
         exchanges = select_exchanges(nearest.exchanges, digests)
         ledger = rewind_to_fork(
@@ -192,7 +190,7 @@ class Conversations:
             windows=nearest.windows,
             exchanges=exchanges,
             last_request=nearest.last_request,
-            left_families=tuple(filter(None, [nearest.family])),
+            left=left,
         )
         return next(self.numbers), fork
 
@@ -232,10 +230,10 @@ class Conversations:
         if isinstance(key, str):
             names = [_named_family(key)]
         self.store.save(conversation, names=names)
-        for family in conversation.left_families:
-            self.store.forget_lost_text(family, conversation)
-        if conversation.left_families:
-            self.by_key[key] = msgspec.structs.replace(conversation, left_families=())
+        for uid in conversation.left:
+            self.store.forget_lost_text(uid, conversation.digests)
+        if conversation.left:
+            self.by_key[key] = msgspec.structs.replace(conversation, left=())
 
     def _find_named(self, request: Mapping[str, Any], dialect: Dialect) -> Conversation:
         """The conversation with the name of this view.
@@ -315,22 +313,6 @@ class Conversations:
             if isinstance(key, int) and conversation.dialect == dialect:
                 unnamed.append((key, conversation))
         return unnamed
-
-    def _find_left_families(self, digests: RequestDigests, others: Sequence[Conversation]) -> tuple[str, ...]:
-        """The families of conversations that a client has left for one with another beginning.
-
-        A client that edits or deletes its first message begins anew, by the chain of its digests. But it
-        sends most of its other messages again.
-        """
-        if self.store is None:
-            return ()
-        messages = frozenset(digests.digests)
-        families: list[str] = []
-        for conversation in others:
-            earlier = conversation.digests.digests
-            if 2 * _count_shared(earlier, messages) > len(earlier):
-                families.append(conversation.family)
-        return tuple(filter(None, families))
 
 
 class AnswerCalls:

@@ -17,6 +17,7 @@ import msgspec
 from lamina.conversations.answer_bodies import is_stream, read_values, unpack_answer
 from lamina.conversations.erasure_targets import MARK, ErasureTarget, locate_strings, replace_strings
 from lamina.conversations.record import ERASED, PIECE, ConversationRecord, RecordedCall
+from lamina.conversations.request_digests import RequestDigests
 from lamina.core.hashing import stem_of
 from lamina.core.recall import identify_segments
 from lamina.core.values import Fold, Ledger, Part, Segment, Text, ToolCall, ToolResult
@@ -39,6 +40,15 @@ def read_segments(page: RecordPage) -> Iterator[tuple[int, Segment]]:
         except BadInput:
             continue  # a record between segments
         yield item.seq, segment
+
+
+def erase_lost_segments(page: RecordPage, living: RequestDigests) -> dict[int, bytes]:
+    """The segments of a record that a request has no more, each to be replaced by nothing."""
+    kept = frozenset((*living.system, *living.digests))
+    placed = list(read_segments(page))
+    named = identify_segments(segment for _, segment in placed)
+    lost = (place for (place, _), each in zip(placed, named, strict=True) if each.content not in kept)
+    return dict.fromkeys(lost, ERASED)
 
 
 def erase_log(page: RecordPage, target: ErasureTarget) -> dict[int, bytes]:

@@ -28,7 +28,7 @@ from lamina.conversations.recall_loop import RecallExchange, splice_exchanges
 from lamina.conversations.request_digests import RequestDigests, count_shared_links
 from lamina.core.ledger import rewind
 from lamina.core.recall import list_refs
-from lamina.core.values import Ledger, Segment
+from lamina.core.values import Digest, Ledger, Role, Segment
 from lamina.dialects.port import Dialect
 
 Name = TypeVar("Name")
@@ -121,6 +121,28 @@ def _measure_nearness(request: RequestDigests, last_request: RequestDigests, ord
         length=len(last_request.chain),
         order=order,
     )
+
+
+def find_left(living: RequestDigests, others: Iterable[tuple[Name, RequestDigests]]) -> list[Name]:
+    """The conversations that a client has left for this request, since it changed or took back messages.
+
+    What they store quotes messages that are gone (law 4), and nobody would ever delete that. So the request
+    must share an answer with them, or most of their messages if it begins in another way. Two users may get
+    the same first answer. Then both must have the same system text, or a second answer in common.
+    """
+    messages = frozenset(living.digests)
+    return [name for name, other in others if _is_left(living, other, messages)]
+
+
+def _is_left(living: RequestDigests, other: RequestDigests, messages: frozenset[Digest]) -> bool:
+    shared = count_shared_links(living.chain, other.chain)
+    if shared == len(other.chain):  # the request goes on where this one ended
+        return False
+    if shared <= living.first_answer:
+        same = sum(digest in messages for digest in other.digests)
+        return 2 * same > len(other.digests)
+    answers = sum(segment.role is Role.ASSISTANT for segment in living.segments[:shared])
+    return other.system == living.system or answers > 1
 
 
 def rewind_to_fork(

@@ -20,6 +20,8 @@ from typing import TypeVar
 
 import msgspec
 
+from lamina.conversations.erased_records import erase_lost_segments
+from lamina.conversations.request_digests import RequestDigests
 from lamina.conversations.retention import prune
 from lamina.conversations.store import (
     WORKSPACE,
@@ -34,7 +36,7 @@ from lamina.gateway import limits
 from lamina.gateway.config import GatewaySettings
 from lamina.settings import load_settings
 from lamina.stores.address import open_chosen_store, open_store, resolve_key
-from lamina.stores.port import Store
+from lamina.stores.port import Rekeyable, Store
 
 MEMBERS = 64
 """How many conversations of one family are looked at, the newest first."""
@@ -159,6 +161,18 @@ class GatewayStore:
         """Add records to a conversation that has `expect` of them. Its state stays as it is."""
         where = conversation_place(workspace, name)
         await self._call(lambda store: store.append(where, records, expect=expect))
+
+    async def forget_lowered(self, workspace: str, name: str, living: RequestDigests) -> None:
+        """Erase the segments that were recorded when they were lowered, and that a request has no more."""
+        where = conversation_place(workspace, name)
+
+        async def forget(store: Store) -> None:
+            page = await store.read(where)
+            bodies = erase_lost_segments(page, living)
+            if bodies and isinstance(store, Rekeyable):
+                await store.replace(where, bodies, expect=page.head.count, was=page.head.state)
+
+        await self._call(forget)
 
     async def load_records(self, workspace: str, name: str, *, after: int) -> list[bytes]:
         """The records of a conversation from a number on."""

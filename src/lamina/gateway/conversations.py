@@ -22,17 +22,18 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from lamina.conversations.conversation import forget_lost_text
 from lamina.conversations.recall_loop import select_exchanges
-from lamina.conversations.recognise import Recognised, recognise, rewind_to_fork
+from lamina.conversations.recognise import Recognised, find_left, recognise, rewind_to_fork
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.conversations.store import ConversationState, family_of, find_title
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import Dialect, ParsedRequest
 from lamina.fitting.policy import Keep
 from lamina.gateway.bodies import RequestBody
-from lamina.gateway.conversation_store import GatewayConversation, GatewayStore, StoreGone
+from lamina.gateway.conversation_store import MEMBERS, GatewayConversation, GatewayStore, StoreGone
 from lamina.gateway.identity import ClientIdentity
-from lamina.gateway.live_conversations import DOOR, Group, Landmark, LiveConversation
+from lamina.gateway.live_conversations import DOOR, Group, Landmark, LeftBranch, LiveConversation
 from lamina.gateway.sizes import MOVED_MARKERS
 from lamina.gateway.turn_memory import MEMORY_BYTES
 
@@ -70,7 +71,8 @@ class ConversationMatch(NamedTuple):
     """The conversation of a request, with the request as it was parsed.
 
     `shared` counts the segments that both have in common. `certain` is False if the store could not be asked,
-    so that there may be an older conversation which nobody here knows.
+    so that there may be an older conversation which nobody here knows. `left` are the conversations that the
+    client left for this one, as far as they store something that has to go.
     """
 
     conversation: LiveConversation
@@ -78,6 +80,7 @@ class ConversationMatch(NamedTuple):
     digests: RequestDigests
     shared: int
     certain: bool = True
+    left: tuple[LiveConversation, ...] = ()
 
     @property
     def new_segments(self) -> int:
@@ -144,6 +147,9 @@ class ConversationIndex:
                 certain = False
         nearest = recognised.nearest
         shared = 0  # a new conversation has sent nothing yet, a fork neither
+        left: list[LiveConversation] = []
+        if recognised.relation != "continues":
+            left = self._find_left(call, members)
         if nearest is None:
             conversation = self._begin(call, members)
         elif recognised.relation == "forks":
@@ -152,12 +158,31 @@ class ConversationIndex:
             conversation.compare_with(nearest)
         else:
             conversation = nearest
+            conversation.left = None
             shared = recognised.shared
             exchanges = select_exchanges(conversation.state.exchanges, call.digests)
             conversation.state = msgspec.structs.replace(conversation.state, exchanges=exchanges)
         conversation.memo.parse = call.memo
         self._touch(conversation)
-        return ConversationMatch(conversation, call.parsed, call.digests, shared, certain)
+        return ConversationMatch(conversation, call.parsed, call.digests, shared, certain, tuple(left))
+
+    def _find_left(self, call: ParsedCall, members: Mapping[str, LiveConversation]) -> list[LiveConversation]:
+        """Note what may stay stored of the conversations that a client leaves with this request.
+
+        One that begins in another way is of another family. It is looked for among those of the client that
+        were used last.
+        """
+        group = (call.workspace, call.identity.group, call.dialect.name)
+        of_group = [other for other in reversed(self._live.values()) if other.group == group]
+        others = {other.key: other for other in (*of_group[:MEMBERS], *members.values())}
+        with_texts = [other for other in others.values() if other.state.was_cut or other.state.exchanges]
+        left = find_left(call.digests, [(other, other.digests) for other in with_texts])
+        for other in left:
+            state = other.state
+            if other.left is not None:
+                state = other.left.state
+            other.left = LeftBranch(forget_lost_text(state, call.digests), call.digests)
+        return left
 
     def _begin(self, call: ParsedCall, members: Mapping[str, object]) -> LiveConversation:
         """A conversation of which this request is the first."""

@@ -100,6 +100,8 @@ class Fitter:
         with self._store.wait_once():
             async with self._index.lock(incoming.workspace, parsed_call.family):
                 match = await self._index.find(parsed_call)
+                for left in match.left:
+                    self._saver.save_later(left)
                 outgoing = await self._decide(call, match, parsed_call)
                 await self._announce(match)
                 return outgoing

@@ -38,6 +38,16 @@ class Landmark(NamedTuple):
     identity: int
 
 
+class LeftBranch(NamedTuple):
+    """What may stay stored of a conversation that its client has left for another one: see `find_left`.
+
+    `living` are the digests of the request that it was left for. A segment that is not among them is lost.
+    """
+
+    state: ConversationState
+    living: RequestDigests
+
+
 class LiveConversation:
     """A conversation that this process has seen, with its last request."""
 
@@ -51,6 +61,9 @@ class LiveConversation:
         self.state = state
         self.source = b""
         """The bytes of the state in the store, b"" before it is saved."""
+
+        self.left: LeftBranch | None = None
+        """What may stay stored of it since its client has left it; None while it is in use."""
 
         self.record = RecordWriter()
         """What happened in it, on its way to the store."""

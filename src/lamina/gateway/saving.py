@@ -81,9 +81,16 @@ class ConversationSaver:
         """Save a conversation as it is. Returns False if the store is gone.
 
         If another process has changed it meanwhile, that process knows better: this one reads it again.
+        Of a conversation that its client has left, only what the living one still has is saved. It stays as
+        it is in memory: if the client goes on with it after all, nothing is lost.
         """
+        left = conversation.left
         try:
-            await self.save(conversation, conversation.state)
+            if left is None:
+                await self.save(conversation, conversation.state)
+            else:
+                await self.save(conversation, left.state)
+                await self._store.forget_lowered(*conversation.key, left.living)
         except Conflict:
             return await self._save_over(conversation)
         except StoreGone:
@@ -199,7 +206,7 @@ class ConversationSaver:
             await self._index.reload(conversation)
             if not conversation.source:  # it was deleted
                 self._index.forget(conversation)
-            elif conversation.state is state:
+            elif conversation.state is state and conversation.left is None:
                 await self.save(conversation, state)
         except StoreGone:
             return False
