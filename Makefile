@@ -39,7 +39,7 @@ $(STAMP): requirements/dev.txt requirements/claude.txt requirements/uv.txt pypro
 	@touch $@
 
 demo: $(USER_STAMP)  ## see what lamina does, in one run, with no more installed than a user has
-	@$(dir $(USER_STAMP))bin/lamina demo --once
+	@$(dir $(USER_STAMP))bin/lamina demo
 
 # Who has the environment of a contributor already needs no second one.
 $(VENV)-user/.installed: requirements/user.txt requirements/uv.txt pyproject.toml tools/bootstrap.sh

@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lamina.cli import BAD_INPUT, COMMANDS, main, parser_for
-from lamina.cli.completion import SHELLS, write_completion
+from lamina.cli import COMMANDS
 from lamina.gateway.config import GatewaySettings
 from tools.man import write_page
 
@@ -32,80 +31,10 @@ def run(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (("lamina", "repl"), "replay"),
-        (("lamina", "replay", "--engine", ""), "local dask ray"),
-        (("lamina", "completion", "f"), "fish"),
-        (("lamina", "serve", "--set"), "--settings"),
-        (("lamina", "conversations", "ex"), "export"),
-        (("lamina", "fit", "req"), "request.json"),
-        (("lamina", "replay", "--parquet", "fi"), "figures"),
-        (("lamina", "fit", "--window", "req"), ""),
-    ],
-)
-def test_bash_completes(words: tuple[str, ...], expected: str, tmp_path: Path) -> None:
-    script = tmp_path / "lamina"
-    script.write_text(write_completion("bash"))
-    (tmp_path / "request.json").touch()
-    (tmp_path / "figures").mkdir()
-    typed = " ".join(f"'{word}'" for word in words)
-    program = (
-        f"cd {tmp_path}; source {script}; COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; "
-        "_shtab_lamina; echo ${COMPREPLY[@]}"
-    )
-    assert run(find_program("bash"), "--norc", "-c", program) == f"{expected}\n"
-
-
-def test_fish_completes(tmp_path: Path) -> None:
-    script = tmp_path / "lamina.fish"
-    script.write_text(write_completion("fish"))
-    program = f"source {script}; complete -C 'lamina repl'; complete -C 'lamina replay --engine '"
-    lines = run(find_program("fish"), "--no-config", "-c", program).splitlines()
-    assert [line.partition("\t")[0] for line in lines] == ["replay", "local", "dask", "ray"]
-
-
-def test_zsh_completes(tmp_path: Path) -> None:
-    pexpect: Any = pytest.importorskip("pexpect")
-    (tmp_path / "_lamina").write_text(write_completion("zsh"))
-    shell = pexpect.spawn(find_program("zsh"), ["-f"], encoding="utf-8", timeout=30, dimensions=(40, 120))
-    shell.sendline(
-        f"PS1='ready> '; fpath=({tmp_path} $fpath); autoload -U compinit; compinit -u -D; echo o''k"
-    )
-    shell.expect("ok\r\n")
-    shell.send("lamina repl\t")
-    shell.expect("lamina replay")
-    shell.send("--engine d\t")
-    shell.expect("--engine dask")
-    shell.close(force=True)
-
-
-def test_every_command_is_completed_and_in_the_man_page() -> None:
+def test_every_command_is_in_the_man_page() -> None:
     page = write_page().replace("\\-", "-")
-    scripts = [write_completion(shell) for shell in SHELLS]
     for name in COMMANDS:
         assert f"\\fBlamina {name}\\fR" in page
-        assert all(name in script for script in scripts)
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_a_completion_has_every_option_of_every_command(shell: str) -> None:
-    script = write_completion(shell)
-    for name in COMMANDS:
-        options = re.findall(
-            r"^  (?:-\w(?: [A-Z]+)?, )?--([\w-]+)", parser_for(name).format_help(), re.MULTILINE
-        )
-        assert "help" in options
-        assert [option for option in options if option not in script] == []
-
-
-def test_without_shtab_the_completion_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    assert main(["completion", "bash"]) == BAD_INPUT
-    assert "pip install shtab" in capsys.readouterr().err
 
 
 def test_the_man_page_has_no_errors(tmp_path: Path) -> None:

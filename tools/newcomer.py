@@ -82,7 +82,7 @@ COMMANDS = (
     "lamina recall support-42 kxetaad7gsndacyyb",
     "lamina rekey --store chats.db",
     "lamina doctor",
-    "lamina serve --check",
+    "lamina config --all",
     "lamina run -- true",
     "lamina chat",
     "lamina chat --model tiny",

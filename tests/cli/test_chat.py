@@ -19,7 +19,7 @@ from lamina.stores.sealed import init_file
 from tests.cli.chatting import BACKSPACE, CTRL_C, CTRL_D, CTRL_U, TAB, UP, Answer, Model, Terminal, model
 
 SPEC = "# Limits\nAt most 20 requests a minute.\n"
-OPTIONS = ("--model", "gpt-5", "--session", "s", "--store", "chats.db")
+OPTIONS = ("--model", "gpt-5", "--conversation", "s", "--store", "chats.db")
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_files_are_completed_and_attached_and_the_window_is_explained(folder: Pa
         chat.wait("/compact [HOW]", "Ctrl-D leaves.")
         chat.type(CTRL_D)
         assert chat.left() == 0
-        assert "lamina chat --session s --store chats.db" in chat.shown
+        assert "lamina chat --conversation s --store chats.db" in chat.shown
     assert len(server.requests) == 1
 
 
@@ -149,7 +149,7 @@ def test_a_killed_chat_goes_on_with_all_that_was_said(folder: Path) -> None:
             chat.wait("never never")
             chat.child.kill(signal.SIGKILL)
             assert chat.left() == -signal.SIGKILL
-        with Terminal(folder, "--session", "s", "--store", "chats.db", url=server.url) as chat:
+        with Terminal(folder, "--conversation", "s", "--store", "chats.db", url=server.url) as chat:
             chat.wait("gpt-5 at", "2 turns so far", "> Second?", "/retry asks again")
             chat.enter("/retry")
             chat.wait("Here it is.", "tokens")
@@ -333,7 +333,7 @@ def test_what_is_typed_is_kept_privately_and_never_beside_a_sealed_store(folder:
 
 
 def test_the_local_model_answers_and_is_found_again(folder: Path) -> None:
-    arguments = ("--session", "s", "--store", "chats.db")
+    arguments = ("--conversation", "s", "--store", "chats.db")
     with Terminal(folder, "--model", "tiny", "--window", "32768", *arguments) as chat:
         chat.wait("tiny-letters in this process")
         chat.enter("Read @docs/spec.md please.")

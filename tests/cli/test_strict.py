@@ -40,30 +40,30 @@ def test_json_is_read_as_it_was_written(value: Any, ascii_only: bool) -> None:  
             '{"a": 1} {}',
             "x.json:1:10: something follows the JSON value; give one value, and nothing after it",
         ),
-        ('{"a": 1,\n "a": 2}', "x.json:2:2 (a): the key 'a' comes twice; keep one of them"),
+        ('{"a": 1,\n "a": 2}', "x.json: the key 'a' comes twice in one object; keep one of them"),
         (
             '{"a": [0, {"b": 1, "\\u0062": 2}]}',
-            "x.json:1:20 (a[1].b): the key 'b' comes twice; keep one of them",
+            "x.json: the key 'b' comes twice in one object; keep one of them",
         ),
         (
             '{"a": {"x": 1}, "b": {"x": 1, "x": "}"}}',
-            "x.json:1:31 (b.x): the key 'x' comes twice; keep one of them",
+            "x.json: the key 'x' comes twice in one object; keep one of them",
         ),
-        ('{"a": [1, NaN]}', "x.json:1:11 (a[1]): NaN is not JSON; give a finite number, or null"),
-        ("[-Infinity]", "x.json:1:2 ([0]): -Infinity is not JSON; give a finite number, or null"),
+        ('{"a": [1, NaN]}', "x.json: NaN is not JSON; give a finite number, or null"),
+        ("[-Infinity]", "x.json: -Infinity is not JSON; give a finite number, or null"),
         ('"NaN" NaN', "x.json:1:7: something follows the JSON value; give one value, and nothing after it"),
-        ("Infinity", "x.json:1:1 (at the top): Infinity is not JSON; give a finite number, or null"),
-        ('{"a": -1e999}', "x.json:1:7 (a): the number -1e999 is out of range; give a finite number, or null"),
+        ("Infinity", "x.json: Infinity is not JSON; give a finite number, or null"),
+        ('{"a": -1e999}', "x.json: the number -1e999 is out of range; give a finite number, or null"),
         (
             f'{{"a": {"1" * 5000}}}',
-            "x.json:1:7 (a): a number of 5,000 characters; give a finite number, or null",
+            "x.json: a number of 5,000 characters; give a finite number, or null",
         ),
         ('{"a": "\x01"}', "x.json:1:8: invalid control character at; give JSON"),
         ("{'a': 1}", "x.json:1:2: expecting property name enclosed in double quotes; give JSON"),
         ("\ufeff{}", "x.json:1:1: it begins with a byte order mark; save it as UTF-8 without one"),
     ],
 )
-def test_what_is_refused_is_placed(text: str, said: str) -> None:
+def test_what_is_refused_is_said(text: str, said: str) -> None:
     assert refused(text) == said
 
 
@@ -72,16 +72,14 @@ def test_levels_are_counted(opening: str, closing: str) -> None:
     assert parse_strictly(opening * DEPTH + "1" + closing * DEPTH, name="x.json")
     for levels in (DEPTH + 1, 5_000, 100_000):
         said = refused(opening * levels + "1" + closing * levels)
-        assert f"x.json:1:{DEPTH * len(opening) + 1} (" in said
-        assert said.endswith(f"more than {DEPTH} levels; use less nesting")
+        assert said == f"x.json: more than {DEPTH} levels; use less nesting"
 
 
 @given(JSON, JSON, st.text(max_size=5))
 def test_a_key_that_comes_twice_is_found_wherever_it_stands(before: Any, inside: Any, key: str) -> None:
     name, value = json.dumps(key), json.dumps(inside)
     text = f"[{json.dumps(before)}, {{{name}: {value}, {name}: {value}}}]"
-    at = len(text) - len(f"{name}: {value}}}]") + 1
-    assert refused(text).startswith(f"x.json:1:{at} ([1].")
+    assert refused(text) == f"x.json: the key {key!r} comes twice in one object; keep one of them"
 
 
 @given(st.text(alphabet='{}[]",:\\ 1-.eNaInfity\nu0', max_size=30))
@@ -91,12 +89,7 @@ def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
         parse_strictly(text, name="x.json")
     except BadInput as error:
         place = error.place
-    assert re.fullmatch(r"|x\.json|x\.json:\d+:\d+( \(.+\))?", place, re.DOTALL)
-
-
-def test_long_texts_are_placed_without_going_back_over_them() -> None:
-    for filler in ('"' + "\\\\" * 500_000 + '"', "[" + "1," * 300_000 + "1]", " " * 1_000_000 + "1"):
-        assert refused(f"[{filler}, NaN]").endswith("NaN is not JSON; give a finite number, or null")
+    assert re.fullmatch(r"|x\.json|x\.json:\d+:\d+", place, re.DOTALL)
 
 
 @pytest.mark.parametrize(

@@ -57,11 +57,6 @@ def test_it_ends_with_lines_that_a_settings_file_takes(log: Path) -> None:
     assert names == ["read", "never"]
 
 
-def test_a_limit_is_of_sessions_and_not_of_damaged_lines(log: Path) -> None:
-    log.write_text('{"half\n' + log.read_text(encoding="utf-8"), encoding="utf-8")
-    assert json.loads(run("tools", "advise", log, "--limit", "2", "--json").out)["sessions"] == 2
-
-
 def test_as_json_it_has_the_same_figures(log: Path) -> None:
     done = run("tools", "advise", log, "--json")
     figures = json.loads(done.out)

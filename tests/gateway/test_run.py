@@ -123,13 +123,11 @@ def read_log(path: Path) -> GatewayAccount:
 def test_sdks_are_pointed_at_a_gateway_and_the_upstream_of_the_environment_stays(tmp_path: Path) -> None:
     async def main() -> None:
         async with run_stub() as stub:
-            log = tmp_path / "gateway.log"
+            log = tmp_path / "g.db.requests.jsonl"
             running = Running(
                 tmp_path,
                 "--store",
                 str(tmp_path / "g.db"),
-                "--log",
-                str(log),
                 ANTHROPIC_BASE_URL=stub.url,
                 OPENAI_BASE_URL=f"{stub.url}/v1",
                 STATUS="7",
@@ -152,15 +150,13 @@ def test_sdks_are_pointed_at_a_gateway_and_the_upstream_of_the_environment_stays
 
 
 async def grow(folder: Path, stub: Stub, *, steps: int = STEPS, **environment: str) -> Finished:
-    """The scripted client's growing conversation through `lamina run`, with its log in the folder."""
+    """The scripted client's growing conversation through `lamina run`, with its store in the folder."""
     running = Running(
         folder,
         "--settings",
         write_settings(folder, stub),
         "--store",
         str(folder / "g.db"),
-        "--log",
-        str(folder / "gateway.log"),
         **environment,
     )
     done = await running.finish("grow", str(steps))
@@ -185,7 +181,7 @@ def test_a_gateway_that_is_killed_comes_back_and_the_conversation_goes_on(tmp_pa
             assert once_each([seen.body for seen in stub.seen]) == twin
             # The spare one is killed as well: before it has taken over, or after.
             assert re.fullmatch(r"the gateway died and was started again \([12]\)", done.lines[0])
-            account = read_log(tmp_path / "killed" / "gateway.log")
+            account = read_log(tmp_path / "killed" / "g.db.requests.jsonl")
             assert done.lines[1:] == account.write_lines()
             assert account.requests + account.broken_off == len(stub.seen)
             assert account.cuts == 1

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lamina.gateway.config import DEFAULT_UPSTREAMS
 from tools.clients.measures import SessionMeasures, measure_session
 from tools.clients.recorder import Recorder, run_recorder
 from tools.clients.rows import TRIALS, ClientTrial, Phase, write_prompts
@@ -89,13 +90,13 @@ def try_client(trial: ClientTrial, arguments: argparse.Namespace) -> TriedClient
     with open_folder(arguments.keep, trial) as folder, serve_upstream(upstream), run_recorder() as recorder:
         killer = Killer(turns, arguments.kills)
         upstream.before_answer = killer.kill_at
-        options = ["--context-tools"] if arguments.context else []
+        options = ["--settings", str(write_settings(folder, upstream.url))] if arguments.context else []
         stage = Stage(folder, upstream, recorder, killer, arguments.window, options)
         ended: list[str] = []
         for phase in phases:
             upstream.limit = phase.steps
             ended.append(run_phase(trial, phase, stage))
-        events = read_log(folder / "gateway.log")
+        events = read_log(folder / "gateway.db.requests.jsonl")
         write_records(folder, upstream, recorder)
         measures = measure_session(recorder.recorded, upstream.arrived, events)
     wrong = [text for text in ended if text]
@@ -170,7 +171,7 @@ def run_phase(trial: ClientTrial, phase: Phase, stage: Stage) -> str:
     wrapper = folder / "bin" / trial.command
     write_wrapper(wrapper, stage.recorder, trial)
     gateway = ["--window", str(stage.window), "--store", str(folder / "gateway.db")]
-    gateway += ["--log", str(folder / "gateway.log"), *stage.options]
+    gateway += stage.options
     command = [sys.executable, "-m", "lamina", "run", *gateway, "--", str(wrapper), *phase.arguments]
     output = folder / f"{phase.name}.txt"
     prompts = folder / f"{phase.name}-prompts.txt"
@@ -205,6 +206,16 @@ def write_wrapper(wrapper: Path, recorder: Recorder, trial: ClientTrial) -> None
         f'#!/bin/sh\nexec "{sys.executable}" -m tools.clients.pointed {recorder.url} "{program}" "$@"\n'
     )
     wrapper.chmod(0o755)
+
+
+def write_settings(folder: Path, url: str) -> Path:
+    """Settings of a gateway whose models have the context tool, with this server for every API."""
+    lines = ["policy.context_tools = true"]
+    for name in DEFAULT_UPSTREAMS:
+        lines += [f"[upstreams.{name}]", f'url = "{url}"', f'profile = "{name}"']
+    file = folder / "gateway.toml"
+    file.write_text("\n".join(lines) + "\n")
+    return file
 
 
 def make_environment(trial: ClientTrial, folder: Path, upstream: ScriptedUpstream) -> dict[str, str]:

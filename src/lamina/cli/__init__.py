@@ -34,7 +34,6 @@ GROUPS = {
     "requests": ("fit", "check", "explain", "diff", "tools"),
     "conversations": ("inspect", "conversations", "recall", "mcp"),
     "stores": ("key", "rekey"),
-    "other": ("completion",),
 }
 """The commands as `lamina --help` groups them; in each group what a newcomer tries first."""
 
@@ -58,7 +57,6 @@ COMMANDS = {
     "mcp": "serve recall, explain and search to any client of the Model Context Protocol",
     "key": "make a key for a sealed store, in a file that only its owner can read",
     "rekey": "seal a store anew under another key",
-    "completion": "print a completion script for bash, zsh or fish",
 }
 """Every command, and what it does in a line."""
 

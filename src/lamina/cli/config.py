@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lamina.cli.gateway_options import add_gateway_options, add_listening_options
-from lamina.cli.output import emit
+from lamina.cli.output import emit, tell
 from lamina.cli.parser import add_json
-from lamina.cli.serve import read_settings, settings_path
+from lamina.cli.serve import settings_path
 from lamina.cli.stored import hide_password
 from lamina.errors import BadInput
 from lamina.fitting.policy import PLAIN_FIELDS
@@ -26,14 +25,13 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\
 Prints two groups: the settings of every command, and those of the gateway. Each line ends with its origin:
-the line of a file, a variable, an option, or the default. With the options of `lamina serve` it prints what
-that would use. A wrong setting is an error with its line. Keys and tokens are never printed.
+the line of a file, a variable, or the default. Settings that have their default are left out, unless --all
+is given. A wrong setting is an error with its line. Keys and tokens are never printed.
 
 examples:
   lamina config
-  lamina config --settings gateway.toml --window 64000
-  lamina config --changed
-  lamina config --json | jq '.settings[] | select(.group == "gateway")'
+  lamina config --settings gateway.toml --all
+  lamina config --all --json | jq '.settings[] | select(.group == "gateway")'
 
 exit status: 0 done, 2 a setting that cannot be used
 """
@@ -52,27 +50,25 @@ class EffectiveSetting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
-    parser.usage = (
-        "lamina config [--settings FILE] [--host HOST] [--port N] [--workers N] [--store STORE]\n"
-        "                [--key-file FILE] [--keep all|lowered|nothing] [--recall tool|handles|off]\n"
-        "                [--upstream URL] [--profile NAME] [--window N] [--changed] [--json]"
-    )
+    parser.usage = "lamina config [--settings FILE] [--all] [--json]"
     parser.epilog = _EXAMPLES
-    add_listening_options(parser)
-    add_gateway_options(parser)
-    parser.add_argument("--changed", action="store_true", help="leave out settings that have their default")
+    parser.add_argument("--settings", metavar="FILE", help="a TOML file with the settings of the gateway")
+    parser.add_argument("--all", action="store_true", help="print settings that have their default, too")
     add_json(parser, "the settings")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print every setting with its value and where that comes from."""
-    rows = [*_trace_user_settings(os.environ), *_trace_gateway_settings(arguments, os.environ)]
-    if arguments.changed:
+    path = settings_path(arguments)
+    rows = [*_trace_user_settings(os.environ), *_trace_gateway_settings(path, os.environ)]
+    if not arguments.all:
         rows = [row for row in rows if row.origin != "default"]
     if arguments.json:
         emit({"settings": msgspec.to_builtins(rows)})
-    else:
+    elif rows:
         _print_rows(rows)
+    else:
+        tell("nothing is set, so every setting has its default; --all lists them")
     return 0
 
 
@@ -114,35 +110,23 @@ def _trace_user_settings(environment: Mapping[str, str]) -> Iterator[EffectiveSe
             )
 
 
-def _trace_gateway_settings(
-    arguments: argparse.Namespace, environment: Mapping[str, str]
-) -> Iterator[EffectiveSetting]:
+def _trace_gateway_settings(path: Path | None, environment: Mapping[str, str]) -> Iterator[EffectiveSetting]:
     """The settings of the gateway. None without the extra that it needs."""
     try:
-        from lamina.gateway.config import load_gateway_settings  # noqa: PLC0415 - an extra
+        from lamina.gateway.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
     except ImportError:
         return
-    path = settings_path(arguments)
-    values_before = _flatten(load_gateway_settings(path, environment))
-    values = _flatten(read_settings(arguments, environment, place="config"))
+    settings = load_gateway_settings(path, environment)
+    check_settings(settings, environment, path)
     text = _read_if_there(path)
-    for name, value in values.items():
+    for name, value in _flatten(settings).items():
         line = find_line(text, name)
         origin = "default"
-        if _is_option(name, arguments, values_before.get(name) != value):
-            origin = "option"
-        elif line:
+        if line:
             origin = f"{path}:{line}"
         elif name == "tokens" and value != "none":
             origin = "$LAMINA_GATEWAY_TOKEN"
         yield EffectiveSetting(group="gateway", name=name, value=value, origin=origin)
-
-
-def _is_option(name: str, arguments: argparse.Namespace, differs: bool) -> bool:  # noqa: FBT001 - one call
-    """Whether an option of the command line sets this."""
-    if name.startswith("upstreams."):
-        return differs
-    return getattr(arguments, name.removeprefix("policy.").replace("-", "_"), None) is not None
 
 
 def _flatten(settings: GatewaySettings) -> dict[str, str]:

@@ -64,13 +64,12 @@ NOUNS = {
 }
 
 _EXAMPLES = """\
-On a terminal one bar is updated in place, and the cuts stay; elsewhere, and with --once, only the cuts are
-printed. The session is made up from its seed. Whether lamina is also the cheapest depends on the session:
-try several.
+On a terminal one bar is updated in place, and the cuts stay; elsewhere only the cuts are printed.
+The session is made up from its seed. Whether lamina is also the cheapest depends on the session: try several.
 
 examples:
   lamina demo
-  lamina demo --once --seed 5 --window 24000
+  lamina demo --seed 5 --window 24000
   lamina demo --json | jq '.account.totals'
 
 exit status: 0 done, 3 the session cannot be made to fit the window
@@ -107,12 +106,10 @@ class RecalledSegment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "lamina demo [--once] [--seed N] [--turns N] [--window N] [--json]"
+    parser.usage = "lamina demo [--seed N] [--window N] [--json]"
     parser.epilog = _EXAMPLES
     add = parser.add_argument
-    add("--once", action="store_true", help="plain lines, on a terminal too")
     add("--seed", metavar="N", type=seed_number, default=SEED, help=f"which session (default: {SEED})")
-    add("--turns", metavar="N", type=whole_number, default=TURNS, help=f"how long it is (default: {TURNS})")
     add(
         "--window",
         metavar="N",
@@ -125,7 +122,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay a made-up session under each policy, and print what lamina did and what each costs."""
-    request = make_recording(arguments.seed, turns=max(arguments.turns, 1))
+    request = make_recording(arguments.seed, turns=TURNS)
     with progress("replaying a made-up session"):
         fitted, cuts = _fit_calls(request, arguments.window)
         recalled = _recall_largest(fitted)
@@ -134,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
         emit(
             {
                 "seed": arguments.seed,
-                "turns": arguments.turns,
+                "turns": TURNS,
                 "window": arguments.window,
                 "account": account_json(account),
                 "cuts": msgspec.to_builtins(cuts),
@@ -142,8 +139,7 @@ def run(arguments: argparse.Namespace) -> int:
             }
         )
     else:
-        live = not arguments.once and _can_update()
-        _print_session(arguments, account, cuts, live=live)
+        _print_session(arguments, account, cuts, live=_can_update())
         _print_costs(account)
         _print_recall(recalled)
         _print_next(arguments)

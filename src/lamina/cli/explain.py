@@ -29,7 +29,7 @@ exit status: 0 explained, 2 input that cannot be used, 3 no request that small i
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "lamina explain FILE [--window N] [--reserve N] [--ledger FILE] [--dialect NAME] [--json]"
+    parser.usage = "lamina explain FILE [--window N] [--ledger FILE] [--dialect NAME] [--json]"
     parser.epilog = _EXAMPLES
     add_file(parser)
     add_request_options(parser)

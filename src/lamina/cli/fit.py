@@ -9,7 +9,7 @@ import msgspec
 
 from lamina.cli.files import read_ledger, read_request, write_ledger
 from lamina.cli.output import emit, progress, tell
-from lamina.cli.parser import add_budget, add_dialect, add_file, add_json
+from lamina.cli.parser import add_dialect, add_file, add_json, whole_number
 from lamina.core.entries import find_logged
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import describe_cut, explain
@@ -26,9 +26,7 @@ request of a conversation continues the last one: the file is read if it is ther
 examples:
   lamina fit request.json > fitted.json
   lamina fit request.json --window 32000 --ledger ledger.json > fitted.json
-  lamina fit - --explain < request.json > /dev/null
   lamina fit request.json --to gemini --model gemini-3-pro > gemini.json
-  lamina fit request.json --breakpoints plan > marked.json
 
 exit status: 0 fitted, 2 input that cannot be used, 3 no request that small is possible
 """
@@ -36,24 +34,14 @@ exit status: 0 fitted, 2 input that cannot be used, 3 no request that small is p
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina fit FILE [--window N] [--reserve N] [--ledger FILE] [--dialect NAME] [--to NAME]\n"
-        "           [--model NAME] [--breakpoints auto|keep|plan|none] [--explain] [--json]"
+        "lamina fit FILE [--window N] [--ledger FILE] [--dialect NAME] [--to NAME] [--model NAME]\n"
+        "           [--json]"
     )
     parser.epilog = _EXAMPLES
     add_file(parser)
     add_request_options(parser)
     parser.add_argument("--to", metavar="NAME", help="the dialect to answer in, where it is another")
     parser.add_argument("--model", metavar="NAME", default="", help="the model to ask, where it is another")
-    parser.add_argument(
-        "--breakpoints",
-        choices=("auto", "keep", "plan", "none"),
-        default="auto",
-        help="cache breakpoints: the request's own or else planned ones (auto, the default); only its own; "
-        "only planned ones; none",
-    )
-    parser.add_argument(
-        "--explain", action="store_true", help="give the account as a table, one line for each piece"
-    )
     add_json(parser, "request, ledger and manifest")
 
 
@@ -74,10 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         }
         emit(result)
         return 0
-    if arguments.explain:
-        tell(str(explain(fitted.envelope)))
-    else:
-        tell(fit_summary(fitted.envelope))
+    tell(fit_summary(fitted.envelope))
     if fitted.left:
         tell(f"without {', '.join(fitted.left)}: {arguments.to} has no words for that")
     emit(fitted.request)
@@ -86,8 +71,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def add_request_options(parser: argparse.ArgumentParser) -> None:
     """The options that decide how a request is fitted."""
-    parser.set_defaults(to=None, model="", breakpoints="auto")
-    add_budget(parser)
+    parser.set_defaults(to=None, model="")
+    parser.add_argument(
+        "--window",
+        metavar="N",
+        type=whole_number,
+        help="the context window in tokens; by default, the model's",
+    )
     parser.add_argument(
         "--ledger", metavar="FILE", help="what was shortened or left out before in this conversation"
     )
@@ -99,7 +89,7 @@ def fit_from_arguments(arguments: argparse.Namespace) -> Fitted:
     request = read_request(arguments.file)
     ledger = read_ledger(arguments.ledger)
     try:
-        policy = Policy(budget=arguments.window, reserve=arguments.reserve, breakpoints=arguments.breakpoints)
+        policy = Policy(budget=arguments.window)
         with progress(f"fitting {arguments.file}"):
             if arguments.to is not None:
                 return translate(

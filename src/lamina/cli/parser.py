@@ -71,21 +71,6 @@ def add_dialect(parser: argparse.ArgumentParser, known: str) -> None:
     parser.add_argument("--dialect", metavar="NAME", help=f"{known}; by default, what the request looks like")
 
 
-def add_budget(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--window",
-        metavar="N",
-        type=whole_number,
-        help="the context window in tokens; by default, the model's",
-    )
-    parser.add_argument(
-        "--reserve",
-        metavar="N",
-        type=whole_number,
-        help="tokens of it for the answer; by default, the request's own limit",
-    )
-
-
 def seed_number(text: str) -> int:
     """A whole number that may be below 0."""
     try:

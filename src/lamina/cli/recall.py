@@ -1,4 +1,4 @@
-"""`lamina recall`: the full text behind a handle, a slice of it, or where a text occurs in it."""
+"""`lamina recall`: the full text behind a handle."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import argparse
 from collections.abc import Sequence
 
 import anyio
-import msgspec
 
-from lamina.cli.output import emit, tell
+from lamina.cli.output import emit
 from lamina.cli.parser import add_json
 from lamina.cli.stored import add_store, no_such_conversation, open_existing, open_named_store
 from lamina.conversations.listing import require_name
@@ -24,8 +23,7 @@ KEY is what a handle in a request says: recall("k7f3..."). It never expires.
 
 examples:
   lamina recall support-42 k7f3c0a1b2d4
-  lamina recall support-42 k7f3c0a1b2d4 --part 0:2000
-  lamina recall support-42 docs/spec.md --find "retry"
+  lamina recall support-42 docs/spec.md | grep retry
 
 exit status: 0 found, 2 input that cannot be used, 4 there is no such conversation
 """
@@ -33,16 +31,13 @@ exit status: 0 found, 2 input that cannot be used, 4 there is no such conversati
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina recall CONVERSATION KEY [--part START:LENGTH] [--find TEXT] [--store STORE]\n"
-        "              [--workspace NAME] [--key-file FILE] [--json]"
+        "lamina recall CONVERSATION KEY [--store STORE] [--workspace NAME] [--key-file FILE] [--json]"
     )
     parser.epilog = _EXAMPLES
     parser.add_argument("conversation", metavar="CONVERSATION", help="its name, in full")
     parser.add_argument("key", metavar="KEY", help="a handle, or the key of a message")
-    parser.add_argument("--part", metavar="START:LENGTH", type=_part, help="only these characters, from 0")
-    parser.add_argument("--find", metavar="TEXT", default="", help="only where this occurs")
     add_store(parser)
-    add_json(parser, "text, start, total and matches")
+    add_json(parser, "the text, and its length")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -50,22 +45,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _recall(arguments: argparse.Namespace) -> int:
-    """Print what a key stands for, a part of it, or the places in it that have a text."""
+    """Print what a key stands for."""
     async with open_named_store(arguments) as (store, workspace):
         name = arguments.conversation
         await require_name(store, workspace, name)
         log, ledger = await _read_log(store, workspace, name)
-        recalled = recall_text(log, arguments.key, ledger=ledger, part=arguments.part, find=arguments.find)
+        recalled = recall_text(log, arguments.key, ledger=ledger)
     if arguments.json:
-        emit(msgspec.to_builtins(recalled))
-        return 0
-    if not arguments.find:
+        emit({"text": recalled.text, "total": recalled.total})
+    else:
         print(recalled.text)
-        return 0
-    for match in recalled.matches:
-        print(f"{match.at}: {match.text}")
-    if recalled.more:
-        tell(f"and {recalled.more} more")
     return 0
 
 
@@ -81,11 +70,3 @@ async def _read_log(store: Store, workspace: str, name: str) -> tuple[Sequence[S
         problem = describe_kept(recorded.state, recorded.record)
         raise StoreError(problem, conversation=name, hint="the client itself may still have it")
     return recorded.log, recorded.ledger
-
-
-def _part(text: str) -> tuple[int, int]:
-    """`100:500` as a start and a length, in characters."""
-    start, colon, length = text.partition(":")
-    if not (colon and start.isdigit() and length.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not START:LENGTH")
-    return int(start), int(length)

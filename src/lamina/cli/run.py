@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -65,13 +65,17 @@ PATIENCE = 5.0
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina run [--window N] [--store STORE] [--key-file FILE] [--keep all|lowered|nothing]\n"
-        "                [--recall tool|handles|off] [--context-tools] [--settings FILE]\n"
-        "                [--upstream URL] [--profile NAME] [--gateway URL] [--log FILE] -- CLIENT ..."
+        "                [--settings FILE] [--upstream URL] [--profile NAME] [--gateway URL] -- CLIENT ..."
     )
     parser.epilog = _EXAMPLES
     add_gateway_options(parser)
     parser.add_argument("--gateway", metavar="URL", help="use this gateway, which runs already")
-    parser.add_argument("--log", metavar="FILE", help="add the log of the gateway to this file")
+    parser.add_argument(
+        "--keep",
+        choices=("all", "lowered", "nothing"),
+        help="what is stored of the contents of conversations: all (the default), what was shortened or left "
+        "out (lowered), or nothing",
+    )
     parser.add_argument("client", metavar="CLIENT", nargs=argparse.REMAINDER, help="the command to run")
 
 
@@ -114,18 +118,13 @@ def _run_supervised(command: tuple[str, ...], arguments: argparse.Namespace) -> 
         raise BadInput("a gateway of its own needs a system with file descriptors", place="run", hint=hint)
     settings = _read_settings(command[0], arguments)
     account = GatewayAccount(lambda: _read_earlier_lines(settings))
-    with contextlib.ExitStack() as stack:
-        log = None
-        if arguments.log:
-            log = stack.enter_context(_open_log(arguments.log))
-        with GatewaySupervisor(settings, account.read_event, log) as gateway:
-            inspector = find_inspector(settings, gateway.url, command[0])
-            if inspector:
-                tell(f"lamina: what the model sees: {inspector}")
-            code = _run_pointed(command, gateway.url, arguments.window or 0)
-        restarts = gateway.restarts
-    if restarts:
-        tell(f"lamina: the gateway died and was started again ({restarts})")
+    with GatewaySupervisor(settings, account.read_event) as gateway:
+        inspector = find_inspector(settings, gateway.url, command[0])
+        if inspector:
+            tell(f"lamina: what the model sees: {inspector}")
+        code = _run_pointed(command, gateway.url, arguments.window or 0)
+    if gateway.restarts:
+        tell(f"lamina: the gateway died and was started again ({gateway.restarts})")
     _print_account(account)
     if account.requests and inspector:
         tell(f"lamina: what the model saw: {find_inspector(settings, '', command[0])}")
@@ -367,13 +366,6 @@ def _read_earlier_lines(settings: GatewaySettings) -> Iterator[Mapping[str, Any]
     path = find_journal(settings, os.environ)
     if path is not None:
         yield from read_journal(path)
-
-
-def _open_log(path: str) -> IO[bytes]:
-    try:
-        return Path(path).expanduser().open("ab")
-    except OSError as error:
-        raise BadInput(f"cannot be written: {error.strerror}", place=path, hint="check the path") from None
 
 
 def _print_account(account: GatewayAccount) -> None:

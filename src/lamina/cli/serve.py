@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lamina.cli.gateway_options import add_gateway_options, add_listening_options, require_gateway
-from lamina.cli.output import emit, tell
+from lamina.cli.gateway_options import add_gateway_options, require_gateway
+from lamina.cli.output import tell
+from lamina.cli.parser import whole_number
 from lamina.errors import BadInput
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ examples:
   ANTHROPIC_BASE_URL=http://127.0.0.1:4949 claude
   lamina serve --settings gateway.toml
   lamina serve --upstream http://127.0.0.1:8080 --profile llama.cpp
-  lamina serve --settings gateway.toml --check
 
 exit status: 0 stopped, 2 settings that cannot be used, 4 a store that cannot be opened
 """
@@ -34,14 +34,14 @@ exit status: 0 stopped, 2 settings that cannot be used, 4 a store that cannot be
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina serve [--settings FILE] [--host HOST] [--port N] [--workers N] [--store STORE]\n"
-        "                [--key-file FILE] [--keep all|lowered|nothing] [--recall tool|handles|off]\n"
-        "                [--upstream URL] [--profile NAME] [--window N] [--check]"
+        "lamina serve [--settings FILE] [--host HOST] [--port N] [--store STORE] [--key-file FILE]\n"
+        "                [--upstream URL] [--profile NAME] [--window N]"
     )
     parser.epilog = _EXAMPLES
-    add_listening_options(parser)
+    add = parser.add_argument
+    add("--host", metavar="HOST", help="the address to listen on (default: 127.0.0.1)")
+    add("--port", metavar="N", type=whole_number, help="the port (default: 4949); 0 is a free one")
     add_gateway_options(parser)
-    parser.add_argument("--check", action="store_true", help="print the settings as JSON and do not start")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,9 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
     from lamina.gateway.serving import check_start  # noqa: PLC0415 - an extra
 
     settings = read_settings(arguments, os.environ, place="serve")
-    if arguments.check:
-        emit(msgspec.to_builtins(settings))
-        return 0
     check_start(settings, os.environ, settings_path(arguments))
     names = ", ".join(f"{name} ({upstream.url})" for name, upstream in settings.upstreams.items())
     address = f"http://{settings.host}:{settings.port}"
@@ -90,8 +87,8 @@ def apply_arguments(
     `--upstream` replaces all upstreams of the file, and `--window` is set for each of them.
     """
     values = msgspec.to_builtins(settings)
-    values |= _read_given(arguments, ("host", "port", "workers", "store", "key_file"))
-    values["policy"] |= _read_given(arguments, ("keep", "recall", "context_tools"))
+    values |= _read_given(arguments, ("host", "port", "store", "key_file"))
+    values["policy"] |= _read_given(arguments, ("keep",))
     if arguments.upstream:
         upstream = {"url": arguments.upstream, "profile": arguments.profile or "openai", "policy": {}}
         values["upstreams"] = {"upstream": upstream}

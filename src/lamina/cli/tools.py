@@ -15,7 +15,7 @@ import msgspec
 from lamina.cli.files import read_request, refuse_databases
 from lamina.cli.named_traces import read_named_traces
 from lamina.cli.output import emit, progress
-from lamina.cli.parser import add_json, whole_number
+from lamina.cli.parser import add_json
 from lamina.cli.stored import add_store
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
@@ -51,21 +51,21 @@ _COLUMNS = (
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina tools advise [PATH...] [--store [STORE]] [--tools REQUEST] [--model M] [--limit N] [--json]"
+        "lamina tools advise [PATH...] [--store [STORE]] [--workspace NAME] [--key-file FILE]\n"
+        "                [--tools REQUEST] [--json]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("action", metavar="ACTION", choices=("advise",), help="advise: say which tools to defer")
     add("paths", metavar="PATH", nargs="*", help="files, folders, globs or URLs of recorded sessions")
     add_store(parser, alone=True)
+    parser.set_defaults(limit=0)
     add(
         "--tools",
         metavar="REQUEST",
         default="",
         help="a request as JSON, with the tools of sessions whose records have none",
     )
-    add("--model", metavar="M", default="", help="count and price as this model; by default, each session's")
-    add("--limit", metavar="N", type=whole_number, default=0, help="only the first N sessions")
     add_json(parser, "every figure, and the names to load and to defer")
 
 
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.tools:
         definitions = find_definitions(read_request(arguments.tools), arguments.tools)
     with progress("reading the sessions"):
-        advice = advise_tools(read_named_traces(arguments), definitions=definitions, model=arguments.model)
+        advice = advise_tools(read_named_traces(arguments), definitions=definitions)
     _refuse_empty(advice, arguments)
     if arguments.json:
         emit({**msgspec.to_builtins(advice), "load": advice.load, "defer": advice.defer})

@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -53,12 +53,9 @@ class GatewaySupervisor:
     `read_event` gets every line of the log, from one thread at a time.
     """
 
-    def __init__(
-        self, settings: GatewaySettings, read_event: LogReader, log: IO[bytes] | None = None
-    ) -> None:
+    def __init__(self, settings: GatewaySettings, read_event: LogReader) -> None:
         self._settings = settings
         self._read_event = read_event
-        self._log = log
         self._listener = socket.create_server((HOST, 0), backlog=BACKLOG)
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://{HOST}:{self.port}"
@@ -190,11 +187,8 @@ class GatewaySupervisor:
                 self._read_line(line)
 
     def _read_line(self, line: bytes) -> None:
-        """Copy a line to the log and read it. Both have the lines of two processes in the same order."""
+        """Read a line. Only one process at a time: two may write while one takes over from the other."""
         with self._lock:
-            if self._log is not None:
-                self._log.write(line)
-                self._log.flush()
             event = decode_event(line)
             if event is None:
                 self._last_lines.append(line.decode("utf-8", "replace"))

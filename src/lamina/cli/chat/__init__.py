@@ -19,9 +19,9 @@ nothing is changed in DIR.
 
 examples:
   lamina chat
-  lamina chat --model claude-sonnet-5-5 --workspace project --session review
+  lamina chat --model claude-sonnet-5-5 --folder project --conversation review
   lamina chat --model ollama/llama3.2 --window 8192
-  lamina chat --sealed --session diary
+  lamina chat --sealed --conversation diary
   echo "What is in @README.md?" | lamina chat --model tiny
 
 exit status: 0 done, 1 a piped line failed, 2 input that cannot be used or no model was
@@ -31,32 +31,25 @@ found, 4 the store refuses it
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina chat [--model NAME] [--workspace DIR] [--persona TEXT|FILE] [--session NAME]\n"
-        "                [--window N] [--last-n N] [--tools all|read|none] [--store STORE]\n"
+        "lamina chat [--model NAME] [--folder DIR] [--persona TEXT|FILE] [--conversation NAME]\n"
+        "                [--window N] [--tools all|read|none] [--store STORE]\n"
         "                [--sealed | --key-file FILE]"
     )
     parser.epilog = _EXAMPLES
     parser.add_argument("--model", metavar="NAME", default="", help="a model; ollama/NAME, smollm2, or tiny")
     parser.add_argument(
-        "--workspace", metavar="DIR", default=".", help="the folder of @path and of the tools (default: .)"
+        "--folder", metavar="DIR", default=".", help="the folder of @path and of the tools (default: .)"
     )
     parser.add_argument(
         "--persona", metavar="P", default="", help="who the model is: a text, or a file that has it"
     )
-    parser.add_argument("--session", metavar="NAME", default="", help="go on with this, or begin it")
+    parser.add_argument("--conversation", metavar="NAME", default="", help="go on with this one, or begin it")
     parser.add_argument(
         "--window",
         metavar="N",
         type=whole_number,
         default=0,
-        help="the context window in tokens; default: the session's, or the model's",
-    )
-    parser.add_argument(
-        "--last-n",
-        metavar="N",
-        type=whole_number,
-        default=0,
-        help="send only the last N messages of the history; default: all",
+        help="the context window in tokens; default: the conversation's, or the model's",
     )
     parser.add_argument(
         "--tools",

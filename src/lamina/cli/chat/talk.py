@@ -39,7 +39,6 @@ from lamina.cli.chat.session_commands import find_persona, fresh_name, list_sess
 from lamina.cli.stored import find_key, hide_password
 from lamina.context.memory import MEMORY, Memory
 from lamina.context.tools import Offer, workspace_tools
-from lamina.core.history_window import LastN
 from lamina.core.values import Budget, Segment
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput, LaminaError, StoreError
@@ -61,7 +60,7 @@ async def talk(arguments: argparse.Namespace) -> int:
     """A whole run: finds store and model, and opens one session after the other."""
     settings = await to_thread.run_sync(load_settings)
     persona = find_persona(arguments.persona, place="--persona")
-    root = Path(os.path.expanduser(arguments.workspace))  # noqa: ASYNC240, PTH111
+    root = Path(os.path.expanduser(arguments.folder))  # noqa: ASYNC240, PTH111
     space = await to_thread.run_sync(Workspace, root)
     key = await find_key(arguments.key_file)
     sealed_note = ""
@@ -78,11 +77,10 @@ async def talk(arguments: argparse.Namespace) -> int:
         if sealed_note:
             chat_run.screen.remark(sealed_note)
         first = NextSession(
-            name=arguments.session or fresh_name(),
+            name=arguments.conversation or fresh_name(),
             model=arguments.model,
             window=arguments.window,
             persona=persona,
-            history=LastN(arguments.last_n) if arguments.last_n else None,
         )
         async with chat_run.closing():
             if not chat_run.lines.asks:
@@ -221,15 +219,15 @@ class ChatRun:
 
     def _command(self, name: str) -> str:
         """The command that goes on with a session, in the same store and workspace."""
-        words = ["lamina", "chat", "--session", name]
+        words = ["lamina", "chat", "--conversation", name]
         if self.arguments.sealed:
             words.append("--sealed")
         if self.arguments.store:
             words += ["--store", hide_password(self.arguments.store)]
         if self.arguments.key_file:
             words += ["--key-file", self.arguments.key_file]
-        if self.arguments.workspace != ".":
-            words += ["--workspace", self.arguments.workspace]
+        if self.arguments.folder != ".":
+            words += ["--folder", self.arguments.folder]
         return shlex.join(words)
 
     def _open(
