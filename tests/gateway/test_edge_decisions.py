@@ -22,6 +22,7 @@ from lamina.gateway import limits, serving
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.answered_requests import AnsweredRequest
 from lamina.gateway.bodies import decode_body
+from lamina.gateway.body_values import decode_value
 from lamina.gateway.config import (
     AccessToken,
     GatewaySettings,
@@ -30,9 +31,7 @@ from lamina.gateway.config import (
 )
 from lamina.gateway.conversation_store import GatewayStore
 from lamina.gateway.conversations import ConversationIndex
-from lamina.gateway.json_values import decode_value
 from lamina.gateway.live_conversations import LiveConversation
-from lamina.gateway.openapi import describe_gateway
 from lamina.gateway.profiles import add_salt
 from lamina.gateway.recall_usage import UsageSum, add_output, find_usage_object
 from lamina.gateway.refusals import Refusal
@@ -212,17 +211,6 @@ def test_an_event_without_usage_stays_as_it_is() -> None:
 
 
 # The page that describes the gateway
-
-
-def test_only_the_page_of_readiness_may_say_that_it_is_not_ready() -> None:
-    paths = describe_gateway("1.0")["paths"]
-    with_503 = {
-        operation["operationId"]
-        for methods in paths.values()
-        for operation in methods.values()
-        if operation.get("tags") == ["gateway"] and "503" in operation["responses"]
-    }
-    assert with_503 == {"isReady"}
 
 
 # How a gateway starts

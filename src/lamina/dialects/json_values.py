@@ -241,6 +241,11 @@ def list_or_empty(value: Any) -> Sequence[Any]:
     return ()
 
 
+def list_objects(value: Any) -> list[Json]:
+    """The objects in a JSON list; [] if the value is no list."""
+    return [item for item in list_or_empty(value) if isinstance(item, dict)]
+
+
 def is_untyped_block(block: Any) -> bool:
     """Whether a block does not say its type in `type`, as those of Bedrock's Converse do not.
 

@@ -9,14 +9,13 @@ import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from importlib.metadata import version
 from typing import Any
 
 import aiohttp
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from lamina.gateway import limits
@@ -28,7 +27,6 @@ from lamina.gateway.draining import Drain
 from lamina.gateway.exchange import Send, answer_request
 from lamina.gateway.journal import Journal, open_journal
 from lamina.gateway.metrics import GatewayMetrics
-from lamina.gateway.openapi import DOCUMENT_PATH, describe_gateway
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import INSPECTOR, PROBES, is_below
 from lamina.gateway.security import admit_visitor
@@ -81,11 +79,10 @@ class GatewayApp:
                 Route("/healthz", shared.health),
                 Route("/readyz", shared.ready),
                 Route("/metrics", shared.write_metrics),
-                Route(DOCUMENT_PATH, shared.write_document),
             ],
             lifespan=shared.run,
         )
-        self._own_paths = frozenset(("/healthz", "/readyz", "/metrics", DOCUMENT_PATH))
+        self._own_paths = frozenset(("/healthz", "/readyz", "/metrics"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in self._own_paths:
@@ -180,9 +177,6 @@ class _Shared:
         except Refusal as refusal:
             return Response(refusal.body(""), refusal.status, dict(_text(refusal.headers)))
         return PlainTextResponse(self.metrics.write(), media_type="text/plain; version=0.0.4")
-
-    async def write_document(self, _: Request) -> Response:
-        return JSONResponse(describe_gateway(version("lamina-context")))
 
     async def inspect(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The inspector's pages. They are imported when somebody first looks."""

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.gateway import limits
+from lamina.gateway.body_values import DECODE_ERRORS, count_values, decode_value, refuse_json
 from lamina.gateway.encodings import unpack
-from lamina.gateway.json_values import DECODE_ERRORS, count_values, decode_value, refuse_json
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.turn_memory import (
     DecodedTurn,

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.caches import rules_for
+from lamina.dialects.json_values import list_objects
 from lamina.fitting.markers import Breakpoints, keeps_only_marked
 from lamina.gateway.calls import IncomingRequest
-from lamina.gateway.json_values import list_objects
 
 _FIELD = "cache_control"
 _KEY = b'"cache_control"'

@@ -52,13 +52,6 @@ def count_values(text: bytes, limit: int) -> int:
     return count
 
 
-def list_objects(value: Any) -> list[dict[str, Any]]:
-    """The objects in a JSON list; [] if the value is no list."""
-    if not isinstance(value, list):
-        return []
-    return [item for item in value if isinstance(item, dict)]
-
-
 def _count_outside_strings(text: bytes) -> int:
     """As `_count_signs`, without what stands in strings. Piece by piece: a text may have millions of them."""
     text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
