@@ -85,8 +85,6 @@ COMMANDS = (
     "lamina config --all",
     "lamina run -- true",
     "lamina chat",
-    "lamina chat --model tiny",
-    "lamina chat --model smollm2",
     "lamina chat --model gpt-5",
     "lamina chat --model claude-sonnet-5",
     "lamina chat --model gemini-3-pro",

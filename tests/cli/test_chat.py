@@ -330,22 +330,3 @@ def test_what_is_typed_is_kept_privately_and_never_beside_a_sealed_store(folder:
                 chat.wait("Hello.", "tokens")
     assert "Between us." in history.read_text(encoding="utf-8")
     assert history.stat().st_mode & 0o077 == 0
-
-
-def test_the_local_model_answers_and_is_found_again(folder: Path) -> None:
-    arguments = ("--conversation", "s", "--store", "chats.db")
-    with Terminal(folder, "--model", "tiny", "--window", "32768", *arguments) as chat:
-        chat.wait("tiny-letters in this process")
-        chat.enter("Read @docs/spec.md please.")
-        chat.wait("attached docs/spec.md", "of 32,720 tokens")
-        chat.type(CTRL_D)
-        assert chat.left() == 0
-    with Terminal(folder, *arguments, "--window", "16384") as chat:
-        chat.wait("tiny-letters in this process", "> Read @docs/spec.md please.")
-        chat.enter("/context")
-        chat.wait("window 16,384")
-        chat.type(CTRL_D)
-        assert chat.left() == 0
-    question, answer = log_of(folder)
-    assert question == (Role.USER, "Read @docs/spec.md please.")
-    assert answer[1].isalpha()

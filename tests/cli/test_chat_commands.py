@@ -111,15 +111,6 @@ def test_no_password_of_a_server_is_shown_or_kept(
     assert b"plum-tree" not in (home / "c.db").read_bytes()
 
 
-def test_a_model_of_a_server_is_not_taken_for_one_of_this_process(
-    server: Model, chat: Chat, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chat("One?", options=("--model", "tiny-letters", "--window", "9000"))
-    monkeypatch.delenv("OPENAI_BASE_URL")
-    assert chat("Two?", options=()).out == "Yes.\n"
-    assert [body["model"] for body in server.requests] == ["tiny-letters", "tiny-letters"]
-
-
 def test_the_window_that_a_server_lists_is_read_again(server: Model, chat: Chat) -> None:
     server.windows = {"local-7b": 8192}
     assert "is 8,192 tokens" in chat("/window", "One?", options=("--model", "local-7b")).out
@@ -348,6 +339,12 @@ def test_a_session_is_exported_and_can_be_imported(chat: Chat, home: Path) -> No
         store = f"{home}/{name}.db"
         assert run("conversations", "import", home / name, "t", "--store", store).code == 0
         assert "user: One?" in run("conversations", "show", "t", "--store", store).out
+
+
+@pytest.mark.usefixtures("server")
+def test_the_page_of_the_chat_lists_the_commands_as_help_does(chat: Chat) -> None:
+    page = Path(__file__).parents[2] / "docs" / "chat.md"
+    assert f"```text\n{chat('/help').out}```" in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("server")

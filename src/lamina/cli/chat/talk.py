@@ -239,7 +239,7 @@ class ChatRun:
             self.store,
             next_session.name,
             model=reached_model.model,
-            policy=Policy(budget=budget, counter=reached_model.counter, history=next_session.history),
+            policy=Policy(budget=budget, history=next_session.history),
             runtime=RuntimeOptions(mentioned=files_mentioned(self.space)),
             persona=next_session.persona,
             sources=[self.memory.source(log=self._log)],
