@@ -67,8 +67,8 @@ def add_json(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--json", action="store_true", help=f"print one JSON object: {what}")
 
 
-def add_dialect(parser: argparse.ArgumentParser, known: str) -> None:
-    parser.add_argument("--dialect", metavar="NAME", help=f"{known}; by default, what the request looks like")
+def add_dialect(parser: argparse.ArgumentParser, names: str) -> None:
+    parser.add_argument("--dialect", metavar="NAME", help=f"{names}; by default, what the request looks like")
 
 
 def seed_number(text: str) -> int:

@@ -41,20 +41,20 @@ class _ShownTalk(msgspec.Struct, frozen=True, kw_only=True):
 async def show_conversation(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
     """Print a conversation: its state, its cuts, each request, and what was said if it is a session."""
     name = await take_name(store, workspace, arguments.names[0])
-    shown = await _read_shown(store, workspace, name)
+    conversation = await _read_shown(store, workspace, name)
     if arguments.json:
-        emit(_describe_shown(shown))
+        emit(_describe_shown(conversation))
         return 0
-    _print_fields(shown.talk, shown.state)
-    for cut in shown.cuts:
+    _print_fields(conversation.talk, conversation.state)
+    for cut in conversation.cuts:
         print(_describe_cut(cut))
-    if shown.record.calls:
+    if conversation.record.calls:
         print(f"\n{'time (UTC)':<19}  {'tokens':>9}  {'cached':>9}  {'cost':>9}  {'status':<9}  cut")
-    for call in shown.record.calls:
-        print(_call_line(call, shown.record))
-    for line in shown.dialogue:
+    for call in conversation.record.calls:
+        print(_call_line(call, conversation.record))
+    for line in conversation.dialogue:
         print(f"\n{line['role']}: {line['text']}")
-    tell(shown.what_is_kept)
+    tell(conversation.what_is_kept)
     return 0
 
 
@@ -84,16 +84,16 @@ async def _read_shown(store: Store, workspace: str, name: str) -> _ShownTalk:
     )
 
 
-def _describe_shown(shown: _ShownTalk) -> dict[str, Any]:
+def _describe_shown(conversation: _ShownTalk) -> dict[str, Any]:
     """A conversation for --json, without the bodies: `export --format json` has them."""
     return {
-        **describe_talk(shown.talk),
-        "kept": shown.what_is_kept,
-        "parent": shown.state.parent,
-        "upstream": shown.state.upstream,
-        "cut_list": [msgspec.to_builtins(cut) for cut in shown.cuts],
-        "request_list": [_describe_call(call, shown.record) for call in shown.record.calls],
-        "dialogue": shown.dialogue,
+        **describe_talk(conversation.talk),
+        "kept": conversation.what_is_kept,
+        "parent": conversation.state.parent,
+        "upstream": conversation.state.upstream,
+        "cut_list": [msgspec.to_builtins(cut) for cut in conversation.cuts],
+        "request_list": [_describe_call(call, conversation.record) for call in conversation.record.calls],
+        "dialogue": conversation.dialogue,
     }
 
 

@@ -172,10 +172,10 @@ class SdkCall:
         events = self._start(self._pass_events(stream, self._send_for_stream))
         if _holds_stream(answer):
             return {**answer, "stream": self._show(answer["stream"], events)}
-        shown = self._show(stream, events)
+        shown_stream = self._show(stream, events)
         if stream is not answer:
-            shown = ShownResponse(answer, shown)
-        return self.pending.remember_answer(shown)
+            shown_stream = ShownResponse(answer, shown_stream)
+        return self.pending.remember_answer(shown_stream)
 
     def _answer_recalls(self, answer: Any) -> Steps:
         """Answer the recalls in a whole answer, until there is one for the client, and return that."""

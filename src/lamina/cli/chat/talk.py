@@ -294,7 +294,7 @@ class ChatRun:
         """What Tab offers: commands, what some of them take, and paths and tags after @."""
         word, space, rest = before.partition(" ")
         if word.startswith("/") and not space:
-            yield from _complete(word[1:], COMMANDS, shown="/{}")
+            yield from _complete(word[1:], COMMANDS, label="/{}")
             return
         match word:
             case "/pin" | "/recall" | "/why":
@@ -339,11 +339,11 @@ def _budget_for(model_choice: ModelChoice, reached_model: ReachedModel) -> Budge
     return facts_of(reached_model.model).budget
 
 
-def _complete(beginning: str, names: Iterable[str], *, shown: str = "{}") -> Iterator[Choice]:
-    """The names that begin like this. `shown` is how one stands in the list that Tab opens."""
+def _complete(beginning: str, names: Iterable[str], *, label: str = "{}") -> Iterator[Choice]:
+    """The names that begin like this. `label` is how one stands in the list that Tab opens."""
     for name in names:
         if name.startswith(beginning):
-            yield Choice(len(beginning), name, shown.format(name))
+            yield Choice(len(beginning), name, label.format(name))
 
 
 async def _act_on_line(chat: TerminalChat, line: str) -> None:
