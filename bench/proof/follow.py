@@ -39,7 +39,7 @@ RESERVE = 500
 
 SHORT_NAMES = {
     "clear_then_drop": "bench.clearing:clear_then_drop",
-    "provider_clearing": "bench.proof.server_clearing:provider_clearing",
+    "provider_clearing": "bench.clearing:provider_clearing",
 }
 
 

@@ -117,7 +117,6 @@ def test_the_page_is_json_like_every_other_view(inspector: Inspector) -> None:
 
 
 def test_a_folder_of_figures_is_shown_without_its_logs(folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow", reason="make scale installs it")
     options = ReplayOptions(policies=("none", "lamina"), windows=(0,), fill_head=True)
     figures = tmp_path / "figures"
     with open_figures(figures, options=options) as opened:

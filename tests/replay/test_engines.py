@@ -128,13 +128,13 @@ def test_a_cluster_that_does_not_answer_is_bad_input(name: str, monkeypatch: pyt
     for module_name, module in modules.items():
         monkeypatch.setitem(sys.modules, module_name, module)
     expected = r"^tcp://10\.0\.0\.5:1: the cluster does not answer: no answer"
-    with pytest.raises(BadInput, match=expected), open_engine(name, jobs=1, cluster="tcp://10.0.0.5:1"):
+    with pytest.raises(BadInput, match=expected), open_engine(f"{name}:tcp://10.0.0.5:1", jobs=1):
         pass
 
 
-@pytest.mark.parametrize(("name", "cluster"), [("spark", ""), ("local", "tcp://127.0.0.1:1")])
-def test_an_engine_that_cannot_be_had_says_why(name: str, cluster: str) -> None:
-    with pytest.raises(BadInput, match="dask"), open_engine(name, jobs=1, cluster=cluster):
+@pytest.mark.parametrize("name", ["spark", "local:tcp://127.0.0.1:1"])
+def test_an_engine_that_cannot_be_had_says_why(name: str) -> None:
+    with pytest.raises(BadInput, match="dask:tcp://HOST:PORT"), open_engine(name, jobs=1):
         pass
 
 

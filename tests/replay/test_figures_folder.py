@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from pyarrow import parquet  # type: ignore[import-untyped]
 
 from lamina.errors import BadInput
 from lamina.replay import figures_folder
@@ -14,7 +15,7 @@ from lamina.replay.figures_folder import is_figures_folder, open_figures, read_f
 from lamina.replay.parquet import session_id
 from lamina.replay.runs import ReplayOptions, TraceReplay, replay_trace
 from lamina.replay.shards import FileReplay, replay_files
-from lamina.replay.traces import Period, find_files
+from lamina.replay.traces import find_files
 from tests.replay.recorded import chat_log, claude_code, session, written
 from tests.replay.talks import session as talk
 from tests.replay.talks import trace
@@ -60,7 +61,6 @@ def all_replays(logs: Path) -> list[TraceReplay]:
 
 
 def rows(folder: Path, table: str) -> list[dict[str, Any]]:
-    parquet: Any = pytest.importorskip("pyarrow.parquet")
     found: list[dict[str, Any]] = []
     for path in sorted((folder / table).glob("month=*/*.parquet")):
         found += parquet.ParquetFile(path).read().to_pylist()
@@ -135,7 +135,6 @@ def test_a_replay_that_is_killed_loses_at_most_its_part(
             raise Killed
         return True
 
-    parquet: Any = pytest.importorskip("pyarrow.parquet")
     write_table = parquet.write_table
     write_whole = figures_folder.write_whole
     unlink = Path.unlink
@@ -193,10 +192,9 @@ def test_figures_of_other_settings_are_refused(logs: Path, tmp_path: Path) -> No
     other = msgspec.structs.replace(OPTIONS, windows=(900,))
     with pytest.raises(BadInput, match="other settings: windows"), open_figures(folder, options=other):
         pass
-    period = Period(since=1.0)
     with (
         pytest.raises(BadInput, match="other settings: since"),
-        open_figures(folder, options=OPTIONS, period=period),
+        open_figures(folder, options=OPTIONS, since=1.0),
     ):
         pass
 

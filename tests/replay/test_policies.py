@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.clearing import KEPT_BY_PROVIDER
 from lamina.errors import BadInput
 from lamina.replay.model_calls import RecordedConversation
 from lamina.replay.needed_names import NeededTerms
 from lamina.replay.policies import POLICIES, find_policy
-from lamina.replay.policies.plain import KEEP, DropOldest, pinned_positions
+from lamina.replay.policies.plain import DropOldest, pinned_positions
 from lamina.replay.policies.port import ReplayPolicy, group_messages
 from lamina.replay.walk import WalkStep, walk
 from tests.examples import up_to
@@ -18,6 +19,7 @@ from tests.replay.talks import Json, result, says, session, setting, system, tal
 
 PLAIN = list(POLICIES)
 FITTING = ("drop_oldest", "sliding", "sliding@0.3")
+CLEARING = "bench.clearing:provider_clearing"
 
 
 def walked(name: str, found: RecordedConversation, **sizes: Any) -> list[WalkStep]:
@@ -74,7 +76,7 @@ def test_groups_are_a_call_with_its_results() -> None:
 
 def test_nothing_is_cut_before_the_trigger() -> None:
     found = talk(*session(3))
-    for name in (*FITTING, "none", "clear_results", "lamina", "rfc", "folding"):
+    for name in (*FITTING, "none", CLEARING, "lamina"):
         steps = walked(name, found, window=10_000, trigger=8_000, target=5_000)
         assert [messages(step) for step in steps] == [found.messages[: step.call.end] for step in steps], name
         assert not any(step.sent.cut for step in steps if step.sent), name
@@ -135,20 +137,14 @@ def test_an_earlier_prompt_goes_when_the_user_has_spoken_again() -> None:
     assert asked[5] in messages(steps[-1])
 
 
-@pytest.mark.parametrize("name", ["clear_results", "masking"])
-def test_clearing_spares_the_last_results_and_every_other_message(name: str) -> None:
+def test_clearing_spares_the_last_results_and_every_other_message() -> None:
     found = talk(*session(12))
-    last = walked(name, found, trigger=60)[-1]
+    last = walked(CLEARING, found, trigger=60)[-1]
     sent, whole = messages(last), found.messages[: last.call.end]
     changed = [at for at, (one, other) in enumerate(zip(sent, whole, strict=True)) if one != other]
     results = [at for at, message in enumerate(whole) if message["role"] == "tool"]
-    assert changed == results[:-KEEP]
+    assert changed == results[:-KEPT_BY_PROVIDER]
     assert all(sent[at]["tool_call_id"] == whole[at]["tool_call_id"] for at in changed)
-
-
-def test_masking_does_not_wait_for_the_trigger() -> None:
-    steps = walked("masking", talk(*session(12)), trigger=100_000)
-    assert sum(bool(step.sent and step.sent.cut) for step in steps) == 12 - KEEP
 
 
 @pytest.mark.parametrize("name", ["lamina", "lamina@0.3"])
@@ -182,7 +178,7 @@ def test_a_policy_of_another_package_is_imported_by_its_name() -> None:
         ("no.such.module:policy", "cannot be imported: No module named 'no'"),
         ("lamina.replay.policies.plain:absent", "cannot be imported"),
         (":policy", "cannot be imported"),
-        ("lamina.replay.policies.plain:KEEP", "is a int"),
+        ("bench.clearing:KEPT", "is a int"),
     ],
 )
 def test_what_is_no_policy_is_refused(name: str, reason: str) -> None:

@@ -27,7 +27,7 @@ from lamina.replay.headline import summarise
 from lamina.replay.lifetimes import compare_lifetimes, lifetimes_text
 from lamina.replay.runs import ReplayOptions, TraceReplay, make_account, replay_each
 from lamina.replay.shards import replay_files
-from lamina.replay.traces import ALWAYS, Period, TraceFile, find_files
+from lamina.replay.traces import TraceFile, find_files
 from lamina.replay.traces.files import select_changed
 from lamina.replay.values import ReplayAccount, Trace, UnreadableLine
 
@@ -74,9 +74,6 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
     if not arguments.paths and arguments.store is None:
         hint = "name files or folders with recorded sessions, or a store with --store"
         raise BadInput("there is nothing to replay", place="PATH", hint=hint)
-    if arguments.parquet and arguments.limit:
-        hint = "leave one of them out: tables are added to, file by file"
-        raise BadInput("it cannot be used with --limit", place="--parquet", hint=hint)
     check_folder(arguments.json)
 
 
@@ -90,7 +87,7 @@ def _make_account(
         figures = None
         if arguments.parquet:
             figures = stack.enter_context(
-                open_figures(arguments.parquet, options=options, period=_read_period(arguments))
+                open_figures(arguments.parquet, options=options, since=arguments.since)
             )
         engine = _open_chosen_engine(stack, arguments, jobs)
         chosen = _ChosenReplay(arguments, options, bar, figures=figures, engine=engine, jobs=jobs)
@@ -121,12 +118,6 @@ class _ChosenReplay:
     def run(self) -> Iterator[TraceReplay]:
         """Every session. What a folder of figures has already comes first."""
         arguments = self._arguments
-        if arguments.limit:
-            traces = read_named_traces(arguments, period=_read_period(arguments), progress=self._bar.read)
-            for trace_replay in self._replay(traces):
-                self._sessions.add(trace_replay)
-                yield trace_replay
-            return
         files = select_changed(find_files(arguments.paths), arguments.since)
         if self._figures is not None:
             files = self._figures.select_new(files)
@@ -144,7 +135,7 @@ class _ChosenReplay:
             self._options,
             jobs=self._jobs,
             engine=self._engine,
-            period=_read_period(self._arguments),
+            since=self._arguments.since,
             seen=seen,
             progress=self._bar.read,
             count=self._sessions.add,
@@ -155,7 +146,7 @@ class _ChosenReplay:
 
     def _replay_store(self) -> Iterator[TraceReplay]:
         replays = []
-        traces = read_stored_traces(self._arguments, period=_read_period(self._arguments))
+        traces = read_stored_traces(self._arguments, since=self._arguments.since)
         for trace_replay in self._replay(traces):
             self._sessions.add(trace_replay)
             replays.append(trace_replay)
@@ -167,15 +158,11 @@ class _ChosenReplay:
         return replay_each(traces, self._options, engine=self._engine, jobs=self._jobs)
 
 
-def _read_period(arguments: argparse.Namespace) -> Period:
-    return Period(arguments.since, arguments.until)
-
-
 def _compare_lifetimes(arguments: argparse.Namespace) -> int:
     """Print what each lifetime of the cache would have cost."""
     with ProgressLine() as line:
         bar = ReplayBar(line)
-        traces = read_named_traces(arguments, period=_read_period(arguments), progress=bar.read)
+        traces = read_named_traces(arguments, since=arguments.since, progress=bar.read)
         rows = compare_lifetimes(trace for trace in traces if isinstance(trace, Trace))
     print_with_json(lifetimes_text(rows), msgspec.to_builtins(rows), arguments.json)
     return 0
@@ -185,9 +172,9 @@ def _open_chosen_engine(
     stack: contextlib.ExitStack, arguments: argparse.Namespace, jobs: int
 ) -> Engine | None:
     """The engine that is named; None for the processes of this machine, which the replay starts itself."""
-    if arguments.engine == "local" and not arguments.cluster:
+    if arguments.engine == "local":
         return None
-    return stack.enter_context(open_engine(arguments.engine, jobs=jobs, cluster=arguments.cluster))
+    return stack.enter_context(open_engine(arguments.engine, jobs=jobs))
 
 
 def _refuse_empty(account: ReplayAccount, arguments: argparse.Namespace) -> None:
@@ -198,9 +185,8 @@ def _refuse_empty(account: ReplayAccount, arguments: argparse.Namespace) -> None
     if arguments.store is not None:
         places.append(arguments.store or "your store")
     place = ", ".join(places)
-    if _read_period(arguments) != ALWAYS and not account.damaged:
-        hint = "give other days with --since and --until"
-        raise BadInput("none of its calls is in the period", place=place, hint=hint)
+    if arguments.since is not None and not account.damaged:
+        raise BadInput("none of its calls is so new", place=place, hint="give an earlier day with --since")
     if account.outcomes or account.reported:
         hint = "lamina explain and lamina inspect show what a request holds"
         raise BadInput("no model has answered in it, so there is no cost to compare", place=place, hint=hint)

@@ -21,7 +21,21 @@ AUTO = "auto"
 NO_WINDOW = -1
 """Stands for a word that names no window. (0 is the window of each session's model.)"""
 
-DEFAULT_POLICIES = "none,drop_oldest,sliding,lamina"
+DEFAULT_POLICIES = ",".join(POLICIES)
+
+_OF_SESSION = "(default: as of each session's model)"
+_POLICY_HELP = f"how requests are made to fit (default: {DEFAULT_POLICIES}), or package.module:attribute"
+_PARQUET_HELP = (
+    "write every figure as Parquet tables while the replay runs; the next time, only files that are new or "
+    "have changed are replayed (extra: replay)"
+)
+_ENGINE_HELP = (
+    "what runs the replay: local, dask or ray; one of our own, or a cluster: dask:tcp://HOST:PORT "
+    "(default: local; extras: dask, ray)"
+)
+_LIFETIMES_HELP = (
+    "instead of an account: what each lifetime of the cache would have cost, from recorded pauses"
+)
 
 _EXAMPLES = """\
 PATH is a file, a folder, a glob or a URL such as s3://bucket/logs (extra: replay): requests and answers of
@@ -38,7 +52,7 @@ examples:
   lamina replay 's3://logs/2026-*/*.zst' --engine dask --parquet out/
   lamina replay ~/.claude/projects --since 7d --by project,model
   lamina replay ~/.claude/projects --lifetimes
-  lamina replay 'runs/*.jsonl.zst' --limit 50 --jobs 4 --json - | jq '.totals'
+  lamina replay 'runs/*.jsonl.zst' --jobs 4 --json - | jq '.totals'
 
 exit status: 0 done, 2 there is nothing to replay
 """
@@ -55,80 +69,30 @@ class ReplayChoices(NamedTuple):
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina replay [PATH...] [--store [STORE]] [--window N,...] [--policy P,...] [--rules R,...]\n"
-        "                     [--model M]\n"
-        "                     [--json FILE] [--parquet FOLDER]\n"
-        "                     [--engine E] [--cluster ADDRESS] [--jobs N] [--limit N]\n"
-        "                     [--since DATE] [--until DATE] [--by G,...]\n"
-        "                     [--lifetimes]"
+        "lamina replay [PATH...] [--store [STORE]] [--window N,...] [--policy P,...] [--model M]\n"
+        "                     [--rules R,...] [--json FILE] [--parquet FOLDER] [--engine E] [--jobs N]\n"
+        "                     [--since DATE] [--by G,...] [--lifetimes]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("paths", metavar="PATH", nargs="*", help="files, folders, globs or URLs of recorded sessions")
     add_store(parser, alone=True)
-    add(
-        "--window",
-        metavar="N,...",
-        default=AUTO,
-        help="context windows in tokens; auto, the default, is that of each session's model",
-    )
-    add(
-        "--policy",
-        metavar="P,...",
-        default=DEFAULT_POLICIES,
-        help=f"how requests are made to fit (default: {DEFAULT_POLICIES})",
-    )
-    add(
-        "--rules",
-        metavar="R,...",
-        default=AUTO,
-        help="whose prefix cache; auto, the default, is that of each session's model",
-    )
-    add(
-        "--model",
-        metavar="M",
-        default="",
-        help="price and count as this model; by default, each session's own",
-    )
+    add("--window", metavar="N,...", default=AUTO, help=f"context windows in tokens {_OF_SESSION}")
+    add("--policy", metavar="P,...", default=DEFAULT_POLICIES, help=_POLICY_HELP)
+    add("--model", metavar="M", default="", help=f"price and count as this model {_OF_SESSION}")
+    add("--rules", metavar="R,...", default=AUTO, help=f"whose prefix cache {_OF_SESSION}")
     add("--json", metavar="FILE", help="write every figure as JSON; - is standard output, without the tables")
-    add(
-        "--parquet",
-        metavar="FOLDER",
-        help="write every figure as Parquet tables while the replay runs; the next time, only files that are "
-        "new or have changed are replayed (extra: replay)",
-    )
-    add(
-        "--engine",
-        choices=ENGINES,
-        default="local",
-        help="what runs the replay: processes (local, the default), dask (extra: dask) or ray (extra: ray)",
-    )
-    add("--cluster", metavar="ADDRESS", default="", help="a cluster of Dask or Ray; default: one of our own")
-    add(
-        "--jobs",
-        metavar="N",
-        type=whole_number,
-        default=0,
-        help="processes (default: one for each processor)",
-    )
-    add("--limit", metavar="N", type=whole_number, default=0, help="only the first N sessions")
+    add("--parquet", metavar="FOLDER", help=_PARQUET_HELP)
+    add("--engine", metavar="E", default="local", help=_ENGINE_HELP)
+    add("--jobs", metavar="N", type=whole_number, default=0, help="processes (default: one a processor)")
     add("--since", metavar="DATE", type=read_moment, help="only calls since a date (2026-11-01), or 7d, 12h")
-    add("--until", metavar="DATE", type=read_moment, help="only calls before a date, with or without a time")
-    add(
-        "--by",
-        metavar="G,...",
-        default="",
-        help=f"also what groups of sessions cost: by {', '.join(GROUPINGS[:-1])} or {GROUPINGS[-1]}",
-    )
-    add(
-        "--lifetimes",
-        action="store_true",
-        help="instead of an account: what each lifetime of the cache would have cost, from recorded pauses",
-    )
+    add("--by", metavar="G,...", default="", help=f"also what groups cost: {', '.join(GROUPINGS)}")
+    add("--lifetimes", action="store_true", help=_LIFETIMES_HELP)
 
 
 def read_choices(arguments: argparse.Namespace) -> ReplayChoices:
     """The policies, windows, rules and groups that the options name. Raises BadInput for any other name."""
+    _read_names("--engine", arguments.engine.partition(":")[0], ENGINES)
     groups: list[str] = []
     if arguments.by:
         groups = _read_names("--by", arguments.by, GROUPINGS)

@@ -59,7 +59,6 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add("action", metavar="ACTION", choices=("advise",), help="advise: say which tools to defer")
     add("paths", metavar="PATH", nargs="*", help="files, folders, globs or URLs of recorded sessions")
     add_store(parser, alone=True)
-    parser.set_defaults(limit=0)
     add(
         "--tools",
         metavar="REQUEST",

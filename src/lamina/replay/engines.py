@@ -54,15 +54,26 @@ class Engine(NamedTuple):
 
 
 @contextlib.contextmanager
-def open_engine(name: str, *, jobs: int, cluster: str = "") -> Iterator[Engine]:
-    """The engine of this name. Without the address of a cluster, its workers are processes of this machine.
+def open_engine(name: str, *, jobs: int) -> Iterator[Engine]:
+    """The engine of this name: `local`, `dask`, `ray`, or one with the address of its cluster behind a colon.
 
-    With the address of a cluster, `jobs` is what the cluster has.
+    `dask:tcp://10.0.0.5:8786` and `ray:ray://10.0.0.5:10001` are clusters, which have as many jobs as they
+    have. Without an address, the workers are processes of this machine.
     """
-    openers = {"local": _open_processes, "dask": _open_dask, "ray": _open_ray}
-    if name not in openers:
-        raise BadInput(repr(name), place="engine", hint=f"it is one of {', '.join(ENGINES)}")
-    with openers[name](jobs, cluster) as engine:
+    kind, _, cluster = name.partition(":")
+    match kind:
+        case "local" if not cluster:
+            opened = _open_processes(jobs)
+        case "dask":
+            opened = _open_dask(jobs, cluster)
+        case "ray":
+            opened = _open_ray(jobs, cluster)
+        case _:
+            hint = (
+                f"it is one of {', '.join(ENGINES)}; dask and ray may have an address: dask:tcp://HOST:PORT"
+            )
+            raise BadInput(repr(name), place="engine", hint=hint)
+    with opened as engine:
         yield engine
 
 
@@ -194,9 +205,7 @@ def _unusable_executor() -> BadInput:
 
 
 @contextlib.contextmanager
-def _open_processes(jobs: int, cluster: str) -> Iterator[Engine]:
-    if cluster:
-        raise BadInput(repr(cluster), place="cluster", hint="name an engine that has clusters: dask or ray")
+def _open_processes(jobs: int) -> Iterator[Engine]:
     with _start_processes(jobs) as executor:
         yield Engine(executor, jobs, start=_start_processes)
 

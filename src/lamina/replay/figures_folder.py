@@ -32,8 +32,8 @@ from lamina.replay.account_sums import group_by
 from lamina.replay.parquet import TABLES, Row, Tables, import_pyarrow, make_schema, read_rows, write_rows
 from lamina.replay.runs import ReplayOptions, TraceReplay
 from lamina.replay.shards import FileReplay
-from lamina.replay.traces import Period, TraceFile
-from lamina.replay.traces.own_answers import ALWAYS, DIGEST_SIZE, SeenAnswers
+from lamina.replay.traces import TraceFile
+from lamina.replay.traces.own_answers import DIGEST_SIZE, SeenAnswers
 from lamina.stores.sqlite.process_lock import ProcessLock
 
 ROWS_OF_PART = 20_000
@@ -82,7 +82,7 @@ def read_figures(folder: str | Path) -> Iterator[TraceReplay]:
 
 @contextlib.contextmanager
 def open_figures(
-    folder: str | Path, *, options: ReplayOptions, period: Period = ALWAYS
+    folder: str | Path, *, options: ReplayOptions, since: float | None = None
 ) -> Iterator[FiguresFolder]:
     """The figures in this folder, which is made if it is not there, to be added to.
 
@@ -101,7 +101,7 @@ def open_figures(
         except StoreError:
             hint = "wait until it is done, or name another folder"
             raise BadInput("another replay writes to it", place=str(path), hint=hint) from None
-        _check_settings(path, options, period)
+        _check_settings(path, options, since)
         figures = FiguresFolder(pyarrow, path)
         figures.clean()
         try:
@@ -253,7 +253,7 @@ class FiguresFolder:
             self._pyarrow.parquet.write_table(content, path, compression="zstd")
 
 
-def _check_settings(folder: Path, options: ReplayOptions, period: Period) -> None:
+def _check_settings(folder: Path, options: ReplayOptions, since: float | None) -> None:
     """Raise BadInput if the figures of a folder were made in another way; their sums would mean nothing."""
     plain = msgspec.to_builtins(options)
     del plain["points"]  # calls one by one are not in the tables
@@ -261,8 +261,7 @@ def _check_settings(folder: Path, options: ReplayOptions, period: Period) -> Non
         "format": FORMAT,
         "lamina": version("lamina-context"),
         "prices": AS_OF,
-        "since": period.since,
-        "until": period.until,
+        "since": since,
         **plain,
     }
     content = msgspec.json.encode(settings)

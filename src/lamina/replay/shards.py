@@ -25,8 +25,8 @@ import msgspec
 
 from lamina.replay.engines import Engine, open_engine, run_in_order
 from lamina.replay.runs import LostSessions, ReplayOptions, TraceReplay, give_up, replay_record
-from lamina.replay.traces import Period, Progress, TraceFile, file_size, read_file
-from lamina.replay.traces.own_answers import ALWAYS, SeenAnswers, digest_answers, select_own
+from lamina.replay.traces import Progress, TraceFile, file_size, read_file
+from lamina.replay.traces.own_answers import SeenAnswers, digest_answers, select_own
 from lamina.replay.values import Trace, UnreadableLine
 
 FED_BY_ONE = 4
@@ -85,7 +85,7 @@ def replay_files(
     *,
     jobs: int = 1,
     engine: Engine | None = None,
-    period: Period = ALWAYS,
+    since: float | None = None,
     seen: SeenAnswers | None = None,
     progress: Progress | None = None,
     count: Callable[[TraceReplay], None] | None = None,
@@ -96,7 +96,7 @@ def replay_files(
     each session as soon as it is replayed.
     """
     sizes = [file_size(file) for file in files]
-    shards = _Shards(files, sizes, period, seen or SeenAnswers(), progress)
+    shards = _Shards(files, sizes, since, seen or SeenAnswers(), progress)
     if engine is None and jobs == 1:
         yield from shards.replay_here(options, count)
         return
@@ -142,14 +142,14 @@ class _Shards:
         self,
         files: Sequence[TraceFile],
         sizes: Sequence[int],
-        period: Period,
+        since: float | None,
         seen: SeenAnswers,
         progress: Progress | None,
     ) -> None:
         self._files = files
         self._sizes = sizes
         self._total = sum(sizes)
-        self._period = period
+        self._since = since
         self._seen = seen
         self._progress = progress
         self._done_bytes = 0
@@ -167,7 +167,7 @@ class _Shards:
                 answers: dict[int, bytes] = {}
                 if isinstance(record, Trace):
                     answers = digest_answers(record)
-                replay = _replay_own(record, self._seen.add(answers), self._period, options)
+                replay = _replay_own(record, self._seen.add(answers), self._since, options)
                 open_file.sessions[index] = _Replayed(index, replay, answers)
                 if replay is not None and count is not None:
                     count(replay)
@@ -178,7 +178,7 @@ class _Shards:
         self, engine: Engine, options: ReplayOptions, count: Callable[[TraceReplay], None] | None
     ) -> Iterator[FileReplay]:
         """Every file, by the workers of an engine."""
-        run_one = partial(_run_work, options=options, period=self._period)
+        run_one = partial(_run_work, options=options, since=self._since)
         work = self._make_work(engine.jobs)
         while True:
             for done in run_in_order(engine, run_one, work, _give_up_work):
@@ -293,16 +293,16 @@ class _Shards:
             self._progress(min(self._done_bytes + behind, self._total), self._total)
 
 
-def _run_work(work: _Work, options: ReplayOptions, period: Period) -> _Done:
+def _run_work(work: _Work, options: ReplayOptions, since: float | None) -> _Done:
     if work.record is not None:
-        sessions = _replay_records([(work.order, work.record)], work, options, period)
+        sessions = _replay_records([(work.order, work.record)], work, options, since)
         return _Done(work._replace(record=None), list(sessions))  # the record need not travel back
     if not _is_there(work.file, work.size):
         return _Done(work, [], read=False)
     records: Iterable[tuple[int, Trace | UnreadableLine]] = enumerate(read_file(work.file))
     if work.again:
         records = ((index, record) for index, record in records if index in work.copied)
-    return _Done(work, list(_replay_records(records, work, options, period)))
+    return _Done(work, list(_replay_records(records, work, options, since)))
 
 
 def _is_there(file: TraceFile, size: int) -> bool:
@@ -317,22 +317,22 @@ def _replay_records(
     records: Iterable[tuple[int, Trace | UnreadableLine]],
     work: _Work,
     options: ReplayOptions,
-    period: Period,
+    since: float | None,
 ) -> Iterator[_Replayed]:
     for index, record in records:
         answers: dict[int, bytes] = {}
         if isinstance(record, Trace) and not work.again:
             answers = digest_answers(record)
-        replay = _replay_own(record, work.copied.get(index, frozenset()), period, options)
+        replay = _replay_own(record, work.copied.get(index, frozenset()), since, options)
         yield _Replayed(index, replay, answers)
 
 
 def _replay_own(
-    record: Trace | UnreadableLine, copied: frozenset[int], period: Period, options: ReplayOptions
+    record: Trace | UnreadableLine, copied: frozenset[int], since: float | None, options: ReplayOptions
 ) -> TraceReplay | None:
     """A record without what does not count of it; None if nothing is left."""
     if isinstance(record, Trace):
-        own_part = select_own(record, copied, period)
+        own_part = select_own(record, copied, since)
         if own_part is None:
             return None
         record = own_part

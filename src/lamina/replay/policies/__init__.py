@@ -21,7 +21,7 @@ import msgspec
 
 from lamina.core.values import Preference
 from lamina.errors import BadInput
-from lamina.replay.policies.lamina_policies import lamina_policy, ordered_policy
+from lamina.replay.policies.lamina_policies import lamina_policy
 from lamina.replay.policies.plain import PLAIN
 from lamina.replay.policies.port import PolicyRun, ReplayPolicy, Setting
 
@@ -30,16 +30,8 @@ __all__ = ["POLICIES", "find_policy"]
 TRIGGER = 0.95
 """Of the room: where every policy begins to cut."""
 
-SOURCE_ORDERS = {
-    "rfc": "the trimming RFC, without head-room",
-    "rfc_headroom": "the trimming RFC, with head-room",
-    "folding": "whole old steps under digests",
-}
-"""Policies that differ from lamina only in the order in which a cut lowers."""
-
 POLICIES: dict[str, str] = {
     **{plain.name: plain.title for plain in PLAIN},
-    **SOURCE_ORDERS,
     "lamina": "lamina",
 }
 """What each name stands for."""
@@ -58,8 +50,6 @@ def find_policy(name: str) -> ReplayPolicy:
     target = _parse_target(name, share)
     if base == "lamina":
         return lamina_policy(target)
-    if base in SOURCE_ORDERS:
-        return ordered_policy(base, SOURCE_ORDERS[base])
     chosen = _find_policy(base)
     if target is None:
         return chosen

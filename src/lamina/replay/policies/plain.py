@@ -17,9 +17,6 @@ from lamina.replay.policies.port import (
     group_messages,
 )
 
-KEEP = 5
-"""Results at the end that clearing and masking spare."""
-
 
 def send_everything(setting: Setting) -> PolicyRun:
     """Send every request as it was recorded."""
@@ -67,49 +64,6 @@ class Sliding:
         self.first = _first_that_fits(messages, self.setting, self.first, self.setting.target)
         sent = _messages_from(messages, self.first, self.pinned)
         return PolicyRequest(messages=sent, cut="over the trigger")
-
-
-class Clearing:
-    """Replaces old results by a word: all but the last few, at the trigger; with `at_once` at every call."""
-
-    def __init__(self, setting: Setting, *, at_once: bool = False, word: str = "[cleared]") -> None:
-        self.setting = setting
-        self.at_once = at_once
-        self.word = word
-        self.until = 0
-
-    def __call__(self, request: dict[str, Any], _idle: float) -> PolicyRequest:
-        """The request with old results cleared, and more of them if that is over the trigger."""
-        messages = request["messages"]
-        sent = self._clear_results(messages)
-        if not self.at_once and self.setting.message_sizes.count_tokens(sent) <= self.setting.trigger:
-            return PolicyRequest(messages=sent)
-        until = _end_of_old_results(messages)
-        if until <= self.until:
-            return PolicyRequest(messages=sent)
-        self.until = until
-        return PolicyRequest(messages=self._clear_results(messages), cut="old results")
-
-    def _clear_results(self, messages: list[Message]) -> list[Message]:
-        """The messages with a word in place of each result before the boundary."""
-        cleared = []
-        for at, message in enumerate(messages):
-            if at < self.until and message.get("role") == "tool":
-                cleared.append({**message, "content": self.word})
-            else:
-                cleared.append(message)
-        return cleared
-
-
-def _end_of_old_results(messages: list[Message]) -> int:
-    """The position of the first result that is spared; 0 if all are.
-
-    Of seven results five are spared, so it is the position of the third.
-    """
-    results = [at for at, message in enumerate(messages) if message.get("role") == "tool"]
-    if len(results) <= KEEP:
-        return 0
-    return results[-KEEP]
 
 
 def _first_that_fits(messages: list[Message], setting: Setting, first: int, most: int) -> int:
@@ -161,10 +115,4 @@ PLAIN = (
     ReplayPolicy(name="none", title="everything, always", start=send_everything),
     ReplayPolicy(name="drop_oldest", title="drop the oldest, every call", start=DropOldest),
     ReplayPolicy(name="sliding", title="sliding window with hysteresis", start=Sliding),
-    ReplayPolicy(name="clear_results", title="clear tool results at the trigger", start=Clearing),
-    ReplayPolicy(
-        name="masking",
-        title="observation masking, every call",
-        start=lambda setting: Clearing(setting, at_once=True, word="[old observation omitted]"),
-    ),
 )

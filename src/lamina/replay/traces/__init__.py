@@ -23,13 +23,13 @@ from lamina.replay.traces.files import Paths, TraceFile, file_size, find_files
 from lamina.replay.traces.growing_requests import GrowingConversations
 from lamina.replay.traces.lamina_exports import Exported, is_export, read_page
 from lamina.replay.traces.lines import TraceRow, read_rows, read_text
-from lamina.replay.traces.own_answers import ALWAYS, Period, SeenAnswers, digest_answers, select_own
+from lamina.replay.traces.own_answers import SeenAnswers, digest_answers, select_own
 from lamina.replay.traces.packed import Tell
 from lamina.replay.traces.people import name_by_path
 from lamina.replay.traces.requests import is_record, is_session, read_call, read_session
 from lamina.replay.values import Trace, UnreadableLine
 
-__all__ = ["ALWAYS", "Period", "Progress", "TraceFile", "file_size", "find_files", "read_file", "read_traces"]
+__all__ = ["Progress", "TraceFile", "file_size", "find_files", "read_file", "read_traces"]
 
 Progress = Callable[[int, int], None]
 """Called with the bytes that are behind and those of all files, as they lie on the disk."""
@@ -41,18 +41,18 @@ _NO_RECORD = "it is no record of a conversation that is known here"
 
 
 def read_traces(
-    paths: Paths, *, progress: Progress | None = None, period: Period = ALWAYS
+    paths: Paths, *, progress: Progress | None = None, since: float | None = None
 ) -> Iterator[Trace | UnreadableLine]:
     """Every trace in these files, folders, globs and URLs, in an order that is always the same.
 
     A path that does not exist raises `BadInput` at once; what a file holds never raises. Of each trace, only
-    the answers in the period count.
+    the answers since a moment count.
     """
-    return _count_once(_read_files(find_files(paths), progress), period)
+    return _count_once(_read_files(find_files(paths), progress), since)
 
 
 def _count_once(
-    results: Iterable[Trace | UnreadableLine], period: Period
+    results: Iterable[Trace | UnreadableLine], since: float | None
 ) -> Iterator[Trace | UnreadableLine]:
     """All results, with what counts of each trace. A trace of which nothing counts is left out."""
     seen = SeenAnswers()
@@ -60,7 +60,7 @@ def _count_once(
         if isinstance(result, UnreadableLine):
             yield result
             continue
-        own_part = select_own(result, seen.add(digest_answers(result)), period)
+        own_part = select_own(result, seen.add(digest_answers(result)), since)
         if own_part is not None:
             yield own_part
 

@@ -1,4 +1,4 @@
-"""Decides which answers of a trace count: no copies from other traces, and none outside of a period.
+"""Decides which answers of a trace count: no copies from other traces, and none from before a moment.
 
 A resumed session begins with a copy of the one before it, and its copied answers were paid for once. Answers
 are told by the ids that their provider gave them. `SeenAnswers` remembers a digest of each, so that several
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -23,25 +23,9 @@ DIGEST_SIZE = 16
 LONGEST_TITLE = 60
 """Characters of the first words of a session."""
 
-WITHOUT_TIMES = "it has no times, so nobody can tell whether it is of the period"
+WITHOUT_TIMES = "it has no times, so nobody can tell when it was"
 
 _BY_CLIENTS = ("<", "Caveat:", "# AGENTS.md")
-
-
-class Period(NamedTuple):
-    """From a moment up to another, in seconds since 1970. None is without a limit."""
-
-    since: float | None = None
-    until: float | None = None
-
-    def contains(self, at: float) -> bool:
-        """Whether a moment is in the period. The last one is not."""
-        if self.since is not None and at < self.since:
-            return False
-        return self.until is None or at < self.until
-
-
-ALWAYS = Period()
 
 
 class SeenAnswers:
@@ -76,24 +60,22 @@ def digest_answers(trace: Trace) -> dict[int, bytes]:
 
 
 def select_own(
-    trace: Trace, copied: frozenset[int], period: Period = ALWAYS
+    trace: Trace, copied: frozenset[int], since: float | None = None
 ) -> Trace | UnreadableLine | None:
-    """The trace with its own answers in the period; None if it has none.
+    """The trace with its own answers since a moment; None if it has none.
 
-    The history stays whole, since requests of the period sent it. A trace without times is not in any period,
-    and says so.
+    The history stays whole, since later requests sent it. A trace without times is left out, and says so.
     """
     if copied and copied.issuperset([*trace.call_ids, *trace.used]):
         return None
-    if period != ALWAYS:
+    if since is not None:
         moments = _moments_of_answers(trace)
         if not moments:
             return UnreadableLine(place=trace.place, reason=WITHOUT_TIMES, foreign=True)
-        inside = {place for place, at in moments.items() if period.contains(at)}
+        inside = {place for place, at in moments.items() if at >= since}
         if inside <= copied:
             return None
-        # the history stays whole, since requests of the period sent it
-        trace = _leave_out_others(trace, inside, period)
+        trace = _leave_out_earlier(trace, min(inside), since)
         copied |= moments.keys() - inside
     return _describe(trace, copied)
 
@@ -111,18 +93,16 @@ def _moments_of_answers(trace: Trace) -> dict[int, float]:
     return moments
 
 
-def _leave_out_others(trace: Trace, inside: set[int], period: Period) -> Trace:
-    """The trace without compactions and repeated requests that are outside of the period."""
-    first = min(inside)
-    last = max(inside)
+def _leave_out_earlier(trace: Trace, first: int, since: float) -> Trace:
+    """The trace without compactions before its first answer that counts, and without earlier repetitions."""
     repeated = []
     for place, usage in trace.repeated:
-        if usage.at is not None and period.contains(usage.at):
+        if usage.at is not None and usage.at >= since:
             repeated.append((place, usage))
     return msgspec.structs.replace(
         trace,
         repeated=tuple(repeated),
-        compacted=tuple(place for place in trace.compacted if first <= place <= last),
+        compacted=tuple(place for place in trace.compacted if first <= place),
     )
 
 
