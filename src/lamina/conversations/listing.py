@@ -90,10 +90,10 @@ async def resolve_name(store: Store, workspace: str, name: str) -> str:
         case []:
             hint = "see lamina conversations list"
             raise StoreError("there is none of this name", conversation=name, hint=hint)
-    shown = ", ".join(alike[:MOST_ALIKE])
+    names_alike = ", ".join(alike[:MOST_ALIKE])
     if len(alike) > MOST_ALIKE:
-        shown += f" and {len(alike) - MOST_ALIKE:,} more"
-    raise BadInput(f"{len(alike):,} conversations begin so", place=name, hint=f"it is one of {shown}")
+        names_alike += f" and {len(alike) - MOST_ALIKE:,} more"
+    raise BadInput(f"{len(alike):,} conversations begin so", place=name, hint=f"it is one of {names_alike}")
 
 
 async def require_name(store: Store, workspace: str, name: str) -> None:
