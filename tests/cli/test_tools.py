@@ -87,7 +87,7 @@ def test_sessions_of_a_store_are_read_too(tmp_path: Path) -> None:
     anyio.run(talk)
     request = tmp_path / "request.json"
     request.write_text(json.dumps({"tools": [definition("never")]}), encoding="utf-8")
-    done = run("tools", "advise", "--store", store, "--tools", request, "--json")
+    done = run("tools", "advise", "--store", store, "--request", request, "--json")
     assert done.code == 0, done.err
     assert json.loads(done.out)["defer"] == ["never"]
 
@@ -123,7 +123,7 @@ def test_what_a_gateway_recorded_is_read_too(tmp_path: Path) -> None:
         (("tools", "list"), "invalid choice: 'list'"),
         (("tools", "advise", "{folder}/empty.jsonl"), "it holds no session"),
         (("tools", "advise", "{folder}/plain.jsonl"), "have no definitions of tools"),
-        (("tools", "advise", "{folder}/plain.jsonl", "--tools", "{folder}/plain.jsonl"), "no definitions"),
+        (("tools", "advise", "{folder}/plain.jsonl", "--request", "{folder}/plain.jsonl"), "no definitions"),
     ],
 )
 def test_what_cannot_be_used_is_named(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:

@@ -44,7 +44,7 @@ def lines_of(*arguments: str | Path) -> tuple[int, dict[str, dict[str, Any]]]:
 def test_a_good_set_up_is_ok_without_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret-key")
     _add_program(tmp_path, "claude", monkeypatch)
-    done = run("doctor", "--store", tmp_path / "g.db", "--client", "claude")
+    done = run("doctor", "--store", tmp_path / "g.db", "claude")
     assert done.code == 0, done.out
     assert "ok      settings: " in done.out
     assert "ok      store: there is none yet" in done.out
@@ -93,7 +93,7 @@ def test_the_answer_must_leave_room_in_the_window(
 ) -> None:
     if value:
         monkeypatch.setenv(LIMIT, value)
-    _, lines = lines_of("--store", "memory:", "--client", "claude", "--window", "64000")
+    _, lines = lines_of("--store", "memory:", "claude", "--window", "64000")
     assert lines[LIMIT]["verdict"] == verdict
     if verdict != "ok":
         assert "16000" in lines[LIMIT]["next_step"]
@@ -102,7 +102,7 @@ def test_the_answer_must_leave_room_in_the_window(
 def test_a_client_that_is_missing_or_points_elsewhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://user:password@proxy.test/x")
-    code, lines = lines_of("--store", "memory:", "--client", "claude")
+    code, lines = lines_of("--store", "memory:", "claude")
     assert code == 1
     assert lines["claude"]["next_step"] == "install claude"
     assert lines["key"]["verdict"] == "remark"
@@ -148,7 +148,7 @@ def test_markers_and_attribution_depend_on_client_and_upstream(
     for name in ("claude", "aider", "codex"):
         _add_program(tmp_path, name, monkeypatch)
     store = ["--store", str(tmp_path / "g.db")]
-    code, lines = lines_of(*store, "--client", "claude")
+    code, lines = lines_of(*store, "claude")
     assert code == 0
     assert lines["breakpoints at anthropic"]["verdict"] == "ok"
     assert lines["attribution at anthropic"]["verdict"] == "ok"
@@ -156,30 +156,30 @@ def test_markers_and_attribution_depend_on_client_and_upstream(
 
     file = tmp_path / "gateway.toml"
     file.write_text("[upstreams.own]\nurl = 'http://127.0.0.1:1'\nprofile = 'anthropic'\n")
-    _, lines = lines_of(*store, "--settings", file, "--client", "claude")
+    _, lines = lines_of(*store, "--settings", file, "claude")
     assert lines["attribution at own"]["verdict"] == "remark"
     assert "CLAUDE_CODE_ATTRIBUTION_HEADER=0" in lines["attribution at own"]["next_step"]
     monkeypatch.setenv("CLAUDE_CODE_ATTRIBUTION_HEADER", "0")
-    _, lines = lines_of(*store, "--settings", file, "--client", "claude")
+    _, lines = lines_of(*store, "--settings", file, "claude")
     assert lines["attribution at own"]["verdict"] == "ok"
     monkeypatch.delenv("CLAUDE_CODE_ATTRIBUTION_HEADER")
 
-    _, lines = lines_of(*store, "--settings", file, "--client", "aider")
+    _, lines = lines_of(*store, "--settings", file, "aider")
     assert lines["breakpoints at own"]["text"] == "lamina places cache breakpoints in requests that have none"
     assert "attribution at own" not in lines
     settings = file.read_text()
     file.write_text(settings + "policy.breakpoints = 'keep'\n")
-    _, lines = lines_of(*store, "--settings", file, "--client", "aider")
+    _, lines = lines_of(*store, "--settings", file, "aider")
     assert (
         lines["breakpoints at own"]["next_step"] == 'set `policy.breakpoints = "auto"` under [upstreams.own]'
     )
     file.write_text(settings.replace("'anthropic'", "'vllm'") + "policy.breakpoints = 'plan'\n")
-    _, lines = lines_of(*store, "--settings", file, "--client", "claude")
+    _, lines = lines_of(*store, "--settings", file, "claude")
     assert lines["breakpoints at own"]["verdict"] == lines["attribution at own"]["verdict"] == "ok"
 
     monkeypatch.setenv("CLAUDE_CODE_AUTO_COMPACT_WINDOW", "30000")
-    _, lines = lines_of(*store, "--client", "claude", "--window", "64000")
+    _, lines = lines_of(*store, "claude", "--window", "64000")
     assert lines["CLAUDE_CODE_AUTO_COMPACT_WINDOW"]["verdict"] == "remark"
-    _, lines = lines_of(*store, "--client", "codex", "--window", "64000")
+    _, lines = lines_of(*store, "codex", "--window", "64000")
     assert lines["window"]["verdict"] == "ok"
     assert not [name for name in lines if name.startswith("markers")]

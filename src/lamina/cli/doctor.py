@@ -32,7 +32,7 @@ Each line is ok, a remark, or wrong, with what to do next. Nothing is sent anywh
 
 examples:
   lamina doctor
-  lamina doctor --client claude --window 64000
+  lamina doctor claude --window 64000
   lamina doctor --settings gateway.toml --reach
 
 exit status: 0 nothing is wrong, 1 something is
@@ -44,11 +44,13 @@ _TONES: dict[str, Tone] = {"ok": "good", "remark": "remark", "wrong": "bad"}
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina doctor [--client NAME] [--window N] [--settings FILE] [--store STORE] [--key-file FILE]\n"
+        "lamina doctor [CLIENT] [--window N] [--settings FILE] [--store STORE] [--key-file FILE]\n"
         "                [--upstream URL] [--profile NAME] [--reach] [--json]"
     )
     parser.epilog = _EXAMPLES
-    parser.add_argument("--client", metavar="NAME", default="", help="the client that you want to run")
+    parser.add_argument(
+        "client", metavar="CLIENT", nargs="?", default="", help="the client that you want to run"
+    )
     parser.add_argument(
         "--window", metavar="N", type=whole_number, help="the window that you want, in tokens"
     )

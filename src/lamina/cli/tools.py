@@ -29,12 +29,12 @@ deferred one costs nothing until the model searches for it, and then one search.
 would have cost least in these sessions; it ends with the lines for a settings file. Tokens are counted at
 full price: a token that a cache has costs less, as the rules of the session's provider say.
 
-Some clients record no definitions, Claude Code for one. Give a request of that client with --tools then.
+Some clients record no definitions, Claude Code for one. Give a request of that client with --request then.
 
 examples:
   lamina tools advise logs/
   lamina tools advise --store
-  lamina tools advise ~/.claude/projects --tools request.json --json
+  lamina tools advise ~/.claude/projects --request request.json --json
 
 exit status: 0 done, 2 there are no sessions, or none with definitions of tools
 """
@@ -52,7 +52,7 @@ _COLUMNS = (
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina tools advise [PATH...] [--store [STORE]] [--workspace NAME] [--key-file FILE]\n"
-        "                [--tools REQUEST] [--json]"
+        "                [--request FILE] [--json]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
@@ -60,8 +60,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add("paths", metavar="PATH", nargs="*", help="files, folders, globs or URLs of recorded sessions")
     add_store(parser, alone=True)
     add(
-        "--tools",
-        metavar="REQUEST",
+        "--request",
+        metavar="FILE",
         default="",
         help="a request as JSON, with the tools of sessions whose records have none",
     )
@@ -74,8 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
         hint = "name files or folders with recorded sessions, or a store with --store"
         raise BadInput("there are no sessions to read", place="PATH", hint=hint)
     definitions: list[Any] = []
-    if arguments.tools:
-        definitions = find_definitions(read_request(arguments.tools), arguments.tools)
+    if arguments.request:
+        definitions = find_definitions(read_request(arguments.request), arguments.request)
     with progress("reading the sessions"):
         advice = advise_tools(read_named_traces(arguments), definitions=definitions)
     _refuse_empty(advice, arguments)
@@ -94,7 +94,7 @@ def _refuse_empty(advice: ToolAdvice, arguments: argparse.Namespace) -> None:
             "it holds no session", place=place, hint="name recorded sessions, or see lamina replay"
         )
     if not advice.tools:
-        hint = "give a request of the client, as it sends it, with --tools"
+        hint = "give a request of the client, as it sends it, with --request"
         raise BadInput("its sessions have no definitions of tools", place=place, hint=hint)
 
 
