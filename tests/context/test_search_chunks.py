@@ -97,3 +97,12 @@ def test_a_speaker_is_named_by_any_word_of_the_name_and_the_user_by_i() -> None:
     assert find_speakers("What did I say?", ["user", "assistant"]) == {"user"}
     assert find_speakers("Tell the assistant", ["user", "assistant"]) == frozenset()
     assert find_speakers("Banana", ["Ana"]) == frozenset()
+
+
+def test_deeply_nested_code_is_cut_without_an_error() -> None:
+    text = "".join(f"{' ' * depth}def f{depth}():\n" for depth in range(300)) + " " * 300 + "pass\n"
+    assert "".join(chunk.text for chunk in chunks_of("deep.py", text)).count("def f") >= 300
+    for begin, end in (("(", ")"), ("[", "]"), ("{", "}"), ("lambda: ", "")):
+        assert chunks_of("brackets.py", "x = " + begin * 5_000 + end * 5_000)
+    blocks = "".join(f"{' ' * depth}if x:\n" for depth in range(1_500)) + " " * 1_500 + "pass\n"
+    assert chunks_of("blocks.py", blocks)

@@ -17,7 +17,6 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from lamina.context.search import grammar
 from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii
 from lamina.core.text.code import find_signatures
 from lamina.core.values import Entry, Part, Role, Segment, Text, ToolResult
@@ -92,7 +91,7 @@ def chunks_of(name: str, text: str, *, longest: int = LONGEST) -> tuple[Chunk, .
     sort: Sort = "text"
     if suffix in _CODE:
         sort = "code"
-        spans = _definition_spans(text, lines, suffix)
+        spans = _definition_spans(text, lines)
     elif suffix in ("md", "markdown", "mdx"):
         spans = _heading_spans(lines)
     else:
@@ -244,21 +243,18 @@ def _toggle_fence(open_fence: str, fence: str) -> str:
     return open_fence
 
 
-def _definition_spans(text: str, lines: Sequence[str], suffix: str) -> Iterator[Span]:
-    """The definitions of a source text, by its grammar if there is one. Short ones are joined."""
-    marks = grammar.definitions(text, suffix)
-    if marks is None:
-        marks = _marks_by_lines(text, len(lines))
+def _definition_spans(text: str, lines: Sequence[str]) -> Iterator[Span]:
+    """The definitions of a source text. Short ones are joined."""
     heads_by_line = {0: ""}
-    for line, head in marks:
+    for line, head in _find_definitions(text, len(lines)):
         first = _line_of_comments_above(lines, min(line, len(lines)))
         heads_by_line[first] = head
     ordered = [Mark(line, head) for line, head in sorted(heads_by_line.items())]
     yield from _join_short(lines, [*ordered, Mark(len(lines), "")])
 
 
-def _marks_by_lines(text: str, count: int) -> list[tuple[int, str]]:
-    """Where definitions begin, by rules over single lines, for any language."""
+def _find_definitions(text: str, count: int) -> list[tuple[int, str]]:
+    """Where definitions begin, and those around them, by rules over single lines, for any language."""
     marks: list[tuple[int, str]] = []
     outline = _Outline()
     for signature in find_signatures(text):
