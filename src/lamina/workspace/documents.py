@@ -1,18 +1,16 @@
-"""Reads the bytes of a file as text: UTF-8 as it is, Word documents, and PDF if `pypdf` is installed.
+"""Reads the bytes of a file as text: UTF-8 as it is, and PDF if `pypdf` is installed.
 
 A file without text raises BadInput, which says why and which package would help. Nothing is opened here:
-bytes come in, text goes out. Each reader has a limit on its work that no file can lift.
+bytes come in, text goes out. A reader has a limit on its work that no file can lift.
 """
 
 from __future__ import annotations
 
 import codecs
-from pathlib import PurePosixPath
 
-from lamina.core.text.characters import is_blank, lower_ascii
+from lamina.core.text.characters import is_blank
 from lamina.errors import BadInput
 from lamina.workspace.pdf_documents import read_pdf
-from lamina.workspace.word_documents import read_word_document
 
 CHARACTERS = 8 * 2**20
 """Text that is taken out of one document."""
@@ -22,19 +20,14 @@ SECONDS = 20.0
 
 
 def text_in(path: str, data: bytes, *, seconds: float = SECONDS) -> str:
-    """The text of a file. Its name and first bytes say which reader it needs.
+    """The text of a file. Its first bytes say whether it is a PDF.
 
     `seconds` is what a reader in another process may take, at most `SECONDS`.
     """
-    is_word = lower_ascii(PurePosixPath(path).suffix) == ".docx" and data.startswith(b"PK")
-    is_pdf = data.startswith(b"%PDF-")
-    if not (is_pdf or is_word):
+    if not data.startswith(b"%PDF-"):
         return _decode(path, data)
     try:
-        if is_pdf:
-            text = read_pdf(data, most=CHARACTERS, seconds=min(seconds, SECONDS))
-        else:
-            text = read_word_document(data, most=CHARACTERS)
+        text = read_pdf(data, most=CHARACTERS, seconds=min(seconds, SECONDS))
     except BadInput as error:
         hint = error.hint or "check the file"
         raise BadInput(error.problem, place=path, hint=hint) from None
@@ -49,7 +42,7 @@ def _decode(path: str, data: bytes) -> str:
     if marked is not None:
         return marked
     if b"\0" in data[:8192]:
-        raise BadInput("it is binary", place=path, hint="only text is read")
+        raise BadInput("it is binary", place=path, hint="only text and PDF are read; save it as one of them")
     try:
         return data.decode()
     except UnicodeDecodeError:
