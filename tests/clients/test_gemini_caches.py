@@ -238,7 +238,7 @@ def test_what_the_cache_has_may_not_be_said_again() -> None:
 
 def test_a_head_without_anything_to_cache_is_refused() -> None:
     with pytest.raises(BadInput, match="empty"):
-        CachedHead(object(), model=MODEL, display_name="handbook")
+        CachedHead(object(), model=MODEL)
     with pytest.raises(BadInput, match="lifetime"):
         CachedHead(object(), model=MODEL, system="x", lifetime=0)
 

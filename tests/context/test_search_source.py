@@ -15,6 +15,7 @@ from lamina.context.search import (
     Index,
     SearchLimits,
     answer_search_call,
+    embedders,
     open_index,
     search,
     search_tool,
@@ -112,7 +113,10 @@ def test_limits_that_make_no_sense_are_refused(limits: dict[str, Any]) -> None:
         SearchLimits(**limits)
 
 
-async def test_a_server_is_asked_in_batches_and_answers_in_any_order() -> None:
+async def test_a_server_is_asked_in_batches_and_answers_in_any_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(embedders, "SERVER_BATCH", 2)
     queries: list[list[str]] = []
 
     def post(request: Request, patience: float) -> bytes:
@@ -122,7 +126,7 @@ async def test_a_server_is_asked_in_batches_and_answers_in_any_order() -> None:
         items = [{"index": at, "embedding": [len(text)]} for at, text in enumerate(queries[-1])]
         return json.dumps({"data": items[::-1], "patience": patience}).encode()
 
-    embed = server_embedder("http://here/v1/", model="m", batch=2, post=post)
+    embed = server_embedder("http://here/v1/", model="m", post=post)
     assert await embed(["a", "bb", "ccc"]) == [[1], [2], [3]]
     assert queries == [["a", "bb"], ["ccc"]]
 

@@ -95,7 +95,6 @@ class _Head:
         tool_config: Any = None,
         contents: Any = None,
         lifetime: float = LIFETIME,
-        display_name: str = "",
         make: Make = "always",
         clock: Callable[[], float] = time,
     ) -> None:
@@ -106,10 +105,9 @@ class _Head:
             "tools": tools,
             "tool_config": tool_config,
             "contents": contents,
-            "display_name": display_name or None,
         }
         self._head = {name: value for name, value in head.items() if value is not None}
-        if not self._head.keys() - {"display_name"}:
+        if not self._head:
             hint = "give system, tools or contents to cache"
             raise BadInput("the head is empty", place="CachedHead", hint=hint)
         if make not in ("always", "when cheaper"):

@@ -24,7 +24,7 @@ import msgspec
 
 from lamina.context._shared_words import WordMatch, score_by_words
 from lamina.core.kinds import HIGH, KINDS, LOW, Kinds, kind_of
-from lamina.core.orders import Batch, Move, Order, OrderView, goes_last
+from lamina.core.orders import Batch, Move, OrderView, goes_last
 from lamina.core.values import Entry, Form, Layer, Role, Segment
 from lamina.core.wording import text_of
 from lamina.workspace.superseding import ORDER
@@ -98,23 +98,22 @@ class RankedTurn(NamedTuple):
 
 
 class Relevance(msgspec.Struct, frozen=True, kw_only=True):
-    """An order by relevance. `reach` is the most by which a priority changes, `then` the order under it."""
+    """An order by relevance. `reach` is the most by which a priority changes."""
 
     freshness: Freshness = "stable"
     score: Scorer = score_by_words
     judge: Judge | None = None
     suggest: Suggest | None = None
     reach: int = 2
-    then: Order = ORDER
 
     def __call__(self, view: OrderView) -> Iterator[Batch]:
-        """The order `then`, which sees each attachment with the priority that it has for this prompt.
+        """The usual order, which sees each attachment with the priority that it has for this prompt.
 
         The reason of each move says why its attachment was judged so.
         """
         judged = self.judge_entries(view.entries, view.kinds)
         adjusted_view = msgspec.structs.replace(view, entries=_AdjustedEntries(view.entries, judged))
-        for batch in self.then(adjusted_view):
+        for batch in ORDER(adjusted_view):
             yield tuple(_explain_move(move, judged) for move in batch)
 
     def outdated(self, view: OrderView) -> Iterator[Batch]:

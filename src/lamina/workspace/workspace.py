@@ -79,7 +79,6 @@ class Workspace:
         *,
         largest: int = LARGEST,
         exclude: tuple[str, ...] = SECRET,
-        skip: tuple[str, ...] = NOISE,
         linked: bool = False,
     ) -> None:
         if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
@@ -91,7 +90,6 @@ class Workspace:
             raise BadInput(problem, place=str(root), hint="check the path") from None
         self.largest = largest
         self.exclude = exclude
-        self.skip = skip
         self.linked = linked
         self._changing = threading.RLock()
         self._closed = weakref.finalize(self, os.close, self._root)
@@ -367,7 +365,7 @@ class Workspace:
     def _walk_item(self, item: FolderItem, left: list[int], depth: int) -> Iterator[FolderItem]:
         """What is below a folder that was listed, or the folder itself with the reason why not."""
         names = split_path(item.path)
-        if is_excluded(names, self.skip):
+        if is_excluded(names, NOISE):
             yield item._replace(why="skipped")
             return
         try:

@@ -31,6 +31,9 @@ PATIENCE = 60.0
 BATCH = 16
 """Texts that the local model computes together."""
 
+SERVER_BATCH = 64
+"""Texts in one request to a server."""
+
 LONGEST = 256
 """Tokens of a text that the local model reads."""
 
@@ -52,9 +55,9 @@ class _Answer(msgspec.Struct):
     data: list[EmbeddingItem]
 
 
-def local_embedder(*, threads: int = 0) -> Embedder:
+def local_embedder() -> Embedder:
     """all-MiniLM-L6-v2 with 8-bit weights, from an installed package. Nothing is downloaded."""
-    compute = _load_minilm(threads)
+    compute = _load_minilm()
     lock = anyio.Lock()
 
     async def embed(texts: Sequence[str]) -> Sequence[Sequence[float]]:
@@ -64,9 +67,7 @@ def local_embedder(*, threads: int = 0) -> Embedder:
     return embed
 
 
-def server_embedder(
-    url: str, *, model: str, key: str = "", batch: int = 64, post: Post | None = None
-) -> Embedder:
+def server_embedder(url: str, *, model: str, key: str = "", post: Post | None = None) -> Embedder:
     """A server that speaks OpenAI's `/embeddings`. The `url` ends with its version, as in `…/v1`."""
     if not url.startswith(("http://", "https://")):
         raise BadInput(f"{url!r}", place="url", hint="it begins with http:// or https://")
@@ -74,8 +75,8 @@ def server_embedder(
 
     async def embed(texts: Sequence[str]) -> Sequence[Sequence[float]]:
         vectors: list[list[float]] = []
-        for start in range(0, len(texts), batch):
-            some = list(texts[start : start + batch])
+        for start in range(0, len(texts), SERVER_BATCH):
+            some = list(texts[start : start + SERVER_BATCH])
             vectors += await run_sync(partial(_request_vectors, url, model, key, some, send))
         return vectors
 
@@ -109,7 +110,7 @@ def _post(request: Request, patience: float) -> bytes:
         return body
 
 
-def _load_minilm(threads: int) -> Callable[[Sequence[str]], Any]:
+def _load_minilm() -> Callable[[Sequence[str]], Any]:
     """Load the local model, and return the function that computes vectors with it."""
     runtime = _import_module("onnxruntime")
     tokenizers = _import_module("tokenizers")
@@ -118,9 +119,7 @@ def _load_minilm(threads: int) -> Callable[[Sequence[str]], Any]:
     tokenizer = tokenizers.Tokenizer.from_file(str(_find_vocabulary()))
     tokenizer.enable_truncation(LONGEST)
     tokenizer.enable_padding()
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = threads
-    session = runtime.InferenceSession(str(weights), options, providers=["CPUExecutionProvider"])
+    session = runtime.InferenceSession(str(weights), providers=["CPUExecutionProvider"])
 
     def compute_batch(texts: Sequence[str]) -> Any:
         encoded = tokenizer.encode_batch(list(texts))
