@@ -13,11 +13,11 @@ import pytest
 
 from lamina.errors import Damaged, StoreError
 from lamina.stores.checksums import Checksums
-from lamina.stores.port import ListedConversation, Once, RecordPage, StoredHead, Where
+from lamina.stores.port import ListedConversation, Once, RecordPage, Where
 from lamina.stores.postgres import PostgresStore, open_postgres
 from lamina.testing._store_trial import expect_error
 from tests.servers.postgres import shared
-from tests.stores.older_heads import misses_what_an_older_head_does_not_count
+from tests.stores.damaged_heads import misses_what_an_older_head_does_not_count, refuses_a_damaged_head
 
 HERE, OTHER = Where("w", "here"), Where("w", "other")
 ONCE = Once(key="turn", digest=b"digest")
@@ -129,19 +129,9 @@ def test_a_damaged_head_is_named_and_never_built_upon(schema: str, damage: Liter
     changed(schema, damage)
 
     async def work(store: PostgresStore) -> None:
-        for call in (
-            store.read(HERE),
-            store.read(HERE, last=0),
-            store.append(HERE, [b"later"]),
-            store.append(HERE, [b"zero", b"one"], once=ONCE),
-            store.replace(HERE, {0: b"new"}, expect=4),
-        ):
-            error = await expect_error(call, Damaged)
-            assert error.conversation == "here"
-            assert error.whole == (0, 1, 2, 3)
+        await refuses_a_damaged_head(store, HERE, OTHER, ONCE)
         if "SET state = " not in damage:
             assert (await expect_error(store.list("w"), Damaged)).conversation == "here"
-        assert (await store.read(OTHER)).head == StoredHead(count=2, state=b"of another")
         assert await store.delete(HERE), "what is damaged can be deleted"
         assert list(await store.list("w")) == [ListedConversation(conversation="other", count=2)]
 

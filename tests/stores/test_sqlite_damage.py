@@ -21,7 +21,7 @@ from lamina.stores.port import ListedConversation, Once, RecordPage, StoredHead,
 from lamina.stores.sqlite import SqliteStore, open_sqlite, tables
 from lamina.stores.sqlite.schema import make_tables
 from lamina.testing._store_trial import expect_error
-from tests.stores.older_heads import misses_what_an_older_head_does_not_count
+from tests.stores.damaged_heads import misses_what_an_older_head_does_not_count, refuses_a_damaged_head
 
 HERE, OTHER, THIRD = Where("w", "here"), Where("w", "other"), Where("x", "third")
 ONCE = Once(key="turn", digest=b"digest")
@@ -170,17 +170,7 @@ def test_a_damaged_head_is_named_and_never_built_upon(path: Path, damage: str) -
     changed(path, damage)
 
     async def work(store: SqliteStore) -> None:
-        for call in (
-            store.read(HERE),
-            store.read(HERE, last=0),
-            store.append(HERE, [b"later"]),
-            store.append(HERE, [b"zero", b"one"], once=ONCE),
-            store.replace(HERE, {0: b"new"}, expect=4),
-        ):
-            error = await expect_error(call, Damaged)
-            assert error.conversation == "here"
-            assert error.whole == (0, 1, 2, 3)
-        assert (await store.read(OTHER)).head == StoredHead(count=2, state=b"of another")
+        await refuses_a_damaged_head(store, HERE, OTHER, ONCE)
         assert await store.delete(HERE), "what is damaged can be deleted"
         assert await store.read(HERE) == RecordPage()
         assert [each.conversation for each in await store.list("w")] == ["other"]

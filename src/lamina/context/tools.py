@@ -95,8 +95,8 @@ def workspace_tools(space: Workspace, *, changes: bool = True) -> tuple[Offer, .
 def _reading_tools(space: Workspace) -> tuple[Offer, ...]:
     """The tools that change nothing: ls, read, grep."""
     return (
-        _offer_reading(space, "ls", "Lists a folder.", _ls, {"path": _PATH}),
-        _offer_reading(
+        _offer_for_files(space, "ls", "Lists a folder.", _ls, {"path": _PATH}),
+        _offer_for_files(
             space,
             "read",
             "Reads a text file, or lines start to end of it.",
@@ -104,7 +104,7 @@ def _reading_tools(space: Workspace) -> tuple[Offer, ...]:
             {"path": _PATH, "start": _FIRST_LINE, "end": _LAST_LINE},
             "path",
         ),
-        _offer_reading(
+        _offer_for_files(
             space,
             "grep",
             "Finds lines in a file or below a folder.",
@@ -122,7 +122,7 @@ def _reading_tools(space: Workspace) -> tuple[Offer, ...]:
 def _changing_tools(space: Workspace) -> tuple[Offer, ...]:
     """The tools that change files: edit, write, mv, rm, touch."""
     return (
-        _offer_changing(
+        _offer_for_files(
             space,
             "edit",
             "Replaces an exact text in a file.",
@@ -136,8 +136,9 @@ def _changing_tools(space: Workspace) -> tuple[Offer, ...]:
             "path",
             "old",
             "new",
+            changes=True,
         ),
-        _offer_changing(
+        _offer_for_files(
             space,
             "write",
             "Writes a whole file.",
@@ -145,8 +146,9 @@ def _changing_tools(space: Workspace) -> tuple[Offer, ...]:
             {"path": _PATH, "content": _TEXT},
             "path",
             "content",
+            changes=True,
         ),
-        _offer_changing(
+        _offer_for_files(
             space,
             "mv",
             "Moves a file or folder.",
@@ -154,9 +156,14 @@ def _changing_tools(space: Workspace) -> tuple[Offer, ...]:
             {"path": _PATH, "to": _PATH},
             "path",
             "to",
+            changes=True,
         ),
-        _offer_changing(space, "rm", "Removes a file, or an empty folder.", _rm, {"path": _PATH}, "path"),
-        _offer_changing(space, "touch", "Makes an empty file.", _touch, {"path": _PATH}, "path"),
+        _offer_for_files(
+            space, "rm", "Removes a file, or an empty folder.", _rm, {"path": _PATH}, "path", changes=True
+        ),
+        _offer_for_files(
+            space, "touch", "Makes an empty file.", _touch, {"path": _PATH}, "path", changes=True
+        ),
     )
 
 
@@ -286,36 +293,27 @@ def _touch(space: Workspace, path: str) -> str:
 # how tools are offered
 
 
-def _offer_reading(
+def _offer_for_files(
     space: Workspace,
     name: str,
     description: str,
     function: Callable[..., str],
     schemas: Schemas,
     *required: str,
+    changes: bool = False,
 ) -> Offer:
-    """A tool that changes nothing. If its caller is cancelled, nobody waits for it."""
+    """A tool for the files of a workspace.
+
+    If its caller is cancelled, nobody waits for a tool that only reads. One that changes something is waited
+    for, since it may have begun.
+    """
 
     async def run(arguments: Mapping[str, Any]) -> str:
+        if changes:
+            return await to_thread.run_sync(partial(function, space, **arguments))
         return await run_in_thread(function, space, **arguments)
 
-    return _offer(name, description, run, schemas, required)
-
-
-def _offer_changing(
-    space: Workspace,
-    name: str,
-    description: str,
-    function: Callable[..., str],
-    schemas: Schemas,
-    *required: str,
-) -> Offer:
-    """A tool that changes something. Its caller waits for it even if cancelled, since it may have begun."""
-
-    async def run(arguments: Mapping[str, Any]) -> str:
-        return await to_thread.run_sync(partial(function, space, **arguments))
-
-    return _offer(name, description, run, schemas, required, changes=True)
+    return _offer(name, description, run, schemas, required, changes=changes)
 
 
 def _offer(
