@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import sys
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -224,34 +221,8 @@ def test_many_matches_are_cut_and_said_to_be(bench: Bench) -> None:
 
 def test_a_pattern_that_takes_forever_is_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searching, "SECONDS", 0.5)
-    monkeypatch.setattr(shutil, "which", lambda _: None)
     (bench.root / "a.txt").write_text("a" * 40)
     assert "no end in 0.5 seconds" in bench.refused("grep", pattern="(a+)+$b", path="a.txt")
-
-
-@pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
-def test_both_programs_find_the_same(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_ripgrep = grep(bench.space, "t[wh]", ".")
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-    assert grep(bench.space, "t[wh]", ".") == with_ripgrep
-
-
-def test_ripgrep_is_used_where_it_is_and_sees_no_path(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stand-in that writes down how it was called."""
-    program = tmp_path / "rg"
-    program.write_text(
-        f"#!{sys.executable}\nimport sys\nopen({str(tmp_path / 'seen')!r}, 'w').write(repr(sys.argv))\n"
-        "for number, line in enumerate(sys.stdin, 1):\n"
-        "    print(f'{number}:{line}', end='') if 'two' in line else None\n"
-    )
-    program.chmod(0o755)
-    monkeypatch.setattr(shutil, "which", lambda _: os.fspath(program))
-    assert [match[:2] for match in grep(bench.space, "-two", ".").matches] == [("src/app.py", 2)]
-    seen = (tmp_path / "seen").read_text()
-    assert "--regexp=-two" in seen
-    assert "app.py" not in seen
 
 
 def test_a_search_has_an_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,21 +256,18 @@ def test_reading_for_a_search_ends_with_its_time(bench: Bench, monkeypatch: pyte
     ]
 
 
-@pytest.mark.parametrize("with_ripgrep", [True, False])
 @pytest.mark.parametrize(
     "pattern",
     ["(" * 50_000, "(?:" * 20_000 + "a" + ")" * 20_000, "a" * 3_000_000, "[", "(a{1000}){1000}{9}", "\0"],
 )
 def test_an_absurd_pattern_is_refused_or_finds_nothing(
-    bench: Bench, pattern: str, monkeypatch: pytest.MonkeyPatch, *, with_ripgrep: bool
+    bench: Bench, pattern: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(searching, "SECONDS", 3.0)
-    if not with_ripgrep:
-        monkeypatch.setattr(shutil, "which", lambda _: None)
     try:
         assert grep(bench.space, pattern, ".").matches == []
     except BadInput as refused:
-        assert refused.place in {"pattern", "grep"}  # noqa: PT017 - or nothing was found
+        assert refused.place == "pattern"  # noqa: PT017 - or nothing was found
 
 
 async def used(session: Session, tools: Iterable[Offer], name: str, **arguments: Any) -> Envelope:

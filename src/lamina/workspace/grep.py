@@ -1,23 +1,18 @@
-"""Finds lines of files that match a pattern, by ripgrep if it is installed, else by Python.
+"""Finds lines of files that match a regular expression of Python.
 
-Files are read through the workspace. The program that searches gets only their text: it never sees a path, so
-no path can lead it outside. It runs in a process of its own that is ended when its time is over, since some
-patterns take forever.
+Files are read through the workspace. The process that searches gets only their text: it never sees a path, so
+no path can lead it outside. It is ended when its time is over, since some patterns take forever.
 """
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
-import sys
 import time
 from bisect import bisect_right
 from typing import NamedTuple
 
-from lamina.core.text.characters import WHITE_SPACE, split_lines
 from lamina.errors import BadInput
 from lamina.workspace.documents import text_in
+from lamina.workspace.separate_process import ChildFailed, run_script
 from lamina.workspace.workspace import FolderItem, Workspace
 
 SECONDS = 10.0
@@ -26,11 +21,11 @@ SECONDS = 10.0
 SEARCHED = 64 * 2**20
 """Bytes that one search reads."""
 
-# Prints the number of each line that matches, as ripgrep does. It runs without lamina.
+# Prints the number of each line that matches. It runs without lamina.
 _SCAN = """
-import re, sys
-find = re.compile(sys.argv[1], re.IGNORECASE if sys.argv[2] == "1" else 0).search
-left = int(sys.argv[3])
+import re
+pattern, ignores_case, left = arguments
+find = re.compile(pattern, re.IGNORECASE if ignores_case else 0).search
 for number, line in enumerate(sys.stdin.buffer, 1):
     if find(line.decode("utf-8", "replace").rstrip("\\n")):
         print(number)
@@ -131,44 +126,13 @@ def _find_lines(
 ) -> list[int]:
     """The numbers of the lines that match, from 1."""
     data = "\n".join(lines).encode("utf-8", "replace")
+    arguments = (pattern, ignore_case, most)
     try:
-        # in a program of its own, which can be ended: some patterns take years
-        run = subprocess.run(  # noqa: S603 - the pattern is one argument of a fixed program
-            _command(pattern, ignore_case=ignore_case, most=most),
-            input=data,
-            capture_output=True,
-            timeout=_seconds_left(deadline),
-            check=False,
-            cwd="/",
-            env={},
-        )
-    except subprocess.TimeoutExpired:
-        problem = f"no end in {SECONDS:g} seconds"
-        raise BadInput(problem, place="pattern", hint="give a simpler pattern, or a smaller folder") from None
-    except OSError as error:
-        raise BadInput(f"no search is possible: {error.strerror}", place="grep") from None
-    has_failed = run.returncode == 1 and run.stderr  # 1 without an error means that nothing matches
-    if has_failed or run.returncode not in {0, 1}:
-        messages = split_lines(run.stderr.decode("utf-8", "replace").strip(WHITE_SPACE))
-        problem = f"no pattern: {' '.join(messages[-2:])[:300]}"
-        raise BadInput(problem, place="pattern", hint="check its syntax")
-    numbers = re.findall(rb"^(\d+)", run.stdout, re.MULTILINE)
-    return [int(number) for number in numbers[:most]]
-
-
-def _command(pattern: str, *, ignore_case: bool, most: int) -> list[str]:
-    """The program that searches, with its options."""
-    ripgrep = shutil.which("rg")
-    if ripgrep is None:
-        return [sys.executable, "-I", "-S", "-c", _SCAN, pattern, str(int(ignore_case)), str(most)]
-    options = [
-        "--no-config",
-        "--line-number",
-        "--text",
-        "--no-heading",
-        "--color=never",
-        f"--max-count={most}",
-    ]
-    if ignore_case:
-        options.append("--ignore-case")
-    return [ripgrep, *options, f"--regexp={pattern}", "-"]
+        numbers = run_script(_SCAN, data, seconds=_seconds_left(deadline), arguments=arguments)
+    except ChildFailed as failed:
+        if failed.late:
+            problem = f"no end in {SECONDS:g} seconds"
+            hint = "give a simpler pattern, or a smaller folder"
+            raise BadInput(problem, place="pattern", hint=hint) from None
+        raise BadInput(f"no pattern: {failed.why}", place="pattern", hint="check its syntax") from None
+    return [int(number) for number in numbers.split()]
