@@ -61,11 +61,13 @@ class BadInput(LaminaError, ValueError):
         super().__init__(message)
 
 
-def advise_on_version(version: object, known: int) -> str:
+def advise_on_version(version: object, own_version: int) -> str:
     """What to do about a stored form of another version than the one that this release reads."""
-    if isinstance(version, int) and version > known:
-        return f"a newer lamina wrote it, and this one reads version {known}: update lamina"
-    return f"this lamina reads version {known}: export it with the one that wrote it, and import it here"
+    if isinstance(version, int) and version > own_version:
+        return f"a newer lamina wrote it, and this one reads version {own_version}: update lamina"
+    return (
+        f"this lamina reads version {own_version}: export it with the one that wrote it, and import it here"
+    )
 
 
 class BudgetExceeded(LaminaError, ValueError):

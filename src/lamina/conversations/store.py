@@ -166,9 +166,9 @@ def decode_state(source: bytes) -> ConversationState:
         state = msgspec.json.decode(source, type=ConversationState)
     except (msgspec.DecodeError, RecursionError) as error:
         raise Damaged(f"the state of a conversation cannot be read: {error}") from error
-    for version, known in ((state.version, STATE_VERSION), (state.ledger.version, LEDGER_VERSION)):
-        if version != known:
-            hint = advise_on_version(version, known)
+    for version, own_version in ((state.version, STATE_VERSION), (state.ledger.version, LEDGER_VERSION)):
+        if version != own_version:
+            hint = advise_on_version(version, own_version)
             raise Damaged(f"the state of a conversation has version {version}", hint=hint)
     return state
 
