@@ -42,7 +42,6 @@ from lamina.errors import BadInput
 from lamina.replay.account_columns import (
     Column,
     align_columns,
-    format_milliseconds,
     format_percent,
     format_whole,
 )
@@ -99,7 +98,7 @@ COLUMNS = (
         Column(name, name, "", format_whole)
         for name in ("cuts", "broken", "over", "invalid", "failed", "lost")
     ),
-    Column("pace", "ms a call", "", format_milliseconds),
+    Column("pace", "ms a call", "", lambda seconds: f"{1_000 * seconds:.1f}"),
 )
 
 
@@ -221,7 +220,8 @@ def _rows(sums: Sequence[Total]) -> list[Row]:
             policy=each.policy, cost=each.equivalents / 1e6, cached=each.cached, cuts=each.cuts,
             relative=each.equivalents / other if other else None, broken=each.broken, over=each.over,
             invalid=each.invalid, failed=each.failed, lost=each.lost, recall=each.recall,
-            reach=each.within_reach, recalls=each.recall_equivalents / 1e6, pace=each.pace,
+            reach=each.within_reach, recalls=each.recall_equivalents / 1e6,
+            pace=each.seconds / max(each.calls, 1),
         )
         for each in sums
     ]  # fmt: skip

@@ -12,8 +12,9 @@ from lamina.replay.account_columns import (
     printable,
     useful_columns,
 )
-from lamina.replay.account_sums import list_losses, sum_losses, sum_outcomes, sum_paid
+from lamina.replay.account_sums import list_losses, sum_losses, sum_outcomes
 from lamina.replay.account_table import account_json, account_text
+from lamina.replay.groups import group_sessions
 from lamina.replay.values import LostCache, ReplayAccount, ReplayOutcome, Reported, UnreadableLine
 from tests.replay.accounts import HOSTILE, POLICIES, account
 
@@ -37,7 +38,7 @@ def test_sums_are_of_every_session_of_a_policy_window_and_cache() -> None:
 
 def test_a_share_of_nothing_is_not_a_number() -> None:
     (empty,) = sum_outcomes([outcome()])
-    assert (empty.cached, empty.recall, empty.within_reach, empty.price, empty.pace) == (None,) * 5
+    assert (empty.cached, empty.recall, empty.within_reach, empty.price) == (None,) * 4
 
 
 def test_dollars_are_of_the_sessions_that_have_a_price() -> None:
@@ -67,10 +68,9 @@ def test_records_are_added_up_by_model_and_lost_caches_by_reason() -> None:
         ),
         Reported(trace="c", source="s", model="n", calls=9),
     ]
-    other, ours = sum_paid(found)
-    assert (other.model, ours.sessions, ours.sent, ours.read, ours.cached) == ("n", 2, 100, 30, 0.3)
-    assert (ours.dollars, ours.losses, ours.paid_again, other.dollars) == (1.0, 3, 20, None)
-    assert [(loss.trace, loss.tokens) for loss in list_losses(found)] == [("b", 9), ("a", 7), ("b", 4)]
+    ours, other = group_sessions(ReplayAccount(reported=tuple(found)), "model")
+    assert (other.name, ours.sessions, ours.sent, ours.read, ours.cached) == ("n", 2, 100, 30, 0.3)
+    assert (ours.dollars, ours.losses, other.dollars) == (1.0, 3, None)
     assert sum_losses(list_losses(found)) == [("idle", 2, 11, None), ("edit", 1, 9, None)]
 
 

@@ -38,8 +38,8 @@ def test_sums_are_those_of_the_sessions_and_groups_are_in_order() -> None:
     summary = summarise_across([*sessions, figures(3, calls=0)])
     assert (summary.sessions, summary.calls, summary.priced, summary.dollars) == (3, 30, 2, 7.0)
     assert summary.cached == pytest.approx(0.9)
-    assert [row["name"] for row in summary.groups["project"]] == ["site", "app"]
-    assert [row["name"] for row in summary.groups["day"]] == ["2026-02-02", "2026-02-03", "2026-02-04"]
+    assert [row.name for row in summary.groups["project"]] == ["site", "app"]
+    assert [row.name for row in summary.groups["day"]] == ["2026-02-02", "2026-02-03", "2026-02-04"]
     assert [each.place.title for each in summary.dearest][:2] == ["Session 1", "Session 0"]
 
 
@@ -74,4 +74,4 @@ def test_a_session_of_a_folder_has_no_page_and_says_what_lamina_saves() -> None:
     summary = summarise_across([session], replays=[replay])
     assert not summary.dearest[0].place.has_page
     assert summary.dearest[0].place.file == "logs/0.jsonl:1"
-    assert summary.groups["project"][0]["saved"] == pytest.approx(0.25)
+    assert summary.groups["project"][0].saved == pytest.approx(0.25)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -16,12 +15,11 @@ from lamina.errors import BadInput
 from lamina.inspector.session_figures import FiguresOfSessions
 from lamina.inspector.sessions import Sessions
 from lamina.replay.account_columns import (
-    Column,
+    GROUP_COLUMNS,
     align_columns,
     format_date,
     format_money,
     format_percent,
-    format_whole,
     printable,
 )
 from lamina.replay.account_table import describe_reason
@@ -32,23 +30,6 @@ MOST_LINES = 8
 """Rows of each list that are printed; --json has more."""
 
 LONGEST_NAME = 60
-
-_GROUP_COLUMNS = (
-    Column("name", "", "", str),
-    Column("sessions", "sessions", "", format_whole),
-    Column("calls", "calls", "", format_whole),
-    Column("sent", "tokens sent", "", format_whole),
-    Column("cached", "cached", "", format_percent),
-    Column("dollars", "USD", "", format_money),
-    Column("losses", "misses", "", format_whole),
-)
-
-
-class _Row:
-    """A row of a group, with its figures as attributes."""
-
-    def __init__(self, figures: dict[str, Any]) -> None:
-        self.__dict__.update(figures)
 
 
 def print_summary(arguments: argparse.Namespace) -> int:
@@ -115,7 +96,7 @@ def _group_lines(summary: AcrossSessions) -> list[str]:
         first_rows = rows[:MOST_LINES]
         if by == "day":
             first_rows = rows[-MOST_LINES:]
-        lines += ["", f"by {by}", *align_columns(_GROUP_COLUMNS, [_Row(row) for row in first_rows])]
+        lines += ["", f"by {by}", *align_columns(GROUP_COLUMNS, first_rows)]
         if len(rows) > len(first_rows):
             lines.append(f"  and {len(rows) - len(first_rows):,} more")
     return lines

@@ -31,11 +31,6 @@ def format_percent(share: float | None) -> str:
     return _format(share, "{:.1f} %", scale=100)
 
 
-def format_milliseconds(seconds: float | None) -> str:
-    """Seconds as milliseconds: `0.0021` is "2.1"."""
-    return _format(seconds, "{:.1f}", scale=1000)
-
-
 def format_money(dollars: float | None) -> str:
     """Two digits after the point; four for less than a dollar."""
     pattern = "{:.4f}"
@@ -58,10 +53,6 @@ def _format(number: float | None, pattern: str, *, scale: int = 1) -> str:
     return pattern.format(scale * number)
 
 
-def format_model(name: str) -> str:
-    return name or "(not named)"
-
-
 POLICY_COLUMNS = (
     Column("policy", "policy", "how the requests were made to fit", str),
     Column("price", "USD", "input, output and recalls, for sessions whose model has prices", format_money),
@@ -82,22 +73,16 @@ POLICY_COLUMNS = (
         format_percent,
     ),
     Column("within_reach", "in reach", "the same, with what could be recalled", format_percent),
-    Column("recall_equivalents", "for recalls", "what those recalls would add to the input", format_whole),
     Column("cuts", "cuts", "times that something was left out; in the records, compactions", format_whole),
-    Column("broken", "broken", "requests that did not continue the one before byte for byte", format_whole),
     Column(
         "refused", "refused", "calls without an answer: over the window, invalid, or given up", format_whole
     ),
-    Column("over", "over", "requests over the window", format_whole),
-    Column("invalid", "invalid", "requests that the provider would refuse", format_whole),
-    Column("failed", "failed", "calls that the policy gave up", format_whole),
-    Column("pace", "ms a call", "time that the policy took for each call", format_milliseconds),
 )
 
 _ALWAYS_SHOWN = frozenset(("policy", "equivalents", "refused"))
 
-PAID_COLUMNS = (
-    Column("model", "model", "as the records name it", format_model),
+GROUP_COLUMNS = (
+    Column("name", "", "", str),
     Column("sessions", "sessions", "", format_whole),
     Column("calls", "calls", "", format_whole),
     Column("sent", "tokens sent", "", format_whole),
@@ -107,15 +92,6 @@ PAID_COLUMNS = (
     Column(
         "losses", "misses", "calls that read less than half of what the call before had sent", format_whole
     ),
-    Column("paid_again", "paid again", "tokens that those calls had to pay again", format_whole),
-)
-
-
-GROUP_COLUMNS = (
-    Column("name", "", "", str),
-    *(column for column in PAID_COLUMNS if column.name in ("sessions", "calls", "sent", "cached", "output")),
-    Column("dollars", "USD", "at list prices, where they are known", format_money),
-    *(column for column in PAID_COLUMNS if column.name == "losses"),
     Column("lost_dollars", "USD of misses", "what those calls cost beyond reading the cache", format_money),
     Column("saved", "lamina saves", "of the cost, where it can be compared", format_percent),
 )

@@ -9,9 +9,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-
-from lamina.replay.values import ReplayOutcome, Reported
+from lamina.replay.values import LostCache, PolicyFigures, ReplayOutcome, Reported
 
 AS_IT_WAS = "as it was"
 """The name of the row that has what the records say."""
@@ -33,7 +31,7 @@ class ReplaySetting(NamedTuple):
     window: int
 
 
-class Total(msgspec.Struct, frozen=True, kw_only=True):
+class Total(PolicyFigures, frozen=True, kw_only=True):
     """All sessions under one policy, window and cache; `priced` have prices, `dollars` is theirs."""
 
     policy: str
@@ -42,27 +40,6 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     sessions: int = 0
     priced: int = 0
     dollars: float = 0.0
-    calls: int = 0
-    cuts: int = 0
-    broken: int = 0
-    over: int = 0
-    invalid: int = 0
-    failed: int = 0
-    sent: int = 0
-    read: int = 0
-    written: int = 0
-    uncached: int = 0
-    output: int = 0
-    equivalents: float = 0.0
-    needed: int = 0
-    visible: int = 0
-    recallable: int = 0
-    recalls: int = 0
-    recall_equivalents: float = 0.0
-    recall_dollars: float = 0.0
-    lowered: int = 0
-    lost: int = 0
-    seconds: float = 0.0
 
     @property
     def cached(self) -> float | None:
@@ -92,49 +69,6 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
         if not self.priced or not self.recalls:
             return None
         return self.recall_dollars
-
-    @property
-    def pace(self) -> float | None:
-        """Seconds for each call."""
-        return share_of(self.seconds, self.calls)
-
-    @property
-    def refused(self) -> int:
-        """Calls that have no answer: over the window, invalid, or given up."""
-        return self.over + self.invalid + self.failed
-
-
-_SUMMED_FIELDS = set(Total.__struct_fields__) - {"policy", "window", "rules", "sessions", "priced", "dollars"}
-"""Fields of a total that are the sum of the same field of its outcomes."""
-
-
-class PaidTotal(msgspec.Struct, frozen=True, kw_only=True):
-    """What the records say of all sessions of one model."""
-
-    model: str
-    sessions: int
-    calls: int
-    sent: int
-    read: int
-    output: int
-    dollars: float | None
-    losses: int
-    paid_again: int
-
-    @property
-    def cached(self) -> float | None:
-        return share_of(self.read, self.sent)
-
-
-class CacheLoss(msgspec.Struct, frozen=True, kw_only=True):
-    """One call whose cache was gone."""
-
-    trace: str
-    call: int
-    tokens: int
-    why: str
-    dollars: float | None = None
-    idle: float | None = None
 
 
 class LossSum(NamedTuple):
@@ -166,7 +100,7 @@ def sum_outcomes(outcomes: Iterable[ReplayOutcome]) -> tuple[Total, ...]:
     groups = group_by(outcomes, lambda outcome: (setting_of(outcome), outcome.policy))
     totals = []
     for (setting, policy), group in groups.items():
-        total = _sum_sessions(policy, setting, group, sum_fields(group, _SUMMED_FIELDS))
+        total = _sum_sessions(policy, setting, group, sum_fields(group, PolicyFigures.__struct_fields__))
         totals.append(total)
     return tuple(totals)
 
@@ -241,44 +175,15 @@ def sum_recorded(reported: Iterable[Reported]) -> list[Total]:
     return [_sum_sessions(AS_IT_WAS, ReplaySetting(OWN_RULES, OWN_WINDOW), reports, sums)]
 
 
-def sum_paid(reported: Iterable[Reported]) -> tuple[PaidTotal, ...]:
-    """What the records say, by model, of sessions that have usage; the most calls first.
-
-    Two sessions of one model, with 3 and 5 calls, are one row with 8 calls.
-    """
-    groups = group_by(reported, lambda report: report.model)
-    totals = []
-    for model, group in groups.items():
-        reports = [report for report in group if report.calls]
-        if not reports:
-            continue
-        losses = list_losses(reports)
-        total = PaidTotal(
-            model=model,
-            sessions=len(reports),
-            dollars=sum_known(reports, "dollars"),
-            losses=len(losses),
-            paid_again=sum(loss.tokens for loss in losses),
-            **sum_fields(reports, ["calls", "sent", "read", "output"]),
-        )
-        totals.append(total)
-    totals.sort(key=lambda total: (-total.calls, total.model))
-    return tuple(totals)
-
-
-def list_losses(reported: Iterable[Reported]) -> list[CacheLoss]:
-    """Every lost cache of the records, the dearest first.
-
-    Losses without a price come last, those of most tokens first.
-    """
-    losses: list[CacheLoss] = []
+def list_losses(reported: Iterable[Reported]) -> list[LostCache]:
+    """Every lost cache of the records."""
+    losses: list[LostCache] = []
     for report in reported:
-        losses += [CacheLoss(trace=report.trace, **msgspec.structs.asdict(lost)) for lost in report.lost]
-    losses.sort(key=lambda loss: (*_rank_cost(loss), loss.trace, loss.call))
+        losses += report.lost
     return losses
 
 
-def sum_losses(losses: Iterable[CacheLoss]) -> list[LossSum]:
+def sum_losses(losses: Iterable[LostCache]) -> list[LossSum]:
     """Why caches were lost, the dearest reason first.
 
     "idle for 7 minutes, past …" and "idle for 9 minutes, past …" are one reason.
@@ -287,12 +192,8 @@ def sum_losses(losses: Iterable[CacheLoss]) -> list[LossSum]:
     for why, group in group_by(losses, lambda loss: _IDLE_SPAN.sub("idle, ", loss.why)).items():
         tokens = sum(loss.tokens for loss in group)
         sums.append(LossSum(why, len(group), tokens, sum_known(group, "dollars")))
-    return sorted(sums, key=lambda row: (*_rank_cost(row), row.why))
-
-
-def _rank_cost(loss: CacheLoss | LossSum) -> tuple[float, int]:
-    """Sort the dearest loss first. Without a price, that of most tokens."""
-    return -(loss.dollars or 0.0), -loss.tokens
+    # without a price, that of most tokens comes first
+    return sorted(sums, key=lambda row: (-(row.dollars or 0.0), -row.tokens, row.why))
 
 
 def share_of(part: float, whole: float) -> float | None:

@@ -14,7 +14,6 @@ import msgspec
 from lamina.dialects.usage import count_noun
 from lamina.replay.account_columns import (
     GROUP_COLUMNS,
-    PAID_COLUMNS,
     POLICY_COLUMNS,
     Column,
     align_columns,
@@ -27,17 +26,15 @@ from lamina.replay.account_sums import (
     AS_IT_WAS,
     OWN_RULES,
     OWN_WINDOW,
-    PaidTotal,
     ReplaySetting,
     Total,
     group_by_setting,
     list_losses,
     sum_losses,
     sum_outcomes,
-    sum_paid,
     sum_recorded,
 )
-from lamina.replay.groups import GroupCost, group_sessions
+from lamina.replay.groups import group_sessions
 from lamina.replay.headline import (
     Headline,
     LossReason,
@@ -58,41 +55,32 @@ MOST_GROUPS = 40
 MOST_LISTED = 8
 """Dearer sessions and damaged lines that the terminal shows; the JSON file has all."""
 
-_IN_TERMINAL = frozenset(
-    "policy price price_of_recalls equivalents cached recall within_reach cuts refused".split()
-)
-"""The columns of policies that a terminal has room for."""
-
 
 def account_json(account: ReplayAccount, *, by: Sequence[str] = ()) -> dict[str, Any]:
     """Everything as plain JSON: the figures that are shown, and what they are sums of.
 
     The terminal shows the same figures, under the same names. `by` names groups of sessions.
     """
-    recorded = [_row_as_json(POLICY_COLUMNS, total) for total in sum_recorded(account.reported)]
+    recorded = [_total_as_json(total) for total in sum_recorded(account.reported)]
     return {
         "as_of": account.as_of,
         "headline": msgspec.to_builtins(summarise(account)),
-        "totals": [_row_as_json(POLICY_COLUMNS, total) for total in sum_outcomes(account.outcomes)],
+        "totals": [_total_as_json(total) for total in sum_outcomes(account.outcomes)],
         "recorded": next(iter(recorded), None),
-        "paid": [_row_as_json(PAID_COLUMNS, total) for total in sum_paid(account.reported)],
         "losses": [loss._asdict() for loss in sum_losses(list_losses(account.reported))],
         "sessions": msgspec.to_builtins(compare_sessions(account)),
         "reported": msgspec.to_builtins(account.reported),
         "outcomes": msgspec.to_builtins(account.outcomes),
-        "groups": {
-            name: [_row_as_json(GROUP_COLUMNS, group) for group in group_sessions(account, name)]
-            for name in by
-        },
+        "groups": {name: msgspec.to_builtins(group_sessions(account, name)) for name in ("model", *by)},
         "damaged": msgspec.to_builtins(account.damaged),
         "foreign": msgspec.to_builtins(account.foreign),
     }
 
 
-def _row_as_json(columns: Iterable[Column], row: Total | PaidTotal | GroupCost) -> dict[str, Any]:
+def _total_as_json(total: Total) -> dict[str, Any]:
     """A sum with every figure that a table shows, under the name it has there."""
-    figures = {column.name: getattr(row, column.name) for column in columns}
-    return {**msgspec.to_builtins(row), **figures}
+    figures = {column.name: getattr(total, column.name) for column in POLICY_COLUMNS}
+    return {**msgspec.to_builtins(total), **figures}
 
 
 def account_text(account: ReplayAccount, *, recorded: bool = True, by: Sequence[str] = ()) -> str:
@@ -109,9 +97,7 @@ def account_text(account: ReplayAccount, *, recorded: bool = True, by: Sequence[
     lines += _policy_lines(account, recorded=recorded)
     if recorded:
         lines += _dearer_lines(compare_sessions(account))
-        if "model" not in by:
-            lines += _model_lines(account)
-        for name in by:
+        for name in dict.fromkeys(["model", *by]):
             lines += _group_lines(account, name)
     lines += _damaged_lines(account.damaged)
     lines += _foreign_lines(account.foreign)
@@ -257,7 +243,7 @@ def _policy_lines(account: ReplayAccount, *, recorded: bool) -> list[str]:
     columns: list[Column] = []
     for setting, totals in group_by_setting(sum_outcomes(account.outcomes)).items():
         rows = [*recorded_rows, *totals]
-        columns = [column for column in useful_columns(rows) if column.name in _IN_TERMINAL]
+        columns = useful_columns(rows)
         counts = f"{count_noun(totals[0].sessions, 'session')}, {count_noun(totals[0].calls, 'call')}"
         lines.append(f"{describe_setting(setting)}: {counts}")
         lines += [*align_columns(columns, rows), ""]
@@ -294,17 +280,11 @@ def describe_session(session: SessionCost) -> str:
     return f"{named} ({count_noun(session.calls, 'call')})"
 
 
-def _model_lines(account: ReplayAccount) -> list[str]:
-    """What the records say by model, if there are several."""
-    rows = sum_paid(account.reported)
-    if len(rows) < 2:
-        return []
-    return ["by model, as the records say", *align_columns(PAID_COLUMNS, rows), ""]
-
-
 def _group_lines(account: ReplayAccount, by: str) -> list[str]:
     """A table by user, say: what was recorded, and what lamina would have saved. The dearest are listed."""
     groups = group_sessions(account, by)
+    if by == "model" and len(groups) < 2:
+        return []
     listed_groups = groups[:MOST_GROUPS]
     if by in ("day", "month"):
         listed_groups = groups[-MOST_GROUPS:]

@@ -7,7 +7,6 @@ command give the sessions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -95,7 +94,7 @@ class AcrossSessions(msgspec.Struct, frozen=True, kw_only=True):
     lost_dollars: float | None
     began: float | None
     ended: float | None
-    groups: dict[str, list[dict[str, Any]]]
+    groups: dict[str, list[GroupCost]]
     reasons: list[LossReason]
     lost: list[PlacedLoss]
     dearest: list[PlacedSession]
@@ -132,16 +131,11 @@ def summarise_across(
     )
 
 
-def _list_groups(account: ReplayAccount, by: str) -> list[dict[str, Any]]:
+def _list_groups(account: ReplayAccount, by: str) -> list[GroupCost]:
     groups = group_sessions(account, by)
-    listed = groups[:MOST_IN_GROUP]
     if by == "day":  # days stand in their order, all other groups with the dearest first
-        listed = groups[-MOST_IN_GROUP:]
-    return [_describe_group(group) for group in listed]
-
-
-def _describe_group(group: GroupCost) -> dict[str, Any]:
-    return {**msgspec.to_builtins(group), "cached": group.cached, "saved": group.saved}
+        return groups[-MOST_IN_GROUP:]
+    return groups[:MOST_IN_GROUP]
 
 
 def _find_dearest(sessions: Iterable[SessionFigures]) -> list[PlacedSession]:

@@ -19,8 +19,10 @@ NOT_NAMED = "(not named)"
 class GroupCost(msgspec.Struct, frozen=True, kw_only=True):
     """All sessions of one user, project, client, model, month or day.
 
-    `dollars` is what the records say of the sessions that have prices. `own` is what lamina would have cost
-    in those of them that can be compared, which cost `own_before`; both are None without a replay.
+    `cached` is the share of the tokens sent that the cache gave, and `dollars` what the records say of the
+    sessions that have prices. `own` is what lamina would have cost in those of them that can be compared,
+    which cost `own_before`, and `saved` the share of that which it would have saved; below 0 if it would have
+    cost more. These are None without a replay.
     """
 
     name: str
@@ -29,24 +31,14 @@ class GroupCost(msgspec.Struct, frozen=True, kw_only=True):
     sent: int
     read: int
     output: int
+    cached: float | None
     dollars: float | None
     losses: int
     lost_dollars: float | None
     compactions: int
     own: float | None = None
     own_before: float | None = None
-
-    @property
-    def cached(self) -> float | None:
-        """Of the tokens sent, the share that the cache gave."""
-        return share_of(self.read, self.sent)
-
-    @property
-    def saved(self) -> float | None:
-        """The share of the cost that lamina would have saved; below 0 if it would have cost more."""
-        if self.own is None or not self.own_before:
-            return None
-        return 1 - self.own / self.own_before
+    saved: float | None = None
 
 
 def group_sessions(account: ReplayAccount, by: str) -> list[GroupCost]:
@@ -77,13 +69,21 @@ def _sum_group(name: str, reports: Sequence[Reported], costs: dict[str, SessionC
     losses = list_losses(reports)
     sessions = [costs[report.trace] for report in reports]
     compared = [session for session in sessions if session.is_comparable]
+    own = sum_known(compared, "own")
+    own_before = sum_known(compared, "before")
+    saved = None
+    if own is not None and own_before:
+        saved = 1 - own / own_before
+    sums = sum_fields(reports, ["calls", "sent", "read", "output", "compactions"])
     return GroupCost(
         name=name,
         sessions=len(reports),
+        cached=share_of(sums["read"], sums["sent"]),
         dollars=sum_known(reports, "dollars"),
         losses=len(losses),
         lost_dollars=sum_known(losses, "dollars"),
-        own=sum_known(compared, "own"),
-        own_before=sum_known(compared, "before"),
-        **sum_fields(reports, ["calls", "sent", "read", "output", "compactions"]),
+        own=own,
+        own_before=own_before,
+        saved=saved,
+        **sums,
     )

@@ -14,7 +14,6 @@ import msgspec
 
 from lamina.dialects.usage import count_noun
 from lamina.replay.account_sums import (
-    CacheLoss,
     add_known,
     group_by,
     list_losses,
@@ -24,7 +23,7 @@ from lamina.replay.account_sums import (
     sum_known,
     sum_losses,
 )
-from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported
+from lamina.replay.values import LostCache, ReplayAccount, ReplayOutcome, Reported
 
 OWN_POLICY = "lamina"
 UNTOUCHED = "none"
@@ -233,7 +232,7 @@ def _sum_refused(sessions: Sequence[SessionCost]) -> SimulatedPair | None:
     )
 
 
-def explain_losses(losses: Iterable[CacheLoss]) -> list[LossReason]:
+def explain_losses(losses: Iterable[LostCache]) -> list[LossReason]:
     """Why caches were lost, the dearest reason first, each with what to do about it."""
     return [LossReason(**loss._asdict(), advice=_find_advice(loss.why)) for loss in sum_losses(losses)]
 
@@ -289,7 +288,7 @@ def _compare(trace: str, report: Reported | None, outcomes: Sequence[ReplayOutco
             own = outcome
         if outcome.dollars is not None:
             policies[outcome.policy] = outcome.dollars + outcome.recall_dollars
-        refused[outcome.policy] = outcome.over + outcome.invalid + outcome.failed
+        refused[outcome.policy] = outcome.refused
     session = SessionCost(
         trace=trace,
         source=report.source,

@@ -95,21 +95,19 @@ def day_of(moment: float | None) -> str:
 
 def make_schema(pyarrow: Any, name: str) -> Any:
     """The columns of a table: the keys, and each field of its struct that holds one value."""
-    types = {
-        "str": pyarrow.string(),
-        "int": pyarrow.int64(),
-        "bool": pyarrow.bool_(),
-        "float": pyarrow.float64(),
-        "float | None": pyarrow.float64(),
+    types: dict[Any, Any] = {
+        str: pyarrow.string(),
+        int: pyarrow.int64(),
+        bool: pyarrow.bool_(),
+        float: pyarrow.float64(),
+        float | None: pyarrow.float64(),
     }
-    columns = {key: pyarrow.field(key, types["str"], nullable=False) for key in _KEYS}
+    columns = {key: pyarrow.field(key, types[str], nullable=False) for key in _KEYS}
     for field in msgspec.structs.fields(TABLES[name]):
-        annotation = TABLES[name].__annotations__[field.name]
-        if annotation in types:
-            nullable = "None" in annotation
-            columns[field.encode_name] = pyarrow.field(
-                field.encode_name, types[annotation], nullable=nullable
-            )
+        column = types.get(field.type)
+        if column is not None:
+            nullable = field.type == float | None
+            columns[field.name] = pyarrow.field(field.name, column, nullable=nullable)
     return pyarrow.schema(list(columns.values()))
 
 

@@ -97,28 +97,17 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     broken: str = ""
 
 
-class ReplayOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """One trace under one policy, window and cache.
+class PolicyFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What requests under a policy took and what they showed, of one session or of many.
 
-    `own_window` and `own_rules` say that window and rules are those of the session's own model.
-    `equivalents` is the cost in input tokens at full price, `dollars` the same in money with the output
-    where the model has prices. `broken` are requests that did not continue the one before byte for byte;
-    `over` and `invalid` requests that a provider would have refused, `failed` those that the policy gave up.
-    `needed` counts what the model's answers took from earlier context, `visible` how much of that stood in
-    the request sent, `recallable` how much stood there or could be had back; `recalls` are the recalls that
-    this takes. `recall_equivalents` and `recall_dollars` are what they cost, which `equivalents` and
-    `dollars` do not hold. `seconds` is the time that the policy took. `points` are the calls one by one,
-    where they were asked for.
+    `equivalents` is the cost in input tokens at full price. `broken` are requests that did not continue the
+    one before byte for byte; `over` and `invalid` requests that a provider would have refused, `failed` those
+    that the policy gave up. `needed` counts what the model's answers took from earlier context, `visible` how
+    much of that stood in the request sent, `recallable` how much stood there or could be had back; `recalls`
+    are the recalls that this takes. `recall_equivalents` and `recall_dollars` are what they cost, which
+    `equivalents` and `dollars` do not hold. `seconds` is the time that the policy took.
     """
 
-    trace: str
-    source: str
-    policy: str
-    window: int
-    rules: str
-    own_window: bool = False
-    own_rules: bool = False
-    model: str = ""
     calls: int = 0
     cuts: int = 0
     broken: int = 0
@@ -131,7 +120,6 @@ class ReplayOutcome(msgspec.Struct, frozen=True, kw_only=True):
     uncached: int = 0
     output: int = 0
     equivalents: float = 0.0
-    dollars: float | None = None
     needed: int = 0
     visible: int = 0
     recallable: int = 0
@@ -141,6 +129,30 @@ class ReplayOutcome(msgspec.Struct, frozen=True, kw_only=True):
     lowered: int = 0
     lost: int = 0
     seconds: float = 0.0
+
+    @property
+    def refused(self) -> int:
+        """Calls that have no answer: over the window, invalid, or given up."""
+        return self.over + self.invalid + self.failed
+
+
+class ReplayOutcome(PolicyFigures, frozen=True, kw_only=True):
+    """One trace under one policy, window and cache.
+
+    `own_window` and `own_rules` say that window and rules are those of the session's own model. `dollars` is
+    the cost with the output, where the model has prices. `points` are the calls one by one, where they were
+    asked for.
+    """
+
+    trace: str
+    source: str
+    policy: str
+    window: int
+    rules: str
+    own_window: bool = False
+    own_rules: bool = False
+    model: str = ""
+    dollars: float | None = None
     points: tuple[Point, ...] = ()
 
 
