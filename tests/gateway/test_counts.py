@@ -151,7 +151,7 @@ def test_a_system_text_that_the_client_changes_is_a_miss_and_not_a_cut(tmp_path:
     assert "the caller changed what was sent: system text changed" in shown
     assert "cut 1" not in shown
     summary = run("conversations", "summary", "--store", store).out
-    assert "such as: the caller changed what was sent: system text changed" in summary
+    assert "the caller changed what was sent: system text changed" in summary
     page = run("inspect", "--store", store, "--html", "-").out
     assert "text that differs at every call stands in the prefix" in page
     assert "lamina made a cut: system text changed" not in page
