@@ -33,7 +33,7 @@ from bench.judging.rows import LossRow, read_rows, write_rows
 from bench.judging.sampling import FULL, LossSampling, sample_session
 from bench.samples import QUICK_HELP, sample_sessions
 from lamina.replay.account_sums import sum_outcomes
-from lamina.replay.runs import RESERVE
+from lamina.replay.policies.port import RESERVED_PART
 from lamina.replay.traces import read_traces
 from lamina.replay.values import ReplayOutcome, Trace
 
@@ -113,7 +113,7 @@ def table(options: argparse.Namespace) -> None:
     outcomes = _read_costs(options.costs)
     comparisons = []
     for window in windows:
-        room = int((window - window // RESERVE) * options.within)
+        room = int((window - window // RESERVED_PART) * options.within)
         paired = PairedLosses(losses, window, policies=options.policies, room=room)
         others = [name for name in options.against if name in paired.policies]
         pairs = [(policy, other) for other in others for policy in paired.policies if policy != other]

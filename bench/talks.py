@@ -36,8 +36,8 @@ from bench.standing_rules import Wish, rule_talks
 from lamina.caches import all_rules
 from lamina.models.counters import counter_for
 from lamina.replay.message_sizes import MessageSizes
-from lamina.replay.policies import TRIGGER, find_policy
-from lamina.replay.policies.port import Setting
+from lamina.replay.policies import find_policy
+from lamina.replay.policies.port import make_setting
 
 POLICIES = "drop_oldest,sliding@0.3,sliding@0.5,sliding@0.7,sliding@0.85,lamina"
 WINDOWS = "4000,8000,16000"
@@ -149,11 +149,7 @@ def main() -> int:
 def follow_talk(talk: Talk, policy: str, window: int) -> tuple[TalkOutcome, list[Message]]:
     """Send a talk, message by message, and look at its last request."""
     message_sizes = MessageSizes(counter_for(COUNT_AS), [])
-    room = window - RESERVE
-    setting = Setting(
-        window=window, room=room, trigger=int(room * TRIGGER), target=room // 2,
-        message_sizes=message_sizes, rules=all_rules()["anthropic"],
-    )  # fmt: skip
+    setting = make_setting(window, message_sizes, all_rules()["anthropic"], reserve=RESERVE)
     run = find_policy(policy).start(setting)
     cost = 0.0
     cost_of_all = 0.0

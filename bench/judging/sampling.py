@@ -19,9 +19,8 @@ from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import ModelCall, RecordedConversation, read_conversation
 from lamina.replay.needed_names import NeededTerms
 from lamina.replay.outcomes import evaluate_walk
-from lamina.replay.policies import TRIGGER, find_policy
-from lamina.replay.policies.port import Setting
-from lamina.replay.runs import RESERVE, TARGET
+from lamina.replay.policies import find_policy
+from lamina.replay.policies.port import make_setting
 from lamina.replay.values import ReplayOutcome, Trace
 from lamina.replay.walk import WalkStep, walk
 
@@ -70,7 +69,7 @@ def sample_session(trace: Trace, sampling: LossSampling) -> SampledSession:
         messages = conversation.messages[: conversation.calls[answer.call].end]
         rows.append(_make_row(answer, FULL, 0, messages))
     for window in sampling.windows:
-        setting = _make_setting(window, message_sizes, _choose_rules(trace, sampling.rules))
+        setting = make_setting(window, message_sizes, _choose_rules(trace, sampling.rules))
         for name in sampling.policies:
             policy = find_policy(name)
             steps = walk(conversation, policy, setting, needs)
@@ -145,18 +144,6 @@ def _choose_rules(trace: Trace, name: str) -> CacheRules:
     if name == OWN_RULES:
         return rules_for(trace.model, dialect=trace.dialect)
     return all_rules()[name]
-
-
-def _make_setting(window: int, message_sizes: MessageSizes, rules: CacheRules) -> Setting:
-    room = window - window // RESERVE
-    return Setting(
-        window=window,
-        room=room,
-        trigger=int(room * TRIGGER),
-        target=int(room * TARGET),
-        message_sizes=message_sizes,
-        rules=rules,
-    )
 
 
 def _sent_rows(

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from bench.proof import __doc__ as description
-from bench.proof.follow import FULL, TaskOutcome, count_all, follow, make_setting
+from bench.proof.follow import FULL, TaskOutcome, count_all, follow, setting_of_task
 from bench.proof.parts import DATA, PARTS, Part, get_data
 from bench.proof.rows import ProofRow, list_versions, sum_rows, table_text
 from bench.proof.tasks import Task
@@ -104,7 +104,7 @@ def measure_part(
 def _counts(part: Part, task: Task, window: int, rules: str) -> bool:
     if not part.pressed:
         return True
-    return count_all(task) > make_setting(task, window, rules).trigger
+    return count_all(task) > setting_of_task(task, window, rules).trigger
 
 
 def _tell(text: str) -> None:

@@ -23,9 +23,9 @@ from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import CHAT, ModelCall, RecordedConversation
 from lamina.replay.needed_names import NeededTerms
 from lamina.replay.outcomes import evaluate_walk
-from lamina.replay.policies import TRIGGER, find_policy
+from lamina.replay.policies import find_policy
 from lamina.replay.policies.lamina_policies import LaminaRun
-from lamina.replay.policies.port import Message, PolicyRequest, PolicyRun, ReplayPolicy, Setting
+from lamina.replay.policies.port import Message, PolicyRequest, PolicyRun, ReplayPolicy, Setting, make_setting
 from lamina.replay.runs import MODELS
 from lamina.replay.values import Trace
 from lamina.replay.walk import WalkStep, walk
@@ -79,16 +79,13 @@ def find_by_short_name(name: str) -> ReplayPolicy:
     return find_policy(SHORT_NAMES.get(name, name))
 
 
-def make_setting(task: Task, window: int, rules: str) -> Setting:
+def setting_of_task(task: Task, window: int, rules: str) -> Setting:
     """The sizes of a window, in tokens of `COUNT_AS`."""
-    room = window - min(RESERVE, window // 8)
-    return Setting(
-        window=window,
-        room=room,
-        trigger=int(room * TRIGGER),
-        target=room // 2,
-        message_sizes=MessageSizes(counter_for(COUNT_AS), task.tools),
-        rules=all_rules()[rules],
+    return make_setting(
+        window,
+        MessageSizes(counter_for(COUNT_AS), task.tools),
+        all_rules()[rules],
+        reserve=min(RESERVE, window // 8),
         model=MODELS.get(rules, ""),
     )
 
@@ -100,7 +97,7 @@ def count_all(task: Task) -> int:
 
 def follow(task: Task, name: str, window: int, rules: str, *, with_reader: bool = True) -> FollowedTask:
     """Send every call of a task. Of lamina, a second outcome has what a reader recalls, if one is wanted."""
-    setting = make_setting(task, window, rules)
+    setting = setting_of_task(task, window, rules)
     ledgers: dict[int, Ledger] = {}
     policy = _keep_ledgers(find_by_short_name(name), ledgers)
     conversation = _as_conversation(task)

@@ -22,9 +22,9 @@ from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import RecordedConversation, read_conversation
 from lamina.replay.needed_names import NeededTerms
 from lamina.replay.outcomes import evaluate_walk
-from lamina.replay.policies import TRIGGER, find_policy
-from lamina.replay.policies.port import ReplayPolicy, Setting
-from lamina.replay.runs import MODELS, RESERVE, TARGET
+from lamina.replay.policies import find_policy
+from lamina.replay.policies.port import ReplayPolicy, Setting, make_setting
+from lamina.replay.runs import MODELS
 from lamina.replay.values import Trace
 from lamina.replay.walk import WalkStep, walk
 
@@ -82,23 +82,12 @@ def compared(
     if not talk.calls:
         return []
     message_sizes = MessageSizes(counter_for(count_as), talk.tools)
-    room = window - window // RESERVE
-    if message_sizes.count_tokens(talk.messages[: talk.calls[-1].end]) <= int(room * TRIGGER):
+    settings = [
+        make_setting(window, message_sizes, all_rules()[name], model=MODELS.get(name, "")) for name in rules
+    ]
+    if message_sizes.count_tokens(talk.messages[: talk.calls[-1].end]) <= settings[0].trigger:
         return []
-    settings = [_setting(name, message_sizes, window, room) for name in rules]
     return Comparison(talk, settings, find_policy(own)).all()
-
-
-def _setting(name: str, message_sizes: MessageSizes, window: int, room: int) -> Setting:
-    return Setting(
-        window=window,
-        room=room,
-        trigger=int(room * TRIGGER),
-        target=int(room * TARGET),
-        message_sizes=message_sizes,
-        rules=all_rules()[name],
-        model=MODELS.get(name, ""),
-    )
 
 
 class Comparison:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from bench.proof.follow import FULL, WITH_RECALL, find_by_short_name, make_setting
+from bench.proof.follow import FULL, WITH_RECALL, find_by_short_name, setting_of_task
 from bench.proof.games.chat_text import LONGEST_ACTION, WrittenCall
 from bench.proof.games.cooking import MOST_STEPS, CookingGame, GameMachine, ScriptedPlayer
 from bench.proof.recalling import Offers, find_keys
@@ -107,7 +107,7 @@ class Episode:
         self._fold = fold
         self._seeds = list(seeds)
         task = Task(name="", messages=[], needs=[], tools=arm.tools)
-        setting = make_setting(task, arm.window, "anthropic")
+        setting = setting_of_task(task, arm.window, "anthropic")
         self._run = find_by_short_name(arm.policy.removesuffix(WITH_RECALL)).start(setting)
         self._game: CookingGame | None = None
         self._enter_house()

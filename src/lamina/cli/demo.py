@@ -33,7 +33,8 @@ from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.replay.account_columns import format_percent
 from lamina.replay.account_sums import Total, sum_outcomes
 from lamina.replay.account_table import account_json
-from lamina.replay.runs import RESERVE, replay
+from lamina.replay.policies.port import RESERVED_PART
+from lamina.replay.runs import replay
 from lamina.replay.values import Point, ReplayAccount, ReplayOutcome, Trace
 
 SEED, TURNS, WINDOW = 7, 14, 32_000
@@ -175,7 +176,7 @@ def _fit_calls(request: dict[str, Any], window: int) -> tuple[Fitted, list[CutLi
     A cut is told by what was in full in the call before it, and is no longer.
     """
     rules = rules_for(MODEL, dialect=CHAT)
-    policy = Policy(budget=window, reserve=window // RESERVE, rules=rules)
+    policy = Policy(budget=window, reserve=window // RESERVED_PART, rules=rules)
     memo = RequestMemo()
     ledger = Ledger()
     refs_in_full: set[Ref] = set()

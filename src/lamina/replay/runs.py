@@ -26,8 +26,8 @@ from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import RecordedConversation, read_conversation
 from lamina.replay.needed_names import NeededTerms
 from lamina.replay.outcomes import evaluate_walk
-from lamina.replay.policies import TRIGGER, find_policy
-from lamina.replay.policies.port import ReplayPolicy, Setting
+from lamina.replay.policies import find_policy
+from lamina.replay.policies.port import ReplayPolicy, Setting, make_setting
 from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.values import (
     ReplayAccount,
@@ -37,9 +37,6 @@ from lamina.replay.values import (
     UnreadableLine,
 )
 from lamina.replay.walk import WalkStep, walk
-
-RESERVE, TARGET = 8, 0.5
-"""One part in so many of the window is reserved for the answer; of the room, what a cut leaves."""
 
 UNKNOWN_WINDOW = 200_000
 """The window of a model that is not in the table of models."""
@@ -84,16 +81,6 @@ class TraceReplay(msgspec.Struct, frozen=True, kw_only=True):
     outcomes: tuple[ReplayOutcome, ...] = ()
     reported: Reported | None = None
     damaged: UnreadableLine | None = None
-
-
-class _Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """The sizes of one window, in tokens. `own`: the window is that of the session's model."""
-
-    own: bool
-    window: int
-    room: int
-    trigger: int
-    target: int
 
 
 def replay(
@@ -181,13 +168,12 @@ def _make_outcomes(
     needs = NeededTerms(conversation, message_sizes)
     largest_request = message_sizes.count_tokens(conversation.messages[: conversation.calls[-1].end])
     for window in options.windows:
-        sizes = _sizes_of_window(window, options.model or conversation.trace.model)
-        # a window that the session never fills shows no difference between policies
-        if options.pressed and largest_request <= sizes.trigger:
-            continue
         settings = [
-            _setting(conversation.trace, name, options, message_sizes, sizes) for name in options.rules
+            _setting(conversation.trace, window, name, options, message_sizes) for name in options.rules
         ]
+        # a window that the session never fills shows no difference between policies
+        if options.pressed and largest_request <= settings[0].trigger:
+            continue
         for name in options.policies:
             policy = find_policy(name)
             yield from _outcomes_of_policy(conversation, policy, settings, needs, points=options.points)
@@ -210,16 +196,11 @@ def _message_sizes(conversation: RecordedConversation, options: ReplayOptions) -
     return MessageSizes(counter, conversation.tools, unrecorded=unrecorded)
 
 
-def _sizes_of_window(window: int, model: str) -> _Sizes:
-    """Window 200,000: 25,000 are reserved for the answer, and a cut leaves half of the rest."""
-    own = window == OWN_WINDOW
-    if own:
-        try:
-            window = facts_of(model).window or UNKNOWN_WINDOW
-        except BadInput:
-            window = UNKNOWN_WINDOW
-    room = window - window // RESERVE
-    return _Sizes(own=own, window=window, room=room, trigger=int(room * TRIGGER), target=int(room * TARGET))
+def _window_of(model: str) -> int:
+    try:
+        return facts_of(model).window or UNKNOWN_WINDOW
+    except BadInput:
+        return UNKNOWN_WINDOW
 
 
 def _outcomes_of_policy(
@@ -242,25 +223,25 @@ def _outcomes_of_policy(
 
 
 def _setting(
-    trace: Trace, rules_name: str, options: ReplayOptions, message_sizes: MessageSizes, sizes: _Sizes
+    trace: Trace, window: int, rules_name: str, options: ReplayOptions, message_sizes: MessageSizes
 ) -> Setting:
-    """The rules of this name, with the model whose prices go with them."""
+    """A window and the rules of this name, with the model whose prices go with them."""
     priced_model = options.model or trace.model
+    own_window = window == OWN_WINDOW
+    if own_window:
+        window = _window_of(priced_model)
     rules = rules_for(priced_model, dialect=trace.dialect)
     # rules of another provider go with a model of that provider, whose prices they multiply
     if rules_name not in (OWN_RULES, rules.name):
         rules = all_rules()[rules_name]
         priced_model = MODELS.get(rules_name, "")
-    return Setting(
-        message_sizes=message_sizes,
-        rules=rules,
+    return make_setting(
+        window,
+        message_sizes,
+        rules,
         model=priced_model,
-        own_window=sizes.own,
+        own_window=own_window,
         own_rules=rules_name == OWN_RULES,
-        window=sizes.window,
-        room=sizes.room,
-        trigger=sizes.trigger,
-        target=sizes.target,
     )
 
 

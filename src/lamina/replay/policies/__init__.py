@@ -23,12 +23,9 @@ from lamina.core.values import Preference
 from lamina.errors import BadInput
 from lamina.replay.policies.lamina_policies import lamina_policy
 from lamina.replay.policies.plain import PLAIN
-from lamina.replay.policies.port import PolicyRun, ReplayPolicy, Setting
+from lamina.replay.policies.port import TRIGGER, PolicyRun, ReplayPolicy, Setting
 
 __all__ = ["POLICIES", "find_policy"]
-
-TRIGGER = 0.95
-"""Of the room: where every policy begins to cut."""
 
 POLICIES: dict[str, str] = {
     **{plain.name: plain.title for plain in PLAIN},

@@ -16,6 +16,12 @@ from lamina.replay.message_sizes import MessageSizes
 
 Message = dict[str, Any]
 
+RESERVED_PART = 8
+"""One part in so many of the window is reserved for the answer."""
+
+TRIGGER = 0.95
+"""Of the room: where every policy begins to cut."""
+
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """What a policy may know: the sizes in tokens, how messages are measured, and the cache's rules.
@@ -37,6 +43,36 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     def recorded_window(self) -> int:
         """The window without what is sent at the beginning of every request, but not recorded."""
         return max(self.window - self.message_sizes.unrecorded, self.window - self.room + 1)
+
+
+def make_setting(
+    window: int,
+    message_sizes: MessageSizes,
+    rules: CacheRules,
+    *,
+    reserve: int | None = None,
+    model: str = "",
+    own_window: bool = False,
+    own_rules: bool = False,
+) -> Setting:
+    """The sizes of a window: of 200,000, 25,000 are reserved for the answer, a cut leaves half of the rest.
+
+    `reserve` is another number of tokens for the answer.
+    """
+    if reserve is None:
+        reserve = window // RESERVED_PART
+    room = window - reserve
+    return Setting(
+        window=window,
+        room=room,
+        trigger=int(room * TRIGGER),
+        target=room // 2,
+        message_sizes=message_sizes,
+        rules=rules,
+        model=model,
+        own_window=own_window,
+        own_rules=own_rules,
+    )
 
 
 class PolicyRequest(msgspec.Struct, frozen=True, kw_only=True):
