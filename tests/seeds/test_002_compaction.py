@@ -10,6 +10,7 @@ import anyio
 
 from lamina.core.build import build, plan_cut
 from lamina.core.cut_target import derive_limits
+from lamina.core.hashing import handle
 from lamina.core.recall import recall
 from lamina.core.tokens import BYTES4, CHARS4
 from lamina.core.values import Budget, Form, Layer, Ledger, RequestHead, Segment, ToolCall
@@ -174,7 +175,7 @@ def test_s0_16_a_large_result_is_stored_whole_and_shown_by_both_its_ends() -> No
     assert all(f"line {n}\n" in shown for n in range(1, 21))
     assert "line 1000" in shown
     assert "line 500\n" not in shown
-    assert text_of(recall(log, f"k{entry.content[:12]}")[0].parts) == LINES
+    assert text_of(recall(log, handle(entry.content))[0].parts) == LINES
 
 
 def test_s0_17_large_arguments_are_stored_whole_and_shown_short() -> None:
