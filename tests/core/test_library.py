@@ -459,7 +459,7 @@ def test_an_attachment_that_came_twice_with_one_question_is_sent_once(
 
 
 def test_what_was_sent_as_a_reference_stays_one() -> None:
-    """Earlier releases sent a reference for an attachment that came twice with one question."""
+    """Even if lamina would leave it out today: it came twice with one question."""
     log = [file("spec.md", SPEC), file("spec.md", SPEC), user("Summarise it")]
     second = files(built(log))[1]
     line = LedgerLine(form=Form.STUB, why="again", wording=4, sent=Digest("0" * 64), cut=0, reference=True)

@@ -7,13 +7,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from lamina.errors import BadInput
+from lamina.errors import BadInput, Tampered
 from lamina.stores import MemoryStore, Where
 from lamina.stores.address import open_store
 from lamina.stores.port import Measurable
-from lamina.stores.sealed.keys import Passphrase
+from lamina.stores.sealed.documents import Header, encode_document, new_header, parse_document
+from lamina.stores.sealed.keys import Passphrase, generate
 from lamina.stores.sealed.passphrase import SCRYPT, Cost, Derivation, derive
 from lamina.stores.sqlite.readers import can_write
 from tests.sessions.talking import awaited
@@ -84,7 +86,7 @@ def test_a_file_is_written_only_if_its_folder_takes_a_log(
 
 @pytest.mark.parametrize(("memory", "n"), [(19_456, 1 << 14), (32_767, 1 << 14), (32_768, 1 << 15)])
 def test_a_key_of_scrypt_is_derived_as_every_release_derives_it(memory: int, n: int) -> None:
-    """Otherwise nothing that an older release has sealed could be opened."""
+    """Otherwise nothing that was sealed before could be opened."""
     salt = bytes(range(16))
     how = Derivation(method=SCRYPT, salt=salt, cost=Cost(memory=memory))
     key = derive(Passphrase("open sesame, and then some"), how)
@@ -92,6 +94,14 @@ def test_a_key_of_scrypt_is_derived_as_every_release_derives_it(memory: int, n: 
         b"open sesame, and then some", salt=salt, n=n, r=8, p=1, maxmem=1 << 27, dklen=32
     )
     assert key.secret == expected
+
+
+@pytest.mark.parametrize(("version", "advice"), [(2, "update lamina"), (0, "export it")])
+def test_a_sealed_store_of_another_version_says_what_to_do(version: int, advice: str) -> None:
+    header, _ = new_header(generate(), names="hashed", how=None)
+    state = encode_document(msgspec.structs.replace(header, format=version))
+    with pytest.raises(Tampered, match=f"the header has format {version}; .*{advice}"):
+        parse_document(state, Header, header.change)
 
 
 @pytest.mark.parametrize("folder", ["new", "new/and/deep", "empty"])

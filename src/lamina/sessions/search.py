@@ -300,7 +300,7 @@ def _read_entries(page: RecordPage, source: str) -> tuple[IndexEntry, ...]:
             versions.add(record.v)
             entries[record.nth] = IndexEntry(record.chunk, record.vector)
         if versions != {VERSION}:
-            raise msgspec.ValidationError("a newer release wrote it")
+            raise msgspec.ValidationError("another version of lamina wrote it")
         return tuple(entries[nth] for nth in range(length.length))
     except (msgspec.MsgspecError, KeyError, RecursionError) as error:
         hint = "an index can be made again: remove the source, and index it anew"

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from lamina.errors import Tampered
+from lamina.errors import Tampered, advise_on_version
 from lamina.stores.sealed.cipher import KEY, Cipher, NotSealedHere, derive_key, frame_fields, mac, same
 from lamina.stores.sealed.keys import Key
 from lamina.stores.sealed.passphrase import Derivation
@@ -205,7 +205,8 @@ def parse_document(state: bytes, kind: type[Document], count: int) -> Document:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         raise Tampered(f"the {name} is not what was written") from None
     if document.format != FORMAT:
-        raise Tampered(f"the {name} has format {document.format!r}, which this release cannot read")
+        hint = advise_on_version(document.format, FORMAT)
+        raise Tampered(f"the {name} has format {document.format!r}", hint=hint)
     if msgspec.json.encode(document) != state:
         raise Tampered(f"the {name} is not written as this release writes it")
     if document.change != count:
