@@ -179,7 +179,7 @@ def crossing(steps: Sequence[Log], counter: Counter) -> Budget:
     before, after = (build(log, counter=counter).tokens for log in steps[1:3])
     trigger = Budget(window=HUGE).trigger
     window = int((before + after) / 2 / trigger)
-    return Budget(window=window, reserve=0, largest=1)
+    return Budget(window=window, reserve=0)
 
 
 def next_build(

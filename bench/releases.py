@@ -92,7 +92,7 @@ def _names_tasks(name: str) -> bool:
 
 
 def _start(setting: Setting) -> PolicyRun:
-    run = LaminaRun(setting, target=None, prefer="balanced")
+    run = LaminaRun(setting)
     run.policy = msgspec.structs.replace(run.policy, order=release_finished)
     return run
 

@@ -34,7 +34,7 @@ from tests.wrapped.scripted_api import Call, Said, Thought, scripted_api, write_
 pytestmark = pytest.mark.hypothesis
 
 SECRET = re.compile(r"secret-[a-z]+-[0-9]+")
-WINDOW = {"budget": 4_000, "reserve": 300, "context_tools": True}
+WINDOW = {"budget": Budget(window=4_000, reserve=300), "context_tools": True}
 PEOPLE = ("ann", "bob", "cy")
 STORIES = count(1)
 """One for each story, so that the stories of one gateway have nothing in common."""

@@ -49,7 +49,7 @@ def test_the_gateway_goes_on_where_a_wrapped_client_ended(name: str, tmp_path: P
         for steps in range(15):
             await ask(client, steps)
         await client.close()
-        settings = settings_for(stub, store, upstream={"budget": WINDOW, "reserve": RESERVE})
+        settings = settings_for(stub, store, upstream={"budget": Budget(window=WINDOW, reserve=RESERVE)})
         async with (
             run_gateway(settings) as gateway,
             openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="k") as plain,

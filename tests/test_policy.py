@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 import lamina
-from lamina import BadInput, Budget, Policy, blocking, fit_request, translate, wrap
+from lamina import BadInput, Budget, Policy, blocking, build, fit_request, translate, wrap
 from lamina.adapters.bridge import ContextFitter
 from lamina.agent import open_for
 from lamina.core.history_window import LastN
@@ -182,7 +182,7 @@ def test_a_session_follows_the_same_policy_and_keeps_what_belongs_to_the_convers
         assert request["messages"] == fit_request(whole, policy=OWN).request["messages"]
         async with Session.open(store, "a", settings=Settings()) as session:
             setup = session.setup
-            assert (setup.budget, setup.history) == (OWN.own_budget, LastN(12))
+            assert (setup.budget, setup.prefer, setup.history) == (OWN.own_budget, "memory", LastN(12))
             assert setup.stored_options is not None
             assert not setup.stored_options.handles
 
@@ -195,8 +195,7 @@ def test_a_session_follows_the_same_policy_and_keeps_what_belongs_to_the_convers
         ("budget", "4k"),
         ("budget", True),
         ("budget", -1),
-        ("reserve", -1),
-        ("reserve", 1.5),
+        ("budget", 0),
         ("prefer", "speed"),
         ("history", True),
         ("history", "some"),
@@ -217,10 +216,20 @@ def test_a_wrong_field_is_refused_where_the_policy_is_made(field: str, value: An
 
 
 def test_a_reserve_must_be_below_a_window_of_the_same_policy() -> None:
-    with pytest.raises(BadInput, match="reserve is 4000; it must be below the window"):
-        Policy(budget=4_000, reserve=4_000)
-    small_model = Policy(reserve=100_000).adjust_budget(Budget(window=8_000))
+    with pytest.raises(BadInput, match="reserve is 4000; it must be at least 0 and below the window"):
+        Policy(budget=Budget(window=4_000, reserve=4_000))
+    small_model = Policy(budget=Budget(reserve=100_000)).fill_budget(Budget(window=8_000))
     assert small_model.reserve == 4_000, "half of a model's window is left for the request"
+
+
+def test_a_budget_without_a_window_has_that_of_the_model() -> None:
+    reserved = Policy(budget=Budget(reserve=4_000, keep_last=2))
+    assert reserved.own_budget is None
+    assert reserved.find_budget("claude-opus-4-1") == Budget(window=200_000, reserve=4_000, keep_last=2)
+    fitted = fit_request({**request_of(2), "model": "gpt-4"}, policy=reserved)
+    assert (fitted.window, fitted.envelope.room) == (8_192, 8_192 - 4_000)
+    with pytest.raises(BadInput, match="the budget has no window"):
+        build(fitted.log, budget=Budget(reserve=4_000))
 
 
 def test_a_whole_number_is_a_window() -> None:
@@ -229,9 +238,8 @@ def test_a_whole_number_is_a_window() -> None:
         "budget": {"window": 9_000},
         "recall": "off",
     }
-    assert Policy(budget=9_000, reserve=100, prefer="cost").own_budget == Budget(
-        window=9_000, reserve=100, prefer="cost"
-    )
+    with pytest.raises(BadInput, match="budget is 0"):
+        Policy(budget=0)
 
 
 @pytest.mark.parametrize("wrong", [{"budget": 9_000}, Budget(window=9_000), "auto"])
@@ -249,8 +257,7 @@ def test_what_is_no_policy_is_refused_at_every_door(name: str, wrong: Any) -> No
 
 def test_a_policy_of_plain_data_can_be_written_down_and_read_again() -> None:
     plain = Policy(
-        budget=Budget(window=9_000, trigger=0.9),
-        reserve=100,
+        budget=Budget(window=9_000, reserve=100, trigger=0.9),
         prefer="cost",
         history=LastN(4),
         counter="tokenizer.json",

@@ -10,8 +10,18 @@ from collections.abc import Iterator
 from itertools import accumulate, takewhile
 from typing import Any
 
+import msgspec
+
 from lamina.core.admit import HISTORY_PART
-from lamina.core.values import Budget
+from lamina.core.build import build
+from lamina.core.entries import begins_with
+from lamina.core.layout import Layout
+from lamina.core.lowering import CHARACTERS_PER_TOKEN, compact_entry
+from lamina.core.options import Options
+from lamina.core.scale import Scale, make_scale
+from lamina.core.values import Budget, Entry, ToolResult
+from lamina.dialects import DIALECTS
+from lamina.dialects.translate import choose_options
 from lamina.errors import LaminaError
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import RequestMemo, fit_request
@@ -131,35 +141,37 @@ class Ground:
         The library counts a little more than the lab does: `limit` is the room in tokens of the lab.
         """
         messages, last = self.talk.messages, self.talk.calls[-1]
-        times = 2 + self.message_sizes.count_tokens(messages) // self.room
-        share = 1 - 1 / HISTORY_PART  # the most that one result can have
-        budget = Budget(
-            window=self.room * times,
-            reserve=0,
-            trigger=1.0,
-            largest=max(round(share / times, 3), 0.001),
-        )
-        try:
-            fitted = fit_request(
-                self.talk.request(last),
-                dialect=CHAT,
-                budget=budget,
-                policy=Policy(counter=self.message_sizes.counter, rules=self.setting.rules),
-            )
-        except LaminaError:
-            return messages
-        sent: list[dict[str, Any]] = fitted.request["messages"]
-        self.limit = self.room * self.message_sizes.count_tokens(sent) // max(fitted.envelope.tokens, 1)
+        chat = DIALECTS[CHAT]
+        parsed = chat.wire.parse(self.talk.request(last))
+        options = choose_options(chat, parsed.head, layout=Layout(context="logged"))
+        counter = self.message_sizes.counter
+        envelope = build(parsed.log, head=parsed.head, counter=counter, options=options)
+        scale = make_scale(counter, parsed.head, None, {})
+        most = self.room - self.room // HISTORY_PART  # the most that one result can have
+        entries = [_enter(entry, most, scale, options) for entry in envelope.entries]
+        entered = msgspec.structs.replace(envelope, entries=tuple(entries))
+        sent: list[dict[str, Any]] = chat.wire.render(entered)["messages"]
+        tokens = scale.total(sum(entry.tokens for entry in entries))
+        self.limit = self.room * self.message_sizes.count_tokens(sent) // max(tokens, 1)
         return [*sent, *messages[last.end :]] if len(sent) == last.end else messages
 
     def _last(self, term: str, end: int) -> int:
         return next((at for at in range(end - 1, -1, -1) if term in self.said[at].words), -1)
 
 
+def _enter(entry: Entry, most: int, scale: Scale, options: Options) -> Entry:
+    """The entry as it enters a request: a result with more than `most` tokens is shortened."""
+    if entry.tokens <= most or not begins_with(entry.parts, ToolResult):
+        return entry
+    limit = most * CHARACTERS_PER_TOKEN
+    lowered, _ = compact_entry(entry, "large", wording=options.wording, scale=scale, most=most, limit=limit)
+    return msgspec.structs.replace(lowered, tokens=entry.tokens - scale.gain(entry, lowered))
+
+
 def share_of(setting: Setting, *, trigger: float, target: float) -> Budget:
     """The budget of a cut that is made whenever the request is above `trigger`, however little it frees."""
     reserve = setting.window - setting.room
-    return Budget(window=setting.window, reserve=reserve, trigger=trigger, target=target, least=0.0)
+    return Budget(window=setting.window, reserve=reserve, trigger=trigger, target=target)
 
 
 def _same(before: list[MessageSize], after: list[MessageSize]) -> int:

@@ -48,7 +48,7 @@ def trimmed(
     log: list[Segment], window: int, *, ledger: Ledger | None = None, threshold: float = 0.8, low: float = 0.8
 ) -> Envelope:
     """As that system does it: above a share of the window, replies and results become a placeholder."""
-    budget = Budget(window=window, reserve=0, trigger=threshold, target=low, least=0, largest=1, keep_last=2)
+    budget = Budget(window=window, reserve=0, trigger=threshold, target=low, keep_last=2)
     return build(log, budget=budget, ledger=ledger or Ledger(), counter=RFC, options=MIRROR)
 
 

@@ -72,7 +72,7 @@ def test_every_setting_has_its_origin(user_file: Path, monkeypatch: pytest.Monke
         ('model = "x"\npolicy.keep = "some"\n', 2),
         ('model = "x"\nwidnow = 5\n', 2),
         ("model = \n", 1),
-        ("policy.reserve = -1\n", 1),
+        ("policy.budget.reserve = -1\n", 1),
     ],
 )
 def test_wrong_user_settings_name_their_line(text: str, line: int, user_file: Path) -> None:

@@ -33,8 +33,8 @@ def prompt_of(text: str, **meta: Any) -> Segment:
     return user(text, meta=PROMPT_META | meta)
 
 
-def cut(*log: Segment, order: Any, target: float = 0.55, window: int = 430) -> Envelope:
-    budget = Budget(window=window, reserve=0, keep_last=0, largest=1, least=0, trigger=0.6, target=target)
+def cut(*log: Segment, order: Any, target: float = 0.55, trigger: float = 0.6, window: int = 430) -> Envelope:
+    budget = Budget(window=window, reserve=0, keep_last=0, trigger=trigger, target=target)
     return build(log, budget=budget, counter=CHARS4, options=Options(order=order))
 
 
@@ -158,7 +158,7 @@ def test_outdated_is_only_what_came_earlier_in_full_and_shares_nothing() -> None
     chosen = selected_text("crimson and teal " * 200, key="chosen")
     old, new = (file(name, "amber and teal\n" * 200) for name in ("old.md", "new.md"))
     log = (chosen, old, RETRY, user("Here."), assistant("I see."), new, user("backoff and retry"))
-    envelope = cut(*log, order=Relevance().outdated, target=0.001, window=3_000)
+    envelope = cut(*log, order=Relevance().outdated, target=0.001, trigger=0.001, window=3_000)
     assert {key: form for key, form in forms(envelope).items() if form is not Form.FULL} == {
         "old.md": Form.COMPACT
     }

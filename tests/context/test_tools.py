@@ -284,7 +284,7 @@ def test_at_a_cut_of_a_session_a_move_supersedes_what_was_read_at_both_places(
 ) -> None:
     for name in ("old.txt", "other.txt"):
         (bench.root / name).write_text(f"{name} has lines\n" * 60)
-    budget = Budget(window=4_000, reserve=0, trigger=0.5, target=0.48, least=0, keep_last=1)
+    budget = Budget(window=4_000, reserve=0, trigger=0.5, target=0.48, keep_last=1)
 
     async def talk() -> Envelope:
         opened_session = Session.open(

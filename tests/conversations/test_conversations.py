@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina import Budget
 from lamina.conversations.conversations import CONVERSATIONS, Conversations, _branch_memo
 from lamina.conversations.pending_call import PendingCall
 from lamina.conversations.store import ConversationState, decode_state
@@ -29,7 +30,7 @@ Messages = list[dict[str, Any]]
 
 
 def conversations(window: int = 4000) -> Conversations:
-    return Conversations(Policy(budget=window, reserve=0, counter=STRICT, recall="handles"))
+    return Conversations(Policy(budget=Budget(window=window, reserve=0), counter=STRICT, recall="handles"))
 
 
 def call(among: Conversations, messages: Messages, *, model: str = "m") -> PendingCall:
@@ -125,7 +126,9 @@ def test_an_overflow_is_learnt_for_its_model_and_conversation_only() -> None:
 
 
 def test_an_explicit_reserve_yields_to_a_smaller_window() -> None:
-    among = Conversations(Policy(budget=20_000, reserve=4000, counter=STRICT, recall="handles"))
+    among = Conversations(
+        Policy(budget=Budget(window=20_000, reserve=4000), counter=STRICT, recall="handles")
+    )
     refused = call(among, history(20, "tea"))
     assert refused.shrink(Overflow(asked=9000, limit=3000))
 
@@ -336,7 +339,7 @@ def test_conversations_are_told_apart_by_what_is_said_not_by_how_it_is_written(
 
 def test_usage_that_comes_late_is_that_of_its_own_call_and_not_of_a_later_one() -> None:
     """A stream says what it took at its end: by then another call may have been answered."""
-    among = Conversations(Policy(budget=100_000, reserve=0, counter=ESTIMATE)).with_name("a")
+    among = Conversations(Policy(budget=Budget(window=100_000, reserve=0), counter=ESTIMATE)).with_name("a")
 
     def learnt() -> Calibration | None:
         """What the next call is calibrated with."""

@@ -10,6 +10,7 @@ import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lamina import Budget
 from lamina.conversations.conversation import Conversation, forget_lost_text, to_state
 from lamina.conversations.conversation_store import ConversationStore
 from lamina.conversations.conversations import Conversations
@@ -54,7 +55,7 @@ class Talk:
         """Go on in a new process."""
         self.store = ConversationStore(self.memory)
         self.conversations = Conversations(
-            Policy(budget=3000, reserve=0, counter=STRICT, recall="handles"), store=self.store
+            Policy(budget=Budget(window=3000, reserve=0), counter=STRICT, recall="handles"), store=self.store
         )
 
     def say(self, count: int) -> None:

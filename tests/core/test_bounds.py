@@ -13,7 +13,7 @@ from lamina.core.digest_sizes import SHARE
 from lamina.core.envelope import Envelope
 from lamina.core.folds import is_digest
 from lamina.core.tokens import CHARS4, ESTIMATE, Counter
-from lamina.core.values import Budget, Form, Ledger, RequestHead, Role, Segment
+from lamina.core.values import Budget, Form, Ledger, Preference, RequestHead, Role, Segment
 from lamina.segments import assistant, call, result, system, user
 
 WORDS = "the parser of order_{n} reads line_{n}.txt and total_{n} of it; "
@@ -257,19 +257,19 @@ def test_a_long_message_after_the_first_answer_is_shortened_and_the_task_is_not(
 
 
 @pytest.mark.parametrize(
-    ("budget", "least_spared"),
+    ("budget", "prefer", "least_spared"),
     [
-        (Budget(window=4_000, reserve=0), LEAST_SPARED),
-        (Budget(window=6_000, reserve=0), 1_500),
-        (Budget(window=12_000, reserve=0), FEW_STEPS),
-        (Budget(window=12_000, reserve=0, prefer="cost"), LEAST_SPARED),
-        (Budget(window=32_000, reserve=0), 5_120),
-        (Budget(window=32_000, reserve=0, prefer="memory"), 5_120),
-        (Budget(window=32_000, reserve=0, prefer="cost"), LEAST_SPARED),
-        (Budget(window=32_000, reserve=0, target=0.3), LEAST_SPARED),
+        (Budget(window=4_000, reserve=0), "balanced", LEAST_SPARED),
+        (Budget(window=6_000, reserve=0), "balanced", 1_500),
+        (Budget(window=12_000, reserve=0), "balanced", FEW_STEPS),
+        (Budget(window=12_000, reserve=0), "cost", LEAST_SPARED),
+        (Budget(window=32_000, reserve=0), "balanced", 5_120),
+        (Budget(window=32_000, reserve=0), "memory", 5_120),
+        (Budget(window=32_000, reserve=0), "cost", LEAST_SPARED),
+        (Budget(window=32_000, reserve=0, target=0.3), "balanced", LEAST_SPARED),
     ],
 )
 def test_a_room_spares_a_few_steps_or_a_share_of_it_unless_cost_or_a_target_is_asked_for(
-    budget: Budget, least_spared: int
+    budget: Budget, prefer: Preference, least_spared: int
 ) -> None:
-    assert derive_limits(budget, RequestHead(), []).least_spared == least_spared
+    assert derive_limits(budget, RequestHead(), [], prefer=prefer).least_spared == least_spared

@@ -137,7 +137,7 @@ def test_pinned_messages_and_system_text_stay_and_attachments_go_with_their_turn
 
 def test_a_window_and_a_budget_make_one_cut() -> None:
     """A long answer comes in the turn before the window slides: what is left then is still too much."""
-    budget = Budget(window=1_000, reserve=0, trigger=0.5, target=0.4, least=0, keep_last=0, largest=1)
+    budget = Budget(window=1_000, reserve=0, trigger=0.5, target=0.4, keep_last=0)
     turns = chat(8)
     turns[4][-1] = assistant("A long answer. " * 200, key="a4")
     envelopes = played(turns, LastN(4, 4), budget=budget)

@@ -48,7 +48,7 @@ CHANGED = SPEC.replace("one table", "two tables")
 
 
 def built(log: Sequence[Segment], ledger: Ledger | None = None, *, window: int = 0) -> Envelope:
-    budget = Budget(window=window, reserve=0, largest=1, least=0, keep_last=0) if window else None
+    budget = Budget(window=window, reserve=0, keep_last=0) if window else None
     return build(log, counter=CHARS4, ledger=ledger or Ledger(), budget=budget)
 
 
@@ -168,7 +168,7 @@ def test_a_reference_stays_one_after_its_target_is_lowered() -> None:
     log = first_turn() + again()
     before = built(log, built(log).ledger)
     log += [assistant("Yes."), user("Go on. " * 60)]
-    budget = Budget(window=400, reserve=0, target=0.8, largest=1, least=0, keep_last=0)
+    budget = Budget(window=400, reserve=0, target=0.8, keep_last=0)
     at_cut = build(log, counter=CHARS4, budget=budget, ledger=Ledger.load(before.ledger.dump()))
     assert at_cut.cut is not None
     target, reference = files(at_cut)
@@ -298,8 +298,8 @@ def test_every_segment_of_the_walkthrough_is_one_entry_with_a_reason() -> None:
 
 def after_a_cut(*more: Segment) -> Envelope:
     """A request after one that had to lower the note of the first turn in the library."""
-    small = Budget(window=1_200, reserve=0, least=0, keep_last=0)
-    log = [note("a.md", SPEC * 4), user("1"), assistant("1"), user("go " * 1_400)]
+    small = Budget(window=1_200, reserve=0, keep_last=0)
+    log = [note("a.md", SPEC * 4), user("1"), assistant("1"), user("go " * 1_460)]
     before = build(log, counter=CHARS4, options=HOISTED, budget=small, ledger=turns(log[:2])[0].ledger)
     assert before.cut is not None
     assert [e.form for e in before.entries if e.segment.kind == "note"] == [Form.STUB]
@@ -481,7 +481,7 @@ def test_what_is_sent_again_beside_its_handle_in_the_library_says_so() -> None:
         options=HOISTED,
         counter=CHARS4,
         ledger=first.ledger,
-        budget=Budget(window=900, reserve=0, largest=1, least=0, keep_last=0),
+        budget=Budget(window=900, reserve=0, keep_last=0),
     )
     assert cut.entry("spec.md").form is Form.STUB
     later = build(

@@ -31,10 +31,10 @@ def read(path: str, text: str, number: int) -> list[Segment]:
 # core/ladder.py: only a result that stands in full supersedes an earlier one
 
 
-@pytest.mark.parametrize(("again", "supersedes"), [(300, True), (8_000, False)], ids=["whole", "shortened"])
+@pytest.mark.parametrize(("again", "supersedes"), [(300, True), (12_000, False)], ids=["whole", "shortened"])
 def test_a_result_is_superseded_only_by_one_that_stands_in_full(again: int, *, supersedes: bool) -> None:
     """The second reading enters shortened if it is too large. Then the first one is not redundant."""
-    budget = Budget(window=3_000, reserve=0, trigger=0.35, target=0.3, least=0, largest=0.3, keep_last=1)
+    budget = Budget(window=3_000, reserve=0, trigger=0.35, target=0.3, keep_last=1)
     log = [user("Read.")]
     log += read("a.py", "first " * 50, 0)
     log += read("a.py", "again " * (again // 6), 1)
@@ -62,7 +62,7 @@ def with_result(size: int) -> Envelope:
     pinned_call = call("read", {"path": "a"}, id="c", joins=False, pinned=True)
     log = [user("Go."), pinned_call, result("x" * size, id="c", name="read", key="r"), assistant("Done.")]
     log += [user("Next."), *read("b", "y" * 3_000, 1), assistant("Done too."), user("And now?")]
-    budget = Budget(window=3_000, reserve=0, trigger=0.5, target=0.01, least=0, largest=1, keep_last=0)
+    budget = Budget(window=3_000, reserve=0, trigger=0.5, target=0.01, keep_last=0)
     return build(log, budget=budget, counter=LETTERS)
 
 
@@ -87,7 +87,7 @@ def test_of_a_message_all_thinking_is_left_out_also_what_costs_nothing() -> None
         assistant("Done too."),
         user("And now?"),
     ]
-    budget = Budget(window=1_600, reserve=0, trigger=0.5, target=0.4, least=0, largest=1, keep_last=0)
+    budget = Budget(window=1_600, reserve=0, trigger=0.5, target=0.4, keep_last=0)
     envelope = build(log, budget=budget, counter=LETTERS)
     assert envelope.cut
     assert [envelope.entry(key).form for key in ("t1", "t2")] == [Form.OMITTED, Form.OMITTED]
@@ -135,7 +135,7 @@ def test_a_message_that_is_gone_does_not_part_the_one_after_it() -> None:
 # core/admit.py: new results share what is left of the room, each as much as the others
 
 
-ROOM, LARGEST = 4_000, 0.4
+ROOM = 4_000
 
 
 def arrived(*sizes: int, earlier: int = 0) -> list[tuple[Form, int]]:
@@ -144,7 +144,7 @@ def arrived(*sizes: int, earlier: int = 0) -> list[tuple[Form, int]]:
     results = [text_result(size, n, joins=n > 0) for n, size in enumerate(sizes)]
     before = [call("read", {"path": "e"}, id="c99", joins=False), text_result(earlier, 99, joins=False)]
     log = [user("Go."), *(before if earlier else []), *calls, *results]
-    budget = Budget(window=ROOM, reserve=0, trigger=1, least=0, largest=LARGEST)
+    budget = Budget(window=ROOM, reserve=0, trigger=1)
     envelope = build(log, budget=budget, counter=CHARS4)
     keys = [*(["r99"] if earlier else []), *(f"r{n}" for n in range(len(sizes)))]
     return [(envelope.entry(key).form, envelope.entry(key).tokens) for key in keys]
@@ -168,13 +168,11 @@ def test_a_small_result_beside_large_ones_stays_whole() -> None:
     assert [form for form, _ in arrived(4_000, 4_000, 100)] == [Form.COMPACT, Form.COMPACT, Form.FULL]
 
 
-def test_only_what_arrived_together_shares_and_each_has_its_own_limit_besides() -> None:
-    """A result of the step before is new, too, in a first request: it has the limit of one, and no share."""
+def test_only_what_arrived_together_shares_the_room() -> None:
+    """A result of the step before is new, too, in a first request: it may have all that is left."""
     forms = [form for form, _ in arrived(900, 900, 900, 900, 900, 300, earlier=700)]
     assert forms == [Form.FULL, *[Form.COMPACT] * 5, Form.FULL]  # a sixth of three quarters is 500 tokens
-    (form, tokens), *_ = arrived(450, 450, 450, 450, 450, 300, earlier=2_000)
-    assert form is Form.COMPACT
-    assert tokens <= ROOM * LARGEST
+    assert [form for form, _ in arrived(1_200, 1_200, earlier=4_000)] == [Form.COMPACT, Form.FULL, Form.FULL]
 
 
 def test_results_that_fit_together_stay_whole() -> None:
@@ -190,7 +188,7 @@ def digest_length(window: int) -> int:
     for number in range(window // 60):
         log += read(f"src/module_{number}/file_{number}.py", f"def function_{number}(): ...\n" * 6, number)
     log += [assistant("Done."), user("Next.")]
-    budget = Budget(window=window, reserve=0, trigger=0.5, target=0.05, least=0, largest=1, keep_last=1)
+    budget = Budget(window=window, reserve=0, trigger=0.5, target=0.05, keep_last=1)
     plan = plan_cut(log, budget=budget, counter=CHARS4)
     assert plan.digests
     return max(map(len, plan.digests))
@@ -210,7 +208,7 @@ def test_words_that_a_digest_keeps_come_on_top() -> None:
     for number in range(8):
         log += read(f"{number}.py", "def f(): ...\n" * 200, number)
     log += [assistant("Done."), user("Next.")]
-    budget = Budget(window=6_000, reserve=0, trigger=0.1, target=0.02, least=0, largest=1, keep_last=0)
+    budget = Budget(window=6_000, reserve=0, trigger=0.1, target=0.02, keep_last=0)
     (digest,) = plan_cut(log, budget=budget, counter=CHARS4).digests
     assert "".join(words.split()) in "".join(digest.split())
     assert text_of(log[0].parts) == words

@@ -44,7 +44,7 @@ def session(*exchanges: tuple[str, dict[str, str]]) -> list[Segment]:
 
 
 def cut(log: list[Segment], *, target: float) -> Envelope:
-    budget = Budget(window=6_000, reserve=0, trigger=0.9, target=target, least=0, keep_last=1, largest=1)
+    budget = Budget(window=6_000, reserve=0, trigger=0.9, target=target, keep_last=1)
     return build(log, budget=budget, counter=CHARS4)
 
 

@@ -34,7 +34,7 @@ def work(*sizes: int) -> list[Segment]:
 
 
 def forms(log: list[Segment], *, window: int, target: float) -> dict[str, Form]:
-    budget = Budget(window=window, reserve=0, trigger=0.9, target=target, least=0, keep_last=1, largest=1)
+    budget = Budget(window=window, reserve=0, trigger=0.9, target=target, keep_last=1)
     envelope = build(log, budget=budget, counter=CHARS4, ledger=Ledger())
     return {e.segment.key: e.form for e in envelope.entries if e.segment.key}
 

@@ -63,7 +63,7 @@ def grow_to(tokens: int, *, idle: float, is_pinned: bool = False) -> Envelope:
     missing = tokens - build(write(0), counter=LETTERS).tokens
     log = write(missing)
     assert build(log, counter=LETTERS).tokens == tokens
-    budget = Budget(window=10_000, reserve=0, trigger=0.95, target=0.5, least=0.2, keep_last=0)
+    budget = Budget(window=10_000, reserve=0, trigger=0.95, target=0.5, keep_last=0)
     return build(log, budget=budget, counter=LETTERS, idle=idle)
 
 

@@ -88,7 +88,7 @@ def test_behind_a_call_the_time_stays_until_a_cut() -> None:
     envelopes = requests(logs_of(turns))
     assert times(envelopes[-1]) == ["09:00", "09:02"]
     assert envelopes[-1].ledger.cuts == ()
-    small = Budget(window=60, reserve=0, trigger=0.5, target=0.4, least=0, keep_last=0)
+    small = Budget(window=60, reserve=0, trigger=0.5, target=0.5, keep_last=0)
     cut = build(logs_of(turns)[-1], budget=small, counter=CHARS4, ledger=envelopes[-2].ledger)
     assert cut.cut
     assert times(cut) == ["09:02"]

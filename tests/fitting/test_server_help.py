@@ -194,12 +194,12 @@ def test_what_the_server_clears_is_not_cut_once_more() -> None:
 def test_a_cut_that_is_due_all_the_same_goes_as_deep_as_ever() -> None:
     """It lowers what the server clears, so what is left must fit even if the server clears nothing more."""
     budget, head = Budget(window=10_000, reserve=1_000), RequestHead()
-    wider = extend_budget(budget, head, 9_000)
+    wider = extend_budget(budget, head, 9_000, "balanced")
     assert wider.window - (wider.reserve or 0) == 18_000
     assert wider.trigger * 18_000 == pytest.approx(0.95 * 9_000 + 9_000)
     assert wider.target is not None
     assert wider.target * 18_000 < 0.8 * 9_000
-    assert extend_budget(budget, head, 0) is budget
+    assert extend_budget(budget, head, 0, "balanced") is budget
 
 
 def test_betas_are_named_once() -> None:

@@ -12,7 +12,7 @@ _HEAD = '''"""Plays {script}"""
 
 import json
 
-from lamina import LaminaError, Policy, fit_request
+from lamina import Budget, LaminaError, Policy, fit_request
 from lamina.core.tokens import CHARS4, ESTIMATE, RFC, STRICT
 from lamina.fitting import RequestMemo
 
@@ -23,7 +23,8 @@ ledger, memo = None, RequestMemo()
 def play(move, request, *, window, reserve, counter, breakpoints, **arguments):
     global ledger
     print(f"--- {{move}}")
-    policy = Policy(budget=window, reserve=reserve, counter=COUNTERS[counter], breakpoints=breakpoints)
+    budget = Budget(window=window, reserve=reserve)
+    policy = Policy(budget=budget, counter=COUNTERS[counter], breakpoints=breakpoints)
     try:
         fitted = fit_request(json.loads(request), ledger=ledger, policy=policy, memo=memo, **arguments)
     except LaminaError as error:

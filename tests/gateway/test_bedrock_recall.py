@@ -20,6 +20,7 @@ from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.eventstream import EventStreamBuffer
 
+from lamina import Budget
 from lamina.conversations import recall_loop
 from lamina.conversations.answer_events import splitter_for
 from lamina.conversations.recall_notice import NOTICE
@@ -183,7 +184,7 @@ def add_delta(blocks: dict[int, Json], index: int, delta: Json) -> None:
 @contextmanager
 def serve(script: Script, store: Path) -> Iterator[tuple[RunningGateway, Server]]:
     with converse_server(script) as server:
-        policy = group_policy({"breakpoints": "keep", "budget": 4_000, "reserve": 300})
+        policy = group_policy({"breakpoints": "keep", "budget": Budget(window=4_000, reserve=300)})
         upstream = UpstreamSettings(url=server.url, profile="bedrock", **policy)
         settings = settings_for(server.url, store, upstreams={"bedrock": upstream})
         with gateway_in_thread(settings) as gateway:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from lamina import Budget
 from lamina.caches import rules_for
 from lamina.caches.prices import fill_prices
 from lamina.core.text.clipping import count_units
@@ -134,7 +135,7 @@ async def play_run(stub: CachingStub, store: Path, steps: range, *, size: int = 
     """Play the requests of these steps through a gateway of their own, which ends after them."""
     seen_before = len(stub.calls)
     journal = store.with_suffix(".jsonl")
-    settings = settings_for(stub, store, upstream={"budget": 8_000, "reserve": 500})
+    settings = settings_for(stub, store, upstream={"budget": Budget(window=8_000, reserve=500)})
     async with run_gateway(settings, journal_path=journal) as gateway, open_client() as client:
         for step in steps:
             body = dump(messages_request(step, size=size))

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from lamina import Budget
 from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import (
     FAMILIES,
@@ -31,7 +32,7 @@ from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.upstream_stub import SeenRequest, Stub, run_stub
 
-SMALL: dict[str, Any] = {"upstream": {"budget": 8_000, "reserve": 500}}
+SMALL: dict[str, Any] = {"upstream": {"budget": Budget(window=8_000, reserve=500)}}
 
 
 async def post(
@@ -477,7 +478,9 @@ def test_a_request_is_not_counted_if_its_upstream_reported_far_less_than_the_tri
     async def main() -> None:
         async with (
             run_stub() as stub,
-            run_gateway(settings_for(stub, upstream={"budget": 190_000, "reserve": 1_000})) as gateway,
+            run_gateway(
+                settings_for(stub, upstream={"budget": Budget(window=190_000, reserve=1_000)})
+            ) as gateway,
             open_client() as client,
         ):
             stub.play(report, report)
@@ -508,7 +511,9 @@ def test_a_result_that_was_sent_in_full_is_not_shortened_as_if_it_were_new() -> 
     async def main() -> None:
         async with (
             run_stub() as stub,
-            run_gateway(settings_for(stub, upstream={"budget": 10_000, "reserve": 500})) as gateway,
+            run_gateway(
+                settings_for(stub, upstream={"budget": Budget(window=10_000, reserve=500)})
+            ) as gateway,
             open_client() as client,
         ):
             for request in requests:

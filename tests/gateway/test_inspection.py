@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from lamina import Budget
 from lamina.dialects.usage import Usage
 from lamina.gateway.config import AccessToken
 from tests.conversations.recorded_talk import Received, StoreAsker
@@ -128,7 +129,7 @@ def receive(seen: SeenRequest) -> Received:
 def test_the_page_shows_what_the_upstream_received_also_after_a_restart(tmp_path: Path) -> None:
     """Cuts, tokens, left-out lists, visibility and costs, with the same request sent twice."""
     store = tmp_path / "gateway.db"
-    settings: dict[str, Any] = {"upstream": {"budget": 8_000, "reserve": 500}, "keep": "all"}
+    settings: dict[str, Any] = {"upstream": {"budget": Budget(window=8_000, reserve=500)}, "keep": "all"}
     probes = ["function_0(argument)", "function_7(argument)", "nobody said this"]
     shown: list[Any] = []
 

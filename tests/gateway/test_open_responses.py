@@ -16,6 +16,7 @@ from typing import Any
 import openai
 import pytest
 
+from lamina import Budget
 from lamina.conversations import recall_loop
 from lamina.conversations.recall_notice import NOTICE
 from lamina.fitting.policy import Policy
@@ -39,7 +40,7 @@ from tools.open_responses.cases import CASES, WEATHER_TOOL, assistant, check_str
 from tools.open_responses.schema import check_event
 from tools.open_responses.suite import CaseResult, run_suite
 
-WINDOW = {"budget": 4_000, "reserve": 300}
+WINDOW = {"budget": Budget(window=4_000, reserve=300)}
 
 Json = dict[str, Any]
 

@@ -44,7 +44,7 @@ FACT = "The harbour opens at 05:41."
 ANSWER = f"It says: {FACT}"
 QUESTION = "When opens the harbour?"
 OWN_RESULT = "content of a.txt"
-WINDOW = {"budget": 4_000, "reserve": 300}
+WINDOW = {"budget": Budget(window=4_000, reserve=300)}
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 
 Script = Callable[["Wire", dict[str, Any]], Said]

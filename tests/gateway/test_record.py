@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 import zstandard
 
+from lamina import Budget
 from lamina.conversations.record import ConversationRecord, RecordedCall
 from lamina.conversations.store import list_conversations, read_record
 from lamina.stores.address import open_store
@@ -30,7 +31,7 @@ from tests.gateway.test_sdks import gateway_in_thread
 from tests.gateway.upstream_stub import SeenRequest, run_stub
 from tests.wrapped.scripted_api import scripted_api
 
-ALL: dict[str, Any] = {"upstream": {"budget": 8_000, "reserve": 500}, "keep": "all"}
+ALL: dict[str, Any] = {"upstream": {"budget": Budget(window=8_000, reserve=500)}, "keep": "all"}
 
 
 class Happened:

@@ -33,8 +33,8 @@ policy.keep = "{keep}"
 [upstreams.claude]
 url = "{url}"
 profile = "anthropic"
-policy.budget = 8000
-policy.reserve = 500
+policy.budget.window = 8000
+policy.budget.reserve = 500
 policy.breakpoints = "keep"
 """
 STEPS = 24

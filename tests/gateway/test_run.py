@@ -42,8 +42,8 @@ SETTINGS = """
 [upstreams.claude]
 url = "{url}"
 profile = "anthropic"
-policy.budget = 8000
-policy.reserve = 500
+policy.budget.window = 8000
+policy.budget.reserve = 500
 policy.breakpoints = "keep"
 
 [upstreams.openai]

@@ -15,6 +15,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from lamina import Budget
 from lamina.fitting.policy import Policy
 from lamina.gateway.config import GatewaySettings, UpstreamSettings
 from lamina.testing.model_server import run_model_server
@@ -159,8 +160,8 @@ def test_many_tool_turns_through_llama_cpp(ask: Ask, turns: int, tmp_path: Path)
             url=server.url,
             profile="llama.cpp",
             policy=Policy(
-                budget=WINDOW - 1_000,  # llama.cpp's template adds words around each call
-                reserve=64,
+                # llama.cpp's template adds words around each call
+                budget=Budget(window=WINDOW - 1_000, reserve=64),
                 counter=byte_tokenizer(tmp_path),
             ),
         )
@@ -186,7 +187,7 @@ def test_many_tool_turns_through_llama_cpp(ask: Ask, turns: int, tmp_path: Path)
 def test_gemini_and_ollama_send_valid_requests_after_cuts(tmp_path: Path) -> None:
     store = tmp_path / "gateway.db"
     with checking() as server:
-        upstream = {"budget": 4_000, "reserve": 200}
+        upstream = {"budget": Budget(window=4_000, reserve=200)}
         settings = settings_for(server.url, store, upstream=upstream)
         with gateway_in_thread(settings) as gateway:
             for steps in range(0, 30, 6):

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from lamina import Budget
 from lamina.gateway.metrics import METRICS, METRICS_FOLDER_VARIABLE
 from lamina.telemetry.otel import BoundedNames, OtelTelemetry
 from tests.gateway.running import open_client, run_gateway, settings_for
@@ -76,7 +77,7 @@ def test_a_trace_goes_from_client_through_gateway_to_upstream(
 
     async def send_two_requests() -> list[str]:
         async with run_stub() as stub:
-            upstream = {"budget": 9_000, "reserve": 500}
+            upstream = {"budget": Budget(window=9_000, reserve=500)}
             settings = settings_for(stub, tmp_path / "chats.db", telemetry="otlp", upstream=upstream)
             async with run_gateway(settings) as gateway:
                 await ask(gateway.url, conversation(2), conversation(60))
@@ -138,7 +139,7 @@ NOT_COUNTED_HERE = {
 def test_the_dashboard_asks_only_for_what_the_gateway_measures(tmp_path: Path) -> None:
     async def read_metrics() -> str:
         async with run_stub() as stub:
-            upstream = {"budget": 9_000, "reserve": 500}
+            upstream = {"budget": Budget(window=9_000, reserve=500)}
             async with run_gateway(settings_for(stub, tmp_path / "chats.db", upstream=upstream)) as gateway:
                 await ask(gateway.url, conversation(2), conversation(60))
                 async with open_client() as client:

@@ -65,7 +65,7 @@ def trim(
     """Its first reducer: above the threshold of the window, trim to just under it."""
     low = threshold if target is None else target
     budget = Budget(
-        window=window, reserve=0, trigger=threshold, target=low, least=0, largest=1, keep_last=keep
+        window=window, reserve=0, trigger=threshold, target=low, keep_last=keep
     )  # fmt: skip
     head = RequestHead(tools=tuple(tools))
     return build(tuple(log), head=head, budget=budget, ledger=ledger, counter=RFC, options=options)

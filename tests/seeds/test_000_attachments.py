@@ -187,9 +187,7 @@ def exchanges(*texts: str) -> list[Segment]:
 
 def trimmed(log: list[Segment], *, ledger: Ledger | None = None, due: bool = True) -> Envelope:
     """A build in which a cut, if it is `due`, keeps the last five steps."""
-    budget = Budget(
-        window=100_000, reserve=0, trigger=0.02 if due else 1, target=0.001, least=0, largest=1, keep_last=5
-    )
+    budget = Budget(window=100_000, reserve=0, trigger=0.02 if due else 1, target=0.001, keep_last=5)
     options = Options(order=old_results, wording=Wording(words={"tool_result": cut_short}))
     return build(log, budget=budget, counter=BYTES4, ledger=ledger or Ledger(), options=options)
 

@@ -102,7 +102,7 @@ def test_s1_28_a_selection_is_never_compacted() -> None:
         envelope = build([given_, user("Explain")], options=HOISTED)
         assert marked in text_of(envelope.sent[0].parts)
     log = [note("a.md", PAPER), selected_text(marked), user("1"), assistant("1" * 400), user("2")]
-    budget = Budget(window=6_500, reserve=0, largest=1, keep_last=0)
+    budget = Budget(window=6_500, reserve=0, keep_last=0)
     cut = build(log, budget=budget, counter=CHARS4)
     forms = {e.segment.kind: e.form for e in cut.entries}
     assert (cut.cut is None, forms["note"] < Form.FULL, forms["selected_text"]) == (False, True, Form.FULL)

@@ -58,7 +58,7 @@ def built(*log: Segment, options: Options = CHUNKS, budget: Budget | None = None
 
 
 def limited(tokens: int) -> Budget:
-    return Budget(window=tokens, reserve=0, trigger=1, target=1, least=0, largest=1, keep_last=0)
+    return Budget(window=tokens, reserve=0, trigger=1, target=1, keep_last=0)
 
 
 def messages(envelope: Envelope) -> list[tuple[str, str]]:

@@ -28,7 +28,7 @@ from lamina.summaries import (
 )
 
 SAID = "The parser was read and the tokens were counted."
-BUDGET = Budget(window=400, reserve=0, trigger=0.75, keep_last=1, largest=1)
+BUDGET = Budget(window=400, reserve=0, trigger=0.75, keep_last=1)
 
 
 class Compactor:
@@ -87,7 +87,7 @@ def test_s2_12_nothing_is_due_in_an_empty_conversation() -> None:
 
 
 def test_s2_12_a_plan_suggests_what_is_not_due_yet() -> None:
-    log, roomy = flow(9, size=150), Budget(window=500, reserve=0, keep_last=1, largest=1)
+    log, roomy = flow(9, size=150), Budget(window=500, reserve=0, keep_last=1)
     assert chosen(log, roomy).why == "no cut is due"
     assert plan_cut(log, budget=roomy, counter=CHARS4).lowered
     assert chosen(log, roomy, everything=True).entries

@@ -21,7 +21,7 @@ RETRY = file("src/retry.py", "def backoff(seconds): sleep and retry the request\
 COLOUR = file("docs/palette.md", "crimson, amber and teal are the colours of the shop\n" * 120)
 LIMITS = file("docs/limits.md", "at most twenty requests a minute, then retry later\n" * 120)
 WIDE = Budget(window=20_000, reserve=0, keep_last=1)
-TIGHT = Budget(window=12_000, reserve=0, keep_last=1, trigger=0.42, target=0.4, least=0)
+TIGHT = Budget(window=12_000, reserve=0, keep_last=1, trigger=0.42, target=0.4)
 
 
 def begun(store: MemoryStore, *, budget: Budget = WIDE, **how: Any) -> Any:

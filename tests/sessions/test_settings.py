@@ -63,7 +63,7 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, proble
         ("[policy]\nkeep = 'all'\nbudget.window = -1", 3, "window is -1"),
         ("[policy]\nwindow = 9000", 2, "unknown field `window`"),
         ("[policy]\norder = 'newest'", 2, "order"),
-        ("policy = {reserve = -1}", 1, "reserve is -1"),
+        ("policy = {budget = {reserve = -1}}", 1, "reserve is -1"),
     ],
 )
 def test_what_is_wrong_in_the_policy_is_named_with_its_line(

@@ -39,7 +39,7 @@ def test_it_decides_what_is_lowered_first_also_after_a_reload() -> None:
     log = [*stored, user("1"), assistant("One."), user("2")]
     envelope = build(
         log,
-        budget=Budget(window=400, reserve=0, keep_last=0, largest=1, least=0, trigger=0.8, target=0.75),
+        budget=Budget(window=400, reserve=0, keep_last=0, trigger=0.8, target=0.75),
         counter=CHARS4,
     )
     forms = {entry.segment.key: entry.form for entry in envelope.entries}

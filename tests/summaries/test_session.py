@@ -13,7 +13,7 @@ from lamina.summaries import Terms, compact, cover_if_due
 from tests.sessions.talking import awaited, opened
 from tests.summaries.test_summary import GOOD, Script, talk
 
-BUDGET = Budget(window=5_000, reserve=0, trigger=0.75, keep_last=2, largest=1)
+BUDGET = Budget(window=5_000, reserve=0, trigger=0.75, keep_last=2)
 
 
 class Open:

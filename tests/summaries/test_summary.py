@@ -37,9 +37,7 @@ from lamina.summaries import (
 from lamina.summaries.summary import without_thoughts
 from tests.bounded import bounded_work
 
-TERMS = Terms(
-    budget=Budget(window=5_000, reserve=0, trigger=0.75, target=0.5, keep_last=2, largest=1), counter=CHARS4
-)
+TERMS = Terms(budget=Budget(window=5_000, reserve=0, trigger=0.75, target=0.5, keep_last=2), counter=CHARS4)
 ROOMY = Terms(budget=Budget(window=100_000, reserve=0, keep_last=2), counter=CHARS4)
 FILES = " ".join(f"src/part_{n}.py" for n in range(5))
 GOOD = (

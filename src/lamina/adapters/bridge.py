@@ -180,7 +180,7 @@ class ContextFitter:
         """
         policy = self._sent_policy
         if budget is not None:
-            policy = policy.with_budget(budget)
+            policy = msgspec.structs.replace(policy, budget=budget)
         turns = [self.codec.write(message) for message in messages]
         name = conversation or _name_by_beginning(turns)
         memo = self._memos.pop(name, None) or _Memo()  # no other thread has it meanwhile

@@ -73,9 +73,10 @@ class LaminaMemory(BaseChatStoreMemory):
         window that `llm` states counts. The policy is stored with the memory, so it must be plain data.
         """
         chosen_policy = choose_policy(policy, budget=budget, place="budget")
-        if chosen_policy.budget is None and llm is not None:
-            chosen_policy = choose_policy(policy, budget=llm.metadata.context_window, place="llm")
-        if chosen_policy.budget is None:
+        if chosen_policy.own_budget is None and llm is not None:
+            window = Budget(window=llm.metadata.context_window)
+            chosen_policy = msgspec.structs.replace(chosen_policy, budget=chosen_policy.fill_budget(window))
+        if chosen_policy.own_budget is None:
             hint = "give a Budget, or the window in tokens, or the llm"
             raise BadInput("a memory needs a budget", place="budget", hint=hint)
         memory = cls(policy=chosen_policy.dump(), **store)
@@ -164,7 +165,8 @@ def _take_room(policy: Policy, taken: int) -> Policy:
     budget = policy.own_budget
     if budget is None:
         return policy
-    return policy.with_budget(msgspec.structs.replace(budget, window=budget.window - taken))
+    smaller = msgspec.structs.replace(budget, window=budget.window - taken)
+    return msgspec.structs.replace(policy, budget=smaller)
 
 
 class LaminaAgent(FunctionAgent):

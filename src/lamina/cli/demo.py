@@ -26,7 +26,7 @@ from lamina.cli.recording import MODEL, make_recording, split_calls
 from lamina.core.explanation import name_plainly
 from lamina.core.hashing import handle
 from lamina.core.text.clipping import count_units
-from lamina.core.values import Entry, Form, Ledger, Ref, ToolCall, ToolResult
+from lamina.core.values import Budget, Entry, Form, Ledger, Ref, ToolCall, ToolResult
 from lamina.core.wording import describe_segment, text_of
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
@@ -176,7 +176,7 @@ def _fit_calls(request: dict[str, Any], window: int) -> tuple[Fitted, list[CutLi
     A cut is told by what was in full in the call before it, and is no longer.
     """
     rules = rules_for(MODEL, dialect=CHAT)
-    policy = Policy(budget=window, reserve=window // RESERVED_PART, rules=rules)
+    policy = Policy(budget=Budget(window=window, reserve=window // RESERVED_PART), rules=rules)
     memo = RequestMemo()
     ledger = Ledger()
     refs_in_full: set[Ref] = set()

@@ -396,7 +396,9 @@ class PendingCall:
             policy.find_rules(self._model, dialect=self._dialect.name),
             self._model,
         )
-        return policy.with_budget(budget, recall=self._recall_mode, breakpoints=breakpoints)
+        return msgspec.structs.replace(
+            policy, budget=budget, recall=self._recall_mode, breakpoints=breakpoints
+        )
 
     def _note_pause(self) -> None:
         """Note how long the caller paused after the last request of this conversation."""

@@ -157,22 +157,20 @@ def _share_room(
 ) -> dict[int, int]:
     """The most tokens for each new result or attachment, by position.
 
-    What fits is sent whole. Each may have all that is left beside what must be sent, or `limits.largest`. If
-    those of the last step do not fit together, the small ones stay whole and the large ones divide the rest.
+    What fits is sent whole. Each may have all that is left beside what must be sent. If those of the last
+    step do not fit together, the small ones stay whole and the large ones divide the rest.
     """
     new = [at for at in range(start, len(entries)) if _may_shorten(entries[at], context.kinds)]
     if not new:
         return {}
     recent = [at for at in new if entries[at].step == entries[-1].step]
     free = max(limits.room - _count_must_send(entries, start, recent, limits, context), limits.room // 8)
-    most = free if limits.largest is None else min(free, limits.largest)
-    shares = dict.fromkeys(new, most)
+    shares = dict.fromkeys(new, free)
     left = free
     # The smallest comes first: what it leaves of its share is for the larger ones.
     by_size = sorted(recent, key=lambda at: (entries[at].tokens, at))
     for number, at in enumerate(by_size):
-        fair_share = left // (len(by_size) - number)
-        shares[at] = min(fair_share, most)
+        shares[at] = left // (len(by_size) - number)
         left -= min(entries[at].tokens, shares[at])
     return shares
 

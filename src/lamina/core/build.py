@@ -161,7 +161,10 @@ def _make_context(
 
 def _find_limits(budget: Budget, draft: Draft, context: BuildContext) -> CutLimits:
     fixed = context.scale.total(cut_target.count_fixed(draft.entries) + _count_held(draft))
-    return cut_target.derive_limits(budget, context.head, draft.entries, context.options.rates, fixed=fixed)
+    options = context.options
+    return cut_target.derive_limits(
+        budget, context.head, draft.entries, options.rates, fixed=fixed, prefer=options.prefer
+    )
 
 
 def _read_wishes(draft: Draft, budget: Budget, context: BuildContext) -> Draft:

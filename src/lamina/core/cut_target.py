@@ -25,6 +25,7 @@ import msgspec
 
 from lamina.core.entries import find_first_answer, is_long_message, is_users_text
 from lamina.core.values import Budget, Entry, Layer, Preference, RequestHead, Role
+from lamina.errors import BadInput
 
 USUAL_PART = 3
 """If the answer may take more than one part in this many of the window, the account says so."""
@@ -45,6 +46,10 @@ they are within `SPARED`: at 12,000 tokens that took a third of the loss away, f
 SPARED_RESULT_PART = 24
 """A result in a spared step may keep one part in this many of the room. Many short results say more than one
 long result."""
+
+LEAST_FREED = 0.2
+"""Of the room: a cut that would free less waits until the room itself is full, since each cut loses the
+cache. If a caller's target is nearer to the trigger than that, a cut that reaches it is enough."""
 
 LEAST_HISTORY = 20
 """Of the room beside what no cut can free, in hundredths: the least that a cut aims to leave of the history.
@@ -85,7 +90,7 @@ PRICING: dict[Preference, Pricing] = {
     "balanced": Pricing(named=0.5, silent=0.16, lowest=30, highest=50, recalled=35, spared=0.16),
     "cost": Pricing(named=0.0, silent=0.0, lowest=20, highest=20, recalled=20, spared=0.0),
 }
-"""What a budget's `prefer` means. The default never costs more than a window that slides down to half of the
+"""What `Options.prefer` means. The default never costs more than a window that slides down to half of the
 room."""
 
 BALANCED = PRICING["balanced"]
@@ -141,16 +146,15 @@ _NEGLIGIBLE = 200
 class CutLimits(msgspec.Struct, frozen=True, kw_only=True):
     """A budget in tokens, for one request.
 
-    `largest` is the most for one new result, or None if only the room limits it. `sparing` says which of the
-    last steps a cut would rather not touch, and `least_spared` the tokens of them that it spares even if it
-    cannot reach its target so. `fixed` is what no cut can free.
+    A cut that frees less than `least` waits. `sparing` says which of the last steps a cut would rather not
+    touch, and `least_spared` the tokens of them that it spares even if it cannot reach its target so. `fixed`
+    is what no cut can free.
     """
 
     room: int
     trigger: int
     target: int
     least: int
-    largest: int | None = None
     sparing: Sparing = NOTHING_SPARED
     least_spared: int = LEAST_SPARED
     fixed: int = 0
@@ -192,6 +196,7 @@ def derive_limits(
     rates: Rates = DEFAULT_RATES,
     *,
     fixed: int = 0,
+    prefer: Preference = "balanced",
 ) -> CutLimits:
     """The limits of one request. If the budget has no target, the best one is computed.
 
@@ -199,22 +204,22 @@ def derive_limits(
     """
     room = find_room(budget, head)
     trigger = _share_of(room, budget.trigger)
-    least = _share_of(room, budget.least)
+    least = _share_of(room, LEAST_FREED)
     least_spared = LEAST_SPARED
     if budget.target is None:
-        pricing = PRICING[budget.prefer]
+        pricing = PRICING[prefer]
         growth = measure_growth(entries)
         target = choose_target(room, trigger, growth, rates, fixed=fixed, pricing=pricing)
         target = min(target, trigger - least)
         least_spared = _find_least_spared(room, pricing)
     else:
         target = _share_of(room, budget.target)
+        least = min(least, trigger - target)
     return CutLimits(
         room=room,
         trigger=trigger,
         target=target,
         least=least,
-        largest=None if budget.largest is None else _share_of(room, budget.largest),
         sparing=spare_steps(budget, room),
         least_spared=least_spared,
         fixed=min(fixed, room),
@@ -222,7 +227,10 @@ def derive_limits(
 
 
 def find_room(budget: Budget, head: RequestHead) -> int:
-    """The tokens that a request may have."""
+    """The tokens that a request may have. Raises BadInput if the budget has no window."""
+    if not budget.window:
+        hint = "give it in tokens: Budget(window=32_000); only a Policy takes it from its model"
+        raise BadInput("the budget has no window", place="budget", hint=hint)
     room = budget.window - reserve(budget, head)
     if budget.input is not None:
         room = min(room, budget.input)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import get_args
 
 import msgspec
 
@@ -18,8 +19,9 @@ from lamina.core.orders import Order
 from lamina.core.repair import AS_IS, Repairs
 from lamina.core.run_text import Reader
 from lamina.core.scale import Scale
-from lamina.core.values import Digest, Ledger, RequestHead, Segment
+from lamina.core.values import Digest, Ledger, Preference, RequestHead, Segment
 from lamina.core.wording import PLAIN, Wording
+from lamina.errors import BadInput
 
 _IN_PLACE = Layout()
 
@@ -27,13 +29,15 @@ _IN_PLACE = Layout()
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller may choose for a build besides its budget.
 
-    `binding` says what a changed past does to thinking. `salt` keeps the prefix hashes of tenants apart.
-    `carries` returns why a segment cannot be expressed in the format of this request, or "" if it can.
-    `window` limits history to its last messages. `opening` is the text that a wire format puts in the place
-    of the user's first message if the assistant speaks first. `late_system`: the API takes system text in the
-    middle of a conversation. There a changed instruction stands where it came until the next cut; elsewhere
-    it would lose its authority, so it replaces the old one at once, at a recorded cut. `context_tool` is the
-    name of the tool with which the model pins, releases and notes; "" if it has none (`lamina.core.wishes`).
+    `rates` are the prices of the cache, by which the depth of a cut is chosen, and `prefer` says whether it
+    would rather keep what was said, or tokens. `binding` says what a changed past does to thinking. `salt`
+    keeps the prefix hashes of tenants apart. `carries` returns why a segment cannot be expressed in the
+    format of this request, or "" if it can. `window` limits history to its last messages. `opening` is the
+    text that a wire format puts in the place of the user's first message if the assistant speaks first.
+    `late_system`: the API takes system text in the middle of a conversation. There a changed instruction
+    stands where it came until the next cut; elsewhere it would lose its authority, so it replaces the old one
+    at once, at a recorded cut. `context_tool` is the name of the tool with which the model pins, releases and
+    notes; "" if it has none (`lamina.core.wishes`).
     """
 
     layout: Layout = _IN_PLACE
@@ -42,6 +46,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     wording: Wording = PLAIN
     order: Order = ladder
     rates: Rates = DEFAULT_RATES
+    prefer: Preference = "balanced"
     binding: Binding = "none"
     salt: str = ""
     carries: Callable[[Segment], str] | None = None
@@ -51,8 +56,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     context_tool: str = ""
 
     def __post_init__(self) -> None:
-        # All stages must use the same table of kinds, and the wording carries one of its own.
         """Give the wording the table of kinds of these options: all stages must use the same one."""
+        if self.prefer not in get_args(Preference):
+            hint = f"it is one of {', '.join(get_args(Preference))}"
+            raise BadInput(f"prefer is {self.prefer!r:.100}", place="Options", hint=hint)
         if self.wording.kinds is not self.kinds:
             wording = msgspec.structs.replace(self.wording, kinds=self.kinds)
             msgspec.structs.force_setattr(self, "wording", wording)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, Literal, NewType, get_args
+from typing import Any, Literal, NewType
 
 import msgspec
 
@@ -197,23 +197,18 @@ Preference = Literal["memory", "balanced", "cost"]
 class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How large a request may be. `window` is the one dial; the rest is derived.
 
-    All limits are tokens of the room (`window - reserve`), by the counter in use. `input` is the most that
-    the request alone may take, if its model limits that besides the window. `trigger` and `target` are
-    shares of the room: above the trigger a cut is made, down to the target; None lets `core.cut_target`
-    choose it, by price and loss: `prefer` says which of them weighs more. A cut that would free less than
-    `least` of the room waits until the room itself is full. A new result enters COMPACT if it does not fit
-    beside what must be sent, or exceeds `largest`, a share of the room. `keep_last` counts the assistant's
-    steps that a cut would rather spare. Without it, a share of the room is spared.
+    All limits are tokens of the room (`window - reserve`), by the counter in use. 0 is the window of the
+    model: a `Policy` knows it, a build does not. `input` is the most that the request alone may take, if its
+    model limits that besides the window. `trigger` and `target` are shares of the room: above the trigger a
+    cut is made, down to the target; None lets `core.cut_target` choose it, by price and loss. `keep_last`
+    counts the assistant's steps that a cut would rather spare. Without it, a share of the room is spared.
     """
 
-    window: int
+    window: int = 0
     reserve: int | None = None
     input: int | None = None
     trigger: float = 0.95
     target: float | None = None
-    prefer: Preference = "balanced"
-    least: float = 0.2
-    largest: float | None = None
     keep_last: int | None = None
 
     def __post_init__(self) -> None:
@@ -222,7 +217,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             if value is None and name in _OPTIONAL_LIMITS:
                 continue
             problem = f"{name} is {value!r:.100}"
-            if name != "prefer" and not isinstance(value, int | float):
+            if not isinstance(value, int | float):
                 raise BadInput(problem, place="Budget", hint="give a number: Budget(window=4000)")
             if not is_allowed(value):
                 raise BadInput(problem, place="Budget", hint=hint)
@@ -232,12 +227,14 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
         A field that others are compared with comes before them.
         """
-        preferences = get_args(Preference)
+        below_window = ""
+        if self.window:
+            below_window = f" and below the window ({self.window})"
         return {
-            "window": (lambda value: value > 0, "give the model's context window in tokens"),
+            "window": (lambda value: value >= 0, "give the model's context window in tokens"),
             "reserve": (
-                lambda value: 0 <= value < self.window,
-                f"it must be at least 0 and below the window ({self.window})",
+                lambda value: 0 <= value < (self.window or value + 1),
+                f"it must be at least 0{below_window}",
             ),
             "input": (lambda value: value > 0, "give the tokens that a request alone may take, above 0"),
             "trigger": (lambda value: 0 < value <= 1, "give a share of the room above 0, at most 1"),
@@ -245,14 +242,11 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 lambda value: 0 < value <= self.trigger,
                 f"give a share of the room above 0, at most the trigger ({self.trigger})",
             ),
-            "prefer": (preferences.__contains__, f"it is one of {', '.join(preferences)}"),
-            "least": (lambda value: 0 <= value <= 1, "give a share of the room from 0 to 1"),
-            "largest": (lambda value: 0 < value <= 1, "give a share of the room above 0, at most 1"),
             "keep_last": (lambda value: value >= 0, "give a number of steps, 0 or more"),
         }
 
 
-_OPTIONAL_LIMITS = frozenset(("reserve", "input", "target", "largest", "keep_last"))
+_OPTIONAL_LIMITS = frozenset(("reserve", "input", "target", "keep_last"))
 """Fields of a budget that may be None: they are derived then."""
 
 

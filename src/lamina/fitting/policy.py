@@ -69,10 +69,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How requests are fitted. Every field has a default, and a wrong one raises BadInput at once.
 
     **How much.** `budget` is how large a request may be: a `Budget`, or a window in tokens. Without it, the
-    window of the request's model counts. `reserve` (the room for the answer) and `prefer` (whether cuts keep
-    more of what was said, or save more tokens) replace those of the budget, also of the model's.
-    `history` sends the last messages of earlier turns only (`LastN`, or their number), or with "all" every
-    one that fits.
+    window of the request's model counts. It counts too in a budget that names no window, such as
+    `Budget(reserve=4_000)`, which leaves so many tokens for the answer. `prefer` says whether cuts keep more
+    of what was said, or save more tokens. `history` sends the last messages of earlier turns only (`LastN`,
+    or their number), or with "all" every one that fits.
 
     **How it is counted.** `counter` counts tokens: a `Counter`, or the path of a tokenizer.json. `rules` are
     those of the cache, by which cuts are priced and markers placed. By default both are the model's.
@@ -92,7 +92,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     budget: Budget | int | None = None
-    reserve: int | None = None
     prefer: Preference | None = None
     history: LastN | int | Literal["all"] | None = None
     counter: Counter | str | None = None
@@ -116,7 +115,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 pass  # True is an int, too, but no number of messages
             case int(count):
                 msgspec.structs.force_setattr(self, "history", LastN(count))
-        _check_reserve(self)
         _check_choices(self)
         _check_load_tools(self)
         check_breakpoints(self.breakpoints, "Policy")
@@ -124,39 +122,23 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def own_budget(self) -> Budget | None:
-        """The budget that this policy sets, with all that it says of it; None if it is the model's."""
-        budget = self.budget
-        if not isinstance(budget, Budget):
-            return None
-        if self.reserve is not None:
-            budget = msgspec.structs.replace(budget, reserve=self.reserve)
-        return self._with_depth(budget)
+        """The budget that this policy sets; None if its window is the model's."""
+        if isinstance(self.budget, Budget) and self.budget.window:
+            return self.budget
+        return None
 
     def find_budget(self, model: str) -> Budget:
-        """The budget, or else that of the model's window.
+        """The budget, with the window of the model if it names none.
 
         A model that lamina does not know raises BadInput, since its window must be given then.
         """
-        return self.own_budget or self.adjust_budget(facts_of(model).budget)
+        return self.own_budget or self.fill_budget(facts_of(model).budget)
 
-    def adjust_budget(self, budget: Budget) -> Budget:
-        """The budget of a model or a server, with what this policy says of `reserve` and depth.
-
-        One policy may serve many models, so of a small window half is always left for the request.
-        """
-        if self.reserve is not None:
-            budget = msgspec.structs.replace(budget, reserve=min(self.reserve, budget.window // 2))
-        return self._with_depth(budget)
-
-    def with_budget(self, budget: Budget, **changes: Any) -> Policy:
-        """The policy with a budget that is used exactly as it is, and with other changes."""
-        return msgspec.structs.replace(self, budget=budget, reserve=None, prefer=None, **changes)
-
-    def _with_depth(self, budget: Budget) -> Budget:
-        """The budget with what this policy prefers."""
-        if self.prefer is not None and budget.prefer != self.prefer:
-            budget = msgspec.structs.replace(budget, prefer=self.prefer)
-        return budget
+    def fill_budget(self, given: Budget) -> Budget:
+        """The budget of this policy with a window from elsewhere: that of a model or a server."""
+        if isinstance(self.budget, Budget):
+            return fill_budget(self.budget, given)
+        return given
 
     def find_counter(self, model: str) -> Counter:
         """The counter, or else the best one for the model."""
@@ -228,6 +210,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def options(self) -> dict[str, Any]:
         """The options of a build that this policy sets, by their names in `Options`."""
         options = {
+            "prefer": self.prefer,
             "order": self.order,
             "kinds": self.kinds,
             "window": self.find_window(),
@@ -266,6 +249,21 @@ def load_policy(fields: Mapping[str, Any], *, place: str = "policy") -> Policy:
         raise BadInput(str(error), place=place, hint=hint) from None
 
 
+def fill_budget(budget: Budget, given: Budget) -> Budget:
+    """The budget; if it has no window, with that of the `given` one.
+
+    One policy may serve many models, so of a small window half is always left for the request.
+    """
+    if budget.window:
+        return budget
+    reserve = budget.reserve
+    if reserve is not None:
+        reserve = min(reserve, given.window // 2)
+    return msgspec.structs.replace(
+        budget, window=given.window, input=budget.input or given.input, reserve=reserve
+    )
+
+
 def read_budget(budget: Any, place: str) -> Budget | None:
     """The budget. A whole number is the window in tokens. Anything else raises BadInput."""
     match budget:
@@ -273,23 +271,10 @@ def read_budget(budget: Any, place: str) -> Budget | None:
             return budget
         case bool():
             pass  # True is an int, too, but no window
-        case int():
+        case int() if budget > 0:
             return Budget(window=budget)
     hint = "give Budget(window=...), or the window in tokens"
     raise BadInput(f"budget is {budget!r:.100}", place=place, hint=hint)
-
-
-def _check_reserve(policy: Policy) -> None:
-    reserve: Any = policy.reserve
-    if reserve is None:
-        return
-    is_number = isinstance(reserve, int) and not isinstance(reserve, bool)
-    if not is_number or reserve < 0:
-        hint = "give the tokens that are left for the answer, 0 or more"
-        raise BadInput(f"reserve is {reserve!r:.100}", place="Policy", hint=hint)
-    if isinstance(policy.budget, Budget) and reserve >= policy.budget.window:
-        hint = f"it must be below the window ({policy.budget.window})"
-        raise BadInput(f"reserve is {reserve}", place="Policy", hint=hint)
 
 
 def _check_choices(policy: Policy) -> None:

@@ -255,7 +255,7 @@ def _choose_budget(request: Request, fit: Fit, model_name: str, reported: Usage)
     budget = _reserve_output(budget, fit.head, fit.target)
     server = fit.target.server
     if server is not None and server.asks_to_clear(request):
-        budget = extend_budget(budget, fit.head, reported.cleared.tokens)
+        budget = extend_budget(budget, fit.head, reported.cleared.tokens, fit.policy.prefer or "balanced")
     return budget
 
 

@@ -16,7 +16,7 @@ from lamina.core.calibration import calibrate
 from lamina.core.cut_target import derive_limits
 from lamina.core.text.characters import lower_ascii
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Cut, Ledger, RequestHead
+from lamina.core.values import Budget, Cut, Ledger, Preference, RequestHead
 from lamina.dialects.anthropic.server import BETAS, merge_betas
 from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.port import Dialect
@@ -166,7 +166,7 @@ def _last_clearing(ledger: Ledger) -> str:
     return ""
 
 
-def extend_budget(budget: Budget, head: RequestHead, cleared: int) -> Budget:
+def extend_budget(budget: Budget, head: RequestHead, cleared: int, prefer: Preference) -> Budget:
     """A budget whose next cut waits until `cleared` more tokens are in the request.
 
     The server clears that many tokens by itself. Only the trigger moves: a cut lowers first what the server
@@ -174,7 +174,7 @@ def extend_budget(budget: Budget, head: RequestHead, cleared: int) -> Budget:
     """
     if cleared <= 0:
         return budget
-    usual = derive_limits(budget, head, ())
+    usual = derive_limits(budget, head, (), prefer=prefer)
     extended_room = usual.room + cleared
     extended_input = budget.input
     if extended_input is not None:
@@ -186,6 +186,4 @@ def extend_budget(budget: Budget, head: RequestHead, cleared: int) -> Budget:
         input=extended_input,
         trigger=(usual.trigger + cleared) / extended_room,
         target=usual.target / extended_room,
-        least=usual.least / extended_room,
-        largest=None if usual.largest is None else usual.largest / extended_room,
     )

@@ -6,6 +6,8 @@ the gateway runs. Nothing of it is stored: a gateway that starts anew learns ane
 
 from __future__ import annotations
 
+import msgspec
+
 from lamina.caches import rules_for
 from lamina.conversations.recall_answers import CALL_LISTS
 from lamina.conversations.store import ConversationState
@@ -37,8 +39,9 @@ class RequestPolicies:
 
     def choose(self, incoming: IncomingRequest, budget: Budget) -> Policy:
         """The policy for this request, with this budget."""
-        return incoming.upstream.settings.policy.with_budget(
-            budget,
+        return msgspec.structs.replace(
+            incoming.upstream.settings.policy,
+            budget=budget,
             counter=self.find_counter(incoming),
             breakpoints=self._choose_breakpoints(incoming),
             recall=_choose_recall_mode(incoming),

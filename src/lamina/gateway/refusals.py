@@ -118,7 +118,7 @@ def explain_floor(error: BudgetExceeded, dialect: str) -> Refusal:
     message = (
         f"{sizes}. What cannot be left out (tools, "
         "system text, the last messages) is larger than that. Give the upstream a larger "
-        "`policy.budget`, a smaller `policy.reserve`, or let the client send fewer tools"
+        "`policy.budget`, with a smaller `reserve` in it, or let the client send fewer tools"
     )
     if dialect == "anthropic":
         message += "; with Claude Code a smaller CLAUDE_CODE_MAX_OUTPUT_TOKENS leaves more of the window"

@@ -54,7 +54,7 @@ class ServedWindows:
     async def ask(self, upstream: Upstream, model: str) -> None:
         """Ask a local server for its windows, unless they are known or were asked for a moment ago."""
         settings = upstream.settings
-        if settings.profile not in LOCAL_PROFILES or settings.policy.budget is not None:  # it is known
+        if settings.profile not in LOCAL_PROFILES or settings.policy.own_budget is not None:  # it is known
             return
         if self.find(upstream, model) is not None:
             return

@@ -88,14 +88,9 @@ def find_budget(
 
     `served_window` is what the upstream lists for the model. The budget of the policy wins over it.
     """
-    policy = upstream.policy
-    # Of a policy only what is said of the budget: all of it has no hash, as a table of kinds has none.
-    sizes = Policy(
-        budget=policy.budget,
-        reserve=policy.reserve,
-        prefer=policy.prefer,
-    )
-    budget = _find_configured(sizes, served_window or 0, model)
+    # Of the policy only its budget: the whole has no hash, as a table of kinds has none.
+    policy = Policy(budget=upstream.policy.budget)
+    budget = _find_configured(policy, served_window or 0, model)
     if reported_window is None or reported_window >= budget.window:
         return budget
     return limit_budget(budget, reported_window)
@@ -129,4 +124,4 @@ def _find_configured(policy: Policy, served_window: int, model: str) -> Budget:
         budget = facts.budget
     else:
         budget = Budget(window=UNKNOWN_WINDOW)
-    return policy.adjust_budget(budget)
+    return policy.fill_budget(budget)

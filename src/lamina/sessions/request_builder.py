@@ -100,7 +100,7 @@ class RequestBuilder:
         own_head = head_for(setup, self.dialect)
         self.head = defer_head_tools(own_head.head, setup, self.dialect, policy)
         self.unsupported = own_head.left
-        self.budget = budget_for(setup, self.head, policy)
+        self.budget = budget_for(setup, self.head)
         self.counter = policy.find_counter(setup.model)
         self._drop_block = True
         self.breakpoints = policy.breakpoints
@@ -271,7 +271,7 @@ class RequestBuilder:
         fresh_envelope = build(
             log,
             head=self.head,
-            budget=msgspec.structs.replace(self.budget, trigger=0.001, target=0.001, least=0, keep_last=0),
+            budget=msgspec.structs.replace(self.budget, trigger=0.001, target=0.001, keep_last=0),
             ledger=state.ledger,
             counter=self.counter,
             options=msgspec.structs.replace(self.options, order=self.relevance.outdated),

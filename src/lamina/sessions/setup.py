@@ -16,14 +16,14 @@ from lamina.core.cut_target import Rates
 from lamina.core.history_window import LastN
 from lamina.core.layout import Layout
 from lamina.core.options import DEFAULT_OPTIONS, Options
-from lamina.core.values import Budget, RequestHead
+from lamina.core.values import Budget, Preference, RequestHead
 from lamina.dialects import DIALECTS
 from lamina.dialects.json_values import drop_nulls
 from lamina.dialects.port import Dialect, OwnHead, PlainHead, Tool
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput
 from lamina.fitting.own_tools import CONTEXT_TOOL, RECALL_TOOL, OwnTool, choose_added_tools
-from lamina.fitting.policy import Policy
+from lamina.fitting.policy import Policy, fill_budget
 from lamina.models.facts import model as facts_of
 from lamina.models.names import own_name
 from lamina.sessions.stored_options import StoredOptions
@@ -42,6 +42,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     model: str = ""
     dialect: str = ""
     budget: Budget | None = None
+    prefer: Preference = "balanced"
     layout: Layout = Layout()
     head: PlainHead = PlainHead()
     own: RequestHead | None = None
@@ -90,7 +91,8 @@ def read_policy(policy: Policy) -> dict[str, Any]:
         context_tools = True
     return {
         "context_tools": context_tools,
-        "budget": policy.own_budget,
+        "budget": policy.budget,
+        "prefer": policy.prefer,
         "layout": policy.layout,
         "history": policy.history,
         "recall": recall,
@@ -168,19 +170,16 @@ def answers_recall(setup: Setup) -> bool:
     return any(tool.name == RECALL_TOOL.name for tool in tools)
 
 
-def budget_for(setup: Setup, head: RequestHead, policy: Policy) -> Budget | None:
-    """The budget of the setup, or else the model's; None if there is no model either.
+def budget_for(setup: Setup, head: RequestHead) -> Budget | None:
+    """The budget of the setup, with the window of its model if it names none. The answer's limit is reserved.
 
-    The `reserve` and `prefer` of the policy hold for every budget that is not the policy's own. The answer's
-    limit is reserved.
+    None if there is neither a window nor a model.
     """
-    budget = setup.budget
-    if budget is None:
+    budget = setup.budget or Budget()
+    if not budget.window:
         if not setup.model:
             return None
-        budget = facts_of(setup.model).budget
-    if budget != policy.own_budget:
-        budget = policy.adjust_budget(budget)
+        budget = fill_budget(budget, facts_of(setup.model).budget)
     output = setup.head.output
     if not output or budget.reserve is not None:
         return budget
@@ -202,7 +201,7 @@ def options_in(setup: Setup, policy: Policy, dialect: Dialect, head: RequestHead
         context_tool=CONTEXT_TOOL.name if CONTEXT_TOOL in find_own_tools(setup) else "",
         rates=_rates_for(setup, policy, dialect),
         salt=salt,
-        **{**chosen, "window": setup.history},
+        **{**chosen, "window": setup.history, "prefer": setup.prefer},
     )
 
 

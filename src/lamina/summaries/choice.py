@@ -77,7 +77,13 @@ def choose(
         last_step, reason = _find_last_folded_step(whole_log, envelope, terms.budget, terms, ledger)
         if reason:
             return CoveredEntries(why=reason)
-        goal = derive_limits(terms.budget, terms.head, envelope.entries, terms.options.rates).target
+        goal = derive_limits(
+            terms.budget,
+            terms.head,
+            envelope.entries,
+            terms.options.rates,
+            prefer=terms.options.prefer,
+        ).target
     free = _list_free(envelope.entries, {ref for ref, _ in list_refs(log)}, terms)
     taken = _take_steps(envelope, free, goal=goal, last_step=last_step)
     taken = _drop_shared_names(envelope.entries, taken)

@@ -42,7 +42,7 @@ async def _context(chat: TerminalChat, _: str) -> None:
     if envelope is None:
         chat.screen.show(NOTHING)
         return
-    chat.screen.show(window_map(envelope, session.explain(), session.budget))
+    chat.screen.show(window_map(envelope, session.explain(), session.budget, session.setup.prefer))
 
 
 async def _inspect(chat: TerminalChat, _: str) -> None:

@@ -11,7 +11,7 @@ from lamina.cli.chat.costs import CountedCost
 from lamina.core.cut_target import count_fixed, derive_limits
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, ManifestRow, describe_cut, describe_row, join_folds
-from lamina.core.values import Budget, Entry, Form, Ledger
+from lamina.core.values import Budget, Entry, Form, Ledger, Preference
 from lamina.dialects.usage import count_noun
 from lamina.sessions.reports import TurnReport
 
@@ -19,7 +19,7 @@ BAR_WIDTH, KEY_WIDTH, WHAT_WIDTH = 30, 28, 16
 NOTHING = "nothing was sent yet"
 
 
-def window_map(envelope: Envelope, manifest: Manifest, budget: Budget | None) -> str:
+def window_map(envelope: Envelope, manifest: Manifest, budget: Budget | None, prefer: Preference) -> str:
     """The request by layers, in tokens and bars; its forms; its limits; its last cut."""
     amounts = tokens_by_layer(envelope)
     total = sum(amounts.values()) or 1
@@ -29,7 +29,7 @@ def window_map(envelope: Envelope, manifest: Manifest, budget: Budget | None) ->
     ]
     lines += ["", _describe_size(manifest)]
     if budget is not None:
-        lines.append(_describe_limits(envelope, budget))
+        lines.append(_describe_limits(envelope, budget, prefer))
     lines.append(_describe_cuts(envelope))
     return "\n".join([*lines, *manifest.notes])
 
@@ -118,10 +118,10 @@ def _describe_size(manifest: Manifest) -> str:
     return f"{tokens} tokens{basis} in {len(manifest.rows)} pieces: {_count_forms(manifest.rows)}"
 
 
-def _describe_limits(envelope: Envelope, budget: Budget) -> str:
+def _describe_limits(envelope: Envelope, budget: Budget, prefer: Preference) -> str:
     head_tokens = envelope.tokens - sum(entry.tokens for entry in envelope.entries)
     fixed = head_tokens + count_fixed(envelope.entries)
-    cut_limits = derive_limits(budget, envelope.head, envelope.entries, fixed=fixed)
+    cut_limits = derive_limits(budget, envelope.head, envelope.entries, fixed=fixed, prefer=prefer)
     reserve = budget.window - cut_limits.room
     return (
         f"window {budget.window:,}, {reserve:,} of it for the answer; "

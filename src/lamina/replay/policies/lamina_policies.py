@@ -17,11 +17,17 @@ from lamina.replay.policies.port import PolicyRequest, PolicyRun, ReplayPolicy, 
 class LaminaRun:
     """`fit_request`, with the ledger passed on from call to call."""
 
-    def __init__(self, setting: Setting, *, target: float | None, prefer: Preference) -> None:
+    def __init__(
+        self, setting: Setting, *, target: float | None = None, prefer: Preference | None = None
+    ) -> None:
         self.setting = setting
         reserve = setting.window - setting.room
-        budget = Budget(window=setting.recorded_window, reserve=reserve, target=target, prefer=prefer)
-        self.policy = Policy(budget=budget, counter=setting.message_sizes.counter, rules=setting.rules)
+        self.policy = Policy(
+            budget=Budget(window=setting.recorded_window, reserve=reserve, target=target),
+            prefer=prefer,
+            counter=setting.message_sizes.counter,
+            rules=setting.rules,
+        )
         self.ledger = Ledger()
         self.memo = RequestMemo()
 
@@ -51,11 +57,11 @@ class LaminaRun:
 def lamina_policy(target: float | None = None, *, prefer: Preference | None = None) -> ReplayPolicy:
     """The policy that users of lamina have. With a target, a cut leaves that share of the room.
 
-    `prefer` is the budget's, and a part of the name if it is given.
+    `prefer` is a part of the name if it is given.
     """
 
     def start(setting: Setting) -> PolicyRun:
-        return LaminaRun(setting, target=target, prefer=prefer or "balanced")
+        return LaminaRun(setting, target=target, prefer=prefer)
 
     name = "lamina"
     if target is not None:
