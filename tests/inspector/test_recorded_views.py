@@ -26,10 +26,12 @@ from lamina.inspector.request_views import show_request
 from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.sent_history import number_turns
 from lamina.inspector.sent_requests import count_common_turns
+from lamina.inspector.session_figures import measure_session
 from lamina.inspector.sessions import Sessions
 from lamina.inspector.settings import BuildSettings
 from lamina.inspector.stored_sessions import make_session
 from lamina.inspector.views import Inspector, show_session
+from lamina.replay.across import summarise_across
 from tests.conversations.recorded_talk import MODELS, WORKSPACE, RecordedTalk, StoreAsker, write_long_talk
 from tests.conversations.truth import open_inspector
 from tests.inspector.recorded import open_inspector as open_logs
@@ -419,6 +421,21 @@ def test_a_loss_that_was_reported_is_told_even_where_the_bytes_continue() -> Non
     assert answer["reported"]["dollars"] == pytest.approx(22_900 * (3.75 - 0.3) / 1e6)
     second = show_session(inspector, session_id, AS_SENT)["calls"][1]
     assert (second["lost"], second["lost_why"]) == (22_900, "no call of it read anything")
+
+
+def test_a_loss_of_the_overview_leads_to_its_request_though_one_before_it_reported_nothing() -> None:
+    inspector, session_id = open_calls(
+        [
+            (anthropic_body(1), usage(22_900, written=22_890), SAID, 200),
+            (anthropic_body(3), None, b"{}", 529),
+            (anthropic_body(3), usage(23_900, written=23_890), SAID, 200),
+        ]
+    )
+    figures = measure_session(inspector.sessions.get(session_id))
+    assert figures is not None
+    summary = summarise_across([figures])
+    assert [lost.place.request for lost in summary.lost] == [2]
+    assert show_session(inspector, session_id, AS_SENT)["calls"][2]["lost"] == summary.lost_tokens
 
 
 def test_a_pause_is_the_cause_if_it_was_longer_than_the_cache_lives() -> None:

@@ -27,11 +27,11 @@ def find_losses(conversation: SentConversation) -> Mapping[int, LostCache]:
     losses: dict[int, LostCache] = {}
     for loss in sum_recorded_usage(trace).lost:
         number = numbers[loss.call - 1]
-        losses[number] = explain_by_record(loss, conversation.calls[number].request)
+        losses[number] = _explain_by_record(loss, conversation.calls[number].request)
     return losses
 
 
-def explain_by_record(loss: LostCache, request: SentRequest) -> LostCache:
+def _explain_by_record(loss: LostCache, request: SentRequest) -> LostCache:
     """The loss with the reason that lamina recorded.
 
     The reported amounts alone would blame the client for a cut of lamina's.

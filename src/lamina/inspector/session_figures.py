@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from lamina.errors import LaminaError
-from lamina.inspector.losses import explain_by_record
+from lamina.inspector.losses import find_losses
 from lamina.inspector.progress import report_steps
 from lamina.inspector.recorded_sessions import RecordedSession, SessionSummary
 from lamina.inspector.sent_conversations import SentConversation
@@ -114,7 +114,6 @@ def measure_session(session: RecordedSession, copied: frozenset[int] = frozenset
             id=summary.id,
             reported=_report_sent(session, session.sent),
             cuts=summary.cuts,
-            has_requests=False,
         )
     if copied:
         own_part = select_own(conversation.trace, copied)
@@ -136,7 +135,6 @@ def _report_sent(session: RecordedSession, sent: SentConversation) -> Reported:
     """What was reported of a conversation that lamina recorded, request by request."""
     summary = session.summary
     trace = session.conversation.trace
-    usages = sent.read_usages()
     reported = sum_recorded_usage(
         Trace(
             id=summary.name,
@@ -145,14 +143,13 @@ def _report_sent(session: RecordedSession, sent: SentConversation) -> Reported:
             items=[],
             source=summary.source,
             model=summary.model,
-            used=usages,
+            used=sent.read_usages(),
             under_lamina=True,
             client=name_client(sent.name, sent.state),
             user=trace.user,
         )
     )
-    numbers = list(usages)
-    lost = [explain_by_record(loss, sent.calls[numbers[loss.call - 1]].request) for loss in reported.lost]
+    lost = [msgspec.structs.replace(loss, call=number + 1) for number, loss in find_losses(sent).items()]
     reported = msgspec.structs.replace(reported, dollars=summary.dollars, lost=tuple(lost))
     return _name(reported, summary)
 
