@@ -46,8 +46,6 @@ class Picture(NamedTuple):
     name: str
     address: str
     click: str = ""
-    scheme: str = "light"
-    width: int = WIDTH
 
 
 def main() -> int:
@@ -109,17 +107,12 @@ def list_pictures(inspector: Inspector) -> list[Picture]:
     return [
         Picture("sessions", "#/"),
         Picture("request", request),
-        Picture("request-dark", request, scheme="dark"),
         Picture("requests", f"{request}?view=requests"),
-        Picture("body", f"{request}?show=body"),
         Picture("segment", f"{request}?tab=Original", click="#unseen .link"),
         Picture("compare", f"#/s/{session_id}/r/{lost}?view=compare"),
-        Picture("search", "#/?search=old_courier"),
-        Picture("tour", f"#/s/{session_id}/r/{lost}?view=compare&tour=4"),
         Picture("what-if", f"#/s/{session_id}?view=whatif&policy=lamina&window={WINDOW}"),
         Picture("visible", f"{request}?view=visible&text={quote(text)}"),
         Picture("totals", f"{request}?view=totals"),
-        Picture("narrow", request, width=390),
     ]
 
 
@@ -140,10 +133,7 @@ def take_pictures(pictures: list[Picture], address: str) -> None:
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=opened.path, args=["--no-sandbox"])
         for picture in pictures:
-            scheme: Any = picture.scheme
-            page = chromium.new_page(
-                viewport={"width": picture.width, "height": 900}, color_scheme=scheme, locale="en-GB"
-            )
+            page = chromium.new_page(viewport={"width": WIDTH, "height": 900}, locale="en-GB")
             page.goto(f"{address}{picture.address}")
             settle(page)
             if picture.click:
@@ -157,6 +147,7 @@ def take_pictures(pictures: list[Picture], address: str) -> None:
 def settle(page: Page) -> None:
     page.wait_for_timeout(200)
     page.wait_for_selector("main:not([aria-busy]) > *", timeout=120_000)
+    page.wait_for_selector(".computing progress", state="hidden", timeout=120_000)  # what if, row by row
     page.wait_for_timeout(400)
 
 
@@ -164,7 +155,7 @@ def save_picture(page: Page, picture: Picture) -> None:
     """The page as a PNG file, from its top down to HIGHEST, with as many colours as its size allows."""
     page.evaluate("window.scrollTo(0, 0)")
     height = page.evaluate("Math.ceil(document.querySelector('main').getBoundingClientRect().bottom)")
-    page.set_viewport_size({"width": picture.width, "height": min(height, HIGHEST)})
+    page.set_viewport_size({"width": WIDTH, "height": min(height, HIGHEST)})
     page.wait_for_timeout(300)
     image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     path = FOLDER / f"{picture.name}.png"

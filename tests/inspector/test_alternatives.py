@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from lamina.cli.demo import SEED
+from lamina.cli.inspect import DemoSource
 from lamina.errors import BadInput
 from lamina.inspector.alternatives import show_alternative, show_choices
 from lamina.inspector.pages import Access, answer_request
+from lamina.inspector.sessions import Sessions
 from lamina.inspector.views import Inspector
 from lamina.replay.account_sums import OWN_RULES, OWN_WINDOW
 from lamina.replay.runs import ReplayOptions, replay_trace
@@ -79,6 +82,14 @@ def test_the_first_row_is_what_was_reported(inspector: Inspector) -> None:
 def test_a_word_that_nobody_knows_is_bad_input(words: dict[str, str], inspector: Inspector) -> None:
     with pytest.raises(BadInput):
         row(inspector, **words)
+
+
+def test_the_window_is_that_in_which_lamina_fitted_the_session() -> None:
+    demo = Inspector(Sessions((), [DemoSource(SEED)]))
+    session = next(each for each in demo.sessions.summaries() if not each.parent)
+    shown = show_alternative(demo, session.id, {"policy": "lamina"})
+    assert shown["window"] == demo.sessions.get(session.id).window < 100_000
+    assert shown["cuts"] > 0
 
 
 def test_a_row_is_computed_once(inspector: Inspector, monkeypatch: pytest.MonkeyPatch) -> None:

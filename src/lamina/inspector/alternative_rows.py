@@ -84,9 +84,12 @@ def evaluate(session: RecordedSession, alternative: Alternative) -> ReplayOutcom
             place="session",
             hint=_KEEP_ALL,
         )
+    window = alternative.window or session.window
+    if alternative.model and not alternative.window:
+        window = OWN_WINDOW  # that of the other model
     options = ReplayOptions(
         policies=(alternative.policy,),
-        windows=(alternative.window or OWN_WINDOW,),
+        windows=(window,),
         rules=(alternative.rules or OWN_RULES,),
         model=alternative.model,
         fill_head=True,

@@ -139,8 +139,7 @@ export async function drawWhatIf({ body, session, address }) {
   const isAt = answer.limits.window;
   replace(
     body,
-    head("What if?", "The recorded conversation is built again under these settings, and both sides are priced by the same cache rules. Nothing is sent.", makePresets(windows, settings, isAt)),
-    isSaved ? null : makeWindowField(session, address, settings),
+    head("What if?", "The recorded conversation is built again under these settings, and both sides are priced by the same cache rules. Nothing is sent. The menu of the session has other windows.", makePresets(windows, settings, isAt)),
     answer.skipped ? h("p", { class: "faint" }, `The session is long: ${plural(answer.calls.length, "request")} of ${number(session.recorded_calls)} were built, on both sides.`) : null,
     showFigures(answer),
     showOther(session, answer, settings),
@@ -153,12 +152,6 @@ function makePresets(windows, settings, chosen) {
   const preset = (window) =>
     button(`${window / 1000}k`, () => go({ settings: { ...settings, window: String(window) } }), { class: "chip", "data-window": String(window), "aria-pressed": String(window === chosen) });
   return h("div", { class: "chips", role: "group", "aria-label": "A window" }, h("span", { class: "faint" }, "window"), windows.map(preset));
-}
-
-function makeWindowField(session, address, settings) {
-  const change = (event) => go({ settings: { ...address.settings, policy: "lamina", window: event.target.value } });
-  const input = h("input", { type: "number", min: "1000", step: "1000", placeholder: String(session.window), id: "whatif-window", value: settings.window || "", onchange: change });
-  return h("form", { class: "controls wide", onsubmit: (event) => event.preventDefault() }, h("label", {}, "window", input));
 }
 
 function showFigures(answer) {
