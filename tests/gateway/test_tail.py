@@ -101,7 +101,6 @@ def test_hostile_and_foreign_lines_are_harmless() -> None:
         ({"event": "unanswered", "status": 429}, "refused by the upstream: status 429"),
         ({"event": "unanswered", "status": 0}, "no answer came from the upstream"),
         ({"event": "stopped", "cut_off": 0}, "the gateway stopped"),
-        ({"event": "advice", "text": "set more"}, "advice: set more"),
     ],
 )
 def test_an_event_is_a_sentence(event: dict[str, Any], words: str) -> None:

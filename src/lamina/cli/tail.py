@@ -234,8 +234,6 @@ class _Printer:
                 self._print(event, _describe_miss(event), "bad")
             case "refused" | "unanswered":
                 self._print(event, _describe_refusal(event), "bad")
-            case "advice":
-                self._print(event, f"  advice: {event.get('text', '')}", "remark")
             case _:
                 self._print(event, _describe_other(event))
 

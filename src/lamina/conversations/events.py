@@ -162,9 +162,6 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
             costs=costs,
         )
         _tell(event, self.on_cut)
-        advice = fitted.window_advice
-        if advice is not None:
-            LOGGER.warning("%s: %s", conversation, advice)
 
     def report_usage(
         self,

@@ -1,4 +1,4 @@
-"""`Fitted`: what `fit_request` returns, and what a caller can ask of it: recalls, losses, advice."""
+"""`Fitted`: what `fit_request` returns, and what a caller can ask of it: recalls, and what was left out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.fitting.own_tools import RECALL_TOOL, OwnTool, ToolSituation, answer_call, list_names, write_tools
 from lamina.fitting.recalls import read_call, render_turns
-from lamina.fitting.window_advice import WindowAdvice, advise_window
 from lamina.segments import call as call_segment
 
 
@@ -69,11 +68,6 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     def left_out(self) -> tuple[LeftOut, ...]:
         """Everything that is not sent in full: what it is, why, how large, and the handle for `recall`."""
         return list_left_out(self.envelope)
-
-    @property
-    def window_advice(self) -> WindowAdvice | None:
-        """That the window is too small for this work, said once in a conversation, after a cut; else None."""
-        return advise_window(self.envelope, self.window)
 
     @property
     def recall_tool(self) -> dict[str, Any] | None:

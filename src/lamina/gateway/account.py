@@ -41,7 +41,6 @@ class GatewayAccount:
         self.cuts = 0
         self.recalls = 0
         self.refused = 0
-        self.advice = ""
         self.usage = Usage()
         self._forks: dict[str, str] = {}
         self._sub_agents = _SubAgents()
@@ -85,8 +84,6 @@ class GatewayAccount:
                 self.refused += 1
             case "miss":
                 self._misses.add(event)
-            case "advice":
-                self.advice = str(event.get("text", ""))
 
     def _count_event(self, event: Mapping[str, Any]) -> None:
         """Count an answer that did not report its tokens."""
@@ -227,13 +224,11 @@ class GatewayAccount:
         return text
 
     def _list_remarks(self) -> Iterator[str]:
-        """The lines about what is not in every account: windows, lost caches, advice, sub-agents."""
+        """The lines about what is not in every account: windows, lost caches, sub-agents."""
         for window in self._windows.values():
             yield str(window)
         if self._misses.count:
             yield str(self._misses)
-        if self.advice:
-            yield f"advice: {self.advice}"
         if self._sub_agents.requests:
             yield str(self._sub_agents)
 

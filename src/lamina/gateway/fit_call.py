@@ -77,7 +77,7 @@ class CallFitter:
         *,
         before: Ledger | None = None,
     ) -> OutgoingRequest:
-        """What to send for a call that was fitted. A new cut is logged, and the advice that comes with it.
+        """What to send for a call that was fitted. A new cut is logged.
 
         `before` is the ledger that it was fitted with, by default that of the conversation.
         """
@@ -94,6 +94,4 @@ class CallFitter:
             before=cut.before,
             after=cut.after,
         )
-        if fitted.window_advice is not None:
-            self._journal.write("advice", conversation=conversation.name, text=str(fitted.window_advice))
         return outgoing
