@@ -113,7 +113,7 @@ scale: $(SCALE_STAMP)  ## replays on every engine, and gateways over a database 
 	@$(VENV)-scale/bin/python bench/engines.py $(ARGS)
 	@$(VENV)-scale/bin/python -m tools.scale_postgres
 
-# Dask, Ray and pyarrow are large, and only this target needs them.
+# Dask and Ray are large, and only this target needs them.
 $(SCALE_STAMP): requirements/scale.txt requirements/uv.txt pyproject.toml tools/bootstrap.sh
 	@sh tools/bootstrap.sh $(VENV)-scale requirements/scale.txt
 	@touch $@
