@@ -9,6 +9,7 @@
     └── StoreError (RuntimeError)      a conversation could not be kept or read as it was
         ├── Conflict                   another writer was first; nothing of this was written
         ├── Reused (ValueError)        an idempotency key came again with another body
+        ├── NotErased                  a text that should be gone is still stored; says where
         ├── Tampered                   a record is not what was written, or not where it was
         │   └── Damaged                the storage gives back other bytes; says which records are whole
         ├── WrongKey (PermissionError) this key does not open this store
@@ -34,6 +35,7 @@ __all__ = [
     "KeyNeeded",
     "LaminaError",
     "LawBroken",
+    "NotErased",
     "NotFound",
     "Reused",
     "StoreError",
@@ -188,6 +190,26 @@ class Conflict(StoreError):
 
 class Reused(StoreError, ValueError):
     """An idempotency key that was used for something else."""
+
+
+class NotErased(StoreError):
+    """What was erased still stands in some `places`, where lamina erases nothing. `erased` messages are gone.
+
+    A place is the name of a tool, a field of the request, or another message that quotes this one.
+    """
+
+    def __init__(self, places: Sequence[str], *, conversation: str, erased: int) -> None:
+        self.places = tuple(places)
+        self.erased = erased
+        shown = ", ".join(self.places[:_SHOWN_PLACES])
+        if len(self.places) > _SHOWN_PLACES:
+            shown += f" and {len(self.places) - _SHOWN_PLACES:,} more"
+        hint = "erase the messages that quote it, or delete the conversation"
+        super().__init__(f"its text still stands in {shown}", conversation=conversation, hint=hint)
+
+
+_SHOWN_PLACES = 5
+"""Places that the message of an error names."""
 
 
 class Tampered(StoreError):

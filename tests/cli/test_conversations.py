@@ -203,19 +203,33 @@ def test_delete_and_prune_ask_first(store: str) -> None:
     asked = ask(store, "delete", TALK)
     assert (asked.code, "say --yes if you mean it" in asked.err) == (2, True)
     assert ask(store, "prune", "--days", "30").err.startswith("lamina: prune: 3 conversations would be gone")
-    asked = ask(store, "delete", TALK, "--message", PROMPT)
-    assert asked.code == 2
     assert len(names(store)) == 5
-    assert ask(store, "delete", TALK, "--message", PROMPT, "--yes").code == 0
-    assert PROMPT not in export(store, TALK)
-    assert ANSWER in export(store, TALK)
-    assert "erased" in ask(store, "show", TALK).err
-    assert ask(store, "verify").code == 0
     deleted = json.loads(ask(store, "prune", "--days", "30", "--yes", "--json").out)["deleted"]
     assert sorted(deleted) == sorted([TALK, "claude-code-77aa", "begins-00"])
     assert names(store) == ["evening", "support-42"]
-    assert ask(store, "delete", "evening", "--yes").err == "'evening' is deleted\n"
+    assert ask(store, "delete", "evening", "--yes").err == "deleted: 'evening'\n"
     assert ask(store, "prune", "--size", "2GB", "--yes").err == "deleted: 0 conversations\n"
+
+
+def test_messages_are_found_by_a_text_and_erased_by_their_keys(store: str) -> None:
+    found = json.loads(ask(store, "erase", TALK, "--text", PROMPT, "--json").out)["found"]
+    assert [(message["role"], message["is_own"]) for message in found] == [("user", False), ("user", True)]
+    shown = ask(store, "erase", TALK, "--text", PROMPT)
+    assert f"{found[0]['key']}  user" in shown.out
+    assert f"{found[1]['key']}  made by lamina" in shown.out
+    assert ask(store, "erase", TALK).code == 2
+    assert ask(store, "erase", TALK, found[0]["key"], "--text", PROMPT, "--yes").code == 2
+    assert ask(store, "erase", TALK, found[0]["key"]).err.startswith("lamina: erase: 1 message would be gone")
+    assert ask(store, "erase", TALK[:-1], found[0]["key"], "--yes").code == 4
+    assert PROMPT in export(store, TALK)
+    erased = ask(store, "erase", TALK, found[0]["key"], "--yes")
+    assert erased.err.startswith(f"erased: 1 message of {TALK!r}, and what was made of it, in ")
+    assert PROMPT not in export(store, TALK)
+    assert ANSWER in export(store, TALK)
+    assert ask(store, "erase", TALK, "--text", ANSWER, "--yes").code == 0
+    assert ANSWER not in export(store, TALK)
+    assert "erased" in ask(store, "show", TALK).err
+    assert ask(store, "verify").code == 0
 
 
 @pytest.mark.parametrize("action", ["delete", "verify", "rescue"])

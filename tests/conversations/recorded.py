@@ -13,7 +13,14 @@ from lamina.conversations.deleting import cost_place
 from lamina.conversations.recall_loop import RecallExchange, RecallPlace
 from lamina.conversations.record import Answered, CutNote, SentRequest, digest_body
 from lamina.conversations.record_writer import RecordWriter
-from lamina.conversations.store import ConversationState, answer_place, conversation_place, family_place
+from lamina.conversations.store import (
+    ConversationState,
+    answer_place,
+    conversation_place,
+    family_place,
+    find_title,
+)
+from lamina.core.hashing import handle
 from lamina.core.recall import identify_segments
 from lamina.core.values import Cut, Fold, Ledger, Segment
 from lamina.dialects import DIALECTS
@@ -98,6 +105,7 @@ async def record_talk(
         write_answer(f"The file says {ANSWER}."),
         write_stream("You are welcome."),
     ]
+    log = DIALECTS["openai_chat"].wire.parse({"model": "gpt-5", "messages": messages}).log
     keeps_bodies = keep == "all"
     for number, count in enumerate((1, 3, 3, 5)):
         came = json.dumps({"model": "gpt-5", "messages": messages[:count]}).encode()
@@ -146,9 +154,11 @@ async def record_talk(
             body=answer_body if keeps_bodies else None,
         )
     if keep == "lowered":
-        log = DIALECTS["openai_chat"].wire.parse({"model": "gpt-5", "messages": messages}).log
         for segment in log[:4]:
             writer.add_record(encode(segment))
+    [key] = [handle(each.content) for each in identify_segments(log) if RESULT in str(each.segment.parts)]
+    function = {"name": "recall", "arguments": json.dumps({"key": key, "find": "key"})}
+    asked = {"role": "assistant", "tool_calls": [{"id": "r", "type": "function", "function": function}]}
     recalled = {"role": "tool", "tool_call_id": "r", "content": f"key = '{RESULT}'"}
     state = ConversationState(
         door=door,
@@ -156,11 +166,13 @@ async def record_talk(
         group="session-42",
         family=family,
         parent=parent,
-        title=f"Log in with {PROMPT}" if keep != "nothing" else "",
+        title=find_title(log) if keep != "nothing" else "",
         model="gpt-5",
         ledger=ledger,
         exchanges=(
-            RecallExchange(place=RecallPlace(turns=1, segments=1, link=b""), view="v", turns=(recalled,)),
+            RecallExchange(
+                place=RecallPlace(turns=1, segments=1, link=b""), view="v", turns=(asked, recalled)
+            ),
         ),
         answers=("resp-1", "resp-2"),
         requests=4,

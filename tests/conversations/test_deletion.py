@@ -15,8 +15,7 @@ import pytest
 
 from lamina import Budget, Policy
 from lamina.conversations.deleting import delete_conversation
-from lamina.conversations.erasing import delete_message
-from lamina.conversations.erasure_targets import MARK
+from lamina.conversations.erasing import delete_message, find_messages
 from lamina.conversations.listing import list_names, list_talks
 from lamina.conversations.record import Answered, ConversationRecord, SentRequest
 from lamina.conversations.record_writer import RecordWriter
@@ -32,7 +31,8 @@ from lamina.conversations.store import (
 )
 from lamina.core.hashing import handle
 from lamina.core.recall import identify_segments
-from lamina.errors import BadInput, Conflict, StoreError
+from lamina.dialects.spoken import ERASED_TEXT as MARK
+from lamina.errors import BadInput, Conflict, NotErased, StoreError
 from lamina.sessions import Session
 from lamina.sessions.search import open_search
 from lamina.stores.address import open_store
@@ -363,6 +363,74 @@ def test_a_message_is_named_by_its_handle_or_key() -> None:
             await delete_message(store, "", TALK, key=key)
         with pytest.raises(BadInput):
             await delete_message(store, "", TALK)
+
+    anyio.run(erase)
+
+
+async def record_one(store: Store, request: dict[str, Any], answer: dict[str, Any], *, status: int) -> None:
+    """A conversation of one request, as the gateway records it."""
+    writer = RecordWriter()
+    sent = SentRequest(id="r1", at=float(NOON), dialect="openai_chat", model="gpt-4o")
+    writer.add_sent(sent, body=json.dumps(request).encode())
+    answered = Answered(id="r1", at=float(NOON), status=status, content_type="application/json")
+    writer.add_answer(answered, body=json.dumps(answer).encode())
+    state = msgspec.json.encode(ConversationState(door="gateway", dialect="openai_chat", model="gpt-4o"))
+    await store.append(conversation_place("default", TALK), writer.encode(), expect=0, state=state)
+
+
+@pytest.mark.parametrize("word", ["stop", "gpt-4o", "assistant", "function", "chat.completion"])
+def test_a_message_that_is_a_word_of_the_api_goes_alone(word: str) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": word},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "It worked."},
+    ]
+    request = {"model": "gpt-4o", "messages": messages, "stop": ["stop"]}
+    message = {"role": "assistant", "content": "Done."}
+    answer = {
+        "id": "a",
+        "object": "chat.completion",
+        "model": "gpt-4o",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+    }
+
+    async def erase() -> None:
+        store = MemoryStore()
+        await record_one(store, request, answer, status=200)
+        before = await read_record(store, "default", TALK)
+        assert (await delete_message(store, "", TALK, text=word)).messages == 1
+        after = await read_record(store, "default", TALK)
+        body = json.loads(after.sent_body(after.calls[0]) or b"")
+        assert body == {**request, "messages": [{"role": "user", "content": MARK}, *messages[1:]]}
+        assert after.answer_body(after.calls[0]) == before.answer_body(before.calls[0])
+        assert [call.request for call in after.calls] == [call.request for call in before.calls]
+
+    anyio.run(erase)
+
+
+def test_what_cannot_be_erased_is_named() -> None:
+    """An error of the provider quotes the message, and so does the user. Nothing repeats the text."""
+    text = "The word is rosebud-and-nothing-else."
+    messages = [
+        {"role": "user", "content": text},
+        {"role": "assistant", "content": "Noted."},
+        {"role": "user", "content": f"I said: {text}"},
+    ]
+    error = {"error": {"message": f"invalid: {text}", "type": "invalid_request_error"}}
+
+    async def erase() -> None:
+        store = MemoryStore()
+        await record_one(store, {"model": "gpt-4o", "messages": messages}, error, status=400)
+        [first, second] = await find_messages(store, "", TALK, "rosebud")
+        with pytest.raises(NotErased) as problem:
+            await delete_message(store, "", TALK, key=first.key)
+        assert problem.value.places == ("request r1: messages[2].content", "answer to r1: error.message")
+        assert "rosebud" not in str(problem.value)
+        assert [message.key for message in await find_messages(store, "", TALK, "rosebud")] == [second.key]
+        with pytest.raises(NotErased) as problem:
+            await delete_message(store, "", TALK, text="rosebud-and-nothing-else")
+        assert (problem.value.places, problem.value.erased) == (("answer to r1: error.message",), 1)
 
     anyio.run(erase)
 

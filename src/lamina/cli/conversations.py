@@ -12,6 +12,7 @@ import math
 from collections.abc import Awaitable, Callable
 
 import anyio
+import msgspec
 
 from lamina.cli.conversation_files import copy_everything, export_one, import_file
 from lamina.cli.conversation_summary import print_summary
@@ -21,7 +22,7 @@ from lamina.cli.parser import add_json, float_or_nan, read_moment, whole_number
 from lamina.cli.shown_conversations import WIDTH, describe_talk, format_date, show_conversation
 from lamina.cli.stored import add_store, open_named_store, take_name
 from lamina.conversations.deleting import delete_conversations, delete_workspace
-from lamina.conversations.erasing import delete_message
+from lamina.conversations.erasing import delete_message, find_messages
 from lamina.conversations.listing import ListedTalk, list_client_names, list_names, list_talks, require_name
 from lamina.conversations.recorded_log import read_recorded_log
 from lamina.conversations.retention import Pruned, prune
@@ -36,23 +37,24 @@ from lamina.stores.port import Store
 DEFAULT_DAYS = 30
 
 MOST_PATHS = 1_000
-"""Logs that one summary may name."""
+"""Logs that one summary may name, or messages that one command may erase."""
 
 _EXAMPLES = """\
 actions: list; summary [PATH ...]; show NAME; export NAME; import FILE NAME; copy STORE; delete NAME --yes;
-delete --client ID --yes; delete --workspace NAME --all --yes; prune --yes; verify [NAME]; rescue NAME;
-inspect NAME
+delete --client ID --yes; delete --workspace NAME --all --yes; erase NAME KEY ... --yes; erase NAME --text
+WORDS; prune --yes; verify [NAME]; rescue NAME; inspect NAME
 
 Show, export and inspect also take the beginning of a NAME, if no other begins alike, and say which they took.
-Delete, verify and rescue take the whole NAME. List shows the conversations of the gateway, of wrapped
+Delete, erase, verify and rescue take the whole NAME. List shows the conversations of the gateway, of wrapped
 clients, of sessions and of the chat. Summary says what all of them cost together, by day, client, project and
 model, what was read again and again, where caches were lost, and what would have saved something; with a
 PATH, it reads logs, or a folder that `lamina replay --parquet` wrote. Export writes a page of Markdown, or
 with --format json one line for each request: what was sent, what came back, and its usage. Import reads both.
 Copy puts everything into another store; with --new-key-file that one is sealed. Delete removes a
-conversation everywhere: state, record, log, search index, costs; with --message, one message of it; with
---client, all conversations of a client with their forks; with --all, the whole workspace. Prune deletes what
-the doors have recorded and nobody used for --days, and then the oldest until --size is kept; the logs of
+conversation everywhere: state, record, log, search index, costs; with --client, all conversations of a client
+with their forks; with --all, the whole workspace. Erase removes messages of a conversation, and what lamina
+made of them; with --text it lists those that say the words, and erases them if you add --yes. Prune deletes
+what the doors have recorded and nobody used for --days, and then the oldest until --size is kept; the logs of
 sessions and chats stay. Verify reads every record; in a sealed store it proves that none was changed, moved
 or taken away. Rescue writes what is whole of a damaged conversation, for import.
 
@@ -62,7 +64,8 @@ examples:
   lamina conversations show claude-code-5f
   lamina conversations export claude-code-5f --format json > talk.jsonl
   lamina conversations export claude-code-5f --format request > request.json
-  lamina conversations delete support-42 --message "the password is" --yes
+  lamina conversations erase support-42 --text "the password is"
+  lamina conversations erase support-42 kmzxw6ytboi4dcmrt --yes
   lamina conversations delete --client user-7 --yes
   lamina conversations prune --days 30 --size 2GB --yes
   lamina conversations copy sealed.db --new-key-file app.key --store chats.db
@@ -75,14 +78,19 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         f"{parser.prog} ACTION [NAME ...] [--store STORE] [--workspace NAME] [--key-file FILE]\n"
         "                [--since DATE] [--client ID] [--door DOOR] [--text WORDS]\n"
-        "                [--format markdown|json|request] [--new-key-file FILE] [--message KEY|TEXT]\n"
+        "                [--format markdown|json|request] [--new-key-file FILE]\n"
         "                [--all] [--days N] [--size BYTES] [--yes] [--json]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     actions = [*_STORE_ACTIONS, *_OTHER_ACTIONS]
     add("action", metavar="ACTION", choices=actions, help=", ".join(actions))
-    add("names", metavar="NAME", nargs="*", help="a conversation; for import, FILE and NAME; for copy, STORE")
+    add(
+        "names",
+        metavar="NAME",
+        nargs="*",
+        help="a conversation; for import, FILE and NAME; for copy, STORE; for erase, NAME and KEY ...",
+    )
     add_store(parser)
     add(
         "--since",
@@ -103,7 +111,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "--text",
         metavar="WORDS",
         default="",
-        help="for list: these words are in it, as far as texts are kept",
+        help="for list: these words are in it, as far as texts are kept; for erase: the messages with them",
     )
     add(
         "--format",
@@ -114,12 +122,6 @@ def describe(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--new-key-file", metavar="FILE", help="for copy: the key of the other store; made if it is not there"
-    )
-    add(
-        "--message",
-        metavar="KEY|TEXT",
-        default="",
-        help="for delete: only this message, by handle or by text",
     )
     add("--days", metavar="N", type=whole_number, help="for prune: days without a request (default: 30)")
     add("--size", metavar="BYTES", type=_size, help="for prune: how much may stay, such as 2GB")
@@ -227,9 +229,7 @@ async def _copy(store: Store, workspace: str, arguments: argparse.Namespace) -> 
 
 
 async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    """Delete one message, a conversation, or those of a user. Without --yes nothing is deleted."""
-    if arguments.message:
-        return await _erase(store, workspace, arguments)
+    """Delete a conversation, or those of a user. Without --yes nothing is deleted."""
     names = await _choose_deleted(store, workspace, arguments)
     what = count_noun(len(names), "conversation")
     if len(names) == 1:
@@ -242,7 +242,7 @@ async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -
         await delete_conversations(store, workspace, names)
     if arguments.json:
         emit({"deleted": names})
-    tell(f"{what} {'is' if len(names) == 1 else 'are'} deleted")
+    tell(f"deleted: {what}")
     return 0
 
 
@@ -265,27 +265,41 @@ async def _choose_deleted(store: Store, workspace: str, arguments: argparse.Name
 
 
 async def _erase(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    [name] = arguments.names
+    """Erase messages by their keys, or those that say a text. Without --yes these are only listed."""
+    name, *keys = arguments.names
     await require_name(store, workspace, name)
-    what = f"{arguments.message!r} in {name!r}"
+    if bool(keys) == bool(arguments.text):
+        raise BadInput("which message is not clear", place="erase", hint="give KEY ..., or --text WORDS")
+    if arguments.text and not arguments.yes:
+        return await _print_found(store, workspace, name, arguments)
     if not arguments.yes:
-        raise BadInput(f"{what} would be gone for good", place="delete", hint="say --yes if you mean it")
-    erased = await _delete_message(store, workspace, name, arguments.message)
+        what = count_noun(len(keys), "message")
+        raise BadInput(f"{what} would be gone for good", place="erase", hint="say --yes if you mean it")
+    messages = records = 0
+    for key in keys or [""]:
+        erased = await delete_message(store, workspace, name, key=key, text=arguments.text)
+        messages += erased.messages
+        records += erased.records
     if arguments.json:
-        emit(erased)
-    messages = count_noun(erased["messages"], "message")
-    records = count_noun(erased["records"], "record")
-    tell(f"{messages} of {name!r}, and what quotes it: erased in {records}")
+        emit({"messages": messages, "records": records})
+    changed = count_noun(records, "record")
+    tell(f"erased: {count_noun(messages, 'message')} of {name!r}, and what was made of it, in {changed}")
     return 0
 
 
-async def _delete_message(store: Store, workspace: str, name: str, message: str) -> dict[str, int]:
-    """Delete a message by its handle or key; if nothing has this name, by its text."""
-    try:
-        erased = await delete_message(store, workspace, name, key=message)
-    except StoreError:
-        erased = await delete_message(store, workspace, name, text=message)
-    return {"messages": erased.messages, "records": erased.records}
+async def _print_found(store: Store, workspace: str, name: str, arguments: argparse.Namespace) -> int:
+    """Print the messages that say a text, each with the key to erase it by."""
+    found = await find_messages(store, workspace, name, arguments.text)
+    if arguments.json:
+        emit({"found": [msgspec.to_builtins(message) for message in found]})
+        return 0
+    for message in found:
+        whose = message.role
+        if message.is_own:
+            whose = "made by lamina"
+        print(f"{message.key}  {whose:<14}  {message.text!r}")
+    tell(f"{count_noun(len(found), 'message')}; erase them with --yes, or some of them by KEY")
+    return 0
 
 
 async def _prune(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
@@ -346,6 +360,7 @@ _NAME_COUNTS = {
     "summary": (0, MOST_PATHS),
     "prune": (0, 0),
     "delete": (0, 1),
+    "erase": (1, MOST_PATHS),
     "verify": (0, 1),
     "import": (2, 2),
 }
@@ -358,6 +373,7 @@ _STORE_ACTIONS: dict[str, Callable[[Store, str, argparse.Namespace], Awaitable[i
     "import": _import,
     "copy": _copy,
     "delete": _delete,
+    "erase": _erase,
     "prune": _prune,
     "verify": verify_conversations,
     "rescue": rescue_conversation,

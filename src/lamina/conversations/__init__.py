@@ -7,8 +7,9 @@
   `recall_streams` with `block_filters` and `chunk_filters` out of streams.
 - `store` has the one layout of conversations in a store, and `record` what was sent and what came back:
   `record_writer` makes its records, with `bodies`; `recorded_log`, `answer_bodies` and `costs` read them.
-- `listing`, `exporting`, `deleting`, `erasing` and `retention` are behind `lamina conversations`. An erasure
-  looks for an `erasure_targets` value in `erased_records`.
+- `listing`, `exporting`, `deleting`, `erasing` and `retention` are behind `lamina conversations`. Of an
+  erasure `erasure_targets` says what goes, `erased_records` what stands there instead, and `json_patches`
+  where in a body.
 
 The doors are above: `lamina.wrapped`, `lamina.sessions`, `lamina.gateway`, `lamina.adapters`.
 """
@@ -19,13 +20,14 @@ from lamina._lazy_names import name_lazily
 
 if TYPE_CHECKING:
     from lamina.conversations.deleting import delete_conversation, delete_conversations, delete_workspace
-    from lamina.conversations.erasing import ErasedMessage, delete_message
+    from lamina.conversations.erasing import ErasedMessage, FoundMessage, delete_message, find_messages
     from lamina.conversations.exporting import export_conversation, import_conversation
     from lamina.conversations.listing import ListedTalk, list_client_names, list_talks
     from lamina.conversations.retention import Pruned, prune
 
 __all__ = [
     "ErasedMessage",
+    "FoundMessage",
     "ListedTalk",
     "Pruned",
     "delete_conversation",
@@ -33,6 +35,7 @@ __all__ = [
     "delete_message",
     "delete_workspace",
     "export_conversation",
+    "find_messages",
     "import_conversation",
     "list_client_names",
     "list_talks",
@@ -44,7 +47,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "lamina.conversations.deleting": "delete_conversation delete_conversations delete_workspace",
-            "lamina.conversations.erasing": "ErasedMessage delete_message",
+            "lamina.conversations.erasing": "ErasedMessage FoundMessage delete_message find_messages",
             "lamina.conversations.exporting": "export_conversation import_conversation",
             "lamina.conversations.listing": "ListedTalk list_client_names list_talks",
             "lamina.conversations.retention": "Pruned prune",

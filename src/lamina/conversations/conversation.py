@@ -52,7 +52,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     request with them in it has a memo of its own (`spliced_memo`). In a store the conversation is known by
     its `uid`, and `revision` counts its calls. `group` is "name:…" for a conversation that its caller named.
     `family` is what it begins with, "" before it is stored. `left` are the uids of conversations that the
-    client left for this one: see `Conversations.save`. `record` is what happened in it, for the store.
+    client left for this one: see `Conversations.save`. `parent` is the one that it was forked from. `record`
+    is what happened in it, for the store.
     """
 
     ledger: Ledger = Ledger()
@@ -73,6 +74,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     model: str = ""
     began: int = msgspec.field(default_factory=_now)
     left: tuple[str, ...] = ()
+    parent: str = ""
     record: RecordWriter = msgspec.field(default_factory=RecordWriter)
 
 
@@ -103,6 +105,7 @@ def to_state(conversation: Conversation) -> ConversationState:
         dialect=conversation.dialect,
         group=conversation.group,
         family=conversation.family,
+        parent=conversation.parent,
         model=conversation.model,
         system=digests.system,
         chain=b"".join(digests.chain),
@@ -124,6 +127,7 @@ def from_state(name: str, state: ConversationState) -> Conversation:
         dialect=state.dialect,
         group=state.group,
         family=state.family,
+        parent=state.parent,
         model=state.model,
         ledger=state.ledger,
         digests=state.digests(),

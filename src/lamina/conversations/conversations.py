@@ -191,6 +191,7 @@ class Conversations:
             exchanges=exchanges,
             last_request=nearest.last_request,
             left=left,
+            parent=nearest.uid,
         )
         return next(self.numbers), fork
 

@@ -1,201 +1,338 @@
-"""What an erasure looks for: the texts of a message, the names that it answers to, and who quotes it.
+"""Which segments of a stored conversation an erasure means: a message, and whatever lamina made of it.
 
-A message may be stored as it is, escaped inside JSON, or in part. This module finds it. It changes nothing.
+A message is named by its key. What lamina made of it is known by its sources and not by its words: digests
+and summaries name what they cover, a lowered form has its digest in the ledger, a recall names its key, and a
+pin its target. So a word of the message that somebody else said, or that the API uses, stays where it is.
+This module changes nothing.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, NewType
 
 import msgspec
 
-from lamina.core.hashing import NamedSegment, handle, stem_of
-from lamina.core.recall import identify_segments, index_by_name
-from lamina.core.text.characters import split_lines
-from lamina.core.values import Digest, Part, Segment, ToolCall, ToolResult
+from lamina.conversations.answer_bodies import is_stream, read_answer, unpack_answer
+from lamina.conversations.record import Answered, ConversationRecord, RecordedCall
+from lamina.conversations.recorded_log import decode_segments, find_dialect
+from lamina.conversations.store import ConversationState, decode_state
+from lamina.core.entries import pair_parts
+from lamina.core.hashing import NamedSegment, digest, handle, parts_digest, stem_of
+from lamina.core.recall import identify_segments
+from lamina.core.text.characters import WHITE_SPACE
+from lamina.core.text.nesting import DEEPEST_ARGUMENTS, decode_json
+from lamina.core.values import Digest, Ledger, Segment, ToolCall, ToolResult
+from lamina.core.wishes import LEAST_QUOTE, fold_words
+from lamina.core.wording import guard, text_of
+from lamina.dialects import DIALECTS
+from lamina.dialects.origins import ORIGIN
+from lamina.errors import BadInput, LaminaError
+from lamina.fitting.context_tool import CONTEXT
+from lamina.fitting.recalls import RECALL, TURN_FIELDS
+from lamina.stores.port import RecordPage
 
-MARK = "[erased]"
-"""What stands in place of an erased text."""
+_OWN_TOOLS = (RECALL.name, CONTEXT.name)
 
-LEAST = 12
-"""Characters from which on a text is looked for inside other strings. A shorter message must be the whole."""
+_TURN_FIELDS = {"openai_responses": "input", "gemini": "contents"}
+"""Where these dialects have their turns; all others have messages."""
 
-WORDS = frozenset(
-    (
-        "user",
-        "assistant",
-        "system",
-        "tool",
-        "developer",
-        "model",
-        "text",
-        "function",
-        "message",
-        "auto",
-        "none",
-    )
-)
-"""Values that APIs use. As the text of a message they tell nothing, and a request needs them elsewhere."""
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, LaminaError, KeyError)
+"""What reading a body may raise that no dialect wrote, or that this release does not know."""
 
-_TEXT_FIELDS = ("text", "data", "url", "name", "context", "signature")
-"""The fields of parts that hold what somebody said."""
+Saying = NewType("Saying", str)
+"""What somebody said, and in which role: the same in an answer and in every later request."""
 
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_COLON = re.compile(rb"[ \t\r\n]*:")
-_TEXT = msgspec.json.Decoder(str)
+
+def digest_saying(segment: Segment) -> Saying:
+    """What a segment says. Ids do not count, nor blanks around it, which a client may cut off."""
+    text = text_of(segment.parts, data=True).strip(WHITE_SPACE)
+    if text:
+        return Saying(digest((segment.role, text)))
+    return Saying(parts_digest(segment.role, segment.parts))
+
+
+class StoredBody(NamedTuple):
+    """A recorded request or answer: its pieces, their bytes, what these say as JSON, and its segments.
+
+    `tree` is None if the text is spread over a stream, packed, or no JSON. `own` are the sayings that are not
+    in the request as its client wrote it: lamina made them.
+    """
+
+    label: str
+    pieces: tuple[int, ...]
+    text: bytes
+    tree: Any
+    log: tuple[Segment, ...]
+    own: frozenset[Saying] = frozenset()
+    is_answer: bool = False
+
+
+class StoredTalk:
+    """Everything that is stored of one conversation, read once: the log of a session, and its record."""
+
+    def __init__(self, log_page: RecordPage, record_page: RecordPage) -> None:
+        self.log_page = log_page
+        self.record_page = record_page
+        self.record = ConversationRecord()
+        self.record.read(item.body for item in record_page.records)
+        self.state = ConversationState()
+        if record_page.head.state:
+            self.state = decode_state(record_page.head.state)
+        self.session_ledger = _read_session_ledger(log_page.head.state)
+        self.ledgers: dict[int, Ledger] = {}
+        for call in self.record.calls:
+            if call.request.ledger is not None:
+                self.ledgers[call.request.ledger] = self.record.ledger(call)
+        self.bodies = [*self._read_requests(), *self._read_answers()]
+        self.exchanges = [self._parse_turns(exchange.turns) for exchange in self.state.exchanges]
+        logged = decode_segments(item.body for item in log_page.records)
+        lowered = decode_segments(self.record.segments)
+        self.logs = [logged, lowered, *(body.log for body in self.bodies), *self.exchanges]
+
+    def list_own(self) -> frozenset[Saying]:
+        """What no client has: what lamina put into requests, and calls of its own tools."""
+        exchanged = {digest_saying(segment) for segments in self.exchanges for segment in segments}
+        return frozenset(exchanged).union(*(body.own for body in self.bodies))
+
+    def _read_requests(self) -> Iterator[StoredBody]:
+        """The requests, without those of which every piece is in a later one: most often all but the last."""
+        covered: set[int] = set()
+        for call in reversed(self.record.calls):
+            for pieces in dict.fromkeys((call.came_pieces, call.sent_pieces)):
+                if pieces is not None and not covered.issuperset(pieces):
+                    covered.update(pieces)
+                    yield self._read_request(call, pieces)
+
+    def _read_request(self, call: RecordedCall, pieces: tuple[int, ...]) -> StoredBody:
+        text = self.record.join(pieces) or b""
+        tree, log = self._parse(call, text)
+        own: frozenset[Saying] = frozenset()
+        if pieces != call.came_pieces:
+            _, came_log = self._parse(call, self.record.came_body(call) or b"")
+            own = frozenset(map(digest_saying, log)) - frozenset(map(digest_saying, came_log))
+        return StoredBody(f"request {call.request.id}", pieces, text, tree, log, own)
+
+    def _parse(self, call: RecordedCall, text: bytes) -> tuple[Any, tuple[Segment, ...]]:
+        tree = None
+        try:
+            tree = msgspec.json.decode(text)
+            dialect = find_dialect(call.request.dialect or self.state.dialect, tree)
+            return tree, dialect.wire.parse(tree).log
+        except _UNREADABLE:
+            return tree, ()
+
+    def _read_answers(self) -> Iterator[StoredBody]:
+        for call in self.record.calls:
+            text = self.record.answer_body(call)
+            if not text or call.answer is None or call.answer_pieces is None:
+                continue
+            dialect = call.request.dialect or self.state.dialect
+            tree = _decode_whole(text, call.answer)
+            try:
+                if tree is None:
+                    segments = read_answer(text, call.answer, dialect).segments
+                else:
+                    segments = DIALECTS[dialect].answers.absorb(tree).segments
+            except _UNREADABLE:
+                segments = ()
+            label = f"answer to {call.request.id}"
+            yield StoredBody(label, call.answer_pieces, text, tree, segments, is_answer=True)
+
+    def _parse_turns(self, turns: Sequence[Any]) -> tuple[Segment, ...]:
+        """A hidden exchange as segments; nothing if its dialect cannot read it alone."""
+        request = {_TURN_FIELDS.get(self.state.dialect, TURN_FIELDS[0]): list(turns)}
+        try:
+            return find_dialect(self.state.dialect, request).wire.parse(request).log
+        except _UNREADABLE:
+            return ()
+
+
+def _decode_whole(text: bytes, answer: Answered) -> Any:
+    """What an answer says that is one object; None if it is packed, or spread over a stream."""
+    if unpack_answer(text, answer.encoding) is not text or is_stream(text, answer.content_type):
+        return None
+    try:
+        tree = msgspec.json.decode(text)
+    except _UNREADABLE:
+        return None
+    if isinstance(tree, list):  # Gemini without alt=sse sends its stream as one list
+        return None
+    return tree
+
+
+def _read_session_ledger(state: bytes) -> Ledger | None:
+    try:
+        return Ledger.load(msgspec.json.decode(state))
+    except (BadInput, *_UNREADABLE):
+        return None  # a state that cannot be read is made anew, and this release did not write it
 
 
 class ErasureTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to go: segments, their texts, and everything that they answer to.
+    """What has to go: `sayings` are the segments, and `stems` their names in ledgers.
 
-    `text` is the text that was asked for, "" if a message was named by its key. `stems` and `names` are how
-    ledgers and recalls name the segments. `long_texts` are looked for inside other strings, and the
-    `whole_texts` have to be the whole string.
+    `keys` are the handles of those that were named, and `texts` is what they say, to look for at the end.
+    `messages` is how many of these the client has. `call_ids` are the ids of calls that go.
     """
 
-    text: str
-    segments: tuple[Segment, ...]
+    sayings: frozenset[Saying]
     stems: frozenset[str]
-    names: frozenset[str]
-    contents: frozenset[str]
-    whole_texts: frozenset[str]
-    long_texts: tuple[str, ...]
+    keys: frozenset[str]
+    texts: frozenset[str]
+    messages: int
+    call_ids: frozenset[str]
 
-    def is_in(self, string: str) -> bool:
-        """Whether a string holds a text that has to go."""
-        if self.text and self.text in string:
-            return True
-        if string in self.whole_texts:
-            return True
-        return any(text in string for text in self.long_texts)
-
-    def is_in_value(self, value: Any) -> bool:
-        """Whether a string somewhere in a JSON value holds a text that has to go."""
-        return any(self.is_in(string) for string in list_strings(value))
-
-    def is_in_segment(self, segment: Segment) -> bool:
-        """Whether a part of a segment holds a text that has to go."""
-        return any(self.is_in(text) for text in _segment_texts(segment))
-
-    def is_quoted_in(self, string: str) -> bool:
-        """Whether a line of a string is a part of a text that has to go."""
-        for line in split_lines(string):
-            if len(line) < LEAST:
-                continue
-            if any(line in text for text in self.long_texts):
-                return True
-        return False
+    def select(self, segments: Iterable[Segment]) -> list[Segment]:
+        """Those of some segments that have to go."""
+        return [segment for segment in segments if digest_saying(segment) in self.sayings]
 
 
-def find_target(logs: list[list[Segment]], *, key: str, text: str) -> ErasureTarget:
-    """The segments that are meant, in whichever of the logs, with all that have the same content."""
-    named_logs = [list(identify_segments(log)) for log in logs]
-    contents: set[Digest] = set()
-    for named_log in named_logs:
-        if text:
-            contents.update(_find_by_text(named_log, text))
-        else:
-            contents.update(_find_by_name(named_log, key))
-    named: list[NamedSegment] = []
-    for named_log in named_logs:
-        named += (each for each in named_log if each.content in contents)
-    return _make_target(named, text)
+def find_by_text(talk: StoredTalk, text: str) -> dict[Saying, NamedSegment]:
+    """The segments that say this text somewhere, each once."""
+    by_saying: dict[Saying, NamedSegment] = {}
+    for log in talk.logs:
+        for named in identify_segments(log):
+            if any(text in own_text for own_text in list_texts(named.segment)):
+                by_saying.setdefault(digest_saying(named.segment), named)
+    return by_saying
 
 
-def _find_by_text(named_log: list[NamedSegment], text: str) -> Iterator[Digest]:
-    for each in named_log:
-        if any(text in string for string in _segment_texts(each.segment)):
-            yield each.content
-
-
-def _find_by_name(named_log: list[NamedSegment], name: str) -> Iterator[Digest]:
-    chosen = index_by_name(named_log).get(name)
-    for each in named_log:
-        if each.segment is chosen:
-            yield each.content
-
-
-def _make_target(named: list[NamedSegment], text: str) -> ErasureTarget:
-    names: set[str] = set()
-    texts: set[str] = set()
-    for ref, content, segment in named:
-        names.update((str(ref), handle(content)))
-        texts.update(_segment_texts(segment))
-    whole_texts = texts - WORDS - {""}
+def choose_target(talk: StoredTalk, names: frozenset[str]) -> ErasureTarget:
+    """The segments with these names, and everything that lamina made of them."""
+    logs = [list(identify_segments(log)) for log in talk.logs]
+    everything = [named for log in logs for named in log]
+    messages = [named for named in everything if not names.isdisjoint(_list_names(named))]
+    named_sayings = {digest_saying(named.segment) for named in messages}
+    sayings = set(named_sayings)
+    is_growing = bool(messages)
+    while is_growing:
+        going = [named for named in everything if digest_saying(named.segment) in sayings]
+        derived = _find_derived(talk, logs, _Traces(talk, going))
+        is_growing = not derived <= sayings
+        sayings |= derived
+    going = [named for named in everything if digest_saying(named.segment) in sayings]
+    parts = [part for named in going for part in named.segment.parts]
     return ErasureTarget(
-        text=text,
-        segments=tuple(each.segment for each in named),
-        stems=frozenset(stem_of(each.ref) for each in named),
-        names=frozenset(names),
-        contents=frozenset(each.content for each in named),
-        whole_texts=frozenset(whole_texts),
-        long_texts=tuple(each for each in whole_texts if len(each) >= LEAST),
+        sayings=frozenset(sayings),
+        stems=frozenset(stem_of(named.ref) for named in going),
+        keys=frozenset(handle(named.content) for named in messages),
+        texts=frozenset(text_of(named.segment.parts, data=True) for named in messages),
+        messages=len(named_sayings - talk.list_own()),
+        call_ids=frozenset(part.id for part in parts if isinstance(part, ToolCall)),
     )
 
 
-def _segment_texts(segment: Segment) -> Iterator[str]:
+def _list_names(named: NamedSegment) -> set[str]:
+    """Everything that a segment answers to."""
+    return {str(named.ref), handle(named.content), named.segment.key} - {""}
+
+
+def _find_derived(
+    talk: StoredTalk, logs: Sequence[Sequence[NamedSegment]], traces: _Traces
+) -> frozenset[Saying]:
+    """The segments that lamina made of some, or that a model asked lamina for."""
+    own = talk.list_own()
+    derived: set[Saying] = set(traces.sayings)
+    for log in logs:
+        for named in log:
+            saying = digest_saying(named.segment)
+            is_made = saying in own and traces.are_in(named.segment)
+            if is_made or not traces.names.isdisjoint(named.segment.covers):
+                derived.add(saying)
+        for call, answer in _list_own_exchanges(log):
+            if traces.are_in_call(call) or traces.are_in(answer.segment):
+                derived.update(map(digest_saying, (call.segment, answer.segment)))
+    for segments in talk.exchanges:
+        exchanged = frozenset(map(digest_saying, segments))
+        if exchanged & derived:
+            derived |= exchanged
+    return frozenset(derived)
+
+
+class _Traces:
+    """How texts of lamina's own can be told that were made of some segments: by names, digests and quotes."""
+
+    def __init__(self, talk: StoredTalk, going: Sequence[NamedSegment]) -> None:
+        self.sayings = {digest_saying(named.segment) for named in going}
+        self.names: set[str] = set().union(*map(_list_names, going))
+        self._words = [fold_words(text_of(named.segment.parts)) for named in going]
+        self._lowered: set[Digest] = set()
+        self._quotations: set[str] = set()
+        self._calls: set[str] = set()
+        stems = {stem_of(named.ref) for named in going}
+        for ledger in (talk.session_ledger or Ledger(), talk.state.ledger, *talk.ledgers.values()):
+            self._lowered.update(line.sent for ref, line in ledger.lines.items() if stem_of(ref) in stems)
+            for fold in ledger.folds:
+                if not stems.isdisjoint(map(stem_of, (*fold.covers, *fold.replaced_by))):
+                    self.names.add(fold.key)
+                    self._quotations.update(map(guard, filter(None, (fold.text, fold.notes))))
+            for wish in ledger.wishes:
+                if not stems.isdisjoint(map(stem_of, wish.targets)):
+                    self._calls.add(stem_of(wish.ref))
+                    self._quotations.add(wish.what)
+        self._quotations.update(name for name in self.names if len(name) >= _HANDLE_LENGTH)
+
+    def are_in(self, segment: Segment) -> bool:
+        """Whether a segment of lamina's own stands for one of them, names one, or is a digest of some."""
+        if parts_digest(segment.role, segment.parts) in self._lowered:
+            return True
+        text = text_of(segment.parts)
+        return any(quotation in text for quotation in self._quotations)
+
+    def are_in_call(self, call: NamedSegment) -> bool:
+        """Whether a call of lamina's own tools goes itself, or asked for one of them."""
+        if digest_saying(call.segment) in self.sayings or stem_of(call.ref) in self._calls:
+            return True
+        arguments = decode_json(text_of(call.segment.parts), deepest=DEEPEST_ARGUMENTS)
+        if not isinstance(arguments, dict):
+            return False
+        if not self.names.isdisjoint(map(str, arguments.values())):
+            return True
+        # A pin may name a message by words that stand in it.
+        quotation = fold_words(str(arguments.get("what", "")))
+        return len(quotation) >= LEAST_QUOTE and any(quotation in words for words in self._words)
+
+
+_HANDLE_LENGTH = 13
+"""Characters of a long name. A shorter one, which a client chose, may be a word of any text."""
+
+
+def _list_own_exchanges(log: Sequence[NamedSegment]) -> Iterator[tuple[NamedSegment, NamedSegment]]:
+    """The calls of lamina's own tools, each with its answer."""
+    first_parts = [next(iter(named.segment.parts), None) for named in log]
+    for call_at, answer_at in pair_parts(first_parts):
+        call = first_parts[call_at]
+        if isinstance(call, ToolCall) and call.name in _OWN_TOOLS:
+            yield log[call_at], log[answer_at]
+
+
+def list_texts(segment: Segment) -> Iterator[str]:
+    """Every text of a segment: also names of fields, numbers, attributes, and what its caller noted on it.
+
+    Ids and the names of tools are none: they stay when the segment is erased.
+    """
     for part in segment.parts:
-        yield from _part_texts(part)
+        if isinstance(part, ToolCall):
+            yield from _list_strings(decode_json(part.arguments, deepest=DEEPEST_ARGUMENTS))
+            yield part.arguments
+        elif isinstance(part, ToolResult):
+            yield from _list_strings(msgspec.to_builtins(part.content))
+        else:
+            yield from _list_strings(msgspec.to_builtins(part))
+    meta = {name: value for name, value in segment.meta.items() if name != ORIGIN}
+    yield from _list_strings([segment.key, segment.attrs, meta, msgspec.to_builtins(segment.beside)])
 
 
-def _part_texts(part: Part) -> Iterator[str]:
-    """Every text in a part. Names and ids of calls are no texts."""
-    match part:
-        case ToolCall():
-            yield from list_strings(part.arguments)
-        case ToolResult():
-            for inner in part.content:
-                yield from _part_texts(inner)
-        case _:
-            fields = msgspec.to_builtins(part)
-            for field in _TEXT_FIELDS:
-                yield from list_strings(fields.get(field, ""))
-
-
-def list_strings(value: Any) -> Iterator[str]:
-    """Every string in a JSON value, also those in JSON that is written as a string."""
+def _list_strings(value: Any) -> Iterator[str]:
     match value:
-        case str():
-            yield value
-            yield from list_strings(_decode_inner(value))
         case dict():
-            for field, inner in value.items():
-                yield str(field)
-                yield from list_strings(inner)
+            for name, inner in value.items():
+                yield str(name)
+                yield from _list_strings(inner)
         case list() | tuple():
             for inner in value:
-                yield from list_strings(inner)
-
-
-def _decode_inner(text: str) -> Any:
-    """What a text says if it is JSON, such as the arguments of a call; None if it is not."""
-    if not text.startswith(("{", "[")):
-        return None
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-
-
-def locate_strings(text: bytes) -> Iterator[tuple[int, int, str]]:
-    """Where each string of a JSON text begins and ends, and what it says. Names of fields are left out."""
-    for match in _STRING.finditer(text):
-        if _COLON.match(text, match.end()):
-            continue
-        try:
-            yield match.start(), match.end(), _TEXT.decode(match[0])
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            continue
-
-
-def replace_strings(text: bytes, has_to_go: Callable[[str], bool]) -> bytes:
-    """A JSON text with "[erased]" in place of some of its strings."""
-    parts: list[bytes] = []
-    end = 0
-    for start, stop, string in locate_strings(text):
-        if has_to_go(string):
-            parts += (text[end:start], f'"{MARK}"'.encode())
-            end = stop
-    return b"".join((*parts, text[end:]))
+                yield from _list_strings(inner)
+        case None | bool():
+            return
+        case _:
+            yield str(value)

@@ -14,6 +14,7 @@ import msgspec
 
 from lamina.conversations.deleting import cost_place
 from lamina.conversations.record import count_compactions
+from lamina.conversations.recorded_log import decode_segments
 from lamina.conversations.store import (
     ConversationState,
     conversation_place,
@@ -23,9 +24,8 @@ from lamina.conversations.store import (
     find_title,
     recorded_workspace,
 )
-from lamina.core.values import Ledger, Segment
+from lamina.core.values import Ledger
 from lamina.errors import BadInput, LaminaError, StoreError
-from lamina.formats.codec import decode
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Record, Store, Where
 
@@ -131,6 +131,22 @@ async def list_client_names(store: Store, workspace: str, client: str) -> list[s
     return sorted(of_client)
 
 
+async def list_related_names(store: Store, workspace: str, name: str) -> list[str]:
+    """The conversations with a part in common with this one: it was forked from them, or they from it."""
+    edges: list[tuple[str, str]] = []
+    for each in await list_names(store, workspace):
+        _, parent = await _read_descent(store, workspace, each)
+        if parent:
+            edges.append((each, parent))
+    related = {name}
+    is_growing = True
+    while is_growing:
+        near = {one for edge in edges if not related.isdisjoint(edge) for one in edge}
+        is_growing = not near <= related
+        related |= near
+    return sorted(related - {name})
+
+
 async def _read_descent(store: Store, workspace: str, name: str) -> tuple[str, str]:
     """The client's own id of a conversation, and the conversation that it was forked from; "" without one.
 
@@ -204,8 +220,9 @@ async def _find_logged(store: Store, workspace: str, name: str) -> ListedTalk | 
     head = first_page.head
     if not head.count:
         return None
-    first_segments = _decode_segments(first_page.records)
-    last_segments = _decode_segments((await store.read(where, last=1)).records)
+    first_segments = decode_segments(record.body for record in first_page.records)
+    last_page = await store.read(where, last=1)
+    last_segments = decode_segments(record.body for record in last_page.records)
     began = updated = 0.0
     for segment in (*first_segments, *last_segments):
         updated = _seconds(segment.at) or updated
@@ -223,16 +240,6 @@ async def _find_logged(store: Store, workspace: str, name: str) -> ListedTalk | 
         cuts=_count_cuts(head.state),
         log_records=head.count,
     )
-
-
-def _decode_segments(records: tuple[Record, ...]) -> list[Segment]:
-    segments: list[Segment] = []
-    for record in records:
-        try:
-            segments += decode([record.body])
-        except BadInput:
-            continue  # a record between segments
-    return segments
 
 
 def _read_model(records: tuple[Record, ...]) -> str:

@@ -74,8 +74,10 @@ _LONGEST_USER = 200
 
 def read_user(request: Mapping[str, Any]) -> str:
     """The end user that a request names, as the id of a group; "" if it names none."""
-    metadata = request.get("metadata")
-    user_id = metadata.get("user_id") if isinstance(metadata, Mapping) else None
+    user_id = None
+    match request.get("metadata"):
+        case {"user_id": value}:
+            user_id = value
     for user in (request.get("safety_identifier"), request.get("user"), user_id, request.get("cache_salt")):
         if isinstance(user, str) and user:
             return f"{USER}{user[:_LONGEST_USER]}"

@@ -196,15 +196,15 @@ class ConversationRecord:
 
     def sent_body(self, call: RecordedCall) -> bytes | None:
         """The bytes that left; None if the store keeps no bodies."""
-        return self._join(call.sent_pieces)
+        return self.join(call.sent_pieces)
 
     def came_body(self, call: RecordedCall) -> bytes | None:
         """The bytes that the client wrote; None if the store keeps no bodies."""
-        return self._join(call.came_pieces)
+        return self.join(call.came_pieces)
 
     def answer_body(self, call: RecordedCall) -> bytes | None:
         """The bytes that came back, packed as `answer.encoding` says; None if they were not kept."""
-        return self._join(call.answer_pieces)
+        return self.join(call.answer_pieces)
 
     def is_erased(self, call: RecordedCall) -> bool:
         """Whether something was erased from a body of this request or of its answer since it was recorded."""
@@ -229,7 +229,8 @@ class ConversationRecord:
             return Ledger()
         return load_stored_ledger(source)
 
-    def _join(self, places: Iterable[int] | None) -> bytes | None:
+    def join(self, places: Iterable[int] | None) -> bytes | None:
+        """The bytes of a body with these pieces."""
         if places is None:
             return None
         try:

@@ -7,7 +7,7 @@ no text at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -57,7 +57,7 @@ async def read_recorded_log(store: Store, workspace: str, name: str) -> Recorded
 
 def make_recorded_log(state: ConversationState, record: ConversationRecord) -> RecordedLog:
     """Parse what a record has of the texts of its conversation."""
-    stored_segments = _decode_segments(record)
+    stored_segments = decode_segments(record.segments)
     bodies = list(_read_client_bodies(state, record))
     talk: tuple[Segment, ...] = ()
     if bodies:
@@ -108,9 +108,10 @@ def _infer_keep(record: ConversationRecord) -> str:
     return "nothing"
 
 
-def _decode_segments(record: ConversationRecord) -> list[Segment]:
+def decode_segments(bodies: Iterable[bytes]) -> list[Segment]:
+    """The segments among some records."""
     segments: list[Segment] = []
-    for body in record.segments:
+    for body in bodies:
         try:
             segments += decode([body])
         except BadInput:
@@ -144,12 +145,13 @@ def _parse_body(
         return None
     try:
         request = msgspec.json.decode(body)
-        return _dialect_of(call.request.dialect or state.dialect, request).wire.parse(request).log
+        return find_dialect(call.request.dialect or state.dialect, request).wire.parse(request).log
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, LaminaError):
         return None  # a body that no dialect reads, or of which the erased part held it together
 
 
-def _dialect_of(name: str, request: object) -> Dialect:
+def find_dialect(name: str, request: object) -> Dialect:
+    """The dialect of a recorded request: the one that the record names, or else by its shape."""
     dialect = DIALECTS.get(name)
     if dialect is not None:
         return dialect

@@ -204,14 +204,15 @@ def _find_by_key(entries: Iterable[Entry], name: str) -> Entry | None:
 
 def _find_by_quotation(entries: Iterable[Entry], words: str) -> Entry | None:
     """The first of these entries in which these words stand, whatever their case and the spaces between."""
-    quotation = _fold_words(words)
+    quotation = fold_words(words)
     for entry in entries:
-        if quotation in _fold_words(text_of(entry.segment.parts)):
+        if quotation in fold_words(text_of(entry.segment.parts)):
             return entry
     return None
 
 
-def _fold_words(text: str) -> str:
+def fold_words(text: str) -> str:
+    """A text as quotations are compared: whatever its case, and the spaces between its words."""
     return fold_case(" ".join(split_words(text)))
 
 
