@@ -10,11 +10,13 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from lamina.core import arrange, build, cut_moves, envelope, hashing, ledger, repair, wording
+from lamina.core import arrange, build, cut, cut_moves, envelope, hashing, ledger, references, repair, wording
 from lamina.core import orders as ladder
+from lamina.core.entries import identify_attachment
 from lamina.core.laws import LAWS
 from lamina.core.ledger import Applied
 from lamina.core.lowering import lower_entry, make_line
+from lamina.core.references import ReferredLog
 from lamina.core.text import printed_talk
 from lamina.core.text.user_words import QuotedMessage, SpokenMessages
 from lamina.core.values import Entry, Form, Ledger, Role, Text
@@ -76,7 +78,15 @@ def a_ladder_without_respect(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_library_that_repeats(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(arrange, "refer_to_earlier", lambda entries, *_args, **_rest: (entries, {}))
+    patch.setattr(arrange, "refer_to_earlier", lambda entries, *_args, **_rest: ReferredLog(entries=entries))
+
+
+def a_cut_that_forgets_references(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cut, "find_lost_references", lambda *_args: [])
+
+
+def a_reference_to_an_older_version(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(references, "name_attachment", identify_attachment)
 
 
 def a_stub_that_grows(patch: pytest.MonkeyPatch) -> None:
@@ -145,13 +155,20 @@ PLANTED: dict[str, Patch] = {
 }
 
 
+BUGS = [
+    *PLANTED.items(),
+    ("once_in_full", a_cut_that_forgets_references),
+    ("once_in_full", a_reference_to_an_older_version),
+]
+
+
 def test_every_law_has_a_planted_bug() -> None:
     assert set(PLANTED) == set(LAWS)
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_the_property_kills_the_bug(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    PLANTED[law](monkeypatch)
+@pytest.mark.parametrize(("law", "bug"), BUGS)
+def test_the_property_kills_the_bug(law: str, bug: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
 
     @settings(
         max_examples=STORIES, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck)

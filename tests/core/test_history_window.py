@@ -207,3 +207,24 @@ def test_a_digest_ends_as_it_will_when_the_thinking_behind_it_is_loosened() -> N
     assert second.entries[-2].why == "thinking bound to the text before the cut"
     assert third.cut is None
     assert third.prefix == second.prefix
+
+
+def test_a_window_without_a_digest_leaves_the_digests_of_the_room_alone() -> None:
+    """Window and room may ask for one cut. What the room folded is not undone at each turn."""
+    room = Budget(window=150, reserve=0, keep_last=0)
+    envelopes = played(chat(12, steps=1), LastN(8, 0, digest=None), budget=room)
+    assert sum(bool(envelope.ledger.folds) for envelope in envelopes) > 6
+    assert sum(envelope.cut is not None for envelope in envelopes) <= 6
+
+
+def test_the_answer_to_a_call_beyond_the_window_is_left_out_with_it() -> None:
+    """The client deletes the result of such a call, so repair answers it, and no cut has seen that answer."""
+    log = [one for turn in chat(4, steps=1) for one in turn] + [user("And?")]
+    options = Options(window=LastN(2, 0, digest=None))
+    before = build(log, counter=CHARS4, options=options)
+    assert before.entry("r0-0").form is Form.OMITTED
+    edited = [one for one in log if one.key != "r0-0"]
+    after = build(edited, counter=CHARS4, ledger=before.ledger, options=options)
+    assert [entry.form for entry in after.entries if entry.ref.endswith("!")] == [Form.OMITTED]
+    again = build(edited, counter=CHARS4, ledger=after.ledger, options=options)
+    assert (again.prefix, again.cut) == (after.prefix, None)

@@ -3,12 +3,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+import msgspec
 import pytest
 
-from lamina.core.build import build
+from lamina.core.build import BuildMemo, build
 from lamina.core.envelope import Envelope
 from lamina.core.epochs import LIBRARY_GREW, TURN_SCOPED
 from lamina.core.hashing import handle
+from lamina.core.history_window import LastN
 from lamina.core.layout import Layout
 from lamina.core.library import SENT_AGAIN
 from lamina.core.options import Options
@@ -38,6 +40,7 @@ from lamina.segments import (
     result,
     segment,
     selected_text,
+    summary,
     system,
     user,
 )
@@ -140,11 +143,23 @@ def test_changed_content_is_sent_in_full_and_the_old_bytes_stay() -> None:
     assert [e.sent for e in after.sent[:2]] == [e.sent for e in before.sent]
 
 
-def test_each_content_is_referred_to_where_it_stands() -> None:
-    log = first_turn() + again(CHANGED) + again(SPEC) + again(CHANGED)
-    spec, changed, spec_again, changed_again = files(built(log))
-    assert spec_again.why == f"same content as {spec.ref} above"
-    assert changed_again.why == f"same content as {changed.ref} above"
+def test_content_that_comes_back_after_other_content_is_sent_anew() -> None:
+    """A reference to the first copy would be read as one to the newest: that has other words."""
+    log = first_turn() + again(CHANGED) + again(SPEC) + again(SPEC)
+    _, changed, spec_again, last = files(built(log))
+    assert (changed.form, spec_again.form) == (Form.FULL, Form.FULL)
+    assert last.why == f"same content as {spec_again.ref} above"
+
+
+def test_what_was_sent_anew_stays_so_when_the_other_content_is_gone() -> None:
+    window = Options(window=LastN(2, slack=0))
+    log = [file("spec.md", SPEC, pinned=True), user("This?"), *again(CHANGED), *again(SPEC)]
+    before = build(log, counter=CHARS4)
+    log += [assistant("Yes."), user("Sure?")]
+    after = build(log, counter=CHARS4, ledger=before.ledger, options=window)
+    later = build([*log, assistant("Yes."), user("Sure?")], counter=CHARS4, ledger=after.ledger)
+    assert forms(after) == [Form.FULL, Form.OMITTED, Form.FULL]
+    assert forms(later)[2] is Form.FULL
 
 
 def test_equal_content_under_another_path_is_no_repetition() -> None:
@@ -164,21 +179,87 @@ def test_what_comes_after_that_refers_to_the_full_one() -> None:
     assert third.why == f"same content as {second.ref} above"
 
 
-def test_a_reference_stays_one_after_its_target_is_lowered() -> None:
-    log = first_turn() + again()
-    before = built(log, built(log).ledger)
-    log += [assistant("Yes."), user("Go on. " * 60)]
-    budget = Budget(window=400, reserve=0, target=0.8, keep_last=0)
+def cut_after_a_reference(*more: Segment, window: int = 640) -> tuple[list[Segment], Envelope]:
+    """A conversation whose cut lowers the first copy of the file. Its second turn referred to that copy."""
+    log = [file("spec.md", SPEC), user("Summarise it"), assistant("Long. " * 200), *again(), *more]
+    before = build(log, counter=CHARS4)
+    log += [assistant("Yes."), user("Go on. " * 20)]
+    budget = Budget(window=window, reserve=0, trigger=0.9, target=0.85, keep_last=2)
     at_cut = build(log, counter=CHARS4, budget=budget, ledger=Ledger.load(before.ledger.dump()))
     assert at_cut.cut is not None
-    target, reference = files(at_cut)
-    assert target.form is not Form.FULL
-    assert refers(reference)
-    after = built(
-        [*log, assistant("Sure."), user("Thanks")], Ledger.load(at_cut.ledger.dump()), window=10_000
-    )
-    assert [e.sent for e in files(after)] == [target.sent, reference.sent]
-    assert text_of(recall(log, handle(reference.content))[0].parts) == SPEC
+    return log, at_cut
+
+
+def test_a_cut_that_lowers_the_copy_moves_the_full_form_to_the_newest_reference() -> None:
+    log, at_cut = cut_after_a_reference()
+    first, second = files(at_cut)
+    assert first.form is not Form.FULL
+    assert (second.form, second.why) == (Form.FULL, "in full")
+    assert second.ref not in at_cut.ledger.lines
+    log += [assistant("Sure."), user("Thanks")]
+    after = build(log, counter=CHARS4, ledger=Ledger.load(at_cut.ledger.dump()))
+    assert after.cut is None
+    assert [e.sent for e in files(after)] == [first.sent, second.sent]
+    assert text_of(recall(log, handle(first.content))[0].parts) == SPEC
+
+
+def test_a_later_appearance_refers_to_the_copy_where_it_stands_now() -> None:
+    log, at_cut = cut_after_a_reference()
+    _, second, third = files(build([*log, *again()], counter=CHARS4, ledger=at_cut.ledger))
+    assert third.why == f"same content as {second.ref} above"
+
+
+def test_all_appearances_are_lowered_if_the_newest_does_not_fit() -> None:
+    _, at_cut = cut_after_a_reference(window=300)
+    assert Form.FULL not in forms(at_cut)
+    assert not any(map(refers, files(at_cut)))
+
+
+def test_of_a_replaced_version_no_reference_is_sent_in_full() -> None:
+    _, at_cut = cut_after_a_reference(*again(CHANGED))
+    first, reference, changed = files(at_cut)
+    assert Form.FULL not in (first.form, reference.form)
+    assert not refers(reference)
+    assert changed.form is Form.FULL
+
+
+def test_the_full_form_goes_back_if_the_newest_reference_is_taken_back() -> None:
+    log, at_cut = cut_after_a_reference()
+    rewound = [*log[:3], user("Something else?")]
+    memo = BuildMemo()
+    build(log, counter=CHARS4, ledger=at_cut.ledger, memo=memo)
+    after = build(rewound, counter=CHARS4, ledger=at_cut.ledger)
+    assert forms(after) == [Form.FULL]
+    assert after.cut is not None
+    assert build(rewound, counter=CHARS4, ledger=at_cut.ledger, memo=memo).prefix == after.prefix
+
+
+def test_a_reference_is_in_full_if_its_copy_was_taken_away() -> None:
+    """The client cut off the front of its history."""
+    log = first_turn() + again()
+    before = built(log)
+    after = built(log[2:], before.ledger)
+    assert forms(after) == [Form.FULL]
+    assert after.ledger.lines == {}
+    assert after.cut is not None
+
+
+def test_a_reference_is_in_full_if_a_summary_stands_for_its_copy() -> None:
+    log = first_turn() + again()
+    before = built(log)
+    log += [summary("It was read.", covers=["spec.md"]), assistant("Yes."), user("And now?")]
+    log[0] = msgspec.structs.replace(log[0], key="spec.md")
+    covered = built(log, before.ledger)
+    assert [refers(entry) for entry in files(covered)] == [False, False]
+
+
+def test_what_enters_shortened_is_referred_to_by_no_reference() -> None:
+    log = [file("a.md", SPEC * 8), user("This?"), file("a.md", SPEC * 8), user("Same?")]
+    envelope = built(log, window=600)
+    first, second = files(envelope)
+    assert first.form is not Form.FULL
+    assert not refers(second)
+    assert (second.form, second.why) == (Form.STUB, "attached again, and shortened above")
 
 
 def test_the_caller_may_insist_on_the_full_text() -> None:
@@ -309,6 +390,22 @@ def after_a_cut(*more: Segment) -> Envelope:
 def test_a_cut_leaves_the_library_as_the_next_request_has_it() -> None:
     after = after_a_cut(assistant("2"), user("3"))
     assert after.cut is None
+
+
+@pytest.mark.parametrize("window", [320, 350, 380, 410, 440])
+def test_the_list_of_a_turn_names_only_what_has_its_words_in_the_library(window: int) -> None:
+    """Where a cut leaves a handle, or nothing more fits when the library is made, the turn has the words."""
+    attached = [note("a.md", SPEC), note("b.md", "short " * 20)]
+    log = [*attached, user("1"), assistant("1"), *attached, user("go " * 300)]
+    before = turns(log[:3])[0]
+    small = Budget(window=window, reserve=0, trigger=0.9, target=0.3, keep_last=0)
+    envelope = build(log, counter=CHARS4, options=HOISTED, budget=small, ledger=before.ledger)
+    named = [line for line in layer(envelope, Layer.TURN) if "Context attached" in line]
+    shelved = {e.segment.key: e.form for e in envelope.sent if e.layer is Layer.LIBRARY}
+    for name in ("a.md", "b.md"):
+        assert (name in "".join(named)) is (shelved[name] >= Form.COMPACT)
+    again = build(log, counter=CHARS4, options=HOISTED, ledger=envelope.ledger)
+    assert (again.prefix, again.cut) == (envelope.prefix, None)
 
 
 def test_what_was_lowered_in_the_library_is_sent_in_full_when_it_is_attached_again() -> None:

@@ -19,12 +19,17 @@ from lamina.core.epochs import find_end_of, prefix_at
 from lamina.core.kinds import Kinds, priority, recoverable
 from lamina.core.layout import Cap
 from lamina.core.lowering import CHARACTERS_PER_TOKEN, compact_entry, lower_entry, make_line
+from lamina.core.moved_copies import find_lost_names, send_again
 from lamina.core.options import BuildContext
+from lamina.core.references import find_lost_references, lower_to_stub
 from lamina.core.scale import weigh_entries
 from lamina.core.values import Entry, Form, Role, Segment, ToolCall, ToolResult
 
 HISTORY_PART = 4
 """One part in this many of the room is kept for what is left of the history beside new results."""
+
+SHORTENED_ABOVE = "attached again, and shortened above"
+"""Why an attachment that came twice is sent by its handle."""
 
 _LARGE = "larger than its share of the room"
 
@@ -44,12 +49,17 @@ def admit(draft: Draft, limits: CutLimits | None, context: BuildContext) -> Draf
         admitted = _omit_unbound_thinking(admitted, context)
     if limits is not None:
         admitted = _shorten_large_results(admitted, start, limits, context)
+        lost_names = find_lost_names(admitted.entries)
+        if lost_names:
+            # What the library has no room for is sent in its turn, as far as it fits there.
+            sent_again = send_again(admitted, lost_names, context, cut=0)
+            admitted = _shorten_large_results(sent_again, start, limits, context)
     cap = context.options.layout.attachments
     if cap is not None:
         admitted = _lower_over_cap(admitted, start, cap, context)
     if admitted.entries is draft.entries:
         return admitted
-    return _weigh_again(admitted, context)
+    return _weigh_again(_lower_lost_references(admitted, context), context)
 
 
 def _find_first_new(draft: Draft, context: BuildContext) -> int:
@@ -67,6 +77,23 @@ def _find_first_new(draft: Draft, context: BuildContext) -> int:
         return 0
     end = find_end_of(draft.entries, mark.sent, start=start, before=before)
     return max(end or 0, start)
+
+
+def _lower_lost_references(draft: Draft, context: BuildContext) -> Draft:
+    """References to what has just entered lowered, by their handles: nothing stands in full above them."""
+    lost = frozenset(entry.ref for entry in find_lost_references(draft.entries, context.kinds))
+    if not lost:
+        return draft
+    entries: list[Entry] = []
+    lines = dict(draft.lines)
+    for entry in draft.entries:
+        if entry.ref not in lost:
+            entries.append(entry)
+            continue
+        stub = lower_to_stub(entry, SHORTENED_ABOVE, wording=context.wording, scale=context.scale)
+        entries.append(stub)
+        lines[entry.ref] = make_line(stub)
+    return msgspec.structs.replace(draft, entries=entries, lines=lines)
 
 
 def _weigh_again(draft: Draft, context: BuildContext) -> Draft:

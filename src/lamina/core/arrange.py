@@ -36,7 +36,7 @@ from lamina.core.entries import (
 from lamina.core.hashing import handle, parts_digest
 from lamina.core.kinds import has_tag
 from lamina.core.layout import NO_FILTER, moves_sent_text
-from lamina.core.ledger import Applied, apply_ledger
+from lamina.core.ledger import Applied, apply_ledger, without_lines
 from lamina.core.library import hoist_attachments
 from lamina.core.log_pieces import (
     Pieces,
@@ -45,8 +45,8 @@ from lamina.core.log_pieces import (
     find_open_turn,
     omit_leaving,
 )
-from lamina.core.lowering import refer_to_earlier
 from lamina.core.options import BuildContext, Options
+from lamina.core.references import ReferredLog, refer_to_earlier
 from lamina.core.repair import ScanMemory, repair
 from lamina.core.scale import weigh_entries
 from lamina.core.selection import omit_covered, omit_filtered
@@ -57,8 +57,6 @@ from lamina.core.values import (
     Entry,
     Form,
     Ledger,
-    LedgerLine,
-    Ref,
     Segment,
     ToolCall,
     ToolResult,
@@ -255,13 +253,13 @@ def _join_pieces(pieces: Pieces, applied: Applied, repaired: RepairedLog, contex
     second_at = 0
     if not repaired.reaches_back:
         second_at = find_position(applied.entries, first_ref)
-    after_first, first_lines = _extend_front(
+    after_first, in_first = _extend_front(
         msgspec.structs.replace(pieces.front, scan=repaired.first.scan, position=pieces.after_first),
         applied.entries[:second_at],
         repaired.ledger,
         context,
     )
-    after_second, second_lines = _extend_front(
+    after_second, in_second = _extend_front(
         msgspec.structs.replace(after_first, scan=repaired.second.scan, position=pieces.after_second),
         applied.entries[second_at:],
         repaired.ledger,
@@ -275,11 +273,11 @@ def _join_pieces(pieces: Pieces, applied: Applied, repaired: RepairedLog, contex
         log=repaired.log,
         entries=after_second.entries[: pieces.open_at] + open_entries,
         tokens=after_second.tokens,
-        ledger=applied.ledger,
-        lines=applied.reworded | applied.followed | first_lines | second_lines,
+        ledger=without_lines(applied.ledger, in_first.ended | in_second.ended),
+        lines=applied.reworded | applied.followed | in_first.lines | in_second.lines,
         folds=applied.ledger.folds,
         repairs=repaired.first.repairs | repaired.second.repairs,
-        reworded=bool(applied.reworded),
+        reworded=bool(applied.reworded) or in_first.reworded or in_second.reworded,
         unchanged=pieces.unchanged,
         unchanged_sent=pieces.unchanged_sent,
         next_front=None if repaired.reaches_back else next_front,
@@ -288,25 +286,25 @@ def _join_pieces(pieces: Pieces, applied: Applied, repaired: RepairedLog, contex
 
 def _extend_front(
     front: LogFront, entries: list[Entry], ledger: Ledger, context: BuildContext
-) -> tuple[LogFront, dict[Ref, LedgerLine]]:
-    """The front with these entries after it, and the new lines of attachments that are references now."""
-    attachments = dict(front.attachments)
-    lines: dict[Ref, LedgerLine] = {}
+) -> tuple[LogFront, ReferredLog]:
+    """The front with these entries after it, and which of them are references now."""
+    copies = dict(front.copies)
+    referred = ReferredLog(entries=entries)
     if find_attachments(entries, context.kinds):
-        entries, lines = refer_to_earlier(
-            entries, ledger, attachments, kinds=context.kinds, wording=context.wording, scale=context.scale
+        referred = refer_to_earlier(
+            entries, ledger, copies, kinds=context.kinds, wording=context.wording, scale=context.scale
         )
     last_sent = find_last_sent(front.entries)
-    weighed = weigh_entries(entries, context.scale, prefix=front.prefix, last_sent=last_sent)
+    weighed = weigh_entries(referred.entries, context.scale, prefix=front.prefix, last_sent=last_sent)
     extended = msgspec.structs.replace(
         front,
         entries=front.entries + weighed,
         prefix=find_prefix(weighed, front.prefix),
-        attachments=attachments,
+        copies=copies,
         tokens=front.tokens + sum(entry.tokens for entry in weighed),
         sent=front.sent + count_sent(weighed),
     )
-    return extended, lines
+    return extended, referred
 
 
 # The words of their kind.

@@ -22,12 +22,12 @@ from lamina.core.arrange import arrange_log, draft_log, repair_log
 from lamina.core.cut import CutPlan, cut_to_fit, preview_cut
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
-from lamina.core.entries import find_last_turn, find_position, identify_attachment, is_message
+from lamina.core.entries import find_last_turn, find_position, is_message
 from lamina.core.envelope import Envelope, seal
 from lamina.core.epochs import find_change
 from lamina.core.hashing import chain_root, is_same_json
 from lamina.core.history_window import release_window
-from lamina.core.kinds import Kinds, kind_of
+from lamina.core.kinds import Kinds
 from lamina.core.ledger import load_ledger
 from lamina.core.log_pieces import may_split_at, replace_entries
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options, Phase, not_measured
@@ -40,9 +40,7 @@ from lamina.core.values import (
     Digest,
     Entry,
     Fold,
-    Form,
     Ledger,
-    Ref,
     RequestHead,
     Segment,
 )
@@ -304,8 +302,7 @@ def _front_as_sealed(
     sealed = list(envelope.entries[:end])
     if _covers_any(ledger.folds, envelope.entries[end:]) or _ends_in_digest(sealed):
         return None
-    attachments = _attachments_in_full(sealed, context.kinds)
-    return replace_entries(front, sealed, attachments, root=context.root)
+    return replace_entries(front, sealed, context)
 
 
 def _covers_any(folds: Sequence[Fold], entries: Sequence[Entry]) -> bool:
@@ -326,15 +323,3 @@ def _ends_in_digest(entries: Sequence[Entry]) -> bool:
         if is_message(entry):
             return entry.segment.kind == "digest"
     return False
-
-
-def _attachments_in_full(entries: Sequence[Entry], kinds: Kinds) -> dict[Digest, Ref]:
-    """The entry that has each attachment in full, which later appearances of it may refer to.
-
-    A cut may have lowered some of those that the front had before.
-    """
-    attachments: dict[Digest, Ref] = {}
-    for entry in entries:
-        if entry.form is Form.FULL and kind_of(kinds, entry.segment).attachment:
-            attachments[identify_attachment(entry)] = entry.ref
-    return attachments

@@ -20,7 +20,7 @@ digest, or is left out. No budget asks for that, so such a cut has no room to ke
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -32,11 +32,13 @@ from lamina.core.cut_progress import CutProgress, finish_cut, start_cut
 from lamina.core.cut_target import CutLimits, Sparing
 from lamina.core.digest_sizes import ONE_LINE, ONLY_RULES
 from lamina.core.draft import Draft
-from lamina.core.entries import find_sent
+from lamina.core.entries import find_sent, identify_attachment
 from lamina.core.history_window import LastN, fold_outside, omit_outside, refs_up_to
 from lamina.core.ladder import last_resort, last_results, results_behind_thinking, thinking_before_last_step
+from lamina.core.moved_copies import find_lost_names, move_full_forms, send_again
 from lamina.core.options import BuildContext
 from lamina.core.orders import Order
+from lamina.core.references import find_lost_references
 from lamina.core.text.tags import make_inert
 from lamina.core.values import Cut, Entry, Form, Ref
 from lamina.core.wording import text_of
@@ -107,14 +109,42 @@ def lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> C
 
 def _lower_unpinned(draft: Draft, limits: CutLimits, context: BuildContext) -> CutProgress:
     """Lower what the model has not pinned: down to the target first, and then, if it must, to the room."""
-    progress = start_cut(draft, limits, context)
-    if is_held_by_thinking(draft.entries, context.options.binding):
-        return _lower_beside_thinking(progress)
-    progress = omit_repeated_system_text(progress)
-    progress, sparing = _lower_and_spare_less(progress)
-    if progress.tokens_before <= limits.room:
-        return progress
-    return _lower_to_room(progress, sparing)
+
+    def lower(start: Draft) -> CutProgress:
+        progress = start_cut(start, limits, context)
+        if is_held_by_thinking(start.entries, context.options.binding):
+            return _lower_beside_thinking(progress)
+        progress = omit_repeated_system_text(progress)
+        progress, sparing = _lower_and_spare_less(progress)
+        if progress.tokens_before <= limits.room:
+            return progress
+        return _lower_to_room(progress, sparing)
+
+    return _keep_references(draft, lower, context)
+
+
+def _keep_references(
+    draft: Draft, lower: Callable[[Draft], CutProgress], context: BuildContext
+) -> CutProgress:
+    """Lower entries such that every reference still has its full copy in the request.
+
+    If the cut lowered such a copy, the full form moves to the newest reference, and the cut begins anew. So
+    content is as old as its newest appearance, and is lowered there if it must be.
+    """
+    progress = lower(draft)
+    moved = draft
+    while True:
+        lost = find_lost_references(progress.request, context.kinds)
+        lost_names = find_lost_names(progress.request)
+        if lost:
+            moved = move_full_forms(moved, frozenset(map(identify_attachment, lost)), context)
+        elif lost_names:
+            moved = send_again(moved, lost_names, context, cut=progress.number)
+        else:
+            return progress
+        progress = msgspec.structs.replace(
+            lower(moved), tokens_before=progress.tokens_before, entries_before=draft.entries
+        )
 
 
 def _lower_beside_thinking(progress: CutProgress) -> CutProgress:
@@ -299,20 +329,30 @@ def _fold_history(
 ) -> CutProgress:
     """Fold the steps outside of the window, with so many characters for their digest."""
     mergeable = refs_up_to(draft.entries, outside)
-    progress = start_cut(draft, _NO_LIMITS, context, mergeable=mergeable)
-    return _take_all_moves(progress, fold_outside(outside), digest_limit)
+    order = fold_outside(outside)
+    return _take_all_moves(draft, order, digest_limit, context, mergeable=mergeable)
 
 
 def _omit_history(draft: Draft, outside: frozenset[int], window: LastN, context: BuildContext) -> CutProgress:
     """Leave the steps outside of the window out, with nothing in their place."""
-    progress = start_cut(draft, _NO_LIMITS, context)
-    return _take_all_moves(progress, omit_outside(outside, window.reason), ONE_LINE)
+    return _take_all_moves(draft, omit_outside(outside, window.reason), ONE_LINE, context)
 
 
-def _take_all_moves(progress: CutProgress, order: Order, digest_limit: int) -> CutProgress:
+def _take_all_moves(
+    draft: Draft,
+    order: Order,
+    digest_limit: int,
+    context: BuildContext,
+    *,
+    mergeable: frozenset[Ref] | None = None,
+) -> CutProgress:
     """Take every move of an order. There is no goal that the cut could have missed."""
-    progress = take_moves(progress, order, goal=0, digest_limit=digest_limit)
-    return msgspec.structs.replace(progress, exhausted=False)
+
+    def lower(start: Draft) -> CutProgress:
+        progress = start_cut(start, _NO_LIMITS, context, mergeable=mergeable)
+        return take_moves(progress, order, goal=0, digest_limit=digest_limit)
+
+    return msgspec.structs.replace(_keep_references(draft, lower, context), exhausted=False)
 
 
 def _cut_rest(
@@ -320,7 +360,7 @@ def _cut_rest(
 ) -> Draft:
     """What is left after a cut of history, within the room. Both are one cut."""
     ledger = msgspec.structs.replace(
-        draft.ledger,
+        with_less_history.ledger,
         folds=with_less_history.folds,
         promoted=draft.ledger.promoted + with_less_history.promoted,
     )
@@ -337,7 +377,10 @@ def _cut_rest(
         lowered=first_cut.lowered + second_cut.lowered,
     )
     promoted = with_less_history.promoted + within_room.promoted
-    return msgspec.structs.replace(within_room, ledger=draft.ledger, promoted=promoted, cut=cut)
+    ledger = msgspec.structs.replace(
+        within_room.ledger, folds=draft.ledger.folds, promoted=draft.ledger.promoted
+    )
+    return msgspec.structs.replace(within_room, ledger=ledger, promoted=promoted, cut=cut)
 
 
 def _find_earlier(one: str, other: str, entries: Sequence[Entry]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lamina.core.cut_target import Sparing
 from lamina.core.entries import begins_with, find_sent
 from lamina.core.folds import is_digest
-from lamina.core.library import IN_THE_LIBRARY, NAMED_IN_THE_LIST
+from lamina.core.library import is_named_in_library
 from lamina.core.turns import current_turn
 from lamina.core.values import Entry, Layer, Role, ToolResult
 
@@ -40,8 +40,7 @@ def find_spared(entries: Sequence[Entry], sparing: Sparing) -> frozenset[int]:
         first_step = _find_first_of_last_steps(entries, sparing.steps)
     else:
         first_step = _find_first_step_within(entries, sparing)
-    named_now = (IN_THE_LIBRARY, NAMED_IN_THE_LIST)
-    attached_now = {entry.content for entry in entries if entry.why in named_now}
+    attached_now = {entry.content for entry in entries if is_named_in_library(entry)}
     positions: set[int] = set()
     for at, entry in enumerate(entries):
         came_with_prompt = entry.layer is Layer.TURN or entry.content in attached_now

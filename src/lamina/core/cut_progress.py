@@ -63,7 +63,8 @@ def read_user_words(entries: Sequence[Entry], room: int, context: BuildContext) 
 class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     """A cut in the making.
 
-    `draft` is the request before the cut, `words` what the user said in it, and `tokens_before` its size.
+    `draft` is what the cut begins with, and `words` what the user said in it. `entries_before` and
+    `tokens_before` are those of the request before the cut.
     `earlier` are the folds of earlier cuts, with marks at rules that the user replaced since.
     `entries` are its entries with the moves taken so far, `folded` the positions that go under digests,
     `lines` the new lines and `folds` all folds, old and new. `request` are the entries as they would be sent
@@ -82,6 +83,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     words: UserWords
     limits: CutLimits
     context: BuildContext
+    entries_before: Sequence[Entry]
     tokens_before: int
     current: frozenset[int]
     mergeable: frozenset[Ref] | None
@@ -124,7 +126,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
         Digests are not among them: they are new.
         """
         sent_now = {entry.ref: entry.sent for entry in self.request}
-        sent_before = find_sent(self.draft.entries)
+        sent_before = find_sent(self.entries_before)
         return [entry for entry in sent_before if sent_now.get(entry.ref) != entry.sent]
 
 
@@ -142,6 +144,7 @@ def start_cut(
         words=words,
         limits=limits,
         context=context,
+        entries_before=draft.entries,
         tokens_before=tokens,
         current=current_turn(draft.entries),
         mergeable=mergeable,
@@ -195,7 +198,7 @@ def finish_cut(progress: CutProgress, reason: str) -> Draft:
     lines = draft.lines | progress.lines
     if context.binds_thinking:
         entries, thinking_lines = omit_thinking_after_cut(
-            entries, draft.entries, binding=context.options.binding, cut=progress.number
+            entries, progress.entries_before, binding=context.options.binding, cut=progress.number
         )
         # How a digest ends depends on who speaks next, and that may have been thinking that is left out now.
         laid = lay_folds(without_digests(entries), progress.folds, wording=context.wording)

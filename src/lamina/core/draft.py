@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from lamina.core.options import Options
+from lamina.core.references import FullCopy
 from lamina.core.repair import ScanMemory
 from lamina.core.tokens import Counter
 from lamina.core.turns import START, TurnPosition
@@ -21,8 +22,8 @@ from lamina.core.wishes import NO_WISHES, Wishes
 class LogFront(msgspec.Struct, frozen=True, kw_only=True):
     """The first part of a log as entries, and what drafting the rest of the log needs to know about it.
 
-    `scan` and `position` say how far identifying segments and counting turns have come. `attachments` has,
-    for each content that is sent in full, the entry that has it. `prefix`, `tokens` and `sent` are the hash,
+    `scan` and `position` say how far identifying segments and counting turns have come. `copies` has, for
+    each name of an attachment, the copy that is sent in full. `prefix`, `tokens` and `sent` are the hash,
     the tokens and the number of the entries that are sent.
     """
 
@@ -30,7 +31,7 @@ class LogFront(msgspec.Struct, frozen=True, kw_only=True):
     prefix: Digest
     scan: ScanMemory
     position: TurnPosition = START
-    attachments: dict[Digest, Ref] = {}
+    copies: dict[str, FullCopy] = {}
     tokens: int = 0
     sent: int = 0
 

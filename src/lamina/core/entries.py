@@ -29,6 +29,9 @@ from lamina.core.values import (
     ToolResult,
 )
 
+IN_FULL = "in full"
+"""Why an entry is sent whole: nothing lowered it."""
+
 VERBATIM_LIMIT = 2_000
 """Characters of a user's message that a digest quotes word for word. Of longer ones it quotes both ends."""
 
@@ -79,6 +82,11 @@ def identify_attachment(entry: Entry) -> Digest:
     if not segment.key:
         return entry.content
     return digest((segment.key, parts_digest(segment.role, segment.parts)))
+
+
+def name_attachment(entry: Entry) -> str:
+    """The name by which a reader knows an attachment: its key, or its content if it has none."""
+    return entry.segment.key or entry.content
 
 
 def may_repeat(entry: Entry) -> bool:

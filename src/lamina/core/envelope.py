@@ -157,9 +157,12 @@ def seal(draft: Draft, context: BuildContext, *, limits: CutLimits | None, chang
 def _find_cut(draft: Draft, envelope: Envelope, change: str) -> Cut | None:
     """The cut of this build. A change of what was sent is its first cause, before the room.
 
-    If the history was edited and the room was exceeded as well, the cache was lost by the edit.
+    If the history was edited and the room was exceeded as well, the cache was lost by the edit. If a window
+    over history moved, the reason of the cut says so, and whether the room was exceeded as well.
     """
     if not change:
+        return draft.cut
+    if draft.cut is not None and draft.cut.reason.startswith(change):
         return draft.cut
     if draft.cut is not None:
         return msgspec.structs.replace(draft.cut, reason=change)

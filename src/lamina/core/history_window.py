@@ -103,9 +103,13 @@ def release_window(ledger: Ledger, window: LastN | None) -> Ledger:
 
 
 def _is_released(reason: str, window: LastN | None) -> bool:
-    """Whether the digests of a cut with this reason must not stay."""
+    """Whether the digests of a cut with this reason must not stay.
+
+    A window without a digest ends the digests that another window made. If a cut was made for the room as
+    well, the digests are the room's, and stay.
+    """
     if window is not None and window.digest is None:
-        return _read_messages(reason) is not None
+        return _REASON.fullmatch(reason) is not None
     return _is_narrower(reason, window)
 
 

@@ -17,7 +17,8 @@ import msgspec
 from lamina.core.entries import begins_with, index_by_ref, omit, omit_by_ref, pair_calls
 from lamina.core.folds import lay_folds, map_covered
 from lamina.core.hashing import stem_of
-from lamina.core.lowering import lower_entry, lower_to_reference, make_omitted_line
+from lamina.core.lowering import lower_entry, make_omitted_line
+from lamina.core.references import is_reference_line, lacks_later_copy
 from lamina.core.turns import current_turn
 from lamina.core.values import (
     Entry,
@@ -67,7 +68,8 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """Entries as the ledger wants them, and the part of the ledger that holds for them.
 
     `reworded` are lines that this release words differently than they were sent. `followed` are new lines,
-    for thinking that is left out because its step is folded.
+    for what is left out because something else is: thinking of a step that is folded, and a new answer to a
+    call that is not sent.
     """
 
     entries: list[Entry]
@@ -121,14 +123,15 @@ def apply_ledger(
         # Whether a fold holds depends on what is left out, and not on how the rest is worded.
         folds = _find_valid_folds(_omit_by_line(entries, lines), folds)
         folded = map_covered(folds)
+    followed = _find_lines_of_answers(entries, lines)
     reworded: dict[Ref, LedgerLine] = {}
     if lines:
-        entries, reworded = _lower_again(entries, lines, wording, folded=folded)
+        entries, reworded = _lower_again(entries, lines | followed, wording, folded=folded)
     if len(lines) < len(ledger.lines) or len(folds) < len(ledger.folds):
         ledger = msgspec.structs.replace(ledger, lines=lines, folds=folds)
-    followed: dict[Ref, LedgerLine] = {}
     if folds and with_folds:
-        entries, followed = _omit_folded_thinking(entries, folds)
+        entries, thinking_lines = _omit_folded_thinking(entries, folds)
+        followed |= thinking_lines
         entries = lay_folds(entries, folds, wording=wording)
     return Applied(entries=entries, ledger=ledger, reworded=reworded, followed=followed)
 
@@ -143,13 +146,16 @@ def _find_valid_lines(entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine])
         return valid
     newest_system_text = {entry.content: at for at, entry in enumerate(entries) if entry.role is Role.SYSTEM}
     current = current_turn(entries)
+    refs = {entry.ref for entry in entries}
     for at, entry in enumerate(entries):
         previous = lines.get(entry.ref)
         if previous is None:
             continue
         # An old reminder was left out for a later one. If the client took that away, the old one is sent.
         is_newest_text = newest_system_text.get(entry.content, at) <= at
-        if _is_undone(previous, entry, is_current=at in current, is_newest_text=is_newest_text):
+        is_undone = _is_undone(previous, entry, is_current=at in current, is_newest_text=is_newest_text)
+        # The same holds for an attachment whose full form moved to a later appearance.
+        if is_undone or lacks_later_copy(previous.why, refs):
             valid.pop(entry.ref, None)
     return valid
 
@@ -183,7 +189,8 @@ def _lower_again(
     """The entries as their lines say, and the lines that this release words differently than was sent.
 
     An entry that is lower already stays so: a filter or a summary may have left it out. One under a digest is
-    not worded: nobody would see it, and in a small window most entries are.
+    not worded: nobody would see it, and in a small window most entries are. Whether a reference is still one,
+    `refer_to_earlier` decides.
     """
     result: list[Entry] = []
     reworded: dict[Ref, LedgerLine] = {}
@@ -192,7 +199,10 @@ def _lower_again(
         if previous is None or entry.form <= previous.form or entry.ref in folded:
             result.append(entry)
             continue
-        lowered = _lower_as_before(entry, previous, wording)
+        if is_reference_line(previous):
+            result.append(entry)
+            continue
+        lowered = lower_entry(entry, previous.form, previous.why, wording=wording, limit=previous.limit)
         result.append(lowered)
         if lowered.sent != previous.sent:
             reworded[entry.ref] = msgspec.structs.replace(
@@ -201,14 +211,31 @@ def _lower_again(
     return result, reworded
 
 
-def _lower_as_before(entry: Entry, previous: LedgerLine, wording: Wording) -> Entry:
-    """The entry as its line says: a reference, or a lower form of its text.
+def _find_lines_of_answers(
+    entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine]
+) -> dict[Ref, LedgerLine]:
+    """Lines for results without one, whose calls are left out.
 
-    The line has its limit, so that the same bytes come out as when it was written.
+    If the client deletes the result of such a call, repair puts an answer in its place. No cut has seen it.
     """
-    if previous.reference:
-        return lower_to_reference(entry, previous.form, previous.why, wording=wording, limit=previous.limit)
-    return lower_entry(entry, previous.form, previous.why, wording=wording, limit=previous.limit)
+    omitted = {ref for ref, line in lines.items() if line.form is Form.OMITTED}
+    if not omitted:
+        return {}
+    new_lines: dict[Ref, LedgerLine] = {}
+    for call_at, result_at in pair_calls(entries):
+        call_ref = entries[call_at].ref
+        result_ref = entries[result_at].ref
+        if call_ref in omitted and result_ref not in lines:
+            new_lines[result_ref] = lines[call_ref]
+    return new_lines
+
+
+def without_lines(ledger: Ledger, ended: frozenset[Ref]) -> Ledger:
+    """The ledger without these lines; the same ledger if it has none of them."""
+    if ended.isdisjoint(ledger.lines):
+        return ledger
+    lines = {ref: line for ref, line in ledger.lines.items() if ref not in ended}
+    return msgspec.structs.replace(ledger, lines=lines)
 
 
 def _omit_folded_thinking(

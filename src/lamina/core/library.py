@@ -16,6 +16,7 @@ from lamina.core.entries import (
     identify_attachment,
     is_attachment,
     make_own_entry,
+    name_attachment,
     omit,
     omit_by_ref,
 )
@@ -43,6 +44,9 @@ IN_LIBRARY = "Context attached to this message:\n{names}\n\nFind them in the Con
 IN_THE_LIBRARY = "stands in the library"
 NAMED_IN_THE_LIST = "stands in the library, named in the list"
 """Why an attachment of this turn is not sent where it came."""
+
+LIST_ENDING = "!list"
+"""How the key of the list of names ends."""
 
 SAME_IN_LIBRARY = "stands in the library as "
 NEWER_IN_LIBRARY = "newer content stands in the library as "
@@ -110,7 +114,7 @@ class _Library:
         goes_with_turn = is_turn_scoped(self.kinds, entry.segment) or not kind.carried
         if goes_with_turn or not recoverable(self.kinds, entry.segment):
             return [omit(entry, OWN_TURN_ONLY)]
-        name = _library_name(entry)
+        name = name_attachment(entry)
         older = self.attachments.get(name)
         if older is None:
             self.attachments[name] = self._shorten(entry)
@@ -123,7 +127,7 @@ class _Library:
 
     def find(self, entry: Entry) -> Entry | None:
         """The same attachment as it stands here; None if it does not, or has other content."""
-        same_name = self.attachments.get(_library_name(entry))
+        same_name = self.attachments.get(name_attachment(entry))
         if same_name is None or identify_attachment(same_name) != identify_attachment(entry):
             return None
         return same_name
@@ -145,16 +149,8 @@ class _Library:
         )
 
 
-def _library_name(entry: Entry) -> str:
-    """The name of an attachment in the library: its key, or its content if it has none."""
-    return entry.segment.key or entry.content
-
-
 def _refer_to_library(rest: Sequence[Entry], library: _Library, turn: int, *, scale: Scale) -> list[Entry]:
-    """Attachments of this turn that stand unchanged in the library, as one list of names.
-
-    The list is a line of its own. If it would be longer than what it names, there is none.
-    """
+    """Attachments of this turn that stand unchanged in the library, as one list of names."""
     result = list(rest)
     in_library: list[Entry] = []
     for at, entry in enumerate(rest):
@@ -169,16 +165,29 @@ def _refer_to_library(rest: Sequence[Entry], library: _Library, turn: int, *, sc
             result[at] = msgspec.structs.replace(entry, why=SENT_AGAIN)
         else:
             in_library.append(entry)
+    return name_in_list(result, in_library, scale)
+
+
+def name_in_list(entries: list[Entry], in_library: Sequence[Entry], scale: Scale) -> list[Entry]:
+    """The entries, of which those that stand in the library are named in one list, before the first of them.
+
+    If the list would be longer than what it names, there is none.
+    """
     if not in_library:
-        return result
+        return entries
     refs = [entry.ref for entry in in_library]
     names = _make_list_of_names(in_library)
     tokens = sum(scale.body(entry) for entry in in_library)
     if scale.body(names) >= tokens:
-        return omit_by_ref(result, dict.fromkeys(refs, IN_THE_LIBRARY))
-    named = omit_by_ref(result, dict.fromkeys(refs, NAMED_IN_THE_LIST))
-    first_at = find_position(result, refs[0])
+        return omit_by_ref(entries, dict.fromkeys(refs, IN_THE_LIBRARY))
+    named = omit_by_ref(entries, dict.fromkeys(refs, NAMED_IN_THE_LIST))
+    first_at = find_position(entries, refs[0])
     return [*named[:first_at], names, *named[first_at:]]
+
+
+def is_named_in_library(entry: Entry) -> bool:
+    """Whether an attachment of this turn is not sent, since its words stand in the library."""
+    return entry.why in (IN_THE_LIBRARY, NAMED_IN_THE_LIST)
 
 
 def _make_list_of_names(entries: Sequence[Entry]) -> Entry:
@@ -192,7 +201,7 @@ def _make_list_of_names(entries: Sequence[Entry]) -> Entry:
         role=first.role,
         kind="user",
         parts=(Text(IN_LIBRARY.format(names="\n".join(names))),),
-        key=f"{first.ref}!list",
+        key=f"{first.ref}{LIST_ENDING}",
         origin=OWN_ORIGIN,
     )
     why = "names what stands in the library"

@@ -18,14 +18,16 @@ from lamina.core.entries import (
     find_last_turn,
     find_prefix,
     find_sent,
+    identify_attachment,
     is_empty,
     omit,
 )
 from lamina.core.ledger import SAME_TEXT_LATER
 from lamina.core.options import BuildContext
+from lamina.core.references import find_copies, is_about_copies, lacks_later_copy
 from lamina.core.scale import weigh_entries
 from lamina.core.turns import OWN_TURN_ONLY, TurnPosition
-from lamina.core.values import Digest, Entry, Form, Ledger, Ref, Role, Segment, ToolCall
+from lamina.core.values import Entry, Form, Ledger, Role, Segment, ToolCall
 
 
 def find_boundary(log: Sequence[Segment], start: int) -> int:
@@ -106,14 +108,16 @@ def find_open_turn(front: LogFront) -> int:
 def checkpoint_holds(checkpoint: DraftCheckpoint, pieces: Pieces, context: BuildContext) -> bool:
     """Whether the front is still what drafting the whole log would give.
 
-    What comes after a front can change it in three ways, and each is looked for in the new part alone. If
+    What comes after a front can change it in a few ways, and each is looked for in the new part alone. If
     none is there, the front is used as it is.
     """
     if _takes_back(checkpoint, pieces):
         return False
     if _returns_what_left(pieces, context.ledger):
         return False
-    return not _lacks_repeated_text(pieces)
+    if _lacks_repeated_text(pieces):
+        return False
+    return not _changes_full_copies(pieces, context.ledger)
 
 
 def _takes_back(checkpoint: DraftCheckpoint, pieces: Pieces) -> bool:
@@ -155,6 +159,27 @@ def _lacks_repeated_text(pieces: Pieces) -> bool:
         if entry.role is Role.SYSTEM:
             omitted_text.discard(entry.content)
     return bool(omitted_text)
+
+
+def _changes_full_copies(pieces: Pieces, ledger: Ledger) -> bool:
+    """Whether a copy in full is gone that something in the front refers to, or was lowered for.
+
+    The copy left with its turn, or the client took a later one away.
+    """
+    lines = {ref: line for ref, line in ledger.lines.items() if is_about_copies(line)}
+    if not lines:
+        return False
+    front = pieces.front
+    refs = {entry.ref for entry in (*front.entries, *pieces.first, *pieces.second)}
+    leaving = {entry.ref for at, entry in enumerate(pieces.open_entries) if at in pieces.leaving}
+    copies = {copy.identity for copy in front.copies.values() if copy.ref in leaving}
+    for entry in front.entries:
+        line = lines.get(entry.ref)
+        if line is None:
+            continue
+        if lacks_later_copy(line.why, refs) or identify_attachment(entry) in copies:
+            return True
+    return False
 
 
 def omit_leaving(pieces: Pieces, context: BuildContext) -> Pieces:
@@ -211,20 +236,16 @@ def _replace_open_turn(
     before = front.entries[:open_at]
     prefix = find_prefix(before, context.root)
     weighed = weigh_entries(open_entries, context.scale, prefix=prefix, last_sent=find_last_sent(before))
-    omitted_refs = {entry.ref for entry in weighed if entry.form is Form.OMITTED}
-    attachments = {content: ref for content, ref in front.attachments.items() if ref not in omitted_refs}
-    return replace_entries(front, before + weighed, attachments, root=context.root), unchanged
+    return replace_entries(front, before + weighed, context), unchanged
 
 
-def replace_entries(
-    front: LogFront, entries: list[Entry], attachments: dict[Digest, Ref], *, root: Digest
-) -> LogFront:
-    """The front with other entries, which are weighed already, and with the attachments among them."""
+def replace_entries(front: LogFront, entries: list[Entry], context: BuildContext) -> LogFront:
+    """The front with other entries, which are weighed already."""
     return msgspec.structs.replace(
         front,
         entries=entries,
-        prefix=find_prefix(entries, root),
-        attachments=attachments,
+        prefix=find_prefix(entries, context.root),
+        copies=find_copies(entries, context.kinds),
         tokens=sum(entry.tokens for entry in entries),
         sent=count_sent(entries),
     )

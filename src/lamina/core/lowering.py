@@ -1,4 +1,4 @@
-"""One entry in a lower form or as a reference, and the ledger line that sends it in that form again.
+"""One entry in a lower form, and the ledger line that sends it in that form again.
 
 A lower form can be limited in tokens, by the counter in use. A character is a quarter of a token in English
 and three tokens in some scripts, so a limit in characters says little. The limit that is found goes into the
@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from lamina.core.entries import begins_with, identify_attachment, is_attachment, may_repeat, omit
+from lamina.core.entries import begins_with, omit
 from lamina.core.hashing import parts_digest
-from lamina.core.kinds import Kinds
 from lamina.core.scale import Scale
 from lamina.core.text.arguments import pick_telling_argument
 from lamina.core.values import (
@@ -19,10 +18,8 @@ from lamina.core.values import (
     Entry,
     Form,
     Layer,
-    Ledger,
     LedgerLine,
     Part,
-    Ref,
     Role,
     Segment,
     ToolCall,
@@ -45,16 +42,6 @@ def lower_entry(entry: Entry, form: Form, why: str, *, wording: Wording, limit: 
         size = len(text_of(entry.source.parts))
         place = WordingPlace(turn=entry.turn, size=size, in_library=entry.layer is Layer.LIBRARY)
     parts = wording(_describe_source(entry), form, entry.content, limit=limit, place=place)
-    return replace_parts(entry, form, parts, why)
-
-
-SHORT_REFERENCE = 1
-"""The limit in the ledger line of a reference that only names what it refers to."""
-
-
-def lower_to_reference(entry: Entry, form: Form, why: str, *, wording: Wording, limit: int = 0) -> Entry:
-    """An attachment as a reference to equal content that stands above it."""
-    parts = wording.reference(entry.segment, entry.content, short=limit == SHORT_REFERENCE)
     return replace_parts(entry, form, parts, why)
 
 
@@ -149,55 +136,3 @@ def compact_entry(
         if limit < 1:
             break
     return lower_entry(entry, Form.STUB, why, wording=wording), 0
-
-
-# References to equal content.
-
-
-def refer_to_earlier(
-    entries: list[Entry],
-    ledger: Ledger,
-    attachments: dict[Digest, Ref],
-    *,
-    kinds: Kinds,
-    wording: Wording,
-    scale: Scale,
-) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
-    """Later appearances of content that stands in full, as references, and the new ledger lines for them.
-
-    What is pinned is sent in full, since what it would refer to may be lowered. `attachments` maps what an
-    attachment is to the entry that has it in full; it is brought up to date.
-    """
-    lines: dict[Ref, LedgerLine] = {}
-    result: list[Entry] = []
-    for entry in entries:
-        if entry.form is not Form.FULL or not is_attachment(entry, kinds):
-            result.append(entry)
-            continue
-        identity = identify_attachment(entry)
-        if identity not in attachments or may_repeat(entry):
-            attachments[identity] = entry.ref
-            result.append(entry)
-            continue
-        reference, limit = _make_reference(entry, attachments[identity], wording, scale)
-        result.append(reference)
-        line = ledger.lines.get(entry.ref)
-        # After an edit the second of two equal attachments may have the ref that the first one had. Then the
-        # line is one of a cut for the first, which no longer applies, and the reference needs its own.
-        if line is None or line.sent != reference.sent:
-            is_worded = reference.form is Form.STUB
-            lines[entry.ref] = make_line(reference, limit=limit, reference=is_worded)
-    return result, lines
-
-
-def _make_reference(entry: Entry, earlier: Ref, wording: Wording, scale: Scale) -> tuple[Entry, int]:
-    """What is sent for content that stands in full above, and the limit for its ledger line.
-
-    A short attachment that is attached again is still named: "And this one?" would refer to nothing else.
-    """
-    why = f"same content as {earlier} above"
-    for limit in (0, SHORT_REFERENCE):
-        reference = lower_to_reference(entry, Form.STUB, why, wording=wording, limit=limit)
-        if scale.body(reference) < scale.body(entry):
-            return reference, limit
-    return omit(entry, why), 0

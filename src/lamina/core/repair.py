@@ -15,7 +15,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from lamina.core.entries import begins_with, find_last_sent, is_empty, make_closing_line, make_own_entry, omit
+from lamina.core.entries import (
+    IN_FULL,
+    begins_with,
+    find_last_sent,
+    is_empty,
+    make_closing_line,
+    make_own_entry,
+    omit,
+)
 from lamina.core.hashing import SegmentNames, parts_digest
 from lamina.core.text.tags import strip_tags
 from lamina.core.values import (
@@ -219,7 +227,7 @@ class _Scan:
             parts=segment.parts,
             sent=sent,
             opens=self._opens_message(segment),
-            why="in full",
+            why=IN_FULL,
         )
         if self.repairs.strip_tags:
             return _strip_entry(entry, self.repairs.strip_tags)

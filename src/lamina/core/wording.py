@@ -147,8 +147,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
     def reference(self, segment: Segment, content: Digest, *, short: bool = False) -> tuple[Part, ...]:
         """What is sent for an attachment whose equal content is sent in full above.
 
-        It has the handle, so that it stays of use when the content above is lowered. A `short` one has not:
-        it stands for content that is hardly longer, and only names it.
+        A `short` one has no handle: it stands for content that is hardly longer, and only names it.
         """
         name = escape_attribute(name_of(segment) or segment.key)
         if short:

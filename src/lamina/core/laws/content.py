@@ -14,6 +14,7 @@ from lamina.core.entries import (
     is_attachment,
     is_long_message,
     may_repeat,
+    name_attachment,
 )
 from lamina.core.envelope import find_unpaired, find_wrong_parts
 from lamina.core.folds import map_covered
@@ -25,8 +26,10 @@ from lamina.core.laws.case import (
     is_unrecoverable,
     list_logged_refs,
 )
+from lamina.core.library import is_named_in_library
 from lamina.core.recall import identify_segments, index_by_name
-from lamina.core.values import Entry, Form, Layer, Role
+from lamina.core.references import is_reference
+from lamina.core.values import Digest, Entry, Form, Layer, Role
 
 
 def calls_and_results_pair(case: Case) -> Iterator[str]:
@@ -135,35 +138,57 @@ def _find_lost_for_room(lost: Sequence[Entry], case: Case) -> list[Entry]:
 def once_in_full(case: Case) -> Iterator[str]:
     """Equal content of attachments is sent in full once, however short. What is pinned may repeat it.
 
-    Later appearances refer to the first. Changed content is sent anew, and the old bytes stay where they are.
+    Later appearances refer to the copy in full, which stands above them in the same request and is the newest
+    of its name. Changed content is sent anew, and the old bytes stay where they are.
     """
-    attachments = find_attachments(case.envelope.sent, case.kinds)
-    identities: set[str] = set()
-    for entry in attachments:
-        if entry.form is not Form.FULL:
-            continue
-        identity = identify_attachment(entry)
-        if identity in identities and not may_repeat(entry):
-            yield f"{entry.ref} stands in full twice"
-        identities.add(identity)
+    attachments = find_attachments(case.envelope.entries, case.kinds)
+    yield from _check_references(attachments, case)
     # A name shows one content in the library.
     library = [entry for entry in attachments if entry.layer is Layer.LIBRARY]
     yield from _find_names_twice(library)
     yield from _check_turn_names(case)
-    yield from _find_repeated_library(library, attachments)
+    yield from _check_library(library, attachments)
 
 
-def _find_repeated_library(library: Iterable[Entry], attachments: Iterable[Entry]) -> Iterator[str]:
-    """Attachments of this turn whose words stand in the library too: they are named there, not repeated.
+def _check_references(attachments: Iterable[Entry], case: Case) -> Iterator[str]:
+    """What stands in full twice, and references to what is not in sight.
+
+    `in_full` has, for each name, the content that a reader has read last, if it was sent in full. `changed`
+    are names of which other content came since: what comes back after it is sent anew, and stays so.
+    """
+    in_full: dict[str, Digest] = {}
+    changed: set[str] = set()
+    for entry in attachments:
+        name = name_attachment(entry)
+        identity = identify_attachment(entry)
+        is_known = in_full.get(name) == identity
+        if is_reference(entry, case.kinds):
+            if not is_known:
+                yield f"{entry.ref} refers to what is not sent in full above it"
+        elif entry.form is Form.FULL:
+            if is_known and name not in changed and not may_repeat(entry):
+                yield f"{entry.ref} stands in full twice"
+            in_full[name] = identity
+            changed.discard(name)
+        elif not is_known:
+            changed.add(name)
+            if entry.form is not Form.OMITTED:
+                in_full.pop(name, None)
+
+
+def _check_library(library: Iterable[Entry], attachments: Iterable[Entry]) -> Iterator[str]:
+    """Attachments of this turn and the library: what has its words there is named, and nothing else is.
 
     If a cut has left only a handle in the library, the words are sent again where they are asked for.
     """
     in_library = {identify_attachment(entry) for entry in library if entry.form >= Form.COMPACT}
     for entry in attachments:
+        stands_there = identify_attachment(entry) in in_library
+        if is_named_in_library(entry) and not stands_there:
+            yield f"{entry.ref} is said to stand in the library"
         if entry.layer is not Layer.TURN or may_repeat(entry):
             continue
-        has_words = entry.form >= Form.COMPACT
-        if has_words and identify_attachment(entry) in in_library:
+        if entry.form >= Form.COMPACT and stands_there:
             yield f"{entry.ref} stands in the turn and in the library"
 
 

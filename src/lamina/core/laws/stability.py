@@ -11,6 +11,7 @@ from lamina.core.envelope import Envelope, find_overflow
 from lamina.core.epochs import prefix_at
 from lamina.core.hashing import canonical_json
 from lamina.core.laws.case import Case
+from lamina.core.references import is_reference
 from lamina.core.tokens import part_cost
 from lamina.core.turns import current_turn, said_beside_results
 from lamina.core.values import Cut, Digest, Entry, Form, Layer, Ledger, Part, Ref, Role, ToolCall
@@ -103,22 +104,23 @@ def _compare_forms(before: Entry, entry: Entry, case: Case) -> Iterator[str]:
     if entry.form < before.form:
         return
     if entry.form > before.form:
-        if not _may_move(entry, case):
+        if not _may_move(before, entry, case):
             yield f"{entry.ref} rose from {before.form} to {entry.form}"
         return
     if entry.sent != before.sent and not case.has_new_cut:
         yield f"{entry.ref} was reworded"
 
 
-def _may_move(entry: Entry, case: Case) -> bool:
-    """Whether the hoisted layout may put an attachment elsewhere, which it does at a recorded cut.
+def _may_move(before: Entry, entry: Entry, case: Case) -> bool:
+    """Whether the full form of an attachment may move to this place, which it does at a recorded cut.
 
-    An attachment is only named while it stands in the library. If a cut lowers it there, it is sent in full
-    in its own turn.
+    A reference is sent in full if the copy that it referred to was lowered. In the hoisted layout an
+    attachment is only named while it stands in the library. If a cut lowers it there, it is sent in full in
+    its own turn.
     """
-    if case.options.layout.library != "hoisted" or not case.has_new_cut:
+    if not case.has_new_cut or not is_attachment(entry, case.kinds):
         return False
-    return is_attachment(entry, case.kinds)
+    return is_reference(before, case.kinds) or case.options.layout.library == "hoisted"
 
 
 def _check_prompt(case: Case) -> Iterator[str]:
