@@ -89,7 +89,8 @@ async def test_a_changed_system_text_acts_like_a_section() -> None:
     async with opened(store, system="Be thorough.") as session:
         envelope = await session.ask("And now?")
         assert [text_of(e.parts) for e in envelope.sent if e.layer is Layer.SYSTEM] == ["Be brief."]
-        assert [text_of(e.parts) for e in envelope.sent[-2:]] == ["Be thorough.", "And now?"]
+        thorough, question = (text_of(e.parts) for e in envelope.sent[-2:])
+        assert (thorough.partition(":\n")[2], question) == ("Be thorough.", "And now?")
         assert session.report().continues
         await session.record("word " * 900)
     async with opened(store, system="Be thorough.", budget=Budget(window=900, reserve=0, keep_last=1)) as s:

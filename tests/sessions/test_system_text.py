@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from lamina.core.values import Layer
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
-from lamina.segments import memory
+from lamina.segments import memory, project
 from lamina.sessions import LastN, Persona, Session
 from lamina.stores.memory import MemoryStore
 from lamina.summaries import compact
@@ -124,7 +126,7 @@ async def test_three_versions_of_a_dynamic_system_text_never_stand_in_one_reques
         for turn in range(8):
             await session.ask(f"question {turn}")
             system, _ = sent_words(await session.request())
-            assert system.count("holds.") <= 2
+            assert len(set(re.findall(r"Version \d", system))) <= 2
             assert f"Version {turn + 1} holds." in system
             await session.record(f"answer {turn}")
 
@@ -161,3 +163,76 @@ async def test_a_changed_memory_waits_for_the_next_cut() -> None:
         await session.ask("two")
         assert system_texts(session) == ["The user has a cat.", "The user has a dog."]
         assert session.report().continues
+
+
+@awaited
+async def test_two_sections_of_one_kind_stand_side_by_side() -> None:
+    both = (project("Prices are in euros."), project("Never name a rival."))
+    store = MemoryStore()
+    async with opened(store, model="gpt-5", context=both) as session:
+        for number in range(3):
+            await session.ask(f"question {number}")
+            assert system_texts(session) == ["Prices are in euros.", "Never name a rival."]
+            assert session.report().continues
+            await session.record("1")
+    changed = (both[0], project("Name every rival."))
+    async with opened(store, model="claude-sonnet-4-5", context=changed) as session:
+        await session.ask("and now?")
+        assert system_texts(session) == ["Prices are in euros.", "Name every rival."]
+
+
+@awaited
+async def test_a_changed_section_keeps_its_place() -> None:
+    store = MemoryStore()
+    for number in range(3):
+        who = Persona(default="DEFAULT", workspace=f"WORKSPACE {number}", user="USER")
+        async with opened(store, model="claude-sonnet-4-5", persona=who) as session:
+            await session.ask(f"question {number}")
+            assert system_texts(session) == ["DEFAULT", f"WORKSPACE {number}", "USER"]
+            await session.record("1")
+
+
+@awaited
+async def test_a_section_that_came_later_says_which_text_it_replaces_until_a_cut() -> None:
+    """Old and new stand in one request, and the model must know which of them holds."""
+    store = MemoryStore()
+    async with opened(store, model="gpt-5", persona=Persona(default="Be kind.", user="Be brief.")) as session:
+        await session.ask("one")
+        await session.record("1")
+    async with opened(store, persona=Persona(default="Be kind.", user="Be thorough.")) as session:
+        envelope = await session.ask("two")
+        line = 'From here on this holds, in place of the text above that begins with "Be brief.":'
+        assert text_of(envelope.entry("persona:user").parts) == f"<persona>\n{line}\nBe thorough.\n</persona>"
+        assert session.report().continues
+        await session.record("2")
+        envelope = await session.ask("three", history=LastN(1, slack=0, digest=None))
+        assert text_of(envelope.entry("persona:user").parts) == "<persona>\nBe thorough.\n</persona>"
+        assert system_texts(session) == ["Be kind.", "Be thorough."]
+        await session.record("3")
+        after = await session.ask("four")
+        assert text_of(after.entry("persona:user").parts) == "<persona>\nBe thorough.\n</persona>"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"system": lambda: 1 / 0},
+        {"persona": Persona(user=Path("/nowhere").read_text)},
+        {"redact": lambda _: 1 / 0, "system": "x"},
+        {"redact": lambda _: None, "system": "x"},
+    ],
+)
+@awaited
+async def test_functions_that_fail_when_a_session_is_opened_are_named(arguments: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=r"(system|redact): the function (raised|returned)"):
+        async with opened(MemoryStore(), model="gpt-5", **arguments):
+            pass
+
+
+@pytest.mark.parametrize("template", [lambda _: 1 / 0, lambda _: None, lambda: "x"])
+@awaited
+async def test_a_template_that_fails_is_named_and_nothing_is_stored(template: Any) -> None:
+    async with opened(MemoryStore(), model="gpt-5") as session:
+        with pytest.raises(BadInput, match=r"template: the function (raised|returned)"):
+            await session.ask("one", template=template)
+        assert session.log == ()

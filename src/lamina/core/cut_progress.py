@@ -16,7 +16,7 @@ from lamina.core.need import weigh_results
 from lamina.core.options import BuildContext
 from lamina.core.run_text import Reader, RunText
 from lamina.core.scale import weigh_entries
-from lamina.core.system_text import find_later_sections, put_system_first
+from lamina.core.system_text import find_later_sections, put_system_first, unmark_promoted
 from lamina.core.text.spoken_messages import LaterRule
 from lamina.core.text.standing_rules import find_rules
 from lamina.core.turns import current_turn
@@ -206,6 +206,7 @@ def finish_cut(progress: CutProgress, reason: str) -> Draft:
         lines |= thinking_lines
     promoted = find_later_sections(entries, context.kinds)
     if promoted:
+        entries = unmark_promoted(entries, promoted, context)
         entries = put_system_first(entries, draft.ledger.promoted + promoted, context.kinds)
         entries = weigh_entries(entries, context.scale, prefix=context.root)
     tokens = sum(entry.tokens for entry in entries)

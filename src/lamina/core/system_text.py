@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import dropwhile, islice
 
 import msgspec
 
 from lamina.core.draft import Draft
 from lamina.core.entries import omit_by_ref
+from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds, is_instruction, is_section, kind_of
 from lamina.core.options import BuildContext
 from lamina.core.recall import identify_segments
 from lamina.core.scale import weigh_entries
-from lamina.core.values import Entry, Form, Layer, Ledger, Ref, Role, Segment
+from lamina.core.text.tags import make_inert
+from lamina.core.values import Entry, Form, Layer, Ledger, Ref, Role, Segment, Text
+from lamina.core.wording import text_of
 
 
 def promote_sections(log: Sequence[Segment], context: BuildContext) -> Ledger:
@@ -66,7 +69,8 @@ def promote_later_sections(draft: Draft, context: BuildContext) -> Draft:
     if not later:
         return draft
     promoted = draft.ledger.promoted + later
-    entries = put_system_first(draft.entries, promoted, context.kinds)
+    entries = unmark_promoted(draft.entries, later, context)
+    entries = put_system_first(entries, promoted, context.kinds)
     entries = weigh_entries(entries, context.scale, prefix=context.root)
     return msgspec.structs.replace(
         draft,
@@ -77,6 +81,64 @@ def promote_later_sections(draft: Draft, context: BuildContext) -> Draft:
         unchanged_sent=0,
         next_front=None,
     )
+
+
+REPLACES = 'From here on this holds, in place of the text above that begins with "{beginning}":'
+"""The first line of a section that came later, while the older one stands above it."""
+
+_BEGINNING = 60
+"""Characters of the older text that this line quotes."""
+
+
+def mark_replacing(
+    entries: list[Entry], entries_before: Sequence[Entry], context: BuildContext
+) -> list[Entry]:
+    """The entries, in which a section that came later says which older text it replaces.
+
+    Both are sent until a cut puts the newer one into the place of the older.
+    """
+    kinds = context.kinds
+    late = frozenset(find_later_sections(entries, kinds))
+    if not late:
+        return entries
+    newest: dict[str, Entry] = {}
+    result: list[Entry] = []
+    for at, entry in enumerate((*entries_before, *entries)):
+        key = entry.segment.key
+        older = newest.get(key)
+        if entry.ref in late and older is not None and older.content != entry.content:
+            entry = _mark_entry(entry, older, context)  # noqa: PLW2901 - the same entry, with one line more
+        if key and is_section(kinds, entry.segment):
+            newest[key] = entry
+        if at >= len(entries_before):
+            result.append(entry)
+    return result
+
+
+def _mark_entry(entry: Entry, older: Entry, context: BuildContext) -> Entry:
+    """The entry with a first line that says which text it replaces."""
+    line = REPLACES.format(beginning=make_inert(text_of(older.segment.parts), _BEGINNING))
+    text = text_of(entry.source.parts)
+    marked = msgspec.structs.replace(entry.source, parts=(Text(f"{line}\n{text}"),))
+    return _word_section(entry, marked, context)
+
+
+def unmark_promoted(
+    entries: Sequence[Entry], promoted: Collection[Ref], context: BuildContext
+) -> list[Entry]:
+    """The entries, of which those that are promoted say no more what they replace: it is gone."""
+    result: list[Entry] = []
+    for entry in entries:
+        if entry.ref in promoted:
+            result.append(_word_section(entry, entry.source, context))
+        else:
+            result.append(entry)
+    return result
+
+
+def _word_section(entry: Entry, source: Segment, context: BuildContext) -> Entry:
+    parts = context.wording(source, Form.FULL, entry.content)
+    return msgspec.structs.replace(entry, parts=parts, sent=parts_digest(entry.role, parts))
 
 
 def find_later_sections(entries: Sequence[Entry], kinds: Kinds) -> tuple[Ref, ...]:
@@ -94,7 +156,7 @@ def put_system_first(entries: list[Entry], promoted: tuple[Ref, ...], kinds: Kin
     """The system text, most stable section first, then the rest in order.
 
     A section that came later stands where it came until a cut promotes it. From then on it stands in the
-    system text, in the place of the older section with its key.
+    system text, in the place of the first section with its key.
     """
     promoted_refs = frozenset(promoted)
     system: list[Entry] = []
@@ -106,10 +168,23 @@ def put_system_first(entries: list[Entry], promoted: tuple[Ref, ...], kinds: Kin
             system.append(entry)
         else:
             rest.append(entry)
+    first_places = _find_first_places(system, kinds)
     system = _keep_newest_sections(system, kinds)
-    system.sort(key=lambda entry: kind_of(kinds, entry.segment).stability)
+    system.sort(key=lambda entry: (kind_of(kinds, entry.segment).stability, first_places[entry.ref]))
     system = [msgspec.structs.replace(entry, layer=Layer.SYSTEM) for entry in system]
     return system + rest
+
+
+def _find_first_places(system: Sequence[Entry], kinds: Kinds) -> dict[Ref, int]:
+    """The place of each entry, by its ref. Sections with one key share the place of the first of them."""
+    place_of_key: dict[str, int] = {}
+    places: dict[Ref, int] = {}
+    for place, entry in enumerate(system):
+        key = entry.segment.key
+        if key and is_section(kinds, entry.segment):
+            place = place_of_key.setdefault(key, place)  # noqa: PLW2901 - it has the place of another
+        places[entry.ref] = place
+    return places
 
 
 def _keep_newest_sections(system: list[Entry], kinds: Kinds) -> list[Entry]:

@@ -7,6 +7,7 @@ the middle of a conversation.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from inspect import isawaitable
 from pathlib import Path
@@ -17,7 +18,7 @@ from anyio import to_thread
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
-from lamina.errors import BadInput
+from lamina.errors import BadInput, LaminaError, blame_function
 from lamina.segments import persona as persona_section
 from lamina.segments import system
 from lamina.sessions.records import read_records
@@ -81,7 +82,23 @@ async def read_sections(
         words = await _read_words(getattr(persona, name), store, workspace)
         sections.append(persona_section(words, key=f"persona:{name}"))
     sections += more
-    return [section for section in sections if not is_blank(text_of(section.parts))]
+    return _name_apart([section for section in sections if not is_blank(text_of(section.parts))])
+
+
+def _name_apart(sections: Iterable[Segment]) -> list[Segment]:
+    """The sections with keys of their own. Of two with one key, the later would replace the earlier.
+
+    The second of two projects is `project:2`.
+    """
+    counts = Counter[tuple[str, str]]()
+    named: list[Segment] = []
+    for section in sections:
+        counts[section.kind, section.key] += 1
+        number = counts[section.kind, section.key]
+        if number > 1:
+            section = msgspec.structs.replace(section, key=f"{section.key}:{number}")  # noqa: PLW2901
+        named.append(section)
+    return named
 
 
 def changes_by_turn(contract: Words, persona: Persona) -> bool:
@@ -105,9 +122,14 @@ async def _read_words(words: Words, store: Store, workspace: str) -> str:
 
 
 async def _call_function(function: Callable[[], str | Awaitable[str]]) -> str:
-    text = function()
-    if isawaitable(text):
-        text = await text
+    try:
+        text = function()
+        if isawaitable(text):
+            text = await text
+    except LaminaError:
+        raise
+    except Exception as error:
+        raise blame_function(error, place="system", hint="it takes nothing and returns a text") from error
     if not isinstance(text, str):
         hint = "the function for the system text or a persona has to return a str"
         raise BadInput(f"{type(text).__name__} is no text", place="system", hint=hint)

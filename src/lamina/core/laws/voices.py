@@ -12,13 +12,13 @@ from lamina.core.digest_sizes import RULES_SHARE, VERBATIM_PART
 from lamina.core.entries import VERBATIM_LIMIT, begins_with, is_users_text
 from lamina.core.envelope import find_gained_authority
 from lamina.core.folds import map_covered
-from lamina.core.kinds import has_tag
+from lamina.core.kinds import has_tag, is_section
 from lamina.core.laws.case import Case, find_large_in_full, find_lowered_now, is_unrecoverable
 from lamina.core.text.characters import WHITE_SPACE, split_words
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.gist_pieces import find_proposal
 from lamina.core.text.standing_rules import find_rules, is_agreement
-from lamina.core.values import Entry, Fold, Form, Part, Ref, Role, Segment, Text, ToolResult
+from lamina.core.values import Entry, Fold, Form, Layer, Part, Ref, Role, Segment, Text, ToolResult
 from lamina.core.wording import has_balanced_tags, text_of
 
 QUOTED = 30
@@ -45,6 +45,8 @@ def _is_sent_as_logged(entry: Entry, case: Case) -> bool:
     """Whether an entry should have the parts that it came with: it is in full, in its own voice and words."""
     if entry.form is not Form.FULL or entry.role is not entry.segment.role:
         return False
+    if is_section(case.kinds, entry.segment) and entry.layer is not Layer.SYSTEM:
+        return False  # it says which older text it replaces
     return not is_worded(entry.segment, case.options.wording)
 
 
