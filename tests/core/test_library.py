@@ -427,13 +427,15 @@ def test_the_newest_content_takes_the_first_seen_place() -> None:
     )
 
 
-def test_a_selection_and_the_clock_stand_in_their_own_turn_only() -> None:
-    selected = [system("Be brief."), clock("Monday"), selected_text("Import files."), user("Explain")]
+def test_the_clock_stands_in_its_own_turn_only_and_a_selection_stays_word_for_word() -> None:
+    marked = "Import files. " * 500
+    selected = [system("Be brief."), clock("Monday"), selected_text(marked, key="s"), user("Explain")]
     one, two = turns(selected, [assistant("It imports."), user("Go on")])
     assert len(layer(one, Layer.TURN)) == 2
-    assert sources(two) == []
+    assert sources(two) == ["s"]
+    assert marked in layer(two, Layer.LIBRARY)[1]
     gone = [e.why for e in two.entries if e.form is Form.OMITTED]
-    assert gone == ["stands in its own turn only"] * 2
+    assert gone == ["stands in its own turn only"]
 
 
 def test_the_library_has_the_users_voice_and_no_other() -> None:

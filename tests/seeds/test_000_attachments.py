@@ -170,8 +170,12 @@ def cut_short(segment: Segment, form: Form, content: Digest, limit: int) -> tupl
 
 
 def old_results(view: OrderView) -> Iterator[Batch]:
-    found = (i for i in view.free() if view.entries[i].role is Role.TOOL)
-    return ((Move(i, Form.COMPACT, "old result", LIMIT),) for i in found)
+    """All results but the newest five, whatever the room is."""
+    results = [at for at, entry in enumerate(view.entries) if entry.role is Role.TOOL]
+    free = frozenset(view.free())
+    for at in results[:-5]:
+        if at in free:
+            yield (Move(at, Form.COMPACT, "old result", LIMIT),)
 
 
 def exchanges(*texts: str) -> list[Segment]:
@@ -186,8 +190,9 @@ def exchanges(*texts: str) -> list[Segment]:
 
 
 def trimmed(log: list[Segment], *, ledger: Ledger | None = None, due: bool = True) -> Envelope:
-    """A build in which a cut, if it is `due`, keeps the last five steps."""
-    budget = Budget(window=100_000, reserve=0, trigger=0.02 if due else 1, target=0.001, keep_last=5)
+    """A build in which a cut, if it is `due`, keeps the last five results."""
+    trigger = 0.02 if due else 1
+    budget = Budget(window=100_000, reserve=0, trigger=trigger, target=0.001, keep_last=0)
     options = Options(order=old_results, wording=Wording(words={"tool_result": cut_short}))
     return build(log, budget=budget, counter=BYTES4, ledger=ledger or Ledger(), options=options)
 

@@ -93,11 +93,12 @@ def test_s1_12_where_text_stands_is_part_of_the_hash() -> None:
     assert apart.prefix != joined.prefix
 
 
-def test_s1_30_a_selection_is_not_carried() -> None:
-    envelope = later(note("a.md", OLD), selected_text("marked"))
-    assert library(envelope) == ["a.md"]
-    assert [e.why for e in envelope.entries if e.form is Form.OMITTED] == ["stands in its own turn only"]
-    assert library(later(segment("web_selected_text", user("").role, "marked"))) == []
+def test_s1_30_a_selection_cannot_be_had_again_and_stays_word_for_word() -> None:
+    marked = "marked words. " * 600
+    envelope = later(note("a.md", OLD), selected_text(marked, key="s"))
+    assert library(envelope) == ["a.md", "s"]
+    assert marked in text_of(envelope.entry("s").parts)
+    assert library(later(segment("web_selected_text", user("").role, "marked", key="w"))) == ["w"]
 
 
 def test_s1_31_what_can_be_had_again_is_carried_and_so_is_what_is_unknown() -> None:
@@ -110,14 +111,15 @@ def test_s1_31_what_can_be_had_again_is_carried_and_so_is_what_is_unknown() -> N
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 2, 0)])
-def test_s1_32_of_several_blocks_in_one_text_only_the_selection_goes(order: tuple[int, ...]) -> None:
+def test_s1_32_of_several_blocks_in_one_text_all_stay(order: tuple[int, ...]) -> None:
     each = (
         "<selected_text>\n<content>\nmarked\n</content>\n</selected_text>",
         "<note_context>\n<path>a.md</path>\n<content>\nx\n</content>\n</note_context>",
         "<url_content>\n<url>https://b</url>\n<content>\ny\n</content>\n</url_content>",
     )
     found = read_context("\n\n".join(each[i] for i in order))
-    assert library(later(*found.segments)) == ["a.md", "https://b"]
+    names = ("selected_text", "a.md", "https://b")
+    assert library(later(*found.segments)) == [names[i] for i in order]
 
 
 def test_s1_33_the_library_is_introduced_once_and_only_where_it_is() -> None:

@@ -111,8 +111,7 @@ class _Library:
         If a cut has lowered equal content to a handle, the new appearance takes its place.
         """
         kind = kind_of(self.kinds, entry.segment)
-        goes_with_turn = is_turn_scoped(self.kinds, entry.segment) or not kind.carried
-        if goes_with_turn or not recoverable(self.kinds, entry.segment):
+        if is_turn_scoped(self.kinds, entry.segment) or not kind.carried:
             return [omit(entry, OWN_TURN_ONLY)]
         name = name_attachment(entry)
         older = self.attachments.get(name)
@@ -133,9 +132,14 @@ class _Library:
         return same_name
 
     def _shorten(self, entry: Entry) -> Entry:
-        """The attachment as it stands in the library, at most as long as the layout allows."""
-        limit = self.layout.prior_limit_of(entry.segment.kind)
+        """The attachment as it stands in the library, at most as long as the layout allows.
+
+        What cannot be had again, such as text that the user marked, stays word for word.
+        """
         size = len(text_of(entry.source.parts))
+        limit = self.layout.prior_limit_of(entry.segment.kind)
+        if not recoverable(self.kinds, entry.segment):
+            limit = max(limit, size)
         place = WordingPlace(turn=entry.turn, size=size, in_library=True)
         parts = self.wording.prior(entry.source, entry.content, limit=limit, place=place)
         form = Form.FULL if size <= limit else Form.COMPACT
