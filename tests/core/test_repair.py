@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.laws import Case, calls_and_results_pair
+from lamina.core.layout import Filter, Layout
 from lamina.core.options import Options
 from lamina.core.repair import ANSWERED, ENDED, UNANSWERED, Repairs
 from lamina.core.tokens import CHARS4
@@ -18,7 +19,7 @@ from lamina.core.values import Entry, Form, Ledger, Ref, Role, Segment, Text, To
 from lamina.core.wording import text_of
 from lamina.diagnose.differences import diff
 from lamina.errors import BadInput
-from lamina.segments import assistant, call, memory, result, segment, system, user
+from lamina.segments import assistant, call, memory, result, segment, summary, system, user
 from lamina.testing.strategies import logs
 
 ASK = user("List the files")
@@ -301,6 +302,21 @@ def test_adjacent_messages_of_one_role_stay_apart_unless_merging_is_asked_for() 
     log = (user("One"), user("Two"), assistant("Three"))
     assert [e.opens for e in built(*log).sent] == [True, True, True]
     assert [e.opens for e in built(*log, repairs=Repairs(merge=True)).sent] == [True, False, True]
+
+
+def test_what_became_neighbours_is_merged_too() -> None:
+    """A filter, or a summary, took out what stood between."""
+    done = segment("task_completed", Role.ASSISTANT, "{}", key="done")
+    layout = Layout(exclude=Filter(kinds=frozenset({"task_completed"})))
+    merged = Options(repairs=Repairs(merge=True), layout=layout)
+    log = [user("One"), done, user("Two"), assistant("Three"), done, assistant("Four"), user("Five"), done]
+    envelope = build(log, options=merged)
+    assert [e.opens for e in envelope.sent] == [True, False, True, False, True]
+    later = build([*log, assistant("Six")], options=merged, ledger=envelope.ledger)
+    assert later.cut is None
+    covered = [user("One"), assistant("Two", key="two"), user("Three"), summary("Short.", covers=["two"])]
+    envelope = build(covered, options=Options(repairs=Repairs(merge=True)))
+    assert [e.opens for e in envelope.sent] == [True, False, False]
 
 
 @pytest.mark.parametrize(

@@ -50,13 +50,14 @@ from lamina.core.references import ReferredLog, refer_to_earlier
 from lamina.core.repair import ScanMemory, repair
 from lamina.core.scale import weigh_entries
 from lamina.core.selection import omit_covered, omit_filtered
-from lamina.core.system_text import promote_sections, put_system_first
+from lamina.core.system_text import mark_replacing, promote_sections, put_system_first
 from lamina.core.turn_order import order_turns
 from lamina.core.turns import OWN_TURN_ONLY, TurnPosition, age_entries, find_leaving, place_entries
 from lamina.core.values import (
     Entry,
     Form,
     Ledger,
+    Role,
     Segment,
     ToolCall,
     ToolResult,
@@ -207,11 +208,15 @@ def _word_pieces(pieces: Pieces, repaired: RepairedLog, context: BuildContext) -
     """The entries of both pieces in the words of their kinds; covers and the library are in their places."""
     entries = pieces.first + pieces.second
     if not repaired.reaches_back:
-        return word_entries(entries, wording=context.wording)
+        entries = word_entries(entries, wording=context.wording)
+        return mark_replacing(entries, pieces.front.entries, context)
     entries = omit_covered(entries, context.kinds, name=_name_of)
     entries = word_entries(entries, wording=context.wording)
+    entries = mark_replacing(entries, (), context)
     if context.options.layout.drops_results:
         entries = _omit_earlier_results(entries, pieces.after_second.turn)
+    if context.options.repairs.merge:
+        entries = _merge_neighbours(entries)
     if context.options.layout.library != "hoisted":
         return entries
     with context.phase("library"):
@@ -235,6 +240,31 @@ def _omit_earlier_results(entries: Iterable[Entry], turn: int) -> list[Entry]:
             result.append(omit(entry, OWN_TURN_ONLY))
         else:
             result.append(entry)
+    return result
+
+
+def _merge_neighbours(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries, of which those that became neighbours are one message: what stood between is left out.
+
+    Repair has merged those that were neighbours in the log.
+    """
+    result: list[Entry] = []
+    last_role: Role | None = None
+    was_omitted = False
+    for entry in entries:
+        if entry.form is Form.OMITTED:
+            was_omitted = True
+            result.append(msgspec.structs.replace(entry, opens=False))
+            continue
+        is_plain = entry.role in (Role.USER, Role.ASSISTANT) and not begins_with(entry.parts, ToolResult)
+        if was_omitted and is_plain and entry.role is last_role:
+            result.append(msgspec.structs.replace(entry, opens=False))
+        elif was_omitted:
+            result.append(msgspec.structs.replace(entry, opens=entry.opens or entry.role is not last_role))
+        else:
+            result.append(entry)
+        last_role = entry.role
+        was_omitted = False
     return result
 
 
