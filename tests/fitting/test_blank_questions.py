@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, InvalidRequest, fit_request
+from lamina import Budget, InvalidRequest, fit_request, translate
 
 Json = dict[str, Any]
 BUDGET = Budget(window=8_000)
@@ -86,3 +86,44 @@ def test_a_blank_message_after_results_leaves_the_results_at_the_end() -> None:
     request["messages"].append({"role": "user", "content": " "})
     sent = fit_request(request, budget=BUDGET).request["messages"]
     assert sent[-1]["content"] == [result]
+
+
+CONVERSE = "us.anthropic.claude-sonnet-4-5-v1:0"
+TARGETS = {
+    "anthropic": "claude-sonnet-4-5",
+    "bedrock_converse": CONVERSE,
+    "openai_chat": "gpt-4o",
+    "openai_responses": "gpt-5",
+    "gemini": "gemini-2.5-pro",
+}
+
+
+def converse(*contents: list[Json]) -> Json:
+    roles = ["user", "assistant"] * len(contents)
+    messages = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=False)]
+    return {"modelId": CONVERSE, "messages": messages}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "dialect", ["anthropic", "openai_chat", "openai_responses", "gemini", "bedrock_converse"]
+)
+def test_a_blank_question_is_refused_by_a_translation_too(dialect: str, target: str) -> None:
+    if dialect == target:
+        return
+    said = ["Hi", "old answer", []]
+    if dialect == "bedrock_converse":
+        request = converse([{"text": "Hi"}], [{"text": "old answer"}], [])
+    else:
+        request = talk(dialect, *said)
+    with pytest.raises(
+        InvalidRequest, match="it says nothing, and without it the request would end"
+    ) as caught:
+        translate(request, to=target, model=TARGETS[target], dialect=dialect, budget=BUDGET)
+    assert caught.value.violations[0].place == f"{FIELDS.get(dialect, 'messages')}[2]"
+
+
+@pytest.mark.parametrize("content", [[], [{"text": " "}], [{"cachePoint": {"type": "default"}}]])
+def test_a_request_of_which_nothing_is_left_is_refused(content: list[Json]) -> None:
+    with pytest.raises(InvalidRequest, match="nothing is said in them"):
+        fit_request(converse(content), budget=BUDGET)

@@ -192,21 +192,29 @@ def find_lost_question(caller_request: Request, request: Request) -> Violation |
     """The violation of a request that lost the question at its end, because that said nothing.
 
     Without it the model's last answer would stand at the end: some models would go on with it, which nobody
-    asked for. `caller_request` is the request as it came, and a question in its place cannot be invented.
+    asked for. `caller_request` is the request as it came, perhaps in the words of another API, and a question
+    in its place cannot be invented.
     """
-    for field, rule in _RULE_OF_LAST_TURN.items():
-        caller_turns = list_or_empty(caller_request.get(field))
-        turns = list_or_empty(request.get(field))
-        if not caller_turns or not turns:
-            continue
-        ended_with_user = read_field(caller_turns[-1], "role") in ("user", None)
-        ends_with_model = read_field(turns[-1], "role") in ("assistant", "model")
-        if not ended_with_user or not ends_with_model:
-            return None
-        place = f"{field}[{len(caller_turns) - 1}]"
-        message = "it says nothing, and without it the request would end with what the model said"
-        return Violation(rule=rule, place=place, message=message)
-    return None
+    caller_field = _find_turns_field(caller_request)
+    field = _find_turns_field(request)
+    if not caller_field or not field:
+        return None
+    last_caller_turn = caller_request[caller_field][-1]
+    ended_with_user = read_field(last_caller_turn, "role") in ("user", None)
+    ends_with_model = read_field(request[field][-1], "role") in ("assistant", "model")
+    if not ended_with_user or not ends_with_model:
+        return None
+    place = f"{caller_field}[{len(caller_request[caller_field]) - 1}]"
+    message = "it says nothing, and without it the request would end with what the model said"
+    return Violation(rule=_RULE_OF_LAST_TURN[field], place=place, message=message)
+
+
+def _find_turns_field(request: Request) -> str:
+    """The field in which a request has its turns; "" if it has none, or only a text."""
+    for field in _RULE_OF_LAST_TURN:
+        if list_or_empty(request.get(field)):
+            return field
+    return ""
 
 
 def make_refusal(

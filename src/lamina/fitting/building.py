@@ -33,11 +33,13 @@ AS_LOGGED = Layout(context="logged")
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
     """What the stages of one call share.
 
-    `original` is the request as it came, if it came in the target dialect. `head` is the head to send: it is
+    `came_as` is the request as the caller gave it, and `original` the same if it came in the target dialect,
+    so that it may leave as it came; else None. `head` is the head to send: it is
     that of `parsed` itself, if nothing about it has to change. `own_tools` are those that lamina added to it.
     `drop_block`: the server may be asked to drop thinking that a cut unbinds.
     """
 
+    came_as: Request
     original: Request | None
     parsed: ParsedRequest
     head: RequestHead

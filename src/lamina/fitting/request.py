@@ -160,6 +160,7 @@ def _fit(call: _Call, source: Dialect, target: Dialect, model: str) -> Fitted:
         hint = 'give model="...", or put the model into the request'
         raise BadInput(f"no model for {target.name}", place="translate", hint=hint)
     fit = Fit(
+        came_as=call.request,
         original=original,
         parsed=parsed,
         head=own_head.head,
@@ -366,10 +367,11 @@ def _check(request: Request, fit: Fit, mended_violations: Sequence[Violation], m
     `mended_violations` are the rules that the caller's request broke. The error names them, too.
     """
     # Without its last question a request would be a prefill: the model would go on with its own last answer.
-    if mended_violations and fit.original is not None:
-        lost_question = find_lost_question(fit.original, request)
+    is_translated = fit.original is None
+    if mended_violations or is_translated:
+        lost_question = find_lost_question(fit.came_as, request)
         if lost_question is not None:
-            raise make_refusal(fit.original, [lost_question], mended_violations=mended_violations)
+            raise make_refusal(fit.came_as, [lost_question], mended_violations=mended_violations)
     violations = find_violations(request, fit.target, memo)
     if violations:
         raise make_refusal(

@@ -63,10 +63,14 @@ def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
 
 def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
     """Like `check`, for a request that was parsed or rendered here: it is not parsed again."""
+    messages = list_or_empty(request.get("messages"))
+    if not messages:
+        # All that the client sent was blank, and rendering has left it out.
+        return [Violation(rule="readable", place="messages", message="nothing is said in them")]
     tool_config = mapping_or_empty(request.get("toolConfig"))
     return check_growing(
         request,
-        list_or_empty(request.get("messages")),
+        messages,
         memo,
         rules=RULES,
         view=ConverseMessageView,

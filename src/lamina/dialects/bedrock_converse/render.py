@@ -46,7 +46,13 @@ from lamina.dialects.bedrock_converse.blocks import (
 )
 from lamina.dialects.bedrock_converse.cache_view import remove_refused_markers
 from lamina.dialects.bedrock_converse.head import HEAD, write_tool_config
-from lamina.dialects.json_values import Json, decode_arguments, mapping_or_empty, to_dict_or_empty
+from lamina.dialects.json_values import (
+    Json,
+    decode_arguments,
+    list_or_empty,
+    mapping_or_empty,
+    to_dict_or_empty,
+)
 from lamina.dialects.openai_chat.calls import is_safe_name, make_safe_name
 from lamina.dialects.origins import (
     NO_ORIGIN,
@@ -165,7 +171,8 @@ def _write_message(voice: str, groups: Sequence[list[Entry]]) -> Any:
     """What one side says in a row; one message of which nothing changed is the object that came."""
     if len(groups) == 1:
         unchanged = find_unchanged_message(groups[0], NAME)
-        if to_dict_or_empty(unchanged).get("role") == voice:
+        fields = to_dict_or_empty(unchanged)
+        if fields.get("role") == voice and not _lacks_text(list_or_empty(fields.get("content"))):
             return unchanged
     blocks = [_write_blocks(entry) for entry in chain.from_iterable(groups)]
     return {"role": voice, "content": _name_documents(_put_results_first(blocks))}
@@ -181,6 +188,12 @@ def _put_results_first(blocks: Sequence[list[Any]]) -> list[Any]:
         else:
             others += group
     return results + others
+
+
+def _lacks_text(blocks: Sequence[Any]) -> bool:
+    """Whether a message has a document and no text beside it, which the API refuses."""
+    types = {name for block in blocks for name in mapping_or_empty(block)}
+    return "document" in types and "text" not in types
 
 
 def _name_documents(blocks: Sequence[Any]) -> list[Any]:
