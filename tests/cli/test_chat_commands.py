@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -215,6 +216,7 @@ def test_search_finds_files_and_old_chats_and_what_is_found_can_be_attached(
     found = chat("/search kettle whistles", "/search requests a minute", "/attach 1", "How many?")
     assert " 1  chat old, user\n    The kettle in the office whistles at noon.\n" in found.out
     assert " 1  file spec.md, lines " in found.out
+    assert "with your next message: excerpt spec.md" in found.out
     assert "At most 20 requests a minute." in server.said()
     (home / "notes" / "spec.md").unlink()
     (home / "notes" / "new.md").write_text("The gate is blue.", encoding="utf-8")
@@ -447,3 +449,43 @@ def test_a_message_keeps_its_role_and_text_whatever_was_done_to_it(
     yes = (Role.ASSISTANT, "Yes.")
     assert anyio.run(read) == [(Role.USER, "Two?"), yes, (Role.USER, "Three?"), yes]
     assert json.dumps(server.requests[-1]["messages"]).count("Three?") == 1
+
+
+def test_a_pin_goes_to_the_copy_that_is_sent_in_full(server: Model, chat: Chat) -> None:
+    chat("one @plan.md", "two @plan.md", "/pin plan.md", "three", "/unpin plan.md", "four")
+    for number in range(4):
+        assert server.said(number).count("Paint the fence green.") == 1
+
+
+def test_a_digest_can_be_looked_at_by_its_key(server: Model, chat: Chat) -> None:
+    server.script = lambda _: "The depot keeps parcels until the driver comes. " * 25
+    options = ("--model", "gpt-5", "--window", "4000")
+    shown = chat(
+        *(f"Question {number}: where is depot {number}?" for number in range(24)), "/why", options=options
+    )
+    key = re.search(r"^(fold-[a-z0-9]+)", shown.out, re.MULTILINE)
+    assert key is not None
+    looked_at = chat(f"/recall {key[1]}", f"/why {key[1]}", f"/recall {key[1][:12]}…", options=())
+    assert looked_at.err.count("nothing here is called") == 0
+    assert looked_at.out.count("Question 0: where is depot 0?") >= 2
+
+
+def test_what_a_chat_refers_to_stands_in_full_above(server: Model, chat: Chat, home: Path) -> None:
+    """In a small window the copy in full is cut away, and so it moves to where it was attached last."""
+    server.script = lambda _: "The depot keeps parcels until the driver comes. " * 20
+    note = home / "notes" / "plan.md"
+    text = "Paint the fence green, and the gate blue. " * 30
+    note.write_text(text, encoding="utf-8")
+    lines = [
+        f"Question {number}? @plan.md" if number % 3 == 0 else f"Question {number}?" for number in range(18)
+    ]
+    chat(*lines, options=("--model", "gpt-5", "--window", "4000"))
+    referring = [said for said in map(server.said, range(18)) if "it stands above" in said]
+    assert referring
+    assert all(text.strip() in said for said in referring)
+
+
+def test_passages_that_were_found_go_out_again_with_an_edited_message(server: Model, chat: Chat) -> None:
+    chat("/search requests a minute", "/attach 1", "/search fence", "/attach 1", "What?", "/edit What now?")
+    assert "At most 20 requests" in server.said()
+    assert "Paint the fence green." in server.said()

@@ -15,7 +15,7 @@ from lamina.cli.explain import input_price
 from lamina.core.hashing import handle
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.values import Form, Segment
-from lamina.core.wording import text_of
+from lamina.core.wording import describe_segment, text_of
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.summaries import compact
 
@@ -59,6 +59,11 @@ async def _why(chat: TerminalChat, key: str) -> None:
     if not key:
         chat.screen.show(reasons_table(rows, width=chat.screen.width))
         return
+    digest = _find_digest(chat, key)
+    if digest is not None:
+        [row] = [row for row in rows if row.key == digest]
+        chat.screen.show(segment_reason(row, chat.session.recall(digest).text))
+        return
     segment = _find_segment(chat, key)
     text = text_of(segment.parts)
     segments_by_name = index_by_name(identify_segments(chat.session.log))
@@ -96,11 +101,14 @@ async def _pin(chat: TerminalChat, key: str) -> None:
         return
     segment = _find_segment(chat, key)
     ref = _ref_of(chat, segment)
-    await chat.session.pin(ref)
+    was_pinned = _list_pinned(chat)
+    await chat.session.pin(_pin_name(chat, key, segment))
+    for new_ref in _list_pinned(chat) - was_pinned:
+        ref = new_ref
     try:
         envelope = await chat.session.build()
     except BudgetExceeded:
-        await chat.session.pin(ref, on=segment.pinned)  # as it was
+        await chat.session.pin(ref, on=ref in was_pinned)  # as it was
         raise
     if envelope.entry(ref).form is Form.FULL:
         chat.screen.show(f"{segment_name(segment)} stands in full, and no cut shortens it")
@@ -113,13 +121,17 @@ async def _pin(chat: TerminalChat, key: str) -> None:
 async def _unpin(chat: TerminalChat, key: str) -> None:
     require(key, command="/unpin", what="a key", hint="/pin lists what is pinned")
     segment = _find_segment(chat, key)
-    await chat.session.pin(_ref_of(chat, segment), on=False)
+    await chat.session.pin(_pin_name(chat, key, segment), on=False)
     chat.screen.show(f"{segment_name(segment)} may be shortened by the next cut")
 
 
 async def _recall(chat: TerminalChat, key: str) -> None:
     require(key, command="/recall", what="a key", hint="/why lists them")
-    chat.screen.show(text_of(_find_segment(chat, key).parts))
+    digest = _find_digest(chat, key)
+    if digest is None:
+        chat.screen.show(text_of(_find_segment(chat, key).parts))
+    else:
+        chat.screen.show(chat.session.recall(digest).text)
 
 
 async def _cost(chat: TerminalChat, _: str) -> None:
@@ -144,7 +156,7 @@ async def _attach(chat: TerminalChat, name: str) -> None:
     """Attach something to the next message, and show what waits for it."""
     if name:
         await chat.attach(name.removeprefix("@").strip('"'))
-    waiting = ", ".join(segment.key for segment in chat.queue) or "nothing"
+    waiting = ", ".join(describe_segment(segment) for segment in chat.queue) or "nothing"
     chat.screen.show(f"with your next message: {waiting}")
 
 
@@ -206,6 +218,13 @@ def segment_names(log: tuple[Segment, ...]) -> list[str]:
     return list(dict.fromkeys(segment_name(segment) for segment in reversed(log)))
 
 
+def _find_digest(chat: TerminalChat, key: str) -> str | None:
+    """The key of the digest that is meant, which may be shortened; None if no digest has it."""
+    start = key.rstrip("…")
+    keys = [fold.key for fold in chat.session.ledger.folds if start and fold.key.startswith(start)]
+    return keys[0] if len(keys) == 1 else None
+
+
 def _find_segment(chat: TerminalChat, key: str) -> Segment:
     """The segment with this key, handle or ref; or the only one whose name begins like that.
 
@@ -226,6 +245,22 @@ def _find_segment(chat: TerminalChat, key: str) -> Segment:
         raise BadInput(f"{len(matches)} keys begin with {start!r}", place="key", hint=hint)
     [match] = matches.values()
     return match
+
+
+def _list_pinned(chat: TerminalChat) -> set[str]:
+    """The refs of all segments that are pinned."""
+    return {each.ref for each in identify_segments(chat.session.log) if each.segment.pinned}
+
+
+def _pin_name(chat: TerminalChat, key: str, segment: Segment) -> str:
+    """The name to pin a segment by. By its key the session pins the copy that is sent in full.
+
+    A file that was attached twice has two refs, and the newer one is only a reference to the older.
+    """
+    ref = _ref_of(chat, segment)
+    if key == ref or not segment.key:
+        return ref
+    return segment.key
 
 
 def _ref_of(chat: TerminalChat, segment: Segment) -> str:

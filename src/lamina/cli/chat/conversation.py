@@ -27,6 +27,7 @@ from lamina.context.memory import Memory
 from lamina.context.relevance import PROMPT_KEY
 from lamina.core.history_window import LastN
 from lamina.core.values import Role, Segment
+from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
 from lamina.dialects.sending import render_request
 from lamina.dialects.usage import count_noun
@@ -201,7 +202,8 @@ class TerminalChat:
         """
         attachments = self._last_attachments()
         await self.session.rewind(-1)
-        waiting = {segment.key: segment for segment in [*attachments, *self.queue]}
+        # What was found by a search has no key, so its words tell it apart.
+        waiting = {segment.key or text_of(segment.parts): segment for segment in [*attachments, *self.queue]}
         mentioned = await attach_mentions(words, self.space)
         for segment in mentioned.segments:
             waiting.pop(segment.key, None)
