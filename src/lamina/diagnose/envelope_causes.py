@@ -76,7 +76,7 @@ def _is_same_attachment(old: Entry, new: Entry) -> bool:
 
 
 def _is_lowered(old: Entry, same_entries: list[Entry]) -> bool:
-    """Whether the entry is sent in a lower form now, or is a digest that was joined to a larger one."""
-    if not same_entries:
-        return is_digest(old)
+    """Whether the entry is sent in a lower form now, or is a digest that a cut joined or wrote anew."""
+    if is_digest(old):
+        return all(entry.sent != old.sent for entry in same_entries)
     return any(entry.form < old.form for entry in same_entries)
