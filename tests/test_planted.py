@@ -10,9 +10,8 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from lamina.core import arrange, build, cut, cut_moves, envelope, hashing, ledger, references, repair, wording
+from lamina.core import arrange, build, cut, cut_moves, envelope, hashing, ledger, repair, wording
 from lamina.core import orders as ladder
-from lamina.core.entries import identify_attachment
 from lamina.core.laws import LAWS
 from lamina.core.ledger import Applied
 from lamina.core.lowering import lower_entry, make_line
@@ -85,10 +84,6 @@ def a_cut_that_forgets_references(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cut, "find_lost_references", lambda *_args: [])
 
 
-def a_reference_to_an_older_version(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(references, "name_attachment", identify_attachment)
-
-
 def a_stub_that_grows(patch: pytest.MonkeyPatch) -> None:
     def unweighed(lowering: Any, move: Any) -> int:
         wording = lowering.context.wording
@@ -158,7 +153,6 @@ PLANTED: dict[str, Patch] = {
 BUGS = [
     *PLANTED.items(),
     ("once_in_full", a_cut_that_forgets_references),
-    ("once_in_full", a_reference_to_an_older_version),
 ]
 
 

@@ -63,6 +63,14 @@ class BadInput(LaminaError, ValueError):
         super().__init__(message)
 
 
+def blame_function(error: Exception, *, place: str, hint: str = "") -> BadInput:
+    """The error of a function that the caller gave, and that raised something. Raise it `from` that.
+
+    An error of lamina's own, such as a refusal in a function that calls lamina, should be raised as it is.
+    """
+    return BadInput(f"the function raised {type(error).__name__}: {error}", place=place, hint=hint)
+
+
 def advise_on_version(version: object, own_version: int) -> str:
     """What to do about a stored form of another version than the one that this release reads."""
     if isinstance(version, int) and version > own_version:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import anyio
@@ -10,8 +11,9 @@ import pytest
 from lamina.agent import Action, Agent, ToolRunEvent, TurnCost, TurnLimits, approve_always
 from lamina.agent.model_calls import INTERRUPTED
 from lamina.agent.outcome import TurnEvent
-from lamina.clients.events import TextEvent, UsageEvent
+from lamina.clients.events import Reply, TextEvent, UsageEvent
 from lamina.clients.failures import RequestRefused, Unreachable
+from lamina.clients.openai import CHAT_FORMAT
 from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
 from lamina.conversations.costs import price_usage
 from lamina.core.values import Budget, Layer, Role
@@ -384,6 +386,51 @@ async def test_a_listener_hears_results_and_usage() -> None:
     assert (outcome.spent.input, outcome.spent.cached, outcome.spent.output) == (100, 60, 10)
     assert outcome.spent.money is not None
     assert outcome.spent.money > 0
+
+
+@awaited
+async def test_a_listener_that_raises_loses_no_answer() -> None:
+    """The answer was paid for: it is read to its end and recorded before the error is raised."""
+    heard: list[TurnEvent] = []
+
+    async def hear(event: TurnEvent) -> None:
+        heard.append(event)
+        raise KeyError("a mistake in the listener")
+
+    agent = Agent(client=ScriptedClient([calls("read", said="I look."), "All of it."]), actions=(reading(),))
+    async with opened(agent) as session:
+        with pytest.raises(KeyError, match="a mistake in the listener"):
+            await agent.run(session, "One", hear=hear)
+        assert len(heard) == 1
+        assert [one.text for one in session.dialogue()] == ["One", "I look."]
+        assert [call.name for call in session.calls] == ["read"]
+        outcome = await agent.go_on(session)
+        assert outcome.text == "All of it."
+
+
+@awaited
+async def test_a_stream_without_a_word_ends_the_turn_as_empty() -> None:
+    """Some servers send nothing but comments, and close the stream."""
+    client = ScriptedClient([])
+    agent = Agent(client=client)
+
+    def send_nothing(request: Mapping[str, Any]) -> Reply:  # noqa: ARG001
+        async def open_stream() -> AsyncIterator[Any]:
+            return _no_items()
+
+        return Reply(open_stream, CHAT_FORMAT)
+
+    client.send = send_nothing  # type: ignore[method-assign]
+    async with opened(agent) as session:
+        outcome = await agent.run(session, "One")
+        assert outcome.ending == "empty"
+        assert session.pending
+
+
+async def _no_items() -> AsyncIterator[Any]:
+    nothing: tuple[Any, ...] = ()
+    for item in nothing:
+        yield item
 
 
 @awaited

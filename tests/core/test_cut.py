@@ -233,12 +233,13 @@ def test_nothing_is_cut_up_to_the_trigger() -> None:
 
 
 def test_a_cut_waits_while_it_would_free_too_little() -> None:
-    log = [system("Rules. " * 400), *LOOP]
+    held = [msgspec.structs.replace(one, pinned=at > 3) for at, one in enumerate(LOOP)]
+    log = [system("Rules. " * 400), *held]
     whole = build(log, counter=CHARS4).tokens
-    for budget, due in ((room(whole, keep_last=7), False), (room(whole - 1, keep_last=7), True)):
+    for budget, due in ((room(whole), False), (room(whole - 1), True)):
         envelope = built(log, budget)
         assert (envelope.cut is not None) is due
-    near = room(whole, keep_last=7, target=0.94)
+    near = room(whole, target=0.94)
     assert built(log, near).cut is not None, "it reaches the target that it was given"
 
 
@@ -418,3 +419,16 @@ def test_an_error_names_segments_without_a_key_by_their_first_words() -> None:
     message = str(refused(log, Budget(window=1_000, reserve=100)))
     assert 'user "Read the client. Read the clie": ' in message
     assert 'system "You are careful. You are caref": ' in message
+
+
+@pytest.mark.parametrize("keep_last", [10, 50])
+def test_the_trigger_is_a_limit_and_a_number_of_spared_steps_a_wish(keep_last: int) -> None:
+    """Fifty steps may be more than the whole room: they are spared as far as the trigger allows it."""
+    budget = Budget(window=2_000, reserve=0, trigger=0.8, keep_last=keep_last)
+    log: list[Segment] = [user("Read them all")]
+    ledger = Ledger()
+    for step in steps(60):
+        log.append(step)
+        envelope = build(log, budget=budget, counter=CHARS4, ledger=ledger)
+        ledger = envelope.ledger
+        assert envelope.tokens <= 1_600

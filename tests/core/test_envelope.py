@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from lamina.core.tokens import RFC, part_cost
 from lamina.core.values import Budget, Calibration, Form, Layer, Ledger, RequestHead, Role, Segment
 from lamina.dialects import DIALECTS, openai_chat
 from lamina.dialects.port import Dialect
-from lamina.errors import LawBroken
+from lamina.errors import BadInput, LawBroken
 from lamina.segments import assistant, call, file, memory, result, system, user
 from lamina.testing.laws import cases
 from lamina.testing.strategies import Story, stories
@@ -240,3 +241,18 @@ def test_an_envelope_gives_its_messages_in_the_words_of_a_dialect(dialect: Diale
 def test_the_module_of_a_dialect_will_do() -> None:
     envelope = build([user("One?")])
     assert envelope.messages(openai_chat) == [{"role": "user", "content": "One?"}]
+
+
+def failing_renderer(answer: Any) -> Any:
+    def render(_: Envelope) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return SimpleNamespace(render=render)
+
+
+@pytest.mark.parametrize("renderer", [failing_renderer(KeyError("x")), failing_renderer(3), 3])
+def test_what_renders_no_request_is_named(renderer: Any) -> None:
+    with pytest.raises(BadInput, match=r"^dialect: .*; give a dialect"):
+        build([user("?")]).messages(renderer)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from lamina.core.build import build
@@ -17,8 +20,11 @@ from lamina.core.cut_target import (
 )
 from lamina.core.entries import pair_calls
 from lamina.core.ladder import TOKEN_VALUES, ripeness
+from lamina.core.options import Options
+from lamina.core.orders import Batch, Move, Order, OrderView
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Form, Ledger, RequestHead, Segment
+from lamina.errors import BadInput
 from lamina.segments import assistant, call, result, user
 
 CODE = "\n".join(f"def load_{n}(path): return parse_{n}(path)" for n in range(200))
@@ -167,3 +173,46 @@ def test_parallel_calls_that_share_an_id_supersede_only_their_own_results() -> N
     result_forms = forms(log, window=1_600, target=0.8)
     assert result_forms["a"] is Form.STUB
     assert result_forms["b"] is result_forms["a-again"] is Form.FULL
+
+
+# orders of a caller's own
+
+
+def own_order(*batches: Any) -> Order:
+    return lambda _: iter(batches)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        lambda _: 1 / 0,
+        lambda _: None,
+        lambda: None,
+        own_order(1),
+        own_order(Move(1, Form.STUB, "x")),
+        own_order((1,)),
+        own_order((Move(10**6, Form.STUB, "x"),)),
+        own_order((Move(-1, Form.STUB, "x"),)),
+        own_order((Move(1, "stub", "x"),)),  # type: ignore[arg-type]
+        own_order((Move(1, Form.STUB, None),)),  # type: ignore[arg-type]
+    ],
+)
+def test_an_order_that_raises_or_gives_no_moves_is_named(order: Any) -> None:
+    with pytest.raises(BadInput, match=r"^order: "):
+        build(work(900, 900), budget=Budget(window=1_000, reserve=0), options=Options(order=order))
+
+
+@pytest.mark.parametrize("fold", [False, True])
+def test_no_order_touches_the_prompt(fold: bool) -> None:  # noqa: FBT001
+    def order(view: OrderView) -> Iterator[Batch]:
+        last = len(view.entries) - 1
+        yield (Move(last, Form.OMITTED, "x", fold=fold), Move(2, Form.STUB, "x"))
+        yield (Move(2, Form.STUB, "x"),)
+
+    log = [*work(900, 300), assistant("Done."), user("And?", key="ask")]
+    budget = Budget(window=1_000, reserve=0, keep_last=0)
+    before = build(log[:-2], counter=CHARS4)  # so that no result enters shortened
+    envelope = build(log, budget=budget, counter=CHARS4, ledger=before.ledger, options=Options(order=order))
+    assert envelope.cut is not None
+    assert envelope.entry("ask").form is Form.FULL
+    assert envelope.entry("r0").form is not Form.FULL

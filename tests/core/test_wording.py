@@ -29,7 +29,7 @@ from lamina.core.wording import (
     unguard,
 )
 from lamina.errors import BadInput
-from lamina.segments import assistant, call, file, result, segment, user
+from lamina.segments import assistant, call, file, note, result, segment, user
 
 CONTENT = Digest("0123456789ab" + "0" * 52)
 HANDLE = 'recall("kaerukz4jvmaaaaaa")'
@@ -336,3 +336,11 @@ def test_own_words_of_another_type_are_named(wrong: Any) -> None:
     options = Options(wording=Wording(words={"user": lambda *_: wrong}))
     with pytest.raises(BadInput, match=r"words\['user'\].*return a text, a tuple of parts, or None"):
         build([user("hi")], options=options)
+
+
+@pytest.mark.parametrize(
+    "words", [lambda *_: 1 / 0, 3, lambda _: "x", lambda *_: 3, lambda *_: ["x"], lambda *_: ()]
+)
+def test_words_that_raise_or_are_none_are_named(words: Any) -> None:
+    with pytest.raises(BadInput, match=r"^words\['note'\]: "):
+        build([note("a.md", "text"), user("?")], options=Options(wording=Wording(words={"note": words})))

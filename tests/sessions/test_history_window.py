@@ -10,6 +10,7 @@ from lamina.context.last_n import last_n
 from lamina.core.hashing import handle
 from lamina.core.values import Budget, Form, Layer
 from lamina.errors import BadInput, BudgetExceeded
+from lamina.segments import note
 from lamina.sessions import LastN, Session
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
@@ -209,3 +210,30 @@ async def test_a_turn_that_is_refused_leaves_the_window_as_it_was() -> None:
         await session.ask("And now?")
         assert session.setup.history is None
         assert sent(await session.request())[0] == "question 0"
+
+
+@awaited
+async def test_a_number_is_a_window_as_in_a_policy() -> None:
+    async with opened(MemoryStore(), model="gpt-5") as session:
+        await talked(session, 6)
+        await session.ask("and now?", history=4)
+        assert session.setup.history == LastN(4)
+        session.set_history(2)
+        assert session.setup.history == LastN(2)
+        for wrong in (True, "4", -1):
+            with pytest.raises(BadInput):
+                await session.ask("and now?", history=wrong)  # type: ignore[arg-type]
+        assert session.setup.history == LastN(2)
+
+
+@awaited
+async def test_a_digest_that_is_written_anew_is_a_cut_and_no_changed_attachment() -> None:
+    async with opened(MemoryStore(), model="gpt-5", history=LastN(2, slack=0)) as session:
+        causes = []
+        for number in range(6):
+            attached = [note("a.md", "fact " * 300)] if number == 0 else []
+            await session.ask(f"question {number}", attach=attached)
+            parting = session.report().parting
+            causes.append(parting and parting.cause)
+            await session.record(f"answer {number}")
+        assert causes == [None, "none", "cut", "cut", "cut", "cut"]

@@ -8,8 +8,18 @@ from typing import Any
 import pytest
 
 from lamina import Budget, Policy, Session
-from lamina.conversations.store import find_conversation, read_record
+from lamina.clients import ScriptedClient
+from lamina.conversations.store import (
+    ConversationState,
+    conversation_place,
+    find_conversation,
+    read_record,
+)
+from lamina.errors import BadInput
+from lamina.sessions.session import EMPTY_ANSWER
 from lamina.stores.address import open_store
+from lamina.stores.memory import MemoryStore
+from tests.sessions.talking import awaited, opened
 
 
 def answer(number: int) -> dict[str, Any]:
@@ -52,3 +62,80 @@ async def test_an_answer_without_a_request_is_no_request(tmp_path: Path) -> None
             await session.record(answer(1))
             workspace = session.workspace
         assert await find_conversation(store, workspace, "talk") is None
+
+
+# answers of any shape
+
+
+async def answered(answer: Any, *, read: bool = False) -> tuple[list[str], list[str]]:
+    """What the next request says by whom after this answer, and what the session notes."""
+    async with opened(MemoryStore(), model="gpt-5") as session:
+        await session.ask("When is the boiler lit?")
+        if isinstance(answer, ScriptedClient):
+            async with answer.send(await session.request()) as reply:
+                if read:
+                    async for _ in reply:
+                        pass
+                await session.record(reply)
+        else:
+            await session.record(answer)
+        assert session.pending is not bool(session.dialogue()[1:])
+        await session.ask("And put out?")
+        roles = [message["role"] for message in (await session.request())["messages"]]
+        return roles, list(session.notes)
+
+
+@pytest.mark.parametrize("read", [True, False])
+@awaited
+async def test_a_reply_of_a_client_is_recorded_whether_or_not_it_was_read(read: bool) -> None:  # noqa: FBT001
+    roles, notes = await answered(ScriptedClient(["At six."]), read=read)
+    assert (roles, notes) == (["user", "assistant", "user"], [])
+
+
+@pytest.mark.parametrize("nothing", [{}, [], iter(()), ({"choices": []})])
+@awaited
+async def test_what_is_no_answer_is_refused(nothing: Any) -> None:
+    with pytest.raises(BadInput, match="there is no answer in a value of type"):
+        await answered(nothing)
+
+
+EMPTY = {"choices": [{"message": {"role": "assistant", "content": ""}, "finish_reason": "stop"}]}
+
+
+@pytest.mark.parametrize("empty", ["", "  ", EMPTY])
+@awaited
+async def test_an_empty_answer_is_noted(empty: Any) -> None:
+    roles, notes = await answered(empty)
+    assert roles == ["user", "user"]
+    assert notes == [EMPTY_ANSWER]
+
+
+@awaited
+async def test_metadata_of_a_message_is_kept_and_never_sent() -> None:
+    store = MemoryStore()
+    async with opened(store, model="gpt-5") as session:
+        await session.ask("Turn it off.", metadata={"source": "voice", "confidence": 0.5})
+        await session.record("It is off.", metadata={"spoken": True})
+        await session.ask("Thanks.")
+        request = await session.request()
+    async with opened(store) as session:
+        metadata = [one.metadata for one in session.dialogue()]
+        assert metadata == [{"source": "voice", "confidence": 0.5}, {"spoken": True}, {}]
+        with pytest.raises(BadInput, match="metadata: it cannot be written"):
+            await session.ask("Again?", metadata={"when": object()})
+        with pytest.raises(BadInput, match="is no mapping"):
+            await session.ask("Again?", metadata=["voice"])  # type: ignore[arg-type]
+    assert "voice" not in str(request)
+
+
+@pytest.mark.parametrize("door", ["wrap", "gateway"])
+@awaited
+async def test_a_conversation_that_another_door_began_is_not_begun_anew(door: str) -> None:
+    store = MemoryStore()
+    place = conversation_place("", "talk")
+    await store.append(place, [], expect=0, state=ConversationState(door=door, keep="all").encode())
+    with pytest.raises(
+        BadInput, match=rf"'talk' was begun by another door \({door}\); go on through that door"
+    ):
+        async with opened(store, "talk", model="gpt-5"):
+            pass

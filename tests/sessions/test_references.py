@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from lamina.core import cut
+from lamina.core import cut, references
+from lamina.core.entries import identify_attachment
 from lamina.core.history_window import LastN
 from lamina.core.layout import Layout
 from lamina.core.values import Budget, Segment
@@ -84,8 +86,19 @@ def test_what_a_session_refers_to_stands_in_full_above(talk: list[Turn], policy:
     anyio.run(play, talk, policy)
 
 
-def test_the_property_finds_a_cut_that_forgets_references(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cut, "find_lost_references", lambda *_args: [])
+def a_cut_that_forgets_references(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cut, "find_lost_references", lambda *_args: [])
+
+
+def a_reference_to_an_older_version(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(references, "name_attachment", identify_attachment)
+
+
+@pytest.mark.parametrize("bug", [a_cut_that_forgets_references, a_reference_to_an_older_version])
+def test_the_property_kills_the_bug(
+    bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bug(monkeypatch)
 
     @settings(
         max_examples=20, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck)

@@ -10,6 +10,7 @@ import pytest
 
 import lamina
 from lamina import sessions
+from lamina.clients.ollama import ARGUMENTS
 from lamina.core.kinds import HIGH
 from lamina.core.values import Budget, Form, Image, Layer, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
@@ -139,7 +140,7 @@ async def test_an_answer_may_be_a_stream_a_list_of_events_or_text() -> None:
 async def test_an_empty_answer_is_not_kept() -> None:
     async with opened(MemoryStore(), model="gpt-5") as session:
         await session.ask("hi")
-        recorded = await session.record([])
+        recorded = await session.record("")
         assert (recorded.segments, session.pending) == ((), True)
 
 
@@ -408,3 +409,14 @@ def test_every_name_in_a_signature_of_a_session_can_be_imported_from_its_room() 
         if names - exported:
             unknown[name] = names - exported
     assert unknown == {}
+
+
+@awaited
+async def test_the_request_for_ollama_is_what_its_sdk_takes() -> None:
+    """The SDK has no argument against a server that drops the first messages, so the window is asked for."""
+    budget = Budget(window=8_000)
+    async with opened(MemoryStore(), model="qwen3", dialect="ollama", budget=budget) as session:
+        await session.ask("hi")
+        request = await session.request()
+    assert set(request) <= ARGUMENTS
+    assert request["options"]["num_ctx"] == 8_000

@@ -125,3 +125,33 @@ def test_a_model_without_a_price_has_events_without_money() -> None:
         client.chat.completions.create(model="my-own-model", messages=history)
     assert [event.saves for event in events] == [None]
     assert "$" not in str(events[0])
+
+
+@pytest.mark.parametrize("listener", ["on_cut", "on_repair"])
+def test_a_listener_that_raises_loses_neither_the_answer_nor_the_cut(
+    listener: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "lamina")
+
+    def fail(_: object) -> None:
+        raise ValueError("a mistake in the listener")
+
+    fake = FakeClient()
+    fake.usage = {"prompt_tokens": 2_400, "completion_tokens": 9, "prompt_tokens_details": None}
+    listeners: dict[str, Any] = {listener: fail}
+    client = lamina.wrap(
+        fake, budget=Budget(window=3_000, reserve=200), policy=Policy(counter=BYTES4), **listeners
+    )
+    call = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+    broken = [{"role": "user", "content": "Go."}, {"role": "assistant", "tool_calls": [call]}]
+    assert client.chat.completions.create(model="gpt-4o", messages=broken).usage is not None
+    talk(client, 8, changed=True)
+    failed = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    told = [
+        record for record in caplog.records if getattr(record, "lamina_event", "") == EVENT_NAMES[listener]
+    ]
+    assert failed == [f"the callback for a {EVENT_NAMES[listener]} failed"] * len(told)
+    assert told
+
+
+EVENT_NAMES = {"on_cut": "CutEvent", "on_repair": "RepairEvent"}

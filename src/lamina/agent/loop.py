@@ -27,6 +27,7 @@ from lamina.agent.outcome import (
     Citation,
     Ending,
     Listener,
+    SteadyListener,
     ToolRunEvent,
     TurnOutcome,
     find_citations,
@@ -86,14 +87,19 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         key: str = "",
         condense: Condense | None = None,
     ) -> TurnOutcome:
-        """Run one turn, from the user's words to the model's last; `condense` as in `Session.ask`."""
+        """Run one turn, from the user's words to the model's last; `condense` as in `Session.ask`.
+
+        If `hear` raises, the answer is read to its end and recorded first. Then the error is raised, and
+        `go_on` runs the rest of the turn.
+        """
         self._check(session)
         turn = _Turn()
+        listener = SteadyListener(hear)
         context: Sequence[Segment] = ()
         if self.plan is not None:
-            context = await self._run_plan(self.plan, prompt, session, hear, turn)
+            context = await self._run_plan(self.plan, prompt, session, listener, turn)
         await session.ask(prompt, attach=[*context, *attach], key=key, condense=condense)
-        return await self._run_steps(session, prompt, hear, turn)
+        return await self._run_steps(session, prompt, listener, turn)
 
     async def go_on(self, session: Session, *, hear: Listener = ignore_event) -> TurnOutcome:
         """Run the rest of a turn that was begun already: after a restart, or with words added otherwise.
@@ -106,18 +112,22 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         if session.calls:
             await _refuse_open_calls(session, "the program ended before it was carried out")
         question = _last_text(session.log, "user", "parent_message")
-        return await self._run_steps(session, question, hear, _Turn())
+        return await self._run_steps(session, question, SteadyListener(hear), _Turn())
 
-    async def _run_steps(self, session: Session, prompt: str, hear: Listener, turn: _Turn) -> TurnOutcome:
+    async def _run_steps(
+        self, session: Session, prompt: str, hear: SteadyListener, turn: _Turn
+    ) -> TurnOutcome:
         """Call the model and run its calls, until it makes none or a limit is reached."""
         hooks = Hooks(before=self.before, after=self.after)
         while True:
+            hear.raise_error()
             # The next request counts too: one that would pass the limit is not sent, and costs nothing.
             ahead = (await session.build()).tokens
             limit = self.limits.reached(turn.spent, ahead=ahead)
             if limit:
                 break
             answer = await call_model(session, self.client, hooks, hear)
+            hear.raise_error()
             turn.spent = turn.spent.after(answer.recorded.usage, session.setup.model)
             turn.text = answer.text or turn.text
             if not session.calls:

@@ -60,7 +60,9 @@ async def call_model(session: Session, client: Client, hooks: Hooks, hear: Liste
         if not session.pending or not await _mend_request(session, error):
             raise
         reading = await _send_request(session, client, hooks.before, hear)
-    recorded = await session.record(reading.raw)
+    recorded = Recorded()
+    if reading.has_content or reading.reason != "error":
+        recorded = await session.record(reading.raw)
     for hook in hooks.after:
         noticed = hook(session, recorded)
         if isawaitable(noticed):
@@ -69,11 +71,12 @@ async def call_model(session: Session, client: Client, hooks: Hooks, hear: Liste
 
 
 class _Reading(msgspec.Struct, kw_only=True):
-    """What has been read of a reply so far."""
+    """What has been read of a reply so far. `has_content`: something came besides its end."""
 
     raw: list[Any]
     text: list[str]
     reason: Reason = "error"
+    has_content: bool = False
 
 
 async def _send_request(
@@ -99,10 +102,12 @@ async def _send_request(
 async def _read_reply(reply: Reply, reading: _Reading, hear: Listener) -> None:
     async with reply:
         async for event in reply:
+            if isinstance(event, StopEvent):
+                reading.reason = event.reason
+            else:
+                reading.has_content = True
             if isinstance(event, TextEvent):
                 reading.text.append(event.text)
-            elif isinstance(event, StopEvent):
-                reading.reason = event.reason
             await hear(event)
 
 

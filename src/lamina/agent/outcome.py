@@ -59,6 +59,30 @@ async def ignore_event(_: TurnEvent) -> None:
     """A listener that does nothing."""
 
 
+class SteadyListener:
+    """A listener whose error waits until what the model said is stored.
+
+    The answer was paid for. After an error nothing more is told, and `raise_error` raises it.
+    """
+
+    def __init__(self, hear: Listener) -> None:
+        self._hear = hear
+        self._error: Exception | None = None
+
+    async def __call__(self, event: TurnEvent) -> None:
+        if self._error is not None:
+            return
+        try:
+            await self._hear(event)
+        except Exception as error:  # noqa: BLE001 - it is raised later
+            self._error = error
+
+    def raise_error(self) -> None:
+        """Raise what the listener raised, if it did."""
+        if self._error is not None:
+            raise self._error
+
+
 _CITATION = re.compile(r"\[\[([^\[\]\n]{1,300})\]\]")
 """A source in double square brackets: `[[docs/spec.md]]`."""
 

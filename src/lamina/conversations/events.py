@@ -120,7 +120,7 @@ class MissEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listeners(msgspec.Struct, frozen=True, kw_only=True):
-    """The callbacks of an application. An error in one of them is the application's, and is raised."""
+    """The callbacks of an application. An error in one of them goes to the logger, and the call goes on."""
 
     on_cut: Callable[[CutEvent], Any] | None = None
     on_repair: Callable[[RepairEvent], Any] | None = None
@@ -277,9 +277,19 @@ def _may_be_missed(usage: Usage, last: Usage) -> bool:
 
 
 def _tell(event: Any, callback: Callable[[Any], Any] | None) -> None:
-    LOGGER.info("%s", event, extra={"lamina_event": type(event).__name__, "lamina": event})
-    if callback is not None:
+    """Write the event to the log, and give it to the callback.
+
+    The answer was paid for, and a cut was made for it. An error in a callback must not lose either, so it is
+    written to the log.
+    """
+    event_name = type(event).__name__
+    LOGGER.info("%s", event, extra={"lamina_event": event_name, "lamina": event})
+    if callback is None:
+        return
+    try:
         callback(event)
+    except Exception:
+        LOGGER.exception("the callback for a %s failed", event_name)
 
 
 def _model_of(fitted: Fitted) -> str:

@@ -37,7 +37,7 @@ from lamina.core.history_window import LastN, fold_outside, omit_outside, refs_u
 from lamina.core.ladder import last_resort, last_results, results_behind_thinking, thinking_before_last_step
 from lamina.core.moved_copies import find_lost_names, move_full_forms, send_again
 from lamina.core.options import BuildContext
-from lamina.core.orders import Order
+from lamina.core.orders import Order, check_order
 from lamina.core.references import find_lost_references
 from lamina.core.text.tags import make_inert
 from lamina.core.values import Cut, Entry, Form, Ref
@@ -159,14 +159,21 @@ def _lower_beside_thinking(progress: CutProgress) -> CutProgress:
 def _lower_and_spare_less(progress: CutProgress) -> tuple[CutProgress, Sparing]:
     """Take moves down to the target. Returns what is still spared as well.
 
-    The wish to spare recent steps yields if the target cannot be reached otherwise, down to a few steps.
+    The wish to spare recent steps yields if the target cannot be reached otherwise, down to a few steps. A
+    number of steps yields, down to one, if the request would stay over the trigger or soon be over it again.
     """
     limits = progress.limits
-    order = progress.context.options.order
+    order = check_order(progress.context.options.order)
     sparing = limits.sparing
     progress = take_moves(progress, order, sparing=sparing, goal=limits.target)
     while progress.tokens > limits.target and sparing.tokens > limits.least_spared:
         sparing = sparing.halve(least=limits.least_spared)
+        progress = take_moves(progress, order, sparing=sparing, goal=limits.target)
+    # A number of steps that the caller gave is a wish, and the trigger is a limit: `keep_last=50` may be more
+    # than the whole room.
+    enough = max(limits.target, limits.trigger - limits.least)
+    while progress.tokens_before > limits.trigger and progress.tokens > enough and sparing.steps > 1:
+        sparing = sparing.halve()
         progress = take_moves(progress, order, sparing=sparing, goal=limits.target)
     if progress.exhausted and _spares_any(progress, sparing):
         progress = msgspec.structs.replace(progress, exhausted=False)
@@ -191,7 +198,7 @@ def _lower_to_room(progress: CutProgress, sparing: Sparing) -> CutProgress:
     be recovered goes last, under ever shorter digests.
     """
     limits = progress.limits
-    order = progress.context.options.order
+    order = check_order(progress.context.options.order)
     enough = max(limits.target, min(limits.trigger, progress.tokens_before) - limits.least)
     while progress.tokens > enough and sparing:
         sparing = sparing.halve()

@@ -36,12 +36,15 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
-from lamina.errors import LawBroken
+from lamina.errors import BadInput, LaminaError, LawBroken, blame_function
 
 _Value = TypeVar("_Value")
 
 MESSAGE_FIELDS = ("messages", "input", "contents", "prompt")
 """Where the APIs have their messages. The text format has one prompt."""
+
+
+_RENDERER_HINT = "give a dialect, or an object whose `render` makes a dict of an envelope"
 
 
 class Renderer(Protocol):
@@ -100,7 +103,15 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         What an API has beside them, such as Anthropic's `system`, is in the whole request:
         `dialect.render(envelope)`.
         """
-        request = dialect.render(self)
+        try:
+            request = dialect.render(self)
+        except LaminaError:
+            raise
+        except Exception as error:
+            raise blame_function(error, place="dialect", hint=_RENDERER_HINT) from error
+        if not isinstance(request, dict):
+            problem = f"render gave a value of type {type(request).__name__}"
+            raise BadInput(problem, place="dialect", hint=_RENDERER_HINT)
         for name in MESSAGE_FIELDS:
             if name in request:
                 turns = request[name]

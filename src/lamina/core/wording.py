@@ -33,7 +33,7 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
-from lamina.errors import BadInput
+from lamina.errors import BadInput, LaminaError, blame_function
 
 COMPACT_LIMIT = 1_000
 """Characters of a COMPACT text: room for headings, or for some lines of either end."""
@@ -119,10 +119,18 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(functions, Sequence):
             functions = (functions,)
         for words in functions:
-            if _takes_place(words):
-                worded = words(segment, form, content, limit, place)
-            else:
-                worded = words(segment, form, content, limit)
+            try:
+                if _takes_place(words):
+                    worded = words(segment, form, content, limit, place)
+                else:
+                    worded = words(segment, form, content, limit)
+            except LaminaError:
+                raise
+            except Exception as error:
+                hint = (
+                    "it takes a segment, its form, its digest and a limit, and returns a text, parts or None"
+                )
+                raise blame_function(error, place=f"words[{segment.kind!r}]", hint=hint) from error
             match worded:
                 case None:
                     continue

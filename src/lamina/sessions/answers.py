@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 
+from lamina.clients.events import Reply
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Part, Segment, ToolCall, ToolResult
 from lamina.dialects.port import Absorbed, Dialect
-from lamina.dialects.usage import Usage
+from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BadInput
 from lamina.segments import assistant, result
 
@@ -37,8 +38,24 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 async def absorb_answer(answer: Answer, dialect: Dialect) -> Absorbed:
     """Turn an answer of any shape into segments.
 
-    It may be a stream of events, with or without `await`, a whole answer of an SDK, or plain text.
+    It may be a stream of events, with or without `await`, a whole answer of an SDK, a `Reply` of lamina's own
+    clients, or plain text. What has neither content nor usage nor an end raises BadInput.
     """
+    absorbed = await _read_answer(answer, dialect)
+    has_ended = bool(absorbed.stop) or absorbed.usage != NOTHING_REPORTED
+    if not absorbed.segments and not has_ended and not isinstance(answer, str):
+        hint = "give the answer itself, or all events of its stream: a stream that was read is empty"
+        raise BadInput(
+            f"there is no answer in a value of type {type(answer).__name__}", place="record", hint=hint
+        )
+    return absorbed
+
+
+async def _read_answer(answer: Answer, dialect: Dialect) -> Absorbed:
+    if isinstance(answer, Reply):
+        async for _ in answer:  # the rest of it, if it was not read to its end
+            pass
+        return dialect.answers.absorb_stream(answer.raw)
     # A whole answer of an SDK may be iterable without being a stream. Its `model_dump` tells it apart.
     if isinstance(answer, AsyncIterable) and not hasattr(answer, "model_dump"):
         return dialect.answers.absorb_stream([event async for event in answer])

@@ -16,10 +16,12 @@ import msgspec
 from anyio import to_thread
 
 from lamina.context.port import Source
+from lamina.conversations.store import conversation_place, decode_state
 from lamina.core.values import Role, Segment
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
 from lamina.sessions.mentioned_attachments import files_mentioned
+from lamina.sessions.recording import DOOR
 from lamina.sessions.redaction import redact_segments
 from lamina.sessions.request_builder import RequestBuilder, RuntimeOptions, SessionInputs
 from lamina.sessions.setup import Setup, SetupOptions, answers_recall, read_policy
@@ -86,6 +88,8 @@ async def open_conversation(
     async with _open_session_store(store, settings, key=key, environment=environment) as opened_store:
         stored = StoredConversation(opened_store, Where(workspace, conversation))
         await stored.load()
+        if not stored.live.count:
+            await _refuse_other_doors(stored)
         chosen_persona = persona_for(stored.live.log, persona, settings)
 
         async def read_redacted_sections() -> tuple[Segment, ...]:
@@ -112,6 +116,25 @@ async def open_conversation(
             changes=setup_changes,
         )
         yield OpenConversation(stored, builder)
+
+
+async def _refuse_other_doors(stored: StoredConversation) -> None:
+    """Raise BadInput if a wrapped client or a gateway began the conversation of this name.
+
+    What they keep of it is no log, so a session would begin anew under its name, and mix both records.
+    """
+    place = conversation_place(stored.where.workspace, stored.where.conversation)
+    state = (await stored.store.read(place, last=0)).head.state
+    if not state:
+        return
+    door = decode_state(state).door or "gateway"
+    if door != DOOR:
+        hint = "go on through that door, or open a session under another name"
+        raise BadInput(
+            f"conversation {stored.where.conversation!r} was begun by another door ({door})",
+            place="Session.open",
+            hint=hint,
+        )
 
 
 @asynccontextmanager

@@ -14,9 +14,23 @@ import msgspec
 
 from lamina.core.values import Document, Image, Part, Raw, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.origins import ORIGIN, WireOrigin
-from lamina.errors import BadInput
+from lamina.errors import BadInput, LaminaError, blame_function
 
 Redact = Callable[[str], str]
+
+
+def call_text_function(function: Callable[[str], str], text: str, *, place: str) -> str:
+    """What a function of the caller makes of a text. Anything but a text raises BadInput."""
+    try:
+        result = function(text)
+    except (LaminaError, RecursionError):
+        raise
+    except Exception as error:
+        raise blame_function(error, place=place, hint="it takes a text and returns one") from error
+    if not isinstance(result, str):
+        problem = f"the function returned a value of type {type(result).__name__}"
+        raise BadInput(problem, place=place, hint="it takes a text and returns one")
+    return result
 
 
 def redact_segments(segments: Iterable[Segment], redact: Redact | None) -> list[Segment]:
@@ -26,10 +40,15 @@ def redact_segments(segments: Iterable[Segment], redact: Redact | None) -> list[
     """
     if redact is None:
         return list(segments)
+    function = redact
+
+    def redact_text(text: str) -> str:
+        return call_text_function(function, text, place="redact")
+
     clean_segments: list[Segment] = []
     opening_is_missing = False
     for segment in segments:
-        clean = _redact_segment(segment, redact)
+        clean = _redact_segment(segment, redact_text)
         if clean is None:
             if not segment.joins:
                 opening_is_missing = True

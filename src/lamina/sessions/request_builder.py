@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from lamina.clients.ollama import choose_arguments
 from lamina.context.port import Source
 from lamina.context.relevance import RankedTurn, Relevance
 from lamina.core.build import BuildMemo, build
@@ -149,12 +150,13 @@ class RequestBuilder:
         self.inputs = msgspec.structs.replace(self.inputs, sections=sections)
         return ()
 
-    def set_history(self, history: LastN | Literal["all"]) -> None:
-        self.setup = self.setup.over({"history": history})
+    def set_history(self, history: LastN | int | Literal["all"]) -> None:
+        """Use another window over history. It is read as `Policy(history=…)` reads it."""
+        self.setup = self.setup.over({"history": Policy(history=history).history})
         self.options = msgspec.structs.replace(self.options, window=self.setup.history)
 
     @contextmanager
-    def try_history(self, history: LastN | Literal["all"] | None) -> Iterator[None]:
+    def try_history(self, history: LastN | int | Literal["all"] | None) -> Iterator[None]:
         """Use another window over history from here on, unless what is done with it fails."""
         setup = self.setup
         options = self.options
@@ -242,6 +244,9 @@ class RequestBuilder:
         helped = add_server_help(
             marked_request.request, self.dialect, envelope.ledger, drop_block=self._drop_block
         )
+        if self.dialect.name == "ollama" and self.budget is not None:
+            # The SDK has no argument against a server that drops the first messages of a long request.
+            return choose_arguments(helped.request, self.budget.window)
         return with_headers(helped.request, helped.headers, beta="betas" in helped.request)
 
     def prepare_segments(self, segments: Iterable[Segment]) -> list[Segment]:

@@ -22,6 +22,7 @@ import anyio
 
 from lamina.context.gather import check_source
 from lamina.context.port import Source
+from lamina.core.entries import is_empty
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, explain
 from lamina.core.history_window import LastN
@@ -57,6 +58,8 @@ from lamina.sessions.turn_gathering import condense_turn, gather_turn
 from lamina.sessions.turn_writer import TurnWriter
 from lamina.sessions.turns import (
     Utterance,
+    add_metadata,
+    check_metadata,
     index_after_prompt,
     index_before_open_calls,
     is_models_turn,
@@ -71,6 +74,9 @@ from lamina.summaries import Condense, Terms
 from lamina.telemetry import active
 
 WITH_HINT = "write: async with Session.open(...) as session"
+
+
+EMPTY_ANSWER = "the answer was empty, so nothing was recorded; ask again, or regenerate"
 
 
 class Lifetime:
@@ -224,10 +230,11 @@ class Session:
         self._builder.forgo_switch()
         self._writer.take_back_request()
 
-    def set_history(self, history: LastN | Literal["all"]) -> None:
-        """Use another window over history from here on. It is stored with the next turn.
+    def set_history(self, history: LastN | int | Literal["all"]) -> None:
+        """Use another window over history from here on: `LastN`, a number of messages, or "all".
 
-        A wider window sends again what a narrower one had taken out, at a recorded cut.
+        It is stored with the next turn. A wider window sends again what a narrower one had taken out, at a
+        recorded cut.
         """
         self._builder.set_history(history)
         self._writer.forget_envelope()
@@ -280,7 +287,8 @@ class Session:
         attach: Iterable[Attachable | tuple[Attachable, int]] = (),
         hints: Mapping[str, str] | None = None,
         template: Template | None = None,
-        history: LastN | Literal["all"] | None = None,
+        history: LastN | int | Literal["all"] | None = None,
+        metadata: Mapping[str, Any] | None = None,
         idle: float = 0,
         key: str = "",
         condense: Condense | None = None,
@@ -290,6 +298,8 @@ class Session:
         Turn and ledger are stored as one group before this returns. If no request is possible
         (BudgetExceeded), nothing is stored. A turn that is repeated with the same `key` is stored once.
         `history` is the window over history from this turn on, as for `set_history`, unless the turn fails.
+        `metadata` is kept with the message and never sent, such as `{"source": "voice"}`: JSON values, which
+        `dialogue` gives back.
         `idle` is how many seconds passed since the last request: if the cache is cold by now, a cut is made
         early. With `condense`, a model is asked to put the attachments of this turn into fewer words if they
         are too much. They are stored in full, with the summary that is sent instead of them.
@@ -306,6 +316,7 @@ class Session:
                         attach=attach,
                         hints=hints,
                         template=template,
+                        metadata=check_metadata(metadata),
                         builder=self._builder,
                         log=self.log,
                         envelope=self.envelope,
@@ -321,8 +332,15 @@ class Session:
                 repeatable = once(key, turn.from_caller)
                 return await self._writer.extend(segments, once=repeatable, idle=idle, opens_turn=True)
 
-    async def record(self, answer: Answer, *, key: str = "") -> Recorded:
+    async def record(
+        self, answer: Answer, *, metadata: Mapping[str, Any] | None = None, key: str = ""
+    ) -> Recorded:
         """Add what the model answered: an object of its SDK, a dict, events of a stream, or text.
+
+        `metadata` is kept with the message and never sent, as for `ask`.
+
+        A `Reply` of lamina's own clients is read to its end. An answer without content is not stored, and a
+        note says so. What is no answer at all raises BadInput.
 
         Raises Conflict if another writer came between request and answer. Then nothing is stored, and the
         session has read what is new.
@@ -330,18 +348,23 @@ class Session:
         async with self._open_lock():
             self._builder.refuse_missing()
             absorbed = await absorb_answer(answer, self._builder.dialect)
-            segments = self._builder.prepare_segments(absorbed.segments)
+            answered = add_metadata(absorbed.segments, check_metadata(metadata))
+            segments = self._builder.prepare_segments(answered)
             usage = absorbed.usage
             state = self._stored.state
             # Looked up before the append: a cut is known by the number of records that it was made for.
             cut = state.find_made_cut(self._stored.live.count)
             ledger = calibrate_ledger(state.ledger, usage, self._builder.counter)
             ledger = record_clearing(ledger, usage)
-            if segments:
+            is_blank_answer = all(is_empty(segment.parts) for segment in segments)
+            if is_blank_answer:
+                segments = []
+                self._stored.notes.append(EMPTY_ANSWER)
+            else:
                 await self._writer.append(
                     segments,
                     state=state.after_append(ledger),
-                    once=once(key, absorbed.segments),
+                    once=once(key, answered),
                     rebase=False,
                 )
             dialect = self._builder.dialect.name

@@ -22,8 +22,10 @@ from lamina.core.wording import text_of
 from lamina.errors import BadInput
 from lamina.segments import user
 from lamina.sessions.attachments import Attachable, drop_foreign, make_hints, read_attachments
+from lamina.sessions.redaction import call_text_function
 from lamina.sessions.request_builder import RequestBuilder
 from lamina.sessions.stored_options import Template
+from lamina.sessions.turns import add_metadata
 from lamina.summaries import Condense, condense_attachments, with_summary
 
 REPEATED_NOTE = (
@@ -51,6 +53,7 @@ async def gather_turn(
     attach: Iterable[Attachable | tuple[Attachable, int]],
     hints: Mapping[str, str] | None,
     template: Template | None,
+    metadata: Mapping[str, Any],
     builder: RequestBuilder,
     log: Sequence[Segment],
     envelope: Envelope | None,
@@ -60,7 +63,7 @@ async def gather_turn(
         attach, prompt=prompt, workspace=builder.workspace, root=builder.inputs.root
     )
     attachments = [*attached.segments, *make_hints(hints)]
-    prompt_segment = _make_prompt(prompt, template or builder.template)
+    prompt_segment = _make_prompt(prompt, template or builder.template, metadata)
     room = _count_tokens_before_cut(builder, envelope)
     gathered = await gather(builder.inputs.sources, prompt, room)
     own = drop_foreign(gathered.segments, builder.workspace)
@@ -73,13 +76,14 @@ async def gather_turn(
     )
 
 
-def _make_prompt(typed: str, template: Template | None) -> Segment:
+def _make_prompt(typed: str, template: Template | None, metadata: Mapping[str, Any]) -> Segment:
     """The prompt as it is sent. If that is not what was typed, its `meta` has both."""
     sent = _fill_template(typed, template)
     meta: dict[str, Any] = {PROMPT_KEY: True}
     if sent != typed:
         meta[TYPED_KEY] = typed
-    return user(sent, meta=meta)
+    [prompt] = add_metadata([user(sent, meta=meta)], metadata)
+    return prompt
 
 
 def _fill_template(typed: str, template: Template | None) -> str:
@@ -90,7 +94,7 @@ def _fill_template(typed: str, template: Template | None) -> str:
     if template is None:
         return typed
     if not isinstance(template, str):
-        return template(typed)
+        return call_text_function(template, typed, place="template")
     if "{prompt}" not in template:
         raise BadInput("there is no {prompt} in it", place="template", hint="say where the prompt stands")
     return template.replace("{prompt}", typed)

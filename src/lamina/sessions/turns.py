@@ -6,7 +6,8 @@ functions here only read the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -18,14 +19,46 @@ from lamina.core.values import Role, Segment, ToolCall, ToolResult
 from lamina.core.wording import visible_text
 from lamina.errors import BadInput, NotFound
 
+METADATA_KEY = "metadata"
+"""Where the `meta` of a segment has what the application keeps with a message."""
+
 
 class Utterance(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was said, without context and tags. `sent` is what the model saw, if not the same."""
+    """One thing that was said, without context and tags. `sent` is what the model saw, if not the same.
+
+    `metadata` is what the application gave with it.
+    """
 
     role: Role
     text: str
     at: str = ""
     sent: str = ""
+    metadata: dict[str, Any] = {}
+
+
+def check_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The metadata of a message as a dict. What no record can hold raises BadInput."""
+    if metadata is None:
+        return {}
+    try:
+        plain = msgspec.json.decode(msgspec.json.encode(metadata))
+    except (TypeError, ValueError, RecursionError) as error:
+        hint = 'give JSON values under names: {"source": "voice"}'
+        raise BadInput(f"it cannot be written: {error}", place="metadata", hint=hint) from None
+    if not isinstance(plain, dict):
+        hint = 'give JSON values under names: {"source": "voice"}'
+        raise BadInput(f"{metadata!r:.80} is no mapping", place="metadata", hint=hint)
+    return plain
+
+
+def add_metadata(segments: Iterable[Segment], metadata: Mapping[str, Any]) -> list[Segment]:
+    """The segments with this metadata; unchanged if there is none."""
+    if not metadata:
+        return list(segments)
+    return [
+        msgspec.structs.replace(segment, meta=segment.meta | {METADATA_KEY: dict(metadata)})
+        for segment in segments
+    ]
 
 
 def list_dialogue(log: Sequence[Segment]) -> tuple[Utterance, ...]:
@@ -53,10 +86,13 @@ def list_dialogue(log: Sequence[Segment]) -> tuple[Utterance, ...]:
 
 def _make_utterance(segment: Segment, text: str) -> Utterance:
     """What was typed, and what was sent if that is not the same."""
+    metadata = segment.meta.get(METADATA_KEY)
+    if not isinstance(metadata, dict):
+        metadata = {}
     typed = segment.meta.get(TYPED_KEY)
     if isinstance(typed, str):
-        return Utterance(role=segment.role, text=typed, at=segment.at, sent=text)
-    return Utterance(role=segment.role, text=text, at=segment.at)
+        return Utterance(role=segment.role, text=typed, at=segment.at, sent=text, metadata=metadata)
+    return Utterance(role=segment.role, text=text, at=segment.at, metadata=metadata)
 
 
 def list_turn_starts(log: Sequence[Segment], kinds: Kinds) -> list[int]:
