@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.text.names import list_names
+from lamina.core.text.names import count_names, list_names
 from lamina.core.text.outline import outline_text, outline_with_names
 
 CODE = "\n".join(
@@ -53,3 +54,23 @@ def test_an_indexed_text_is_never_over_its_limit(text: str, limit: int) -> None:
     assert (
         outline_with_names(text, limit=limit) == text or len(outline_with_names(text, limit=limit)) <= limit
     )
+
+
+LISTING = "\n".join(f"src/m{number % 7}.py:{number}: def load_{number}(x): return x" for number in range(60))
+
+
+@pytest.mark.parametrize("limit", [300, 800, 1_500, 2_500])
+@pytest.mark.parametrize("text", [LISTING, PROSE + LISTING, LISTING.replace("\n", "\n\n# ")])
+def test_only_names_that_are_gone_are_listed(text: str, limit: int) -> None:
+    """A name that stands in the lines that are shown would take room from those that do not."""
+    shown = outline_with_names(text, limit=limit)
+    structure, _, names = shown.partition("\n[names: ")
+    listed = names.rstrip("]").split(", ") if names else []
+    in_structure = set(count_names(structure))
+    assert in_structure.isdisjoint(listed)
+    assert set(listed) <= set(count_names(text))
+    assert len(shown) <= limit
+    # At least as many names are in sight as if all names were listed, whether or not they are shown.
+    everything = list_names((text,), limit=limit // 2 - len("\n[names: ]"))
+    beside_all = outline_text(text, limit=limit - len("\n[names: ]") - len(everything))
+    assert len(in_structure | set(listed)) >= len({*count_names(beside_all), *everything.split(", ")})

@@ -46,6 +46,12 @@ def list_counted_names(counts: Counter[str], *, limit: int, shown: str = "") -> 
     return ", ".join(chosen)
 
 
+def without_names_in(text: str, counts: Counter[str]) -> Counter[str]:
+    """The counted names that do not stand in a text."""
+    shown = frozenset(_find_names(text))
+    return Counter({name: count for name, count in counts.items() if name not in shown})
+
+
 def count_names(text: str) -> Counter[str]:
     """How often each telling name stands in a text, in the order in which they first stand there."""
     counts = Counter(_find_names(text[:_SEARCHED]))

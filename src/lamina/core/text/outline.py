@@ -17,7 +17,7 @@ from lamina.core.text.markdown_outline import (
     outline_markdown,
     outline_sections,
 )
-from lamina.core.text.names import list_names
+from lamina.core.text.names import count_names, list_counted_names, without_names_in
 from lamina.core.text.row_outlines import looks_tabular, outline_csv, outline_json
 
 __all__ = (
@@ -65,14 +65,26 @@ def outline_text(text: str, *, limit: int, name: str = "") -> str:
 
 
 def outline_with_names(text: str, *, limit: int, name: str = "") -> str:
-    """`text` itself if it fits, else its structure and, in up to half of `limit`, the names in it."""
+    """`text` itself if it fits, else its structure and, in up to half of `limit`, the names that it lacks.
+
+    Names that stand in the structure are not listed again: what they leave of the room shows more of it.
+    """
     if len(text) <= limit:
         return text
-    name_list = list_names((text,), limit=limit // 2 - len(_NAMES_OPENING) - 1)
+    names = count_names(text)
+    around = len(_NAMES_OPENING) + len("]")
+    most = limit // 2 - around
+    name_list = list_counted_names(names, limit=most)
+    # Which names are missing depends on how much is shown, and that on how long their list is.
+    for _ in range(2):
+        if not name_list:
+            return outline_text(text, limit=limit, name=name)
+        structure = outline_text(text, limit=limit - around - len(name_list), name=name)
+        name_list = list_counted_names(without_names_in(structure, names), limit=most)
+        most = min(most, len(name_list))
     if not name_list:
-        return outline_text(text, limit=limit, name=name)
-    room = limit - len(_NAMES_OPENING) - len(name_list) - 1
-    return f"{outline_text(text, limit=room, name=name)}{_NAMES_OPENING}{name_list}]"
+        return structure
+    return f"{structure}{_NAMES_OPENING}{name_list}]"
 
 
 def outline_code(text: str, *, limit: int) -> str:
