@@ -49,11 +49,8 @@ def admit(draft: Draft, limits: CutLimits | None, context: BuildContext) -> Draf
         admitted = _omit_unbound_thinking(admitted, context)
     if limits is not None:
         admitted = _shorten_large_results(admitted, start, limits, context)
-        lost_names = find_lost_names(admitted.entries)
-        if lost_names:
-            # What the library has no room for is sent in its turn, as far as it fits there.
-            sent_again = send_again(admitted, lost_names, context, cut=0)
-            admitted = _shorten_large_results(sent_again, start, limits, context)
+        if context.options.layout.library == "hoisted":
+            admitted = _send_lost_again(admitted, start, limits, context)
     cap = context.options.layout.attachments
     if cap is not None:
         admitted = _lower_over_cap(admitted, start, cap, context)
@@ -177,6 +174,15 @@ def _shorten_large_results(draft: Draft, start: int, limits: CutLimits, context:
     if not has_changed:
         return draft
     return msgspec.structs.replace(draft, entries=entries, lines=lines)
+
+
+def _send_lost_again(draft: Draft, start: int, limits: CutLimits, context: BuildContext) -> Draft:
+    """The draft, in which what the library has no room for is sent in its turn, as far as it fits there."""
+    lost_names = find_lost_names(draft.entries)
+    if not lost_names:
+        return draft
+    sent_again = send_again(draft, lost_names, context, cut=0)
+    return _shorten_large_results(sent_again, start, limits, context)
 
 
 def _share_room(

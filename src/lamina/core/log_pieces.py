@@ -14,6 +14,7 @@ from lamina.core.draft import DraftCheckpoint, LogFront
 from lamina.core.entries import (
     begins_with,
     count_sent,
+    find_attachments,
     find_last_sent,
     find_last_turn,
     find_prefix,
@@ -24,7 +25,7 @@ from lamina.core.entries import (
 )
 from lamina.core.ledger import SAME_TEXT_LATER
 from lamina.core.options import BuildContext
-from lamina.core.references import find_copies, is_about_copies, lacks_later_copy
+from lamina.core.references import FullCopy, find_copies, is_about_copies, lacks_later_copy
 from lamina.core.scale import weigh_entries
 from lamina.core.turns import OWN_TURN_ONLY, TurnPosition
 from lamina.core.values import Entry, Form, Ledger, Role, Segment, ToolCall
@@ -241,11 +242,15 @@ def _replace_open_turn(
 
 def replace_entries(front: LogFront, entries: list[Entry], context: BuildContext) -> LogFront:
     """The front with other entries, which are weighed already."""
+    copies: dict[str, FullCopy] = {}
+    attachments = find_attachments(entries, context.kinds)
+    if attachments:
+        copies = find_copies(attachments)
     return msgspec.structs.replace(
         front,
         entries=entries,
         prefix=find_prefix(entries, context.root),
-        copies=find_copies(entries, context.kinds),
+        copies=copies,
         tokens=sum(entry.tokens for entry in entries),
         sent=count_sent(entries),
     )

@@ -92,12 +92,11 @@ def note_copy(entry: Entry, copies: dict[str, FullCopy]) -> None:
         del copies[name]
 
 
-def find_copies(entries: Iterable[Entry], kinds: Kinds) -> dict[str, FullCopy]:
+def find_copies(attachments: Iterable[Entry]) -> dict[str, FullCopy]:
     """The newest copy in full of each attachment, by name, which later appearances may refer to."""
     copies: dict[str, FullCopy] = {}
-    for entry in entries:
-        if is_attachment(entry, kinds):
-            note_copy(entry, copies)
+    for entry in attachments:
+        note_copy(entry, copies)
     return copies
 
 
