@@ -226,6 +226,11 @@ def derive_limits(
     )
 
 
+def find_trigger(budget: Budget, head: RequestHead) -> int:
+    """The tokens above which a request is cut."""
+    return _share_of(find_room(budget, head), budget.trigger)
+
+
 def find_room(budget: Budget, head: RequestHead) -> int:
     """The tokens that a request may have. Raises BadInput if the budget has no window."""
     if not budget.window:

@@ -14,7 +14,7 @@ import msgspec
 
 from lamina.caches.prefix_path import count_same_objects
 from lamina.conversations.pending_call import limit_budget
-from lamina.core.cut_target import derive_limits
+from lamina.core import cut_target
 from lamina.core.values import Budget, RequestHead
 from lamina.fitting.policy import Policy
 from lamina.gateway.bodies import RequestBody
@@ -78,7 +78,7 @@ def find_trigger(budget: Budget, head: RequestHead, last: KnownTrigger | None) -
     """The trigger of a request. It is that of the `last` one if the same parameters say so."""
     if last is not None and last.budget is budget and last.parameters == head.parameters:
         return last
-    return KnownTrigger(budget, head.parameters, derive_limits(budget, head, ()).trigger)
+    return KnownTrigger(budget, head.parameters, cut_target.find_trigger(budget, head))
 
 
 def find_budget(

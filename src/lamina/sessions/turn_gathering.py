@@ -14,10 +14,10 @@ import msgspec
 from lamina.context.gather import gather
 from lamina.context.port import GatheredSegments
 from lamina.context.relevance import PROMPT_KEY, TYPED_KEY
-from lamina.core.cut_target import derive_limits
+from lamina.core.cut_target import find_trigger
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import Kinds, kind_of
-from lamina.core.values import Entry, Ledger, Role, Segment
+from lamina.core.values import Ledger, Role, Segment
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
 from lamina.segments import user
@@ -104,13 +104,10 @@ def _count_tokens_before_cut(builder: RequestBuilder, envelope: Envelope | None)
     """How many tokens can be added before the next cut is due. Without a budget no cut is ever due."""
     if builder.budget is None:
         return None
-    entries: Sequence[Entry] = ()
     tokens = 0
     if envelope is not None:
-        entries = envelope.entries
         tokens = envelope.tokens
-    trigger = derive_limits(builder.budget, builder.head, entries, builder.options.rates).trigger
-    return max(trigger - tokens, 0)
+    return max(find_trigger(builder.budget, builder.head) - tokens, 0)
 
 
 def _drop_repeated(segments: Sequence[Segment], log: Sequence[Segment], kinds: Kinds) -> GatheredSegments:

@@ -14,7 +14,7 @@ import msgspec
 from lamina.core.bound_thinking import is_held_by_thinking
 from lamina.core.build import build, plan_cut
 from lamina.core.cut_positions import find_spared, find_untouchable
-from lamina.core.cut_target import NOTHING_SPARED, derive_limits, spare_steps
+from lamina.core.cut_target import NOTHING_SPARED, derive_limits, find_trigger, spare_steps
 from lamina.core.entries import pair_calls
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle
@@ -119,7 +119,7 @@ def _find_last_folded_step(
     log: Sequence[Segment], envelope: Envelope, budget: Budget, terms: Terms, ledger: Ledger
 ) -> tuple[int, str]:
     """The last step that a cut would fold, or the reason why it would fold none."""
-    if envelope.tokens <= derive_limits(budget, terms.head, envelope.entries).trigger:
+    if envelope.tokens <= find_trigger(budget, terms.head):
         return 0, "no cut is due"
     # a plan that is not carried out: it says which steps the cut would fold
     plan = plan_cut(

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.core.build import EMPTY_LEDGER, build
-from lamina.core.cut_target import derive_limits
+from lamina.core.cut_target import find_trigger
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import Kinds, kind_of, priority, recoverable
 from lamina.core.recall import list_refs
@@ -165,7 +165,7 @@ def _share_of_room(envelope: Envelope, attachments: Sequence[Entry], terms: Term
     """How many tokens the attachments may take: a share of the room that everything else leaves."""
     if terms.budget is None:
         return None
-    trigger = derive_limits(terms.budget, terms.head, envelope.entries, terms.options.rates).trigger
+    trigger = find_trigger(terms.budget, terms.head)
     other_tokens = envelope.tokens - sum(entry.tokens for entry in attachments)
     return max(trigger - other_tokens, 0) // SHARE
 
