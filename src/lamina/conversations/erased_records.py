@@ -11,6 +11,7 @@ Nothing is stored here: the new bodies of records are returned, by their place.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -165,12 +166,13 @@ def erase_state(talk: StoredTalk, target: ErasureTarget) -> ConversationState:
     stored = talk.state
     exchanges = [
         exchange
-        for exchange, segments in zip(stored.exchanges, talk.exchanges, strict=True)
-        if not target.select(segments)
+        for exchange, turns in zip(stored.exchanges, talk.exchanges, strict=True)
+        if target.sayings.isdisjoint(spoken.saying for spoken in turns)
     ]
-    going = [segment for log in talk.logs for segment in target.select(log)]
+    everything = chain.from_iterable(talk.logs)
+    going = (spoken.segment for spoken in everything if spoken.saying in target.sayings)
     title = stored.title
-    if title and title in {find_title([segment]) for segment in going}:
+    if title and any(find_title([segment]) == title for segment in going):
         title = ERASED_TEXT
     ledger = strip_ledger(stored.ledger, target)
     state = msgspec.structs.replace(stored, title=title, exchanges=tuple(exchanges), ledger=ledger)
@@ -188,7 +190,7 @@ def erase_record(talk: StoredTalk, target: ErasureTarget) -> dict[int, bytes]:
         erased = erase_segments(body.tree, going)
         if erased is not body.tree:
             patches.add(body.pieces, find_patches(body.text, body.tree, erased))
-        elif going and body.is_answer:  # no block of it can be told from the rest
+        elif going and body.sort == "answer":  # no block of it can be told from the rest
             bodies |= dict.fromkeys(body.pieces, ERASED)
     for place, ledger in talk.ledgers.items():
         stripped = strip_ledger(ledger, target)

@@ -72,17 +72,16 @@ class ErasedMessage(msgspec.Struct, frozen=True, kw_only=True):
 async def find_messages(store: Store, workspace: str, name: str, text: str) -> list[FoundMessage]:
     """The messages of a conversation that say this text, in a word, a number, or the name of a field."""
     talk = await _read_talk(store, workspace, name)
-    own = talk.list_own()
     messages: list[FoundMessage] = []
-    for saying, named in find_by_text(talk, text).items():
-        segment = named.segment
+    for spoken in find_by_text(talk, text):
+        segment = spoken.segment
         excerpt = next(own_text for own_text in list_texts(segment) if text in own_text)
         message = FoundMessage(
-            key=handle(named.content),
+            key=handle(spoken.content),
             role=segment.role.value,
             kind=segment.kind,
             text=to_one_line(excerpt, _EXCERPT),
-            is_own=saying in own,
+            is_own=spoken.saying in talk.own,
         )
         messages.append(message)
     return messages

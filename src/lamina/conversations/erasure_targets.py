@@ -9,7 +9,9 @@ This module changes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, NewType
+from contextlib import suppress
+from itertools import chain
+from typing import Any, Literal, NamedTuple, NewType
 
 import msgspec
 
@@ -18,11 +20,11 @@ from lamina.conversations.record import Answered, ConversationRecord, RecordedCa
 from lamina.conversations.recorded_log import decode_segments, find_dialect
 from lamina.conversations.store import ConversationState, decode_state
 from lamina.core.entries import pair_parts
-from lamina.core.hashing import NamedSegment, digest, handle, parts_digest, stem_of
+from lamina.core.hashing import digest, handle, parts_digest, stem_of
 from lamina.core.recall import identify_segments
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.text.nesting import DEEPEST_ARGUMENTS, decode_json
-from lamina.core.values import Digest, Ledger, Segment, ToolCall, ToolResult
+from lamina.core.values import Digest, Ledger, Ref, Segment, ToolCall, ToolResult
 from lamina.core.wishes import LEAST_QUOTE, fold_words
 from lamina.core.wording import guard, text_of
 from lamina.dialects import DIALECTS
@@ -52,20 +54,37 @@ def digest_saying(segment: Segment) -> Saying:
     return Saying(parts_digest(segment.role, segment.parts))
 
 
-class StoredBody(NamedTuple):
-    """A recorded request or answer: its pieces, their bytes, what these say as JSON, and its segments.
+class SpokenSegment(NamedTuple):
+    """A segment in a log, with its names there and what it says."""
 
-    `tree` is None if the text is spread over a stream, packed, or no JSON. `own` are the sayings that are not
-    in the request as its client wrote it: lamina made them.
+    ref: Ref
+    content: Digest
+    segment: Segment
+    saying: Saying
+
+    @property
+    def names(self) -> set[str]:
+        """Everything that it answers to."""
+        return {str(self.ref), handle(self.content), self.segment.key} - {""}
+
+
+def _read_log(log: Iterable[Segment]) -> list[SpokenSegment]:
+    return [SpokenSegment(*named, digest_saying(named.segment)) for named in identify_segments(log)]
+
+
+class StoredBody(NamedTuple):
+    """A recorded body: a request as it came or was sent, or an answer.
+
+    It has its pieces, their bytes, what these say as JSON, and its segments. `tree` is None if the text is
+    spread over a stream, packed, or no JSON.
     """
 
+    sort: Literal["came", "sent", "answer"]
     label: str
     pieces: tuple[int, ...]
     text: bytes
     tree: Any
     log: tuple[Segment, ...]
-    own: frozenset[Saying] = frozenset()
-    is_answer: bool = False
 
 
 class StoredTalk:
@@ -88,39 +107,36 @@ class StoredTalk:
         self.exchanges = [self._parse_turns(exchange.turns) for exchange in self.state.exchanges]
         logged = decode_segments(item.body for item in log_page.records)
         lowered = decode_segments(self.record.segments)
-        self.logs = [logged, lowered, *(body.log for body in self.bodies), *self.exchanges]
-
-    def list_own(self) -> frozenset[Saying]:
+        logs = (logged, lowered, *(body.log for body in self.bodies))
+        self.logs = [*map(_read_log, logs), *self.exchanges]
+        self.own = self._list_sayings("sent") - self._list_sayings("came")
         """What no client has: what lamina put into requests, and calls of its own tools."""
-        exchanged = {digest_saying(segment) for segments in self.exchanges for segment in segments}
-        return frozenset(exchanged).union(*(body.own for body in self.bodies))
+        self.own |= {spoken.saying for exchange in self.exchanges for spoken in exchange}
+
+    def _list_sayings(self, sort: str) -> set[Saying]:
+        return {digest_saying(segment) for body in self.bodies if body.sort == sort for segment in body.log}
 
     def _read_requests(self) -> Iterator[StoredBody]:
         """The requests, without those of which every piece is in a later one: most often all but the last."""
         covered: set[int] = set()
         for call in reversed(self.record.calls):
-            for pieces in dict.fromkeys((call.came_pieces, call.sent_pieces)):
-                if pieces is not None and not covered.issuperset(pieces):
-                    covered.update(pieces)
-                    yield self._read_request(call, pieces)
+            if call.came_pieces is not None and not covered.issuperset(call.came_pieces):
+                covered.update(call.came_pieces)
+                yield self._read_request("came", call, call.came_pieces)
+            if call.sent_pieces is not None and not covered.issuperset(call.sent_pieces):
+                covered.update(call.sent_pieces)
+                yield self._read_request("sent", call, call.sent_pieces)
 
-    def _read_request(self, call: RecordedCall, pieces: tuple[int, ...]) -> StoredBody:
+    def _read_request(
+        self, sort: Literal["came", "sent"], call: RecordedCall, pieces: tuple[int, ...]
+    ) -> StoredBody:
         text = self.record.join(pieces) or b""
-        tree, log = self._parse(call, text)
-        own: frozenset[Saying] = frozenset()
-        if pieces != call.came_pieces:
-            _, came_log = self._parse(call, self.record.came_body(call) or b"")
-            own = frozenset(map(digest_saying, log)) - frozenset(map(digest_saying, came_log))
-        return StoredBody(f"request {call.request.id}", pieces, text, tree, log, own)
-
-    def _parse(self, call: RecordedCall, text: bytes) -> tuple[Any, tuple[Segment, ...]]:
         tree = None
-        try:
+        log: tuple[Segment, ...] = ()
+        with suppress(*_UNREADABLE):
             tree = msgspec.json.decode(text)
-            dialect = find_dialect(call.request.dialect or self.state.dialect, tree)
-            return tree, dialect.wire.parse(tree).log
-        except _UNREADABLE:
-            return tree, ()
+            log = find_dialect(call.request.dialect or self.state.dialect, tree).wire.parse(tree).log
+        return StoredBody(sort, f"request {call.request.id}", pieces, text, tree, log)
 
     def _read_answers(self) -> Iterator[StoredBody]:
         for call in self.record.calls:
@@ -137,15 +153,15 @@ class StoredTalk:
             except _UNREADABLE:
                 segments = ()
             label = f"answer to {call.request.id}"
-            yield StoredBody(label, call.answer_pieces, text, tree, segments, is_answer=True)
+            yield StoredBody("answer", label, call.answer_pieces, text, tree, segments)
 
-    def _parse_turns(self, turns: Sequence[Any]) -> tuple[Segment, ...]:
+    def _parse_turns(self, turns: Sequence[Any]) -> list[SpokenSegment]:
         """A hidden exchange as segments; nothing if its dialect cannot read it alone."""
         request = {_TURN_FIELDS.get(self.state.dialect, TURN_FIELDS[0]): list(turns)}
         try:
-            return find_dialect(self.state.dialect, request).wire.parse(request).log
+            return _read_log(find_dialect(self.state.dialect, request).wire.parse(request).log)
         except _UNREADABLE:
-            return ()
+            return []
 
 
 def _decode_whole(text: bytes, answer: Answered) -> Any:
@@ -187,79 +203,68 @@ class ErasureTarget(msgspec.Struct, frozen=True, kw_only=True):
         return [segment for segment in segments if digest_saying(segment) in self.sayings]
 
 
-def find_by_text(talk: StoredTalk, text: str) -> dict[Saying, NamedSegment]:
+def find_by_text(talk: StoredTalk, text: str) -> Iterable[SpokenSegment]:
     """The segments that say this text somewhere, each once."""
-    by_saying: dict[Saying, NamedSegment] = {}
-    for log in talk.logs:
-        for named in identify_segments(log):
-            if any(text in own_text for own_text in list_texts(named.segment)):
-                by_saying.setdefault(digest_saying(named.segment), named)
-    return by_saying
+    by_saying: dict[Saying, SpokenSegment] = {}
+    for spoken in chain.from_iterable(talk.logs):
+        if any(text in own_text for own_text in list_texts(spoken.segment)):
+            by_saying.setdefault(spoken.saying, spoken)
+    return by_saying.values()
 
 
 def choose_target(talk: StoredTalk, names: frozenset[str]) -> ErasureTarget:
     """The segments with these names, and everything that lamina made of them."""
-    logs = [list(identify_segments(log)) for log in talk.logs]
-    everything = [named for log in logs for named in log]
-    messages = [named for named in everything if not names.isdisjoint(_list_names(named))]
-    named_sayings = {digest_saying(named.segment) for named in messages}
+    everything = list(chain.from_iterable(talk.logs))
+    messages = [spoken for spoken in everything if not names.isdisjoint(spoken.names)]
+    named_sayings = {spoken.saying for spoken in messages}
     sayings = set(named_sayings)
+    going = messages
     is_growing = bool(messages)
     while is_growing:
-        going = [named for named in everything if digest_saying(named.segment) in sayings]
-        derived = _find_derived(talk, logs, _Traces(talk, going))
+        going = [spoken for spoken in everything if spoken.saying in sayings]
+        derived = _find_derived(talk, _Traces(talk, going))
         is_growing = not derived <= sayings
         sayings |= derived
-    going = [named for named in everything if digest_saying(named.segment) in sayings]
-    parts = [part for named in going for part in named.segment.parts]
+    parts = [part for spoken in going for part in spoken.segment.parts]
     return ErasureTarget(
         sayings=frozenset(sayings),
-        stems=frozenset(stem_of(named.ref) for named in going),
-        keys=frozenset(handle(named.content) for named in messages),
-        texts=frozenset(text_of(named.segment.parts, data=True) for named in messages),
-        messages=len(named_sayings - talk.list_own()),
+        stems=frozenset(stem_of(spoken.ref) for spoken in going),
+        keys=frozenset(handle(spoken.content) for spoken in messages),
+        texts=frozenset(text_of(spoken.segment.parts, data=True) for spoken in messages),
+        messages=len(named_sayings - talk.own),
         call_ids=frozenset(part.id for part in parts if isinstance(part, ToolCall)),
     )
 
 
-def _list_names(named: NamedSegment) -> set[str]:
-    """Everything that a segment answers to."""
-    return {str(named.ref), handle(named.content), named.segment.key} - {""}
-
-
-def _find_derived(
-    talk: StoredTalk, logs: Sequence[Sequence[NamedSegment]], traces: _Traces
-) -> frozenset[Saying]:
+def _find_derived(talk: StoredTalk, traces: _Traces) -> set[Saying]:
     """The segments that lamina made of some, or that a model asked lamina for."""
-    own = talk.list_own()
-    derived: set[Saying] = set(traces.sayings)
-    for log in logs:
-        for named in log:
-            saying = digest_saying(named.segment)
-            is_made = saying in own and traces.are_in(named.segment)
-            if is_made or not traces.names.isdisjoint(named.segment.covers):
-                derived.add(saying)
+    derived: set[Saying] = set()
+    for log in talk.logs:
+        for spoken in log:
+            is_made = spoken.saying in talk.own and traces.are_in(spoken.segment)
+            if is_made or not traces.names.isdisjoint(spoken.segment.covers):
+                derived.add(spoken.saying)
         for call, answer in _list_own_exchanges(log):
             if traces.are_in_call(call) or traces.are_in(answer.segment):
-                derived.update(map(digest_saying, (call.segment, answer.segment)))
-    for segments in talk.exchanges:
-        exchanged = frozenset(map(digest_saying, segments))
-        if exchanged & derived:
+                derived.update((call.saying, answer.saying))
+    for exchange in talk.exchanges:
+        exchanged = {spoken.saying for spoken in exchange}
+        if exchanged & (derived | traces.sayings):
             derived |= exchanged
-    return frozenset(derived)
+    return derived
 
 
 class _Traces:
     """How texts of lamina's own can be told that were made of some segments: by names, digests and quotes."""
 
-    def __init__(self, talk: StoredTalk, going: Sequence[NamedSegment]) -> None:
-        self.sayings = {digest_saying(named.segment) for named in going}
-        self.names: set[str] = set().union(*map(_list_names, going))
-        self._words = [fold_words(text_of(named.segment.parts)) for named in going]
+    def __init__(self, talk: StoredTalk, going: Sequence[SpokenSegment]) -> None:
+        self.sayings = {spoken.saying for spoken in going}
+        self.names: set[str] = set().union(*(spoken.names for spoken in going))
+        self._words = [fold_words(text_of(spoken.segment.parts)) for spoken in going]
         self._lowered: set[Digest] = set()
         self._quotations: set[str] = set()
         self._calls: set[str] = set()
-        stems = {stem_of(named.ref) for named in going}
+        stems = {stem_of(spoken.ref) for spoken in going}
         for ledger in (talk.session_ledger or Ledger(), talk.state.ledger, *talk.ledgers.values()):
             self._lowered.update(line.sent for ref, line in ledger.lines.items() if stem_of(ref) in stems)
             for fold in ledger.folds:
@@ -279,9 +284,9 @@ class _Traces:
         text = text_of(segment.parts)
         return any(quotation in text for quotation in self._quotations)
 
-    def are_in_call(self, call: NamedSegment) -> bool:
+    def are_in_call(self, call: SpokenSegment) -> bool:
         """Whether a call of lamina's own tools goes itself, or asked for one of them."""
-        if digest_saying(call.segment) in self.sayings or stem_of(call.ref) in self._calls:
+        if call.saying in self.sayings or stem_of(call.ref) in self._calls:
             return True
         arguments = decode_json(text_of(call.segment.parts), deepest=DEEPEST_ARGUMENTS)
         if not isinstance(arguments, dict):
@@ -297,9 +302,9 @@ _HANDLE_LENGTH = 13
 """Characters of a long name. A shorter one, which a client chose, may be a word of any text."""
 
 
-def _list_own_exchanges(log: Sequence[NamedSegment]) -> Iterator[tuple[NamedSegment, NamedSegment]]:
+def _list_own_exchanges(log: Sequence[SpokenSegment]) -> Iterator[tuple[SpokenSegment, SpokenSegment]]:
     """The calls of lamina's own tools, each with its answer."""
-    first_parts = [next(iter(named.segment.parts), None) for named in log]
+    first_parts = [next(iter(spoken.segment.parts), None) for spoken in log]
     for call_at, answer_at in pair_parts(first_parts):
         call = first_parts[call_at]
         if isinstance(call, ToolCall) and call.name in _OWN_TOOLS:
