@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from lamina import Budget
 from lamina.conversations.deleting import delete_conversation
 from lamina.conversations.erasing import delete_message
 from lamina.conversations.listing import list_names
@@ -160,8 +161,9 @@ def test_what_a_user_takes_back_is_in_no_ledger(
         return set(re.findall(r"secret-\d{4}", texts.decode("utf-8", "replace")))
 
     async def main() -> None:
+        budget = Budget(window=3_000, reserve=200)
         async with run_stub() as stub, open_client() as client:
-            gateway_settings = settings_for(stub, store, budget=3_000, reserve=200, recall="handles")
+            gateway_settings = settings_for(stub, store, budget=budget, recall="handles")
             async with run_gateway(gateway_settings) as gateway:
                 await ask(client, gateway.url, range(1, 13))
                 if not restarts:
