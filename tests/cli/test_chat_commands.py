@@ -14,12 +14,13 @@ from typing import Any
 import anyio
 import pytest
 
+from lamina.agent import AgentProfile, StoredAgents
 from lamina.cli.chat.keys import find_or_make_key, key_path, sealed_address
 from lamina.cli.chat.search import SearchedTexts
 from lamina.context.memory import MEMORY
 from lamina.core.values import Role
 from lamina.sessions import Session
-from lamina.settings import Settings
+from lamina.settings import Settings, config_folder
 from lamina.stores.address import open_store
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Where
@@ -489,3 +490,50 @@ def test_passages_that_were_found_go_out_again_with_an_edited_message(server: Mo
     chat("/search requests a minute", "/attach 1", "/search fence", "/attach 1", "What?", "/edit What now?")
     assert "At most 20 requests" in server.said()
     assert "Paint the fence green." in server.said()
+
+
+AGENTS = """
+[reviewer]
+about = "reads changes"
+persona = "You review changes."
+
+[poet]
+about = "writes verse"
+persona = "You answer in verse."
+model = "gpt-5-mini"
+"""
+
+
+@pytest.mark.usefixtures("home")
+def test_a_named_agent_answers_from_the_next_message_on_and_is_kept(server: Model, chat: Chat) -> None:
+    file = config_folder() / "agents.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(AGENTS, encoding="utf-8")
+    shown = chat("/agent", "/agent reviewer", "Hello.", "/agent", "/agent nobody", "/agent poet", "And you?")
+    assert shown.out.startswith("  poet      writes verse\n  reviewer  reads changes\n")
+    assert "* reviewer  reads changes\n" in shown.out
+    assert "there is no agent 'nobody'" in shown.err
+    assert "You review changes." in server.said(0)
+    assert "You answer in verse." in server.said(1)
+    assert server.requests[1]["model"] == "gpt-5-mini"
+    chat("And now?", options=())
+    assert "You answer in verse." in server.said()
+    file.unlink()
+    gone = chat("Still there?", "/agent", options=())
+    assert gone.code == 0, "it goes on without the agent"
+    assert "there is none; docs/agent.md says how" in gone.out
+    file.write_text(AGENTS, encoding="utf-8")
+    chat("/agent none", "Who are you?", options=())
+    assert "You are a careful coworker" in server.said()
+    assert chat("/agent", options=()).out.startswith("  poet")
+
+
+def test_agents_of_a_workspace_are_in_its_store(server: Model, chat: Chat, home: Path) -> None:
+    async def put() -> None:
+        async with open_store(f"{home}/c.db") as store:
+            await StoredAgents(store).put("clerk", AgentProfile(persona="You keep the books."))
+
+    anyio.run(put)
+    shown = chat("/agent clerk", "Hello.", "/sessions")
+    assert "You keep the books." in server.said()
+    assert "agents" not in shown.out

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import anyio
 import msgspec
 
-from lamina.agent import Agent, TurnCost, TurnOutcome
+from lamina.agent import Agent, AgentRegistry, TurnCost, TurnOutcome
 from lamina.agent.outcome import TurnEvent
 from lamina.cli.chat.attaching import attach_mentions, attach_name
 from lamina.cli.chat.costs import CountedCost, KeptRoute, add_cost, keep_route, open_cost
@@ -69,14 +69,15 @@ class Surroundings(NamedTuple):
     lines: LineSource
     memory: Memory
     searched: SearchedTexts
+    agents: AgentRegistry
 
 
 class NextSession(msgspec.Struct, frozen=True, kw_only=True):
     """Which session is opened next, and what is other than it was kept.
 
     Without a `model` it is the conversation's own; `window` 0 is the one that was kept, and without a
-    `history` so is the window over history. `again`: it is the session that was just left, so its last turn
-    is not shown.
+    `history` so is the window over history. `agent` is the name of one, "" for none, and None for the
+    conversation's own. `again`: it is the session that was just left, so its last turn is not shown.
     """
 
     name: str
@@ -84,6 +85,7 @@ class NextSession(msgspec.Struct, frozen=True, kw_only=True):
     window: int = 0
     persona: Words | None = None
     history: LastN | Literal["all"] | None = None
+    agent: str | None = None
     queue: tuple[Segment, ...] = ()
     again: bool = False
 
@@ -115,6 +117,7 @@ class TerminalChat:
         self.lines = surroundings.lines
         self.memory = surroundings.memory
         self.searched = surroundings.searched
+        self.agents = surroundings.agents
         self.queue = list(opened_as.queue)
         self.passages: list[FoundPassage] = []
         self.draft = ""
@@ -288,9 +291,15 @@ class TerminalChat:
         self.after = after
 
     def reopen(
-        self, *, name: str = "", model: str = "", window: int = 0, persona: Words | None = None
+        self,
+        *,
+        name: str = "",
+        model: str = "",
+        window: int = 0,
+        persona: Words | None = None,
+        agent: str | None = None,
     ) -> None:
-        """Leave the session and open it again under another name, with another model, window or persona.
+        """Leave the session and open it again under another name, with another model, persona or agent.
 
         What was changed before stays changed, also if nothing was said since and nothing of it is stored.
         """
@@ -304,6 +313,7 @@ class TerminalChat:
                 window=window,
                 persona=persona or self.persona,
                 history=self.session.setup.history or "all",
+                agent=self.agent.profile.name if agent is None else agent,
                 queue=tuple(self.queue),
                 again=True,
             )

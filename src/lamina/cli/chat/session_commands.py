@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import anyio
 
+from lamina.agent.persona import EXPLORER
+from lamina.agent.registry import CONVERSATION as AGENTS
 from lamina.cli.chat.command import Command, require
 from lamina.cli.chat.conversation import NextSession, TerminalChat
 from lamina.cli.chat.costs import copy_cost
@@ -78,7 +80,8 @@ async def _describe_session(chat: TerminalChat, name: str) -> SessionRow:
 async def list_sessions(chat: TerminalChat) -> list[str]:
     """The names of all sessions of this workspace."""
     heads = every_conversation(chat.store, chat.session.workspace)
-    return [head.conversation async for head in heads if head.conversation != MEMORY]
+    not_talked_in = (MEMORY, AGENTS)
+    return [head.conversation async for head in heads if head.conversation not in not_talked_in]
 
 
 async def _new(chat: TerminalChat, name: str) -> None:
@@ -211,6 +214,32 @@ def _whole_number(text: str, *, command: str) -> int:
     return int(digits)
 
 
+async def _agent(chat: TerminalChat, name: str) -> None:
+    """Go on with a named agent, which has a persona, tools and limits of its own; or list those there are."""
+    if not name:
+        chat.screen.show(_list_agents(chat) or NO_AGENTS)
+        return
+    if name == "none":
+        chat.reopen(agent="", persona=EXPLORER)
+        return
+    profile = chat.agents[name]
+    chat.persona = None  # the one that was chosen before is not this agent's
+    chat.reopen(agent=name, model=profile.model)
+
+
+NO_AGENTS = "there is none; docs/agent.md says how to write agents.toml, which stands beside your settings"
+
+
+def _list_agents(chat: TerminalChat) -> str:
+    """One line for each agent: its name, marked if it is the one that answers, and what it does."""
+    lines = []
+    width = max(map(len, chat.agents), default=0)
+    for name, profile in sorted(chat.agents.items()):
+        mark = "*" if name == chat.agent.profile.name else " "
+        lines.append(shorten(f"{mark} {name:<{width}}  {profile.about}".rstrip(), chat.screen.width))
+    return "\n".join(lines)
+
+
 async def _persona(chat: TerminalChat, text: str) -> None:
     """Change who the model is in this session, or show who it is."""
     if not text:
@@ -255,6 +284,7 @@ SESSION_COMMANDS = {
     "model": Command("[NAME]", "go on with another model; NAME N sets its window, too", _model),
     "window": Command("[N]", "the context window in tokens, for this session", _window),
     "last": Command("[N|all]", "send only the last N messages of the history", _last),
+    "agent": Command("[NAME]", "go on with a named agent, or with none; without a name, list them", _agent),
     "persona": Command("[P]", "who the model is: a text, or a file that has it", _persona),
     "new": Command("[NAME]", "begin another session", _new),
     "open": Command("NAME", "go on with another session, and its model", _open),

@@ -21,7 +21,15 @@ from pathlib import Path
 import msgspec
 from anyio import to_thread
 
-from lamina.agent import Agent, open_for, workspace_actions
+from lamina.agent import (
+    Agent,
+    AgentProfile,
+    AgentRegistry,
+    StoredAgents,
+    load_agents,
+    open_for,
+    workspace_actions,
+)
 from lamina.cli.chat.approving import Approval
 from lamina.cli.chat.attaching import Choice, mention_choices
 from lamina.cli.chat.commands import COMMANDS, segment_names
@@ -46,14 +54,18 @@ from lamina.fitting.policy import Policy
 from lamina.models.facts import model as facts_of
 from lamina.sessions import RuntimeOptions, Session, SetupOptions, files_mentioned
 from lamina.sessions.records import read_records
+from lamina.sessions.setup import Setup
 from lamina.sessions.user_policy import load_user_policy
-from lamina.settings import Settings, data_folder, load_settings
+from lamina.settings import Settings, config_folder, data_folder, load_settings
 from lamina.stores.address import open_chosen_store
 from lamina.stores.port import Store, Where
 from lamina.workspace.workspace import Workspace
 
 PROMPT = "> "
 HISTORY = "chat_history"
+
+AGENTS_FILE = "agents.toml"
+"""The user's own agents, beside the settings."""
 
 
 async def talk(arguments: argparse.Namespace) -> int:
@@ -73,7 +85,10 @@ async def talk(arguments: argparse.Namespace) -> int:
     async with open_chosen_store(arguments.store, settings, key=key) as store:
         # Typed lines go into a plain file, which must not hold what a sealed store encrypts.
         is_private = key is not None or arguments.store == "memory:"
-        chat_run = ChatRun(arguments, settings, store, space, root, keeps_history=not is_private)
+        agents = await load_all_agents(store, settings.workspace)
+        chat_run = ChatRun(
+            arguments, settings, store, space, root, agents=agents, keeps_history=not is_private
+        )
         if sealed_note:
             chat_run.screen.remark(sealed_note)
         first = NextSession(
@@ -100,12 +115,14 @@ class ChatRun:
         space: Workspace,
         root: Path,
         *,
+        agents: AgentRegistry,
         keeps_history: bool,
     ) -> None:
         self.arguments = arguments
         self.settings = settings
         self.store = store
         self.space = space
+        self.agents = agents
         history_path = data_folder() / HISTORY if keeps_history else None
         self.lines: LineSource = lines_for(history_path, self._choices)
         self.screen = Screen(live=self.lines.asks)
@@ -133,15 +150,17 @@ class ChatRun:
         """Open sessions until the user leaves; the exit status."""
         next_session: NextSession | None = first
         while next_session is not None:
-            model_choice = await self._find_model(next_session)
+            setup = await self._read_setup(next_session.name)
+            agent_name = self._choose_agent(next_session, setup)
+            model_choice = await self._find_model(next_session, setup)
             reached_model = await self._reach(model_choice)
-            agent = self._make_agent(reached_model)
+            agent = self._make_agent(reached_model, agent_name)
             budget = _budget_for(model_choice, reached_model)
             async with self._open(agent, reached_model, next_session, budget) as session:
                 self.open_session = session
                 route = KeptRoute(server=reached_model.server, window=self._model_choice.window)
                 surroundings = Surroundings(
-                    self.store, self.space, self.screen, self.lines, self.memory, self.searched
+                    self.store, self.space, self.screen, self.lines, self.memory, self.searched, self.agents
                 )
                 chat = TerminalChat(session, agent, surroundings, route=route, opened_as=next_session)
                 self._session_names = await list_sessions(chat)
@@ -185,20 +204,32 @@ class ChatRun:
         is_same_window = model_choice.window == self._model_choice.window
         return model_choice.model == reached_model.model and is_same_server and is_same_window
 
-    async def _find_model(self, next_session: NextSession) -> ModelChoice:
+    async def _read_setup(self, name: str) -> Setup | None:
+        """What a conversation is set up with; None if nothing is stored of it."""
+        page = await self.store.read(Where(self.settings.workspace, name))
+        return read_records([record.body for record in page.records]).setup
+
+    def _choose_agent(self, next_session: NextSession, setup: Setup | None) -> str:
+        """The name of the agent that was asked for, or else of the conversation's own; "" for none."""
+        if next_session.agent is not None:
+            return next_session.agent
+        own_name = str(setup.agent.get("name", "")) if setup is not None else ""
+        if own_name and own_name not in self.agents:
+            self.screen.remark(f"there is no agent {own_name!r} any more; the chat goes on without it")
+            return ""
+        return own_name
+
+    async def _find_model(self, next_session: NextSession, setup: Setup | None) -> ModelChoice:
         """Which model a session wants, and what its conversation says about it.
 
         What is kept of the conversation's own model (its server, its window) says nothing about another.
         """
-        workspace = self.settings.workspace
-        page = await self.store.read(Where(workspace, next_session.name))
-        setup = read_records([record.body for record in page.records]).setup
         if setup is None:
             return self._choose_model(next_session)
         model = next_session.model or setup.model
         if not is_same_model(model, setup.model):
             return ModelChoice(model=model, window=next_session.window)
-        route = await read_route(self.store, workspace, next_session.name)
+        route = await read_route(self.store, self.settings.workspace, next_session.name)
         return ModelChoice(
             model=model,
             dialect=setup.dialect,
@@ -243,7 +274,9 @@ class ChatRun:
             runtime=RuntimeOptions(mentioned=files_mentioned(self.space)),
             persona=next_session.persona,
             sources=[self.memory.source(log=self._log)],
-            setup=SetupOptions(head=PlainHead(output=reached_model.output)),
+            setup=SetupOptions(
+                head=PlainHead(output=reached_model.output), agent={} if next_session.agent == "" else None
+            ),
             workspace=self.settings.workspace,
             settings=self.settings,
         )
@@ -283,12 +316,16 @@ class ChatRun:
         finally:
             chat.settle()
 
-    def _make_agent(self, reached_model: ReachedModel) -> Agent:
+    def _make_agent(self, reached_model: ReachedModel, name: str) -> Agent:
+        """The agent of this name, or one with the usual persona and all tools."""
         tools = self.arguments.tools
         offers: tuple[Offer, ...] = ()
         if tools != "none":
             offers = workspace_tools(self.space, changes=tools == "all")
-        return Agent(client=reached_model.client, actions=workspace_actions(offers), approve=self.approval)
+        actions = workspace_actions(offers)
+        if name:
+            return self.agents.make(name, client=reached_model.client, actions=actions, approve=self.approval)
+        return Agent(client=reached_model.client, actions=actions, approve=self.approval)
 
     def _choices(self, before: str) -> Iterator[Choice]:
         """What Tab offers: commands, what some of them take, and paths and tags after @."""
@@ -303,10 +340,22 @@ class ChatRun:
                 yield from mention_choices(f"@{rest.removeprefix('@')}", self.space)
             case "/prompt":
                 yield from _complete(rest, list_prompts())
+            case "/agent":
+                yield from _complete(rest, self.agents)
             case "/open" | "/delete":
                 yield from _complete(rest, self._session_names)
             case _:
                 yield from mention_choices(before, self.space)
+
+
+async def load_all_agents(store: Store, workspace: str) -> AgentRegistry:
+    """The agents of the user's own file, and those that the store has for the workspace, which go first."""
+    profiles: dict[str, AgentProfile] = {}
+    file = config_folder() / AGENTS_FILE
+    if await to_thread.run_sync(file.is_file):
+        profiles.update(await to_thread.run_sync(load_agents, file))
+    profiles.update(await StoredAgents(store, workspace).load())
+    return AgentRegistry(profiles)
 
 
 def _window_of(budget: Budget | int | None) -> int:
