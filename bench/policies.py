@@ -37,7 +37,8 @@ from bench.peers.policies import policy_name
 from bench.policies_bars import OTHER, OWN, TARGETS, bars, gaps, undominated
 from bench.policies_speed import LIMIT, SESSIONS, speed
 from bench.samples import QUICK_HELP, sample_sessions
-from bench.talks import Talk, follow_talk, made_up_talks, read_bfcl, summary
+from bench.standing_rules import rule_talks
+from bench.talks import Talk, follow_talk, made_up_talk, read_bfcl, summary
 from lamina.errors import BadInput
 from lamina.replay.account_columns import (
     Column,
@@ -147,7 +148,7 @@ def compare(options: argparse.Namespace) -> int:
 
 def _talks(options: argparse.Namespace, policies: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Answers in sight and rules kept, where talks are asked for: what names of agents do not tell."""
-    talks: list[Talk] = list(made_up_talks(options.rule_talks))
+    talks: list[Talk] = [made_up_talk(made) for made in rule_talks(options.rule_talks)]
     if options.bfcl:
         talks += read_bfcl(options.bfcl)
     if not talks:

@@ -3,6 +3,7 @@
     python bench/talks.py --bfcl FOLDER --windows 4000,8000     answers in sight, by BFCL's memory questions
     python bench/talks.py --memory PATH...                      evidence, instructions, preferences
     python bench/talks.py --rules 100                           made-up talks with a standing rule
+    python bench/talks.py --wishes aside --windows 8000,32000   made-up talks with wishes among small talk
     python bench/talks.py --bfcl FOLDER --answers rows.json.gz  rows for a model that answers
     python bench/talks.py --quick                               a second or two, to see that it works
 
@@ -32,7 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 
 from bench.arguments import split_list, split_numbers
 from bench.samples import QUICK_HELP
-from bench.standing_rules import Wish, rule_talks
+from bench.standing_rules import RuleTalk, Wish, rule_talks
+from bench.wishes import HALVES, wish_talks
 from lamina.caches import all_rules
 from lamina.models.counters import counter_for
 from lamina.replay.message_sizes import MessageSizes
@@ -331,14 +333,16 @@ def _read_talks(options: argparse.Namespace) -> Iterator[Talk]:
         yield from read_bfcl(options.bfcl)
     for path in options.memory:
         yield from read_memory(path)
-    yield from made_up_talks(options.rules, windows=tuple(options.windows))
+    windows = tuple(options.windows)
+    yield from map(made_up_talk, rule_talks(options.rules, windows=windows))
+    if options.wishes:
+        yield from map(made_up_talk, wish_talks(options.wishes, windows=windows))
 
 
-def made_up_talks(count: int, *, windows: tuple[int, ...] = (4_000,)) -> Iterator[Talk]:
-    """So many talks with a standing rule, in ten languages, each long enough for one of the windows."""
-    for made in rule_talks(count, windows=windows):
-        sought = [each for wish in made.wishes for each in _seek_wish(wish)]
-        yield Talk(name=made.name, messages=made.messages, sought=sought, window=made.window)
+def made_up_talk(made: RuleTalk) -> Talk:
+    """A talk that was made up, with what has to be readable at its end."""
+    sought = [each for wish in made.wishes for each in _seek_wish(wish)]
+    return Talk(name=made.name, messages=made.messages, sought=sought, window=made.window)
 
 
 def _seek_wish(wish: Wish) -> Iterator[Sought]:
@@ -435,6 +439,7 @@ def _options() -> argparse.Namespace:
     add("--bfcl", type=Path, metavar="FOLDER")
     add("--memory", type=Path, nargs="*", default=[], metavar="PATH")
     add("--rules", type=int, default=0, metavar="N", help="made-up talks with a standing rule")
+    add("--wishes", choices=HALVES, help="made-up talks with this half of the wishes")
     add("--windows", type=split_numbers, default=split_numbers(WINDOWS), metavar="N,...")
     add("--only", type=split_numbers, default=[], metavar="N,...", help="of the windows, those to run now")
     add("--policies", type=split_list, default=split_list(POLICIES), metavar="P,...")

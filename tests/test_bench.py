@@ -27,6 +27,7 @@ PARTS = frozenset(
         "releases",
         "samples",
         "standing_rules",
+        "wishes",
     )
 )
 """Files that other benches import; they are no programs."""
