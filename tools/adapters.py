@@ -5,8 +5,9 @@
 `tools/environments.sh` makes each environment from the pinned requirements in requirements/adapters/. A test
 that runs a framework's suite records its score as a property. The score of the framework's own part stands
 beside that of lamina's. The long session of an adapter is a row: its requests, how many are over the room
-without lamina and with it, its cuts, its largest request and its recalls. The last table has the lines of
-code of each adapter, without comments and docstrings. Fails if a test fails.
+without lamina and with it, its cuts, its largest request and its recalls. So is each way in which its own
+clients talked to a strict server. The last table has the lines of code of each adapter, without comments and
+docstrings. Fails if a test fails.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENTS = ROOT / ".adapters"
 SOURCES = ROOT / "src" / "lamina" / "adapters"
 TESTS = ROOT / "tests" / "adapters"
-LIMIT = 150
-"""Lines of code that an adapter has at most."""
-
 SHARED = frozenset(("__init__", "bridge", "chat_turns", "_store_thread"))
 """Modules that all adapters stand on."""
 
 SESSION_COLUMNS = ("session", "requests", "over without", "over", "cuts", "largest", "recalls")
 """What `tests.adapters.long_session` records of each framework's long session."""
+
+WIRE_COLUMNS = ("over the wire", "API and mode", "requests", "cuts", "largest", "recalls")
+"""What `tests.adapters.over_wire` records of each way to a strict server. It refused none of the requests."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def main(names: list[str]) -> int:
     failed = False
     rows: list[tuple[str, ...]] = [("framework", "version", "tests", "failed", "seconds")]
     sessions: list[tuple[str, ...]] = [SESSION_COLUMNS]
+    wires: list[tuple[str, ...]] = [WIRE_COLUMNS]
     scores: list[tuple[str, ...]] = [("suite", "passed/total")]
     for name in names or list(FRAMEWORKS):
         print(f"{name} ...", file=sys.stderr)
@@ -78,9 +80,11 @@ def main(names: list[str]) -> int:
         version = read_version(name)
         rows.append((name, version, str(counts.tests), str(counts.failed), f"{counts.seconds:.0f}"))
         sessions += [(name, *session.split()) for session in list_properties(report, "session")]
+        wires += [(name, *wire.rsplit(" ", 4)) for wire in list_properties(report, "wire")]
         scores += list_scores(report)
     print_table(rows)
     print_table(sessions)
+    print_table(wires)
     print_table(scores)
     print_table(
         [("adapter", "lines of code"), *((path.stem, str(count_lines(path))) for path in list_adapters())]
@@ -126,7 +130,7 @@ def list_scores(report: ET.Element) -> Iterator[tuple[str, str]]:
     classes: dict[str, collections.Counter[str]] = {}
     for case in report.iter("testcase"):
         for each in case.iter("property"):
-            if each.get("name") != "session":
+            if each.get("name") not in ("session", "wire"):
                 yield each.get("name", ""), each.get("value", "")
         class_name = case.get("classname", "").rpartition(".")[2]
         if class_name.startswith("Test"):

@@ -31,7 +31,7 @@ from lamina.adapters import bridge
 from lamina.adapters.bridge import _REPORTED as REPORTED
 from lamina.adapters.bridge import RECALL, ContextFitter, FittedMessages
 from lamina.core.values import Budget
-from lamina.dialects import DIALECTS
+from lamina.dialects import recognise
 from lamina.fitting.request import RequestMemo, fit_request
 
 IS_LONG = os.environ.get("LAMINA_LONG_SESSIONS") == "1"
@@ -43,7 +43,12 @@ CALLS = 25 if IS_LONG else 8
 
 MOST_CUTS = 16
 
-FIELDS = {"openai_chat": "messages", "openai_responses": "input", "gemini": "contents"}
+FIELDS = {
+    "openai_chat": "messages",
+    "openai_responses": "input",
+    "anthropic": "messages",
+    "gemini": "contents",
+}
 """The field of a request that holds its turns, by dialect."""
 
 SYSTEM = "You read a manual and answer briefly."
@@ -120,7 +125,8 @@ class Script:
     `last_words` is what it answers in the end, if the framework expects something of a certain form.
     """
 
-    def __init__(self, watch: FitWatch | None = None, *, last_words: str = "") -> None:
+    def __init__(self, watch: FitWatch | None = None, *, last_words: str = "", calls: int = CALLS) -> None:
+        self.calls = calls
         self.requests: list[dict[str, Any]] = []
         self.recalled: list[str] = []
         self.sizes: list[int] = []
@@ -136,11 +142,11 @@ class Script:
         """Begin a turn, and return the user's question."""
         self._turn = turn
         self._step = 0
-        return f"Read pages {turn * CALLS} to {turn * CALLS + CALLS - 1}."
+        return f"Read pages {turn * self.calls} to {turn * self.calls + self.calls - 1}."
 
     def end(self) -> None:
         """End the turn: the model answers next."""
-        self._step = CALLS + 2
+        self._step = self.calls + 2
 
     def answer(
         self, turns: Sequence[Any], tools: Sequence[Any] = (), *, field: str = "messages", **head: Any
@@ -151,11 +157,11 @@ class Script:
         self._step += 1
         answer = Answer(self.sizes[-1], call_id=f"call_{self._turn}_{step}")
         handles = HANDLE.findall(json.dumps(request[field]).replace('\\"', '"'))
-        if step < CALLS:
-            return replace(answer, name="read_page", arguments={"number": self._turn * CALLS + step})
-        if step == CALLS and handles:
+        if step < self.calls:
+            return replace(answer, name="read_page", arguments={"number": self._turn * self.calls + step})
+        if step == self.calls and handles:
             return replace(answer, name=RECALL.name, arguments={"key": handles[0]})
-        if step == CALLS + 1:
+        if step == self.calls + 1:
             self.recalled.append(_text_of_last(request))
         return replace(answer, text=self._last_words or f"Turn {self._turn} is read.")
 
@@ -164,18 +170,17 @@ class Script:
     ) -> dict[str, Any]:
         """Record a request, and what the fit before it counted: None if nothing was fitted for it."""
         request: dict[str, Any] = json.loads(json.dumps({**head, field: list(turns), "tools": list(tools)}))
-        (dialect,) = (name for name, turns_field in FIELDS.items() if turns_field == field)
         self.requests.append(request)
-        self.sizes.append(count_at_server(request, dialect, self._memo))
+        self.sizes.append(count_at_server(request, self._memo))
         if self._watch is not None:
             self.counts.append(self._watch.take_count())
             self.reports.append(next(reversed(self._watch.reports), None))
         return request
 
 
-def count_at_server(request: Mapping[str, Any], dialect: str, memo: RequestMemo) -> int:
+def count_at_server(request: Mapping[str, Any], memo: RequestMemo) -> int:
     """The tokens of a request as the model's server counts and reports them."""
-    envelope = fit_request(request, dialect=dialect, budget=Budget(window=10_000_000), memo=memo).envelope
+    envelope = fit_request(request, budget=Budget(window=10_000_000), memo=memo).envelope
     if envelope.account.basis == "exact":
         return envelope.tokens
     return -(-envelope.tokens * 4 // 5)
@@ -192,7 +197,7 @@ class Account:
     sizes: list[int]
 
 
-def count_requests(requests: Sequence[Mapping[str, Any]], *, dialect: str = "openai_chat") -> Account:
+def count_requests(requests: Sequence[Mapping[str, Any]], *, budget: Budget = BUDGET) -> Account:
     """Check and count every request, and compare each with the one before it."""
     invalid: list[str] = []
     sizes: list[int] = []
@@ -200,21 +205,30 @@ def count_requests(requests: Sequence[Mapping[str, Any]], *, dialect: str = "ope
     memo = RequestMemo()
     before: Sequence[Any] = ()
     for request in requests:
-        invalid += [violation.message for violation in DIALECTS[dialect].wire.check(request)]
-        sizes.append(count_at_server(request, dialect, memo))
-        turns = request[FIELDS[dialect]]
+        dialect = recognise(request)
+        invalid += [violation.message for violation in dialect.wire.check(request)]
+        sizes.append(count_at_server(request, memo))
+        turns = _drop_markers(request[FIELDS[dialect.name]])
         if turns[: len(before)] != before:
             cuts += 1
         before = turns
-    over = sum(size > BUDGET.window - (BUDGET.reserve or 0) for size in sizes)
+    over = sum(size > budget.window - (budget.reserve or 0) for size in sizes)
     return Account(len(sizes), invalid, over, cuts, sizes)
+
+
+def _drop_markers(turns: Sequence[Any]) -> Any:
+    """The turns without cache markers, which frameworks move: caches look at the rest."""
+
+    def drop(fields: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in fields.items() if name != "cache_control"}
+
+    return json.loads(json.dumps(turns), object_hook=drop)
 
 
 def check_counts(
     play: Play,
     folder: Path,
     *,
-    dialect: str = "openai_chat",
     turns: int = 1,
     last_words: str = "",
     memos: int = 1,
@@ -228,7 +242,7 @@ def check_counts(
     with watch_fits() as watch:
         script = Script(watch, last_words=last_words)
         play(_make(folder / "counted"), script, range(turns), True)
-    account = count_requests(script.requests, dialect=dialect)
+    account = count_requests(script.requests)
     assert account.invalid == []
     assert account.over == 0
     assert_counted(script, account)
@@ -264,7 +278,6 @@ def check_session(
     folder: Path,
     record_property: Callable[[str, object], None],
     *,
-    dialect: str = "openai_chat",
     memos: int = 1,
     has_reports: bool = True,
 ) -> None:
@@ -275,13 +288,13 @@ def check_session(
     """
     bare = Script()
     play(_make(folder / "bare"), bare, range(TURNS), False)
-    without = count_requests(bare.requests, dialect=dialect)
+    without = count_requests(bare.requests)
     assert without.over > TURNS * CALLS // 2
 
     with watch_fits() as watch:
         whole = Script(watch)
         play(_make(folder / "whole"), whole, range(TURNS), True)
-    account = count_requests(whole.requests, dialect=dialect)
+    account = count_requests(whole.requests)
     assert_counted(whole, account)
     if has_reports:
         assert_reported(whole)

@@ -33,6 +33,7 @@ from agent_framework import (
 from lamina.adapters.agent_framework import CODEC, LaminaChatMiddleware
 from lamina.adapters.bridge import Turn
 from lamina.adapters.chat_turns import write_output_format
+from tests.adapters import over_wire
 from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
 from tests.adapters.long_session import (
     BUDGET,
@@ -190,3 +191,32 @@ def test_one_lowered_result_leaves_the_other_as_it_is() -> None:
     lowered = CODEC.read([Turn(wire={**first, "content": "short"}), Turn(wire=second, place=1)], message)
     assert [content.result for content in lowered.contents] == ["short", "two" * 9]
     assert lowered.contents[1] is results[1]
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_over_the_wire(api: str, stream: bool, record_property: Any) -> None:
+    clients = pytest.importorskip("agent_framework.openai")
+    kinds = {"chat": clients.OpenAIChatCompletionClient, "responses": clients.OpenAIChatClient}
+
+    def run(server: over_wire.StrictServer) -> None:
+        client = kinds[api](model=over_wire.OPENAI, api_key="none", base_url=f"{server.url}/v1")
+        asyncio.run(ask_over_wire(client, server.script, stream=stream))
+
+    over_wire.play_over_wire(f"{api}, {'stream' if stream else 'run'}", run, record_property)
+
+
+async def ask_over_wire(client: Any, script: Script, *, stream: bool) -> None:
+    lamina = LaminaChatMiddleware(budget=over_wire.BUDGET)
+    agent = Agent(
+        client=client, instructions=SYSTEM, tools=[read_page, lamina.recall_tool], middleware=[lamina]
+    )
+    session = AgentSession()
+    for turn in range(over_wire.TURNS):
+        options = {"store": False}
+        question = script.begin(turn)
+        if not stream:
+            await agent.run(question, session=session, options=options)
+            continue
+        async for _ in agent.run(question, session=session, options=options, stream=True):
+            pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Sequence
@@ -20,14 +21,14 @@ os.environ |= {
     "CREWAI_TRACING_ENABLED": "false",
 }
 
-from crewai import Agent, Crew, Task
+from crewai import LLM, Agent, Crew, Task
 from crewai.hooks import get_before_llm_call_hooks
 from crewai.llms.base_llm import BaseLLM
 from crewai.tools import tool
 from crewai.utilities.pydantic_schema_utils import generate_model_description
 
 from lamina.adapters.crewai import CODEC, LaminaHooks
-from tests.adapters import long_session
+from tests.adapters import long_session, over_wire
 from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
 from tests.adapters.long_session import (
     BUDGET,
@@ -124,3 +125,31 @@ def test_the_tasks_of_a_crew_have_a_ledger_each() -> None:
             assert len(output.tasks_output[0].messages) >= 2 * CALLS
     assert len(lamina.ledgers) == 2
     assert get_before_llm_call_hooks() == []
+
+
+@pytest.mark.parametrize("api", ["chat", "messages"])
+@pytest.mark.parametrize("mode", ["kickoff", "kickoff_async", "stream"])
+def test_over_the_wire(api: str, mode: str, record_property: Any) -> None:
+    def run(server: over_wire.StrictServer) -> None:
+        settings: dict[str, Any] = {"api_key": "none", "max_retries": 0, "stream": mode == "stream"}
+        if api == "messages":
+            pytest.importorskip("anthropic")
+            llm = LLM(
+                model=f"anthropic/{over_wire.ANTHROPIC}", base_url=server.url, max_tokens=900, **settings
+            )
+        else:
+            llm = LLM(model=f"openai/{over_wire.OPENAI}", base_url=f"{server.url}/v1", **settings)
+        history: list[Any] = []
+        with LaminaHooks(budget=over_wire.BUDGET) as lamina:
+            options: dict[str, Any] = {"max_iter": 60, "respect_context_window": False}
+            tools = [read_page, lamina.recall_tool]
+            agent = Agent(role="reader", goal="read", backstory=SYSTEM, llm=llm, tools=tools, **options)
+            for turn in range(over_wire.TURNS):
+                messages = [*history, {"role": "user", "content": server.script.begin(turn)}]
+                if mode == "kickoff_async":
+                    result = asyncio.run(agent.kickoff_async(messages))
+                else:
+                    result = agent.kickoff(messages)
+                history = result.messages[1:]
+
+    over_wire.play_over_wire(f"{api}, {mode}", run, record_property)

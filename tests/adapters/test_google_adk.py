@@ -15,9 +15,12 @@ pytest.importorskip(
     "google.adk.plugins", reason="google-adk is not installed: run `make adapters` to test it"
 )
 
+from google import genai
 from google.adk.agents import LlmAgent, ParallelAgent
+from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.apps import App
 from google.adk.models.base_llm import BaseLlm
+from google.adk.models.google_llm import Gemini
 from google.adk.models.llm_response import LlmResponse
 from google.adk.planners import PlanReActPlanner
 from google.adk.runners import Runner
@@ -26,6 +29,7 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
 from lamina.adapters.google_adk import LaminaPlugin
+from tests.adapters import over_wire
 from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
 from tests.adapters.long_session import (
     BUDGET,
@@ -89,14 +93,14 @@ def make_agent(script: Script, *, name: str = "reader", pauses: int = 0, **optio
     return LlmAgent(name=name, model=model, instruction=SYSTEM, **{"tools": [read_page], **options})
 
 
-async def say(runner: Runner, text: str) -> None:
+async def say(runner: Runner, text: str, **settings: Any) -> None:
     message = types.Content(role="user", parts=[types.Part(text=text)])
-    async for _ in runner.run_async(user_id="one", session_id="two", new_message=message):
+    async for _ in runner.run_async(user_id="one", session_id="two", new_message=message, **settings):
         pass
 
 
 def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
-    check_session(play, __name__, tmp_path, record_property, dialect="gemini")
+    check_session(play, __name__, tmp_path, record_property)
 
 
 @pytest.mark.parametrize("tools", [[read_page], []])
@@ -107,11 +111,11 @@ def test_a_structured_answer_is_counted(tmp_path: Path, tools: list[Any]) -> Non
         script.end()
         asyncio.run(ask(tmp_path, script, [0], True, {"tools": tools, "output_schema": LongAnswer}))
     assert MARK in json.dumps(script.requests[0])
-    assert_counted(script, count_requests(script.requests, dialect="gemini"))
+    assert_counted(script, count_requests(script.requests))
 
 
 def test_a_plan_is_counted(tmp_path: Path) -> None:
-    requests = check_counts(partial(play, planner=PlanReActPlanner()), tmp_path, dialect="gemini")
+    requests = check_counts(partial(play, planner=PlanReActPlanner()), tmp_path)
     assert "/*PLANNING*/" in json.dumps(requests[0])
 
 
@@ -120,7 +124,7 @@ def test_agents_that_run_in_parallel_have_a_ledger_each() -> None:
     alone = [asyncio.run(ask_in_parallel([number]))[0] for number in range(3)]
     together = asyncio.run(ask_in_parallel(range(3)))
     for script, script_alone in zip(together, alone, strict=True):
-        assert count_requests(script.requests, dialect="gemini").cuts >= 1
+        assert count_requests(script.requests).cuts >= 1
         assert script.requests == script_alone.requests
 
 
@@ -141,3 +145,22 @@ async def ask_in_parallel(numbers: Sequence[int]) -> list[Script]:
         (question, *_) = [script.begin(turn) for script in scripts]
         await say(runner, question)
     return scripts
+
+
+@pytest.mark.parametrize("mode", [StreamingMode.NONE, StreamingMode.SSE])
+def test_over_the_wire(mode: StreamingMode, record_property: Any) -> None:
+    def run(server: over_wire.StrictServer) -> None:
+        client = genai.Client(api_key="none", http_options=types.HttpOptions(base_url=server.url))
+        model = Gemini(model=over_wire.GEMINI)
+        model.api_client = client
+        agent = LlmAgent(name="reader", model=model, instruction=SYSTEM, tools=[read_page])
+        app = App(name="manual", root_agent=agent, plugins=[LaminaPlugin(budget=over_wire.BUDGET)])
+        runner = Runner(app=app, session_service=InMemorySessionService(), auto_create_session=True)
+        asyncio.run(ask_over_wire(runner, server.script, RunConfig(streaming_mode=mode)))
+
+    over_wire.play_over_wire(f"gemini, {mode.name}", run, record_property)
+
+
+async def ask_over_wire(runner: Runner, script: Script, config: RunConfig) -> None:
+    for turn in range(over_wire.TURNS):
+        await say(runner, script.begin(turn), run_config=config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from functools import partial
@@ -14,13 +15,16 @@ pytest.importorskip("haystack.hooks", reason="haystack-ai is not installed: run 
 
 from haystack import component
 from haystack.components.agents import Agent
+from haystack.components.generators.chat import OpenAIChatGenerator, OpenAIResponsesChatGenerator
 from haystack.dataclasses import ChatMessage, ImageContent, ReasoningContent, ToolCall
 from haystack.tools import create_tool_from_function
+from haystack.utils import Secret
 
 from lamina.adapters.bridge import Turn
 from lamina.adapters.chat_turns import write_output_format, write_tool
 from lamina.adapters.haystack import CODEC, LEDGER, FitHook, make_hooks, recall_tool
 from lamina.fitting.policy import Policy
+from tests.adapters import over_wire
 from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
 from tests.adapters.long_session import BUDGET, SYSTEM, Script, check_counts, check_session, read_page
 
@@ -119,3 +123,37 @@ def test_an_agent_with_the_hooks_can_be_serialized() -> None:
     assert restored.fitter.budget == BUDGET
     assert restored.fitter.model == "gpt-5"
     assert not restored.fitter.recall
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize("mode", ["run", "run_async", "stream"])
+def test_over_the_wire(api: str, mode: str, record_property: Any) -> None:
+    kinds = {"chat": OpenAIChatGenerator, "responses": OpenAIResponsesChatGenerator}
+
+    def run(server: over_wire.StrictServer) -> None:
+        generator = kinds[api](
+            api_key=Secret.from_token("none"),
+            model=over_wire.OPENAI,
+            api_base_url=f"{server.url}/v1",
+            max_retries=0,
+            streaming_callback=print_nothing if mode == "stream" else None,
+        )
+        agent = Agent(
+            chat_generator=generator,
+            tools=[create_tool_from_function(read, name="read_page"), recall_tool],
+            hooks=make_hooks(generator=generator, budget=over_wire.BUDGET),
+        )
+        history = [ChatMessage.from_system(SYSTEM)]
+        for turn in range(over_wire.TURNS):
+            history.append(ChatMessage.from_user(server.script.begin(turn)))
+            if mode == "run_async":
+                result = asyncio.run(agent.run_async(messages=history))
+            else:
+                result = agent.run(messages=history)
+            history = result["messages"]
+
+    over_wire.play_over_wire(f"{api}, {mode}", run, record_property)
+
+
+def print_nothing(_: Any) -> None:
+    """Take a piece of a stream."""

@@ -40,6 +40,7 @@ from lamina.adapters.inspect_ai import CODEC, LaminaCompaction, LaminaSampleStat
 from lamina.core.values import Budget
 from lamina.errors import BadInput
 from lamina.models.counters import counter_for
+from tests.adapters import over_wire
 from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
 from tests.adapters.long_session import (
     BUDGET,
@@ -122,13 +123,19 @@ def play(
 
 @solver
 def read_pages(
-    saved: dict[str, Any], script: Script, turns: Sequence[int], fitted: bool, response_schema: Any
+    saved: dict[str, Any],
+    script: Script,
+    turns: Sequence[int],
+    fitted: bool,
+    response_schema: Any = None,
+    *,
+    budget: Budget = BUDGET,
 ) -> Solver:
     tools: list[Any] = [reader()]
     compaction = None
     if fitted:
         tools.append(recall())
-        compaction = LaminaCompaction(budget=BUDGET, response_schema=response_schema)
+        compaction = LaminaCompaction(budget=budget, response_schema=response_schema)
     agent = react(prompt=None, tools=tools, submit=False, compaction=compaction)
 
     async def solve(state: TaskState, generate: Any) -> TaskState:  # noqa: ARG001 - Inspect's
@@ -176,3 +183,37 @@ def test_a_strategy_needs_a_budget() -> None:
     with pytest.raises(BadInput, match="there is no budget"):
         LaminaCompaction(budget=nothing)
     assert LaminaCompaction(budget=Budget(window=10_000, reserve=2_000)).threshold == 7_600
+
+
+class Vocabulary:
+    """Encodes a text as so many tokens as lamina counts."""
+
+    def encode(self, text: str, **_: Any) -> list[int]:
+        return [0] * counter_for(over_wire.OPENAI).count(text)
+
+
+@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
+def test_over_the_wire(
+    api: str, tmp_path: Path, record_property: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Inspect would fetch a vocabulary from the network.
+    monkeypatch.setattr("tiktoken.encoding_for_model", lambda _: Vocabulary())
+
+    def run(server: over_wire.StrictServer) -> None:
+        arguments: dict[str, Any] = {"api_key": "none", "memoize": False}
+        if api == "messages":
+            pytest.importorskip("anthropic")
+            model = get_model(f"anthropic/{over_wire.ANTHROPIC}", base_url=server.url, **arguments)
+        else:
+            pytest.importorskip("openai")
+            arguments["responses_api"] = api == "responses"
+            model = get_model(f"openai/{over_wire.OPENAI}", base_url=f"{server.url}/v1", **arguments)
+        saved: dict[str, Any] = {"messages": [], "lamina": {}}
+        turns = range(over_wire.TURNS)
+        solver = read_pages(saved, server.script, turns, True, budget=over_wire.BUDGET)
+        config = GenerateConfig(max_retries=0, max_tokens=900)
+        task = Task(dataset=[Sample(input="")], solver=solver, config=config)
+        [log] = eval(task, model=model, log_dir=str(tmp_path / "logs"), display="none", score=False)
+        assert log.status == "success", log.error
+
+    over_wire.play_over_wire(f"{api}, run", run, record_property)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from functools import partial
@@ -25,6 +26,7 @@ from lamina.adapters._langchain_messages import CODEC
 from lamina.adapters.langchain import LaminaMiddleware
 from lamina.adapters.langgraph import LaminaSaver
 from lamina.dialects.anthropic.server import BINDING_BETA
+from tests.adapters import over_wire
 from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
 from tests.adapters.long_session import (
     BUDGET,
@@ -137,3 +139,53 @@ def test_a_model_that_binds_its_thinking_asks_for_the_switch_from_the_first_cut_
     assert seen[0] == (None, ("mine-2026",))
     switch = {"prefix_mismatch_behavior": "drop_block"}
     assert seen[-1] == ({"type": "adaptive", "block_binding": switch}, ["mine-2026", BINDING_BETA])
+
+
+def open_model(api: str, url: str) -> Any:
+    """A chat model of LangChain's own integrations, whose API is at this address."""
+    if api == "messages":
+        clients = pytest.importorskip("langchain_anthropic")
+        return clients.ChatAnthropic(
+            model=over_wire.ANTHROPIC, base_url=url, api_key="none", max_tokens=900, max_retries=0
+        )
+    clients = pytest.importorskip("langchain_openai")
+    return clients.ChatOpenAI(
+        model=over_wire.OPENAI,
+        base_url=f"{url}/v1",
+        api_key="none",
+        use_responses_api=api == "responses",
+        stream_usage=True,
+        max_retries=0,
+    )
+
+
+@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream", "astream"])
+def test_over_the_wire(api: str, mode: str, record_property: Any) -> None:
+    def run(server: over_wire.StrictServer) -> None:
+        agent = create_agent(
+            open_model(api, server.url),
+            [tool(read_page)],
+            system_prompt=SYSTEM,
+            middleware=[LaminaMiddleware(budget=over_wire.BUDGET)],
+            checkpointer=InMemorySaver(),
+        )
+        config: Any = {"configurable": {"thread_id": "manual"}, "recursion_limit": 200}
+        for turn in range(over_wire.TURNS):
+            question: Any = {"messages": [HumanMessage(server.script.begin(turn))]}
+            match mode:
+                case "invoke":
+                    agent.invoke(question, config)
+                case "stream":
+                    list(agent.stream(question, config, stream_mode="messages"))
+                case "ainvoke":
+                    asyncio.run(agent.ainvoke(question, config))
+                case "astream":
+                    asyncio.run(read_stream(agent.astream(question, config, stream_mode="messages")))
+
+    over_wire.play_over_wire(f"{api}, {mode}", run, record_property)
+
+
+async def read_stream(stream: Any) -> None:
+    async for _ in stream:
+        pass

@@ -29,6 +29,7 @@ from lamina.adapters.chat_turns import write_output_format
 from lamina.adapters.llama_index import LaminaAgent, LaminaMemory
 from lamina.core.values import Budget
 from lamina.errors import BadInput
+from tests.adapters import over_wire
 from tests.adapters.long_answer import ANSWER_TEXT, LongAnswer
 from tests.adapters.long_session import (
     BUDGET,
@@ -183,3 +184,23 @@ def test_blocks_that_are_not_text_stay_in_a_lowered_message() -> None:
     turn["tool_calls"][0]["function"]["arguments"] = "{}"
     lowered = CODEC.read([Turn(wire=turn)], message)
     assert lowered.blocks == [TextBlock(text="I run it."), call.model_copy(update={"tool_kwargs": "{}"})]
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_over_the_wire(streaming: bool, record_property: Any) -> None:
+    models = pytest.importorskip("llama_index.llms.openai")
+
+    def run(server: over_wire.StrictServer) -> None:
+        llm = models.OpenAI(
+            model=over_wire.OPENAI, api_base=f"{server.url}/v1", api_key="none", max_retries=0
+        )
+        asyncio.run(ask_over_wire(llm, server.script, streaming=streaming))
+
+    over_wire.play_over_wire(f"chat, {'stream' if streaming else 'run'}", run, record_property)
+
+
+async def ask_over_wire(llm: Any, script: Script, *, streaming: bool) -> None:
+    agent = LaminaAgent(name="reader", llm=llm, tools=[read_page], system_prompt=SYSTEM, streaming=streaming)
+    memory = LaminaMemory.from_defaults(budget=over_wire.BUDGET)
+    for turn in range(over_wire.TURNS):
+        await agent.run(script.begin(turn), memory=memory, max_iterations=60)

@@ -18,6 +18,8 @@ from agents import (
     Model,
     ModelProvider,
     ModelResponse,
+    OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
     RunConfig,
     Runner,
     SQLiteSession,
@@ -29,10 +31,12 @@ from agents.memory import Session
 from agents.models.fake_id import FAKE_RESPONSES_ID
 from agents.models.openai_responses import Converter
 from mcp.types import Tool as McpTool
+from openai import AsyncOpenAI
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
 from lamina.adapters._store_thread import StoreThread
 from lamina.adapters.openai_agents import LaminaSession
+from tests.adapters import over_wire
 from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
 from tests.adapters.long_session import (
     BUDGET,
@@ -122,7 +126,7 @@ async def ask(agent: Any, folder: Path, script: Script, turns: Sequence[int], fi
 
 
 def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
-    check_session(play, __name__, tmp_path, record_property, dialect="openai_responses")
+    check_session(play, __name__, tmp_path, record_property)
 
 
 def test_it_keeps_items_as_their_own_session_does(tmp_path: Path) -> None:
@@ -181,9 +185,7 @@ def test_what_the_sdk_adds_is_counted(tmp_path: Path, added: str) -> None:
         "handoff": {"handoffs": [Agent("writer", handoff_description=f"{MARK} " * 50)]},
         "mcp": {"mcp_servers": [ManualServer()]},
     }
-    requests = check_counts(
-        partial(play, **options[added]), tmp_path, dialect="openai_responses", last_words=ANSWER_TEXT
-    )
+    requests = check_counts(partial(play, **options[added]), tmp_path, last_words=ANSWER_TEXT)
     marks = {"output": MARK, "handoff": MARK, "mcp": "Looks into an index."}
     assert marks[added] in json.dumps(requests[0])
 
@@ -236,7 +238,7 @@ def test_the_window_is_that_of_the_model_that_is_called(choice: str) -> None:
 
     asyncio.run(ask_once())
     whole = {**script.requests[0], "input": pages}
-    sent, unfitted = count_requests([*script.requests, whole], dialect="openai_responses").sizes
+    sent, unfitted = count_requests([*script.requests, whole]).sizes
     assert sent < 128_000 < unfitted < 272_000
 
 
@@ -261,3 +263,39 @@ def test_each_call_reads_the_ledger_but_not_the_items(tmp_path: Path) -> None:
 
     asyncio.run(ask_once())
     assert len(reads) <= 2
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize("mode", ["run", "run_sync", "run_streamed"])
+def test_over_the_wire(api: str, mode: str, record_property: Any) -> None:
+    def run(server: over_wire.StrictServer) -> None:
+        client = AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+        model: Model = OpenAIResponsesModel(over_wire.OPENAI, client)
+        if api == "chat":
+            model = OpenAIChatCompletionsModel(over_wire.OPENAI, client)
+        agent: Agent[Any] = Agent(
+            "reader", instructions=SYSTEM, tools=[function_tool(read_page)], model=model
+        )
+        with StoreThread("memory:") as store:
+            session = LaminaSession("manual", store, budget=over_wire.BUDGET)
+            settings: dict[str, Any] = {
+                "session": session,
+                "run_config": session.run_config(tracing_disabled=True),
+                "max_turns": 60,
+            }
+            for turn in range(over_wire.TURNS):
+                question = server.script.begin(turn)
+                if mode == "run_sync":
+                    Runner.run_sync(session.equip(agent), question, **settings)
+                else:
+                    asyncio.run(ask_over_wire(session.equip(agent), question, mode, settings))
+
+    over_wire.play_over_wire(f"{api}, {mode}", run, record_property)
+
+
+async def ask_over_wire(agent: Agent[Any], question: str, mode: str, settings: dict[str, Any]) -> None:
+    if mode == "run":
+        await Runner.run(agent, question, **settings)
+        return
+    async for _ in Runner.run_streamed(agent, question, **settings).stream_events():
+        pass

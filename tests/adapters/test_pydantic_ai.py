@@ -28,6 +28,7 @@ from lamina.adapters.chat_turns import write_tool
 from lamina.adapters.pydantic_ai import LEDGER, LaminaCapability
 from lamina.core.values import Budget
 from lamina.fitting.request import fit_request
+from tests.adapters import over_wire
 from tests.adapters.long_session import BUDGET, SYSTEM, Script, check_session, read_page
 
 
@@ -195,3 +196,55 @@ def test_a_refused_answer_reaches_the_model_with_the_reason() -> None:
 
     assert asyncio.run(agent.run("Which key?")).output == "answer 2"
     assert "name the page" in seen[1][-1]["content"]
+
+
+def open_model(api: str, url: str) -> Model:
+    """A model of pydantic-ai's own, whose API is at this address."""
+    if api == "messages":
+        sdk = pytest.importorskip("anthropic", reason="the Anthropic SDK is not installed")
+        models = pytest.importorskip("pydantic_ai.models.anthropic")
+        providers = pytest.importorskip("pydantic_ai.providers.anthropic")
+        client = sdk.AsyncAnthropic(api_key="none", base_url=url, max_retries=0)
+        provider = providers.AnthropicProvider(anthropic_client=client)
+        anthropic_model: Model = models.AnthropicModel(over_wire.ANTHROPIC, provider=provider)
+        return anthropic_model
+    sdk = pytest.importorskip("openai", reason="the OpenAI SDK is not installed")
+    models = pytest.importorskip("pydantic_ai.models.openai")
+    providers = pytest.importorskip("pydantic_ai.providers.openai")
+    client = sdk.AsyncOpenAI(api_key="none", base_url=f"{url}/v1", max_retries=0)
+    kinds = {"chat": models.OpenAIChatModel, "responses": models.OpenAIResponsesModel}
+    model: Model = kinds[api](over_wire.OPENAI, provider=providers.OpenAIProvider(openai_client=client))
+    return model
+
+
+@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
+@pytest.mark.parametrize("mode", ["run", "run_sync", "run_stream"])
+def test_over_the_wire(api: str, mode: str, record_property: Any) -> None:
+    def run(server: over_wire.StrictServer) -> None:
+        agent = Agent(
+            open_model(api, server.url),
+            instructions=SYSTEM,
+            tools=[read_page],
+            capabilities=[LaminaCapability(budget=over_wire.BUDGET)],
+            model_settings={"max_tokens": 900},
+        )
+        if mode == "run_sync":
+            history: list[ModelMessage] = []
+            for turn in range(over_wire.TURNS):
+                history = agent.run_sync(server.script.begin(turn), message_history=history).all_messages()
+        else:
+            asyncio.run(ask_over_wire(agent, server, stream=mode == "run_stream"))
+
+    over_wire.play_over_wire(f"{api}, {mode}", run, record_property)
+
+
+async def ask_over_wire(agent: Agent[None, str], server: over_wire.StrictServer, *, stream: bool) -> None:
+    history: list[ModelMessage] = []
+    for turn in range(over_wire.TURNS):
+        question = server.script.begin(turn)
+        if not stream:
+            history = (await agent.run(question, message_history=history)).all_messages()
+            continue
+        async with agent.run_stream(question, message_history=history) as result:
+            await result.get_output()
+            history = result.all_messages()

@@ -13,7 +13,16 @@ import pytest
 pytest.importorskip("smolagents", reason="smolagents is not installed: run `make adapters` to test it")
 
 from PIL import Image
-from smolagents import ActionStep, ChatMessage, LogLevel, Model, TaskStep, ToolCallingAgent, tool
+from smolagents import (
+    ActionStep,
+    ChatMessage,
+    LogLevel,
+    Model,
+    OpenAIModel,
+    TaskStep,
+    ToolCallingAgent,
+    tool,
+)
 from smolagents.memory import Timing, ToolCall
 from smolagents.models import (
     ChatMessageToolCall,
@@ -28,12 +37,13 @@ from smolagents.monitoring import TokenUsage
 from lamina.adapters._smolagents_steps import CODEC
 from lamina.adapters.bridge import Turn
 from lamina.adapters.smolagents import LaminaCodeAgent, LaminaToolCallingAgent
-from tests.adapters import long_session
+from tests.adapters import long_session, over_wire
 from tests.adapters.long_session import (
     BUDGET,
     CALLS,
     SYSTEM,
     TURNS,
+    Answer,
     Script,
     assert_counted,
     check_counts,
@@ -41,6 +51,7 @@ from tests.adapters.long_session import (
     count_requests,
     watch_fits,
 )
+from tests.wrapped.scripted_api import Call, Said
 
 
 @tool
@@ -223,3 +234,46 @@ def test_a_lowered_step_keeps_what_was_not_lowered() -> None:
     assert lowered.observations == "short"
     assert lowered.tool_calls is calls
     assert step.observations == "long"
+
+
+@pytest.mark.parametrize("kind", ["tools", "code"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_over_the_wire(kind: str, stream: bool, record_property: Any) -> None:
+    pytest.importorskip("openai")
+    agent_class: Any = LaminaToolCallingAgent
+    write = write_final_answer
+    if kind == "code":
+        agent_class = LaminaCodeAgent
+        write = write_code
+
+    def run(server: over_wire.StrictServer) -> None:
+        model = OpenAIModel(over_wire.OPENAI, api_base=f"{server.url}/v1", api_key="none")
+        agent = agent_class(
+            tools=[read_page],
+            model=model,
+            budget=over_wire.BUDGET,
+            stream_outputs=stream,
+            max_steps=60,
+            verbosity_level=LogLevel.OFF,
+        )
+        for turn in range(over_wire.TURNS):
+            list(agent.run(server.script.begin(turn), stream=True, reset=turn == 0))
+
+    way = f"chat, {kind}{' in a stream' if stream else ''}"
+    over_wire.play_over_wire(way, run, record_property, write=write)
+
+
+def write_final_answer(answer: Answer) -> Said:
+    """A model that calls tools answers with a tool, too."""
+    if answer.name:
+        return over_wire.write_calls(answer)
+    return [Call("final_answer", {"answer": answer.text}, answer.call_id)]
+
+
+def write_code(answer: Answer) -> Said:
+    name = answer.name or "final_answer"
+    values = [f"{key}={value!r}" for key, value in (answer.arguments or {"answer": answer.text}).items()]
+    line = f"{name}({', '.join(values)})"
+    if answer.name:
+        line = f"print({line})"
+    return [f"I go on.\n<code>\n{line}\n</code>"]

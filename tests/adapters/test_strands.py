@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
@@ -20,6 +21,7 @@ from strands.session.file_session_manager import FileSessionManager
 
 from lamina.adapters.chat_turns import write_tool
 from lamina.adapters.strands import CODEC, LaminaConversationManager
+from tests.adapters import over_wire
 from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
 from tests.adapters.long_session import (
     BUDGET,
@@ -151,3 +153,48 @@ def test_system_text_may_be_blocks() -> None:
             callback_handler=None,
         )(question)
     assert watch.counts[0] > 800
+
+
+def open_model(api: str, url: str) -> Model:
+    """A model of Strands' own, whose API is at this address."""
+    if api == "messages":
+        models = pytest.importorskip("strands.models.anthropic")
+        arguments = {"api_key": "none", "base_url": url, "max_retries": 0}
+        anthropic_model: Model = models.AnthropicModel(
+            client_args=arguments, model_id=over_wire.ANTHROPIC, max_tokens=900
+        )
+        return anthropic_model
+    models = pytest.importorskip("strands.models.openai")
+    arguments = {"api_key": "none", "base_url": f"{url}/v1", "max_retries": 0}
+    model: Model = models.OpenAIModel(client_args=arguments, model_id=over_wire.OPENAI)
+    return model
+
+
+@pytest.mark.parametrize("api", ["chat", "messages"])
+@pytest.mark.parametrize("mode", ["call", "invoke_async", "stream_async"])
+def test_over_the_wire(api: str, mode: str, record_property: Any) -> None:
+    def run(server: over_wire.StrictServer) -> None:
+        manager = LaminaConversationManager(budget=over_wire.BUDGET)
+        agent = Agent(
+            model=open_model(api, server.url),
+            system_prompt=SYSTEM,
+            tools=[tool(read_page), manager.recall_tool],
+            conversation_manager=manager,
+            callback_handler=None,
+        )
+        for turn in range(over_wire.TURNS):
+            question = server.script.begin(turn)
+            match mode:
+                case "call":
+                    agent(question)
+                case "invoke_async":
+                    asyncio.run(agent.invoke_async(question))
+                case "stream_async":
+                    asyncio.run(read_stream(agent.stream_async(question)))
+
+    over_wire.play_over_wire(f"{api}, {mode}", run, record_property)
+
+
+async def read_stream(stream: AsyncIterator[Any]) -> None:
+    async for _ in stream:
+        pass

@@ -53,9 +53,16 @@ class ScriptedApi(NamedTuple):
     answers: list[str]
 
 
+def estimate_size(request: dict[str, Any]) -> int:
+    """About as many tokens as a request has."""
+    return len(json.dumps(request)) // 4
+
+
 @contextmanager
-def scripted_api(script: Script) -> Iterator[ScriptedApi]:
-    """A server that answers with what the script says."""
+def scripted_api(
+    script: Script, *, count_tokens: Callable[[dict[str, Any]], int] = estimate_size
+) -> Iterator[ScriptedApi]:
+    """A server that answers with what the script says, and reports what it counts."""
     requests: list[dict[str, Any]] = []
     answers: list[str] = []
 
@@ -64,21 +71,22 @@ def scripted_api(script: Script) -> Iterator[ScriptedApi]:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             requests.append(request)
             name = self.path.partition("?")[0].rsplit("/", 1)[1].rpartition(":")[2]
-            size = len(json.dumps(request)) // 4
-            if name == "input_tokens":  # a client that counts
-                self.answer(json.dumps({"input_tokens": size}).encode(), "application/json")
+            if name in ("input_tokens", "count_tokens"):  # a client that counts
+                counted = {"input_tokens": count_tokens(request)}
+                self.answer(json.dumps(counted).encode(), "application/json")
                 return
             write, stream = APIS[name]
             try:
                 said = script(request)
             except ApiFailure as failure:
-                self.fail(failure, "".join(stream(failure.half_said, size)).encode())
+                self.fail(failure, "".join(stream(failure.half_said, estimate_size(request))).encode())
                 return
+            size = count_tokens(request)
             if name == "chat" and request.get("stream") is not False:
                 self.answer("".join(stream(said, size)).encode(), "application/x-ndjson")
             elif request.get("stream") or name.startswith("stream"):
-                body = "".join(stream(said, size)).encode()
-                self.answer(body, "text/event-stream")
+                pieces = add_usage(stream(said, size), request, size)
+                self.answer("".join(pieces).encode(), "text/event-stream")
             else:
                 self.answer(json.dumps(write(said, size)).encode(), "application/json")
 
@@ -195,6 +203,17 @@ def stream_completion(said: Said, _: int) -> Iterator[str]:
         yield chunk({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]})
     yield chunk({}, "tool_calls" if calls else "stop")
     yield "data: [DONE]\n\n"
+
+
+def add_usage(pieces: Iterator[str], request: dict[str, Any], size: int) -> Iterator[str]:
+    """The pieces of an answer. A streamed completion has its usage before the end, if the client asks."""
+    asks_for_usage = (request.get("stream_options") or {}).get("include_usage")
+    for piece in pieces:
+        if asks_for_usage and "[DONE]" in piece:
+            usage = {"prompt_tokens": size, "completion_tokens": 9, "total_tokens": size + 9}
+            chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "gpt-4o"}
+            yield f"data: {json.dumps({**chunk, 'choices': [], 'usage': usage})}\n\n"
+        yield piece
 
 
 def chat_call(one: Call) -> dict[str, Any]:
