@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test check formatted linted typed layered housed documented
-.PHONY: seeds coverage house interpreters matrix bench proof torture mutants peers docs newcomer screenshots site conformance scale clients adapters pages
+.PHONY: seeds coverage house interpreters matrix bench proof torture mutants peers docs newcomer screenshots site conformance scale clients adapters pages nightly
 .PHONY: format lock wheel image man release-check clean
 
 help:  ## print this list
@@ -134,6 +134,9 @@ clients: $(STAMP)  ## install coding agents from npm and PyPI under .clients/ an
 adapters: $(STAMP)  ## test each adapter in an environment of its framework, with the framework's own suites (NAMES=...: only these)
 	@sh tools/environments.sh $(VENV) adapters $(NAMES)
 	@$(PYTHON_IN_VENV) -m tools.adapters $(NAMES)
+
+nightly: $(STAMP)  ## everything that CI leaves out, one part after the other, with a table at the end (PARTS="adapters scale": only these)
+	@$(PYTHON_IN_VENV) -m tools.nightly $(PARTS)
 
 pages: $(STAMP)  ## run the code of each adapter's page as written, with what the page says to install (NAMES=...: only these)
 	@$(PYTHON_IN_VENV) -m tools.adapter_pages $(NAMES)

@@ -27,6 +27,9 @@ from tools.docs import ROOT, fences
 
 PAGES = ROOT / "docs" / "adapters"
 PINS = ROOT / "requirements" / "adapters"
+OWN = "lamina-context"
+"""The package that this checkout is."""
+
 WITHOUT_CALLS = frozenset(("claude-agent",))
 """Pages whose code calls no model."""
 
@@ -122,15 +125,22 @@ def make_environment(name: str, install: str, wheel: Path, folder: Path) -> None
     pins = (PINS / f"{name}.txt").read_text(encoding="utf-8")
     constraints = folder / "constraints.txt"
     constraints.write_text("".join(f"{line}\n" for line in re.findall(r"(?m)^[a-z][^\\\n]*", pins)))
-    packages: list[str] = []
-    for package in shlex.split(install):
-        own = re.fullmatch(r"lamina(\[[a-z-]+\])", package)
-        packages.append(f"lamina{own[1]} @ {wheel.as_uri()}" if own else package)
     uv = str(Path(sys.executable).parent / "uv")
     python = str(folder / "venv/bin/python")
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(folder / "venv")], check=True)
     options = ["--quiet", "--no-build", "--python", python, "--constraint", str(constraints)]
-    subprocess.run([uv, "pip", "install", *options, *packages], check=True)
+    subprocess.run([uv, "pip", "install", *options, *list_packages(install, wheel)], check=True)
+
+
+def list_packages(install: str, wheel: Path) -> list[str]:
+    """What an install line installs, with the wheel of this checkout in place of the published one."""
+    packages: list[str] = []
+    for package in shlex.split(install):
+        if package.startswith(f"{OWN}["):
+            packages.append(f"{package} @ {wheel.as_uri()}")
+        else:
+            packages.append(package)
+    return packages
 
 
 def build_wheel(folder: Path) -> Path:
