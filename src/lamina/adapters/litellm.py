@@ -8,7 +8,7 @@ It fits what callers send in the words of three APIs: `acompletion` (Chat Comple
 conversations are recognised by their content, as a wrapped client does. What was left out can be recalled:
 the model's calls of `recall` are answered inside the call (LiteLLM's agentic loop), and the caller never sees
 them. A stream is fitted without handles, since nothing could answer a recall in the middle of it.
-`litellm.completion`, without `await`, calls no such hooks: fit the request with `lamina.fit_request` there.
+Calls without `await` are not fitted: use `lamina.fit_request` there.
 """
 
 from __future__ import annotations
