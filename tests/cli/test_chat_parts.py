@@ -26,11 +26,11 @@ from lamina.cli.chat import answers, talk
 from lamina.cli.chat.answers import FormattedAnswer, open_answer, split_blocks
 from lamina.cli.chat.attaching import attach_mentions, mention_choices
 from lamina.cli.chat.conversation import TerminalChat
-from lamina.cli.chat.inert import make_inert
 from lamina.cli.chat.maps import describe_turn
 from lamina.cli.chat.routes import DEFAULT_MODELS, ModelChoice, ModelRoute, find_route, ollama_host
 from lamina.context.port import GatheredSegments
 from lamina.conversations.deleting import COSTS
+from lamina.core.text.characters import is_printable, make_printable
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
 from lamina.models.facts import model as facts_of
@@ -247,9 +247,10 @@ def test_a_block_that_is_longer_than_the_screen_is_printed_once_and_whole(
 def test_nothing_speaks_to_the_terminal_but_the_styles(text: str) -> None:
     _, sent = formatted([text])
     left = CONTROL.sub("", sent)
-    assert all(one.isprintable() or one in "\r\n\u200c\u200d\ufe0f" for one in left)
-    assert "\n" not in make_inert(text, lines=False)
-    assert "".join(split_blocks(make_inert(text))).replace("\n", "") == make_inert(text).replace("\n", "")
+    assert all(is_printable(one) or one in "\r\n\u200c\u200d" for one in left)
+    assert "\n" not in make_printable(text)
+    shown = make_printable(text, lines=True)
+    assert "".join(split_blocks(shown)).replace("\n", "") == shown.replace("\n", "")
 
 
 @pytest.mark.parametrize("missing", ["style", "rich"])

@@ -36,6 +36,8 @@ from tests.gateway.running import RunningGateway, open_client, run_gateway, sett
 from tests.gateway.test_conversations import SMALL, post, states
 from tests.gateway.upstream_stub import SeenRequest, run_stub
 
+ROOT = Path(__file__).parents[2]
+
 TOKENS = (
     AccessToken(sha256=sha256(b"team-a-token").hexdigest(), workspace="a"),
     AccessToken(sha256=sha256(b"team-b-token").hexdigest(), workspace="b"),
@@ -104,13 +106,34 @@ def test_a_public_address_needs_a_token(tmp_path: Path) -> None:
     settings = settings_for("http://127.0.0.1:9", host="0.0.0.0")  # noqa: S104 - refused below
     with pytest.raises(BadInput, match="no access token"):
         check_settings(settings, {})
-    check_settings(settings_for("http://127.0.0.1:9", host="0.0.0.0", tokens=TOKENS), {})  # noqa: S104
+    with_token = settings_for("http://127.0.0.1:9", host="0.0.0.0", tokens=TOKENS)  # noqa: S104
+    check_settings(with_token, {})
+    with pytest.raises(BadInput, match="16 characters"):
+        check_settings(with_token, {"LAMINA_GATEWAY_TOKEN": "short"})
     from_environment = load_gateway_settings(None, {"LAMINA_GATEWAY_TOKEN": "long-and-random"})
     assert from_environment.tokens[0].sha256 == sha256(b"long-and-random").hexdigest()
     file = tmp_path / "gateway.toml"
     file.write_text('[[tokens]]\nsha256 = "not a digest"\n')
     with pytest.raises(BadInput, match="sha256"):
         load_gateway_settings(file, {})
+
+
+@pytest.mark.parametrize("token", ["test", "Password", "changeme", "lamina", "\u2026", "token123"])
+def test_a_token_that_anybody_guesses_opens_no_public_address(token: str) -> None:
+    tokens = (AccessToken(sha256=sha256(token.encode()).hexdigest()),)
+    with pytest.raises(BadInput, match="anybody can guess"):
+        check_settings(settings_for("http://127.0.0.1:9", host="0.0.0.0", tokens=tokens), {})  # noqa: S104
+    check_settings(settings_for("http://127.0.0.1:9", tokens=tokens), {})
+
+
+def test_the_sample_of_the_documentation_opens_nothing(tmp_path: Path) -> None:
+    page = (ROOT / "docs/gateway/team.md").read_text(encoding="utf-8")
+    sample = page.split("```toml\n")[1].split("```")[0]
+    file = tmp_path / "gateway.toml"
+    file.write_text(sample)
+    with pytest.raises(BadInput, match="sha256") as refused:
+        load_gateway_settings(file, {})
+    assert "sha256sum" in refused.value.hint
 
 
 @pytest.mark.parametrize(

@@ -183,8 +183,9 @@ def test_a_stream_that_takes_too_long_ends_with_an_error_of_its_api(tmp_path: Pa
 def test_a_public_gateway_stays_open_until_a_load_balancer_has_seen_that_it_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LAMINA_GATEWAY_TOKEN", "t")
-    headers = {"x-lamina-token": "t"}
+    token = "long-and-random-0"  # noqa: S105 - of this test
+    monkeypatch.setenv("LAMINA_GATEWAY_TOKEN", token)
+    headers = {"x-lamina-token": token}
     every_address = "0.0.0.0"  # noqa: S104 - it needs a token
 
     async def main() -> None:

@@ -9,7 +9,6 @@ from lamina.replay.account_columns import (
     POLICY_COLUMNS,
     format_money,
     format_percent,
-    printable,
     useful_columns,
 )
 from lamina.replay.account_sums import list_losses, sum_losses, sum_outcomes
@@ -119,7 +118,6 @@ def test_what_is_not_known_is_said() -> None:
 
 
 def test_names_cannot_move_the_cursor() -> None:
-    assert printable("a\x1b[2J\nb") == "a?[2J?b"
     hostile = UnreadableLine(place="x\x1b[2J", reason="r\x07")
     reported = Reported(
         trace="t\x1b",

@@ -22,7 +22,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lamina.cli.output import emit, tell
+from lamina.cli.output import emit, show, tell
 from lamina.cli.parser import Parser, suggest
 from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, NotFound, StoreError
 
@@ -153,7 +153,7 @@ def _run_without_command(words: list[str]) -> int:
         near = suggest(words[0], COMMANDS) or f"; use one of {', '.join(COMMANDS)}"
         parser.error(f"unknown command {words[0]!r}{near}")
     if parser.parse_args(words).version:
-        print(f"lamina {_version()}")
+        show(f"lamina {_version()}")
     return 0
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.cli.files import find_request_dialect, read_request
-from lamina.cli.output import emit, tell
+from lamina.cli.output import emit, show, tell
 from lamina.cli.parser import add_dialect, add_file, add_json
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Violation
@@ -40,13 +40,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         emit({"dialect": dialect.name, "violations": msgspec.to_builtins(violations)})
     elif violations:
-        print(_violation_lines(violations))
+        show(*_violation_lines(violations))
     else:
         tell(f"no rule of {dialect.name} is broken")
     return int(bool(violations))
 
 
-def _violation_lines(violations: Sequence[Violation]) -> str:
+def _violation_lines(violations: Sequence[Violation]) -> list[str]:
     """A table of the rules that are broken, with the place of each. A message stands on one line."""
     rule_width = max(len(violation.rule) for violation in violations)
     place_width = max(len(violation.place) for violation in violations)
@@ -54,4 +54,4 @@ def _violation_lines(violations: Sequence[Violation]) -> str:
     for violation in violations:
         message = " ".join(violation.message.split())
         lines.append(f"{violation.rule:<{rule_width}}  {violation.place:<{place_width}}  {message}")
-    return "\n".join(lines)
+    return lines

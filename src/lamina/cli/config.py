@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lamina.cli.output import emit, tell
+from lamina.cli.output import emit, show, tell
 from lamina.cli.parser import add_json
 from lamina.cli.serve import settings_path
 from lamina.cli.stored import hide_password
@@ -80,8 +80,8 @@ def _print_rows(rows: Sequence[EffectiveSetting]) -> None:
     for row in rows:
         if row.group != group:
             group = row.group
-            print(f"{group}:")
-        print(f"  {row.name:<{name_width}}  {row.value:<{value_width}}  {row.origin}")
+            show(f"{group}:")
+        show(f"  {row.name:<{name_width}}  {row.value:<{value_width}}  {row.origin}")
 
 
 def _trace_user_settings(environment: Mapping[str, str]) -> Iterator[EffectiveSetting]:

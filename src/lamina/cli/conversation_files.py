@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import anyio
 
-from lamina.cli.output import tell
+from lamina.cli.output import tell, write_result
 from lamina.cli.stored import no_such_conversation, open_existing, read_or_make_key
 from lamina.conversations.deleting import COSTS
 from lamina.conversations.exporting import export_conversation, import_conversation, is_export
@@ -25,19 +23,20 @@ from lamina.stores.port import OwnName, Store, Where
 async def export_one(store: Store, workspace: str, name: str, *, form: str) -> int:
     """Write a conversation to the output: as a page of Markdown, as JSON lines, or as its last request."""
     if form == "request":
-        sys.stdout.write(await _read_last_request(store, workspace, name) + "\n")
+        write_result(await _read_last_request(store, workspace, name) + "\n")
         return 0
     if form == "json":
         lines = await export_conversation(store, workspace, name)
         if not lines:
             async with open_existing(store, workspace, name) as session:
                 lines = [encode(segment) for segment in session.log]
-        sys.stdout.writelines(f"{line.decode()}\n" for line in lines)
+        for line in lines:
+            write_result(f"{line.decode()}\n")
         return 0
     from lamina.formats.markdown import MarkdownChat, write  # noqa: PLC0415
 
     log, model = await _read_talk(store, workspace, name)
-    sys.stdout.write(write(MarkdownChat(log=log, model=model)))
+    write_result(write(MarkdownChat(log=log, model=model)))
     return 0
 
 

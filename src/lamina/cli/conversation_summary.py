@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.cli.files import refuse_databases
-from lamina.cli.output import emit, progress
+from lamina.cli.output import emit, progress, show
 from lamina.cli.stored_sessions import LogSource, open_recorded
+from lamina.core.text.characters import make_printable
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
 from lamina.inspector.session_figures import FiguresOfSessions
@@ -20,7 +21,6 @@ from lamina.replay.account_columns import (
     format_date,
     format_money,
     format_percent,
-    printable,
 )
 from lamina.replay.account_table import describe_reason
 from lamina.replay.across import AcrossSessions, Place, SessionFigures, summarise_across
@@ -41,7 +41,7 @@ def print_summary(arguments: argparse.Namespace) -> int:
     if not summary.sessions:
         hint = "name logs, a folder of figures, or a store with --store"
         raise BadInput("there is no conversation with a recorded call", place="summary", hint=hint)
-    print("\n".join(_write_lines(summary)).rstrip())
+    show(*_write_lines(summary))
     return 0
 
 
@@ -70,7 +70,7 @@ def _write_lines(summary: AcrossSessions) -> list[str]:
         reasons += [f"  {describe_reason(reason)}", f"      {reason.advice}"]
     losses = []
     for lost in summary.lost[:MOST_LINES]:
-        losses.append(f"  ${format_money(lost.dollars)}  {printable(lost.why)}")
+        losses.append(f"  ${format_money(lost.dollars)}  {make_printable(lost.why)}")
         losses.append(f"      {_describe_place(lost.place)}")
     return [
         *_headline(summary),
@@ -121,7 +121,7 @@ def _headline(summary: AcrossSessions) -> list[str]:
 
 def _describe_place(place: Place) -> str:
     """The title of a session, the request, and the file or conversation."""
-    words = printable(place.title)[:LONGEST_NAME]
+    words = make_printable(place.title)[:LONGEST_NAME]
     if place.request is not None:
         words += f", request {place.request + 1:,}"
-    return f"{words} ({printable(place.file)})"
+    return f"{words} ({make_printable(place.file)})"

@@ -17,7 +17,7 @@ import msgspec
 from lamina.cli.conversation_files import copy_everything, export_one, import_file
 from lamina.cli.conversation_summary import print_summary
 from lamina.cli.damaged_conversations import require_damaged_name, rescue_conversation, verify_conversations
-from lamina.cli.output import emit, progress, tell
+from lamina.cli.output import emit, progress, show, tell
 from lamina.cli.parser import add_json, float_or_nan, read_moment, whole_number
 from lamina.cli.shown_conversations import WIDTH, describe_talk, format_date, show_conversation
 from lamina.cli.stored import add_store, open_named_store, take_name
@@ -161,8 +161,8 @@ async def _list(store: Store, workspace: str, arguments: argparse.Namespace) -> 
         emit({"conversations": [describe_talk(talk) for talk in talks]})
         return 0
     for talk in talks:
-        print(f"{format_date(talk.updated):<16}  {talk.door:<7}  {talk.name}")
-        print(_shorten(f"    {_summarise(talk)}"))
+        show(f"{format_date(talk.updated):<16}  {talk.door:<7}  {talk.name}")
+        show(_shorten(f"    {_summarise(talk)}"))
     tell(count_noun(len(talks), "conversation"))
     return 0
 

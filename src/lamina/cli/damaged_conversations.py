@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lamina.cli.output import emit, progress, tell
+from lamina.cli.output import emit, progress, tell, write_result
 from lamina.cli.stored import no_such_conversation
 from lamina.conversations.exporting import write_lines
 from lamina.conversations.listing import list_names, require_name
@@ -133,7 +132,7 @@ async def rescue_conversation(store: Store, workspace: str, arguments: argparse.
     if not lines:
         what = "lines"
         lines = [f"{line.decode()}\n" for line in _rescue_record(recorded)]
-    sys.stdout.writelines(lines)
+    write_result("".join(lines))
     tell(f"{len(log_records) + len(recorded)} records are whole, {len(lines)} {what} written")
     for records in (log_records, recorded):
         _tell_lost(records)

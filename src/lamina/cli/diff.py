@@ -16,7 +16,7 @@ import msgspec
 from lamina.caches import CacheRules, all_rules, load_rules, rules_for
 from lamina.caches.stream import Stream
 from lamina.cli.files import find_request_dialect, read_request
-from lamina.cli.output import emit, progress
+from lamina.cli.output import emit, progress, show
 from lamina.cli.parser import add_dialect, add_json, float_or_nan
 from lamina.diagnose.differences import diff
 from lamina.diagnose.values import Difference
@@ -71,9 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         emit(_difference_json(difference, before, after, rules))
     elif difference.continues:
-        print("\n".join(_continuing_lines(difference, arguments, after, rules)))
+        show(*_continuing_lines(difference, arguments, after, rules))
     else:
-        print("\n".join(_parting_lines(difference, arguments, rules)))
+        show(*_parting_lines(difference, arguments, rules))
     return int(not difference.continues)
 
 

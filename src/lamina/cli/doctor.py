@@ -16,7 +16,7 @@ from lamina.cli.checked_gateway import check_gateway, check_upstream
 from lamina.cli.colour import Tone, paint
 from lamina.cli.foreign import describe_clash, describe_remedy, find_foreign_distributions
 from lamina.cli.gateway_options import INSTALL, find_missing_package
-from lamina.cli.output import emit
+from lamina.cli.output import emit, show
 from lamina.cli.parser import add_json, whole_number
 from lamina.cli.serve import read_settings
 from lamina.cli.stored import find_key
@@ -79,9 +79,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_line(line: CheckLine) -> None:
     """Print what was found at once: the next check may wait for an upstream that does not answer."""
-    print(f"{paint(_MARKS[line.verdict], _TONES[line.verdict])}  {line.subject}: {line.text}", flush=True)
+    mark = paint(_MARKS[line.verdict], _TONES[line.verdict])
+    show(f"  {line.subject}: {line.text}", mark=mark)
     if line.next_step:
-        print(f"        -> {line.next_step}", flush=True)
+        show(f"        -> {line.next_step}")
 
 
 def _check_all(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Iterator[CheckLine]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lamina.cli.bar import draw_bar, draw_legend, tokens_by_layer
 from lamina.cli.fit import add_request_options, fit_from_arguments, manifest_json
-from lamina.cli.output import emit
+from lamina.cli.output import emit, show
 from lamina.cli.parser import add_file, add_json
 from lamina.core.explanation import explain
 from lamina.dialects.model_names import find_model
@@ -45,12 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
         emit(manifest_json(envelope) | {"price": input_price(name, envelope.tokens)})
         return 0
     parts = tokens_by_layer(envelope)
-    print(f"{explain(envelope)}\n\n{draw_bar(parts, width=WIDTH)}\n{draw_legend(parts)}")
+    show(*str(explain(envelope)).split("\n"), "", draw_bar(parts, width=WIDTH), draw_legend(parts))
     cost = input_price(name, envelope.tokens)
     if cost:
-        print(
-            f"input: ${cost['uncached']:.4f} uncached, ${cost['read']:.4f} from the cache ({cost['as_of']})"
-        )
+        show(f"input: ${cost['uncached']:.4f} uncached, ${cost['read']:.4f} from the cache ({cost['as_of']})")
     return 0
 
 

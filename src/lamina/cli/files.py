@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lamina.cli.output import emit, tell
+from lamina.cli.output import emit, show, tell
 from lamina.cli.strict import parse_strictly
 from lamina.core.values import Ledger
 from lamina.dialects import recognise
@@ -147,7 +147,7 @@ def print_with_json(text: str, value: Any, json_file: str | None) -> None:
     if json_file == "-":
         emit(value)
         return
-    print(text)
+    show(*text.split("\n"))
     if json_file:
         write_file(json_file, json.dumps(value, allow_nan=False) + "\n")
         tell(f"wrote {json_file}")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import secrets
-import sys
 import webbrowser
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ from pathlib import Path
 from lamina.cli.demo import SEED
 from lamina.cli.demo_session import DemoConversation, make_demo
 from lamina.cli.files import check_folder, refuse_databases, write_file
-from lamina.cli.output import tell
+from lamina.cli.output import show, tell, write_result
 from lamina.cli.parser import seed_number, whole_number
 from lamina.cli.stored import add_store, ask_store
 from lamina.cli.stored_sessions import LogSource, open_recorded
@@ -118,7 +117,7 @@ def _serve(inspector: Inspector, arguments: argparse.Namespace) -> int:
         token = secrets.token_urlsafe(24)
     server = make_server(inspector, host=arguments.host, port=arguments.port, token=token)
     address = server.address + _find_first_address(inspector.sessions)
-    print(f"{count_noun(count, 'session')} at {address}  (Ctrl-C ends it)", flush=True)
+    show(f"{count_noun(count, 'session')} at {address}  (Ctrl-C ends it)")
     if arguments.open:
         webbrowser.open(address)
     with suppress(KeyboardInterrupt):
@@ -223,7 +222,7 @@ def _write_html(inspector: Inspector, arguments: argparse.Namespace) -> int:
         redaction = Redaction()
     page = write_page(inspector, redaction=redaction)
     if arguments.html == "-":
-        sys.stdout.write(page)
+        write_result(page)
         return 0
     write_file(arguments.html, page)
     tell(f"wrote {arguments.html}: {len(page) / 1e6:.1f} MB, with everything in it")

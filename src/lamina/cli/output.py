@@ -1,4 +1,8 @@
-"""Prints results on standard output, remarks on standard error, and progress for people who wait."""
+"""Prints results on standard output, remarks on standard error, and progress for people who wait.
+
+Clients, models and files choose names and texts that are printed here, so nothing that a terminal would obey
+leaves this module. No other command prints by itself.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ import time
 from collections.abc import Iterator
 from typing import Any, Self
 
+from lamina.core.text.characters import escape_json, make_printable
+
 SECONDS_BETWEEN_DRAWINGS = 0.1
 
 PATIENCE = 1.0
@@ -18,11 +24,8 @@ PATIENCE = 1.0
 
 def emit(value: Any) -> None:
     """One JSON value on a line of standard output, in UTF-8 whatever the terminal speaks."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    try:
-        plain = f"{text}\n".encode()
-    except UnicodeEncodeError:  # half of a pair of surrogates can only be written as an escape
-        plain = f"{json.dumps(value, allow_nan=False)}\n".encode()
+    text = escape_json(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    plain = f"{text}\n".encode()
     binary = getattr(sys.stdout, "buffer", None)
     if binary is None:
         sys.stdout.write(plain.decode())
@@ -32,10 +35,25 @@ def emit(value: Any) -> None:
     binary.flush()
 
 
+def show(*lines: str, mark: str = "") -> None:
+    """Print lines for a person. A line stays one, whatever is in it. The `mark` before them is ours."""
+    for line in lines:
+        print(mark + make_printable(line))
+        mark = ""
+    sys.stdout.flush()
+
+
+def write_result(text: str) -> None:
+    """Write a text for a program, as it is; on a terminal without what that would obey."""
+    if sys.stdout.isatty():
+        text = make_printable(text, lines=True)
+    sys.stdout.write(text)
+
+
 def tell(text: str) -> None:
     """A remark, beside the result."""
     with contextlib.suppress(OSError):  # nobody listens; the result still counts
-        print(text, file=sys.stderr, flush=True)
+        print(make_printable(text), file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -88,5 +106,5 @@ class ProgressLine:
         if not self._is_terminal or now - self._last < SECONDS_BETWEEN_DRAWINGS:
             return
         self._last = now
-        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.write(f"\r\x1b[K{make_printable(text)}")
         sys.stderr.flush()

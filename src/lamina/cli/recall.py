@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import anyio
 
-from lamina.cli.output import emit
+from lamina.cli.output import emit, write_result
 from lamina.cli.parser import add_json
 from lamina.cli.stored import add_store, no_such_conversation, open_existing, open_named_store
 from lamina.conversations.listing import require_name
@@ -54,7 +54,7 @@ async def _recall(arguments: argparse.Namespace) -> int:
     if arguments.json:
         emit({"text": recalled.text, "total": recalled.total})
     else:
-        print(recalled.text)
+        write_result(f"{recalled.text}\n")
     return 0
 
 

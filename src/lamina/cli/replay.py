@@ -15,7 +15,7 @@ import msgspec
 
 from lamina.cli.files import check_folder, print_with_json, refuse_databases
 from lamina.cli.named_traces import read_named_traces, read_stored_traces
-from lamina.cli.output import ProgressLine, tell
+from lamina.cli.output import ProgressLine, show, tell
 from lamina.cli.replay_options import describe, read_choices
 from lamina.cli.replay_progress import ReplayBar, ReplayedSessions, ReplaysUntilInterrupted
 from lamina.dialects.usage import count_noun
@@ -64,7 +64,7 @@ def _print_interrupted(account: ReplayAccount, arguments: argparse.Namespace, by
     """Print what was replayed until Ctrl-C. No file is written, and no JSON: they would look whole."""
     if arguments.json == "-":
         return
-    print(account_text(account, by=by))
+    show(*account_text(account, by=by).split("\n"))
     tell(f"stopped by Ctrl-C: this is of {count_noun(len(account.reported), 'session')}, not of all of them")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.cli.output import emit, tell
+from lamina.cli.output import emit, show, tell
 from lamina.cli.stored import no_such_conversation, open_existing, take_name
 from lamina.conversations.costs import price_call
 from lamina.conversations.listing import ListedTalk, find_talk
@@ -47,13 +47,13 @@ async def show_conversation(store: Store, workspace: str, arguments: argparse.Na
         return 0
     _print_fields(conversation.talk, conversation.state)
     for cut in conversation.cuts:
-        print(_describe_cut(cut))
+        show(_describe_cut(cut))
     if conversation.record.calls:
-        print(f"\n{'time (UTC)':<19}  {'tokens':>9}  {'cached':>9}  {'cost':>9}  {'status':<9}  cut")
+        show("", f"{'time (UTC)':<19}  {'tokens':>9}  {'cached':>9}  {'cost':>9}  {'status':<9}  cut")
     for call in conversation.record.calls:
-        print(_call_line(call, conversation.record))
+        show(_call_line(call, conversation.record))
     for line in conversation.dialogue:
-        print(f"\n{line['role']}: {line['text']}")
+        show("", *f"{line['role']}: {line['text']}".split("\n"))
     tell(conversation.what_is_kept)
     return 0
 
@@ -115,7 +115,7 @@ def _print_fields(talk: ListedTalk, state: ConversationState) -> None:
     }
     for field, value in fields.items():
         if value:
-            print(f"{field:<10} {value}"[:WIDTH])
+            show(f"{field:<10} {value}"[:WIDTH])
 
 
 def _describe_cut(cut: Cut) -> str:

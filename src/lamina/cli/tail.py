@@ -19,8 +19,8 @@ from lamina.cli.colour import Tone, paint
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import whole_number
 from lamina.cli.serve import settings_path
+from lamina.core.text.characters import make_printable
 from lamina.errors import BadInput
-from lamina.replay.account_columns import printable
 
 if TYPE_CHECKING:
     from lamina.gateway.account import GatewayAccount
@@ -264,7 +264,7 @@ class _Printer:
             self._print_day(then.strftime("%Y-%m-%d"))
             if has_time:
                 moment = then.strftime("%H:%M:%S")
-        line = printable(text)
+        line = make_printable(text)
         if tone is not None:
             line = paint(line, tone, self._stream)
         self._stream.write(f"{moment:<8}  {line}\n")

@@ -14,7 +14,7 @@ import msgspec
 
 from lamina.cli.files import read_request, refuse_databases
 from lamina.cli.named_traces import read_named_traces
-from lamina.cli.output import emit, progress
+from lamina.cli.output import emit, progress, show
 from lamina.cli.parser import add_json
 from lamina.cli.stored import add_store
 from lamina.dialects.usage import count_noun
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         emit({**msgspec.to_builtins(advice), "load": advice.load, "defer": advice.defer})
         return 0
-    print("\n".join(_list_lines(advice)))
+    show(*_list_lines(advice))
     return 0
 
 

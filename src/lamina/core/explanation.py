@@ -15,6 +15,7 @@ import msgspec
 from lamina.core.envelope import Envelope
 from lamina.core.folds import is_digest
 from lamina.core.hashing import handle
+from lamina.core.text.characters import make_printable
 from lamina.core.text.clipping import count_units
 from lamina.core.tokens import Basis
 from lamina.core.tool_definitions import list_toolsets
@@ -95,8 +96,8 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     cut: int = 0
 
     def __str__(self) -> str:
-        what = _make_printable(name_plainly(self.kind, self.what))
-        why = _make_printable(self.why)
+        what = make_printable(name_plainly(self.kind, self.what))
+        why = make_printable(self.why)
         if why.startswith("folded into"):
             why = "a digest stands for it"
         size = count_units(self.characters, "characters")
@@ -375,8 +376,8 @@ def _print_cells(row: ManifestRow) -> _TableLine:
         layer=row.layer.value,
         form=row.form.value,
         tokens=f"{row.tokens:,}",
-        what=_make_printable(row.what),
-        why=_make_printable(row.why),
+        what=make_printable(row.what),
+        why=make_printable(row.why),
     )
 
 
@@ -385,11 +386,6 @@ def _cut_cell(text: str, width: int) -> str:
     if len(text) <= width:
         return text
     return text[: width - 1] + "…"
-
-
-def _make_printable(text: str) -> str:
-    """Names come from outside: none may end its line or send commands to the terminal."""
-    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _print_sums(manifest: Manifest, width: int) -> str:

@@ -19,8 +19,8 @@ that has its key, and an access token is listed by its SHA-256.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
@@ -36,6 +36,19 @@ from lamina.settings import decode_toml, find_error_line, find_line
 
 TOKEN_VARIABLE = "LAMINA_GATEWAY_TOKEN"  # noqa: S105 - the name of a variable
 """The environment variable with an access token for the workspace `default`."""
+
+SHORTEST_TOKEN = 16
+"""Characters of an access token where other machines can try some."""
+
+_HOW_TO_MAKE_ONE = 'make one with `openssl rand -hex 24`, and list what `printf %s "$TOKEN" | sha256sum` prints'
+
+_GUESSED_TOKENS = """
+    … ... 0000 1234 12345 123456 12345678 123456789 abc abc123 access access-token admin api api-key apikey
+    bearer change-me change_me changeme default demo dev example foo gateway guest hello key lamina letmein me
+    my-token mytoken none null pass passwd password public qwerty root sample secret sk-test team test testing
+    token user xxx xxxx your-token your_token
+"""
+_GUESSED_ENDS = ("", "1", "12", "123", "1234", "!")
 
 DEFAULT_PORT = 4949
 MEBIBYTE = 1 << 20
@@ -176,6 +189,8 @@ def _check_settings(settings: GatewaySettings, environment: Mapping[str, str]) -
             place="host",
             hint=f"set {TOKEN_VARIABLE}, list [[tokens]] in the settings, or listen on 127.0.0.1",
         )
+    if settings.is_public:
+        _check_tokens(settings.tokens, environment)
     for host in settings.hosts:
         _check_host(host)
     for name, upstream in settings.upstreams.items():
@@ -184,6 +199,28 @@ def _check_settings(settings: GatewaySettings, environment: Mapping[str, str]) -
             place = f"upstreams.{name}.policy.keep"
             hint = "set it under [policy]: a gateway keeps the same for all its upstreams"
             raise BadInput("an upstream keeps nothing of its own", place=place, hint=hint)
+
+
+def _check_tokens(tokens: Iterable[AccessToken], environment: Mapping[str, str]) -> None:
+    """Refuse tokens that a stranger would try first."""
+    if 0 < len(environment.get(TOKEN_VARIABLE, "")) < SHORTEST_TOKEN:
+        problem = f"the access token has fewer than {SHORTEST_TOKEN} characters"
+        raise BadInput(problem, place=TOKEN_VARIABLE, hint=_HOW_TO_MAKE_ONE)
+    guessed = _digest_guessed_tokens()
+    for access in tokens:
+        if access.sha256 in guessed:
+            problem = f"the access token of {access.workspace!r} is a word that anybody can guess"
+            raise BadInput(problem, place="tokens", hint=_HOW_TO_MAKE_ONE)
+
+
+@cache
+def _digest_guessed_tokens() -> frozenset[str]:
+    """The digests of words that people take for a token, in the usual spellings, and of no token at all."""
+    digests = {sha256(b"").hexdigest()}
+    for word in _GUESSED_TOKENS.split():
+        for spelling in (word, word.upper(), word.capitalize()):
+            digests.update(sha256(f"{spelling}{end}".encode()).hexdigest() for end in _GUESSED_ENDS)
+    return frozenset(digests)
 
 
 def _check_upstream(upstream: UpstreamSettings, place: str, environment: Mapping[str, str]) -> None:
@@ -274,4 +311,7 @@ def _convert(values: Any, kind: type[Any], *, path: Path, text: str, section: st
         message = str(error)
         line = find_error_line(text, message, table=section) or 1
         fields = ", ".join(kind.__struct_fields__)
-        raise BadInput(message, place=f"{path}:{line}", hint=f"the settings here are {fields}") from None
+        hint = f"the settings here are {fields}"
+        if message.endswith(".sha256`"):
+            hint = _HOW_TO_MAKE_ONE
+        raise BadInput(message, place=f"{path}:{line}", hint=hint) from None

@@ -1,8 +1,9 @@
 """The log: one JSON object to a line, on standard error and in a file that `lamina tail` follows.
 
-It has ids, sizes, times and causes, no content. JSON escapes control characters, so nothing that a client
-sends can begin a line of its own. The file lies beside the store. Workers of one gateway share it: each line
-is one write at its end. It is renamed to `….1` when it gets large, so that both together stay bounded.
+It has ids, sizes, times and causes, no content. What has no glyph is escaped, so nothing that a client sends
+can begin a line of its own, or move the cursor of a terminal that shows the log. The file lies beside the
+store. Workers of one gateway share it: each line is one write at its end. It is renamed to `….1` when it gets
+large, so that both together stay bounded.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from lamina.core.text.characters import escape_json
 from lamina.errors import LaminaError
 from lamina.gateway.config import GatewaySettings
 from lamina.settings import data_folder, load_settings
@@ -78,7 +80,10 @@ class Journal:
 
 
 def _encode_event(event: str, facts: Mapping[str, Any]) -> bytes:
-    return msgspec.json.encode({"at": round(time(), 3), "event": event, **facts}) + b"\n"
+    line = msgspec.json.encode({"at": round(time(), 3), "event": event, **facts})
+    if not line.isascii():
+        line = escape_json(line.decode()).encode()
+    return line + b"\n"
 
 
 class JournalFile:

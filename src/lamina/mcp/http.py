@@ -18,7 +18,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lamina.errors import BadInput
-from lamina.gateway.config import AccessToken, GatewaySettings
+from lamina.gateway.config import SHORTEST_TOKEN, AccessToken, GatewaySettings
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.security import admit_visitor
 
@@ -26,7 +26,6 @@ TOKEN_VARIABLE = "LAMINA_MCP_TOKEN"  # noqa: S105 - the name of a variable
 """The environment variable with the access token."""
 
 PATH = "/mcp"
-_SHORTEST_TOKEN = 16
 
 
 class HttpAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +39,8 @@ class HttpAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 def make_app(server: Server[Any], address: HttpAddress) -> ASGIApp:
     """The server as an ASGI application. Raises BadInput for an address that would be open to everyone."""
-    if address.token and len(address.token) < _SHORTEST_TOKEN:
-        hint = f"use {_SHORTEST_TOKEN} characters or more"
+    if address.token and len(address.token) < SHORTEST_TOKEN:
+        hint = f"use {SHORTEST_TOKEN} characters or more"
         raise BadInput("the access token is too short", place=TOKEN_VARIABLE, hint=hint)
     tokens: tuple[AccessToken, ...] = ()
     if address.token:

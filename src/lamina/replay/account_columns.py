@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from lamina.core.text.characters import make_printable
 from lamina.replay.account_sums import Total
 
 
@@ -117,7 +118,7 @@ def align_columns(columns: Sequence[Column], rows: Sequence[Any]) -> list[str]:
     """
     table = [[column.head for column in columns]]
     for row in rows:
-        cells = [printable(column.write(getattr(row, column.name))) for column in columns]
+        cells = [make_printable(column.write(getattr(row, column.name))) for column in columns]
         table.append(cells)
     widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
     lines = []
@@ -125,11 +126,3 @@ def align_columns(columns: Sequence[Column], rows: Sequence[Any]) -> list[str]:
         figures = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
         lines.append("  ".join([cells[0].ljust(widths[0]), *figures]))
     return lines
-
-
-def printable(text: str) -> str:
-    """On one line, without what would move a terminal's cursor: names come from files.
-
-    A line end, an escape and a tab become question marks.
-    """
-    return "".join(character if character.isprintable() else "?" for character in text)

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.text.characters import make_printable
 from lamina.dialects.usage import count_noun
 from lamina.replay.account_columns import (
     GROUP_COLUMNS,
@@ -19,7 +20,6 @@ from lamina.replay.account_columns import (
     align_columns,
     format_date,
     format_money,
-    printable,
     useful_columns,
 )
 from lamina.replay.account_sums import (
@@ -216,7 +216,7 @@ def describe_reason(reason: LossReason) -> str:
     If there is no price, tokens stand in place of dollars.
     """
     cost = f"{reason.tokens:,} tokens" if reason.dollars is None else f"${format_money(reason.dollars)}"
-    return f"{cost}, {count_noun(reason.times, 'time')}: {printable(reason.why)}"
+    return f"{cost}, {count_noun(reason.times, 'time')}: {make_printable(reason.why)}"
 
 
 def describe_setting(setting: ReplaySetting) -> str:
@@ -266,7 +266,7 @@ def _dearer_lines(sessions: Iterable[SessionCost]) -> list[str]:
         return []
     lines = ["dearer under lamina"]
     for session in dearer[:MOST_LISTED]:
-        lines += [f"  {printable(describe_session(session))}", f"      {session.dearer}"]
+        lines += [f"  {make_printable(describe_session(session))}", f"      {session.dearer}"]
     return [*lines, *_lines_about_more(len(dearer) - MOST_LISTED, "sessions"), ""]
 
 
@@ -316,7 +316,7 @@ def _damaged_lines(damaged: Sequence[UnreadableLine]) -> list[str]:
     if not damaged:
         return []
     lines = [f"{len(damaged):,} damaged, and skipped"]
-    lines += [f"  {printable(damage.place)}: {printable(damage.reason)}" for damage in damaged[:MOST_LISTED]]
+    lines += [make_printable(f"  {damage.place}: {damage.reason}") for damage in damaged[:MOST_LISTED]]
     return [*lines, *_lines_about_more(len(damaged) - MOST_LISTED, "places"), ""]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import string
 from functools import cache
@@ -18,6 +19,7 @@ from lamina.core.text.characters import (
     UNPRINTABLE,
     WHITE_SPACE,
     any_case_pattern,
+    escape_json,
     fold_case,
     is_alphanumeric,
     is_blank,
@@ -25,6 +27,7 @@ from lamina.core.text.characters import (
     is_letter,
     is_printable,
     lower_ascii,
+    make_printable,
     quote_text,
     spellings,
     split_lines,
@@ -136,6 +139,32 @@ def test_quotes_are_those_of_python(text: str) -> None:
 
 def test_what_no_table_knows_yet_is_shown_as_it_is() -> None:
     assert quote_text("\U00088888") == "'\U00088888'"
+
+
+@given(
+    st.text(alphabet=st.characters() | st.sampled_from("\x1b\x9b\x07\u202e\u200d\r\n\t\u2028"), max_size=60)
+)
+def test_printable_text_has_nothing_that_a_terminal_obeys(text: str) -> None:
+    one_line = make_printable(text)
+    lines = make_printable(text, lines=True)
+    assert is_printable(one_line.replace("\u200c", "").replace("\u200d", ""))
+    assert lines.count("\n") == text.count("\n")
+    assert lines.replace("\n", " ") == one_line
+    if is_printable(text):
+        assert one_line == text
+
+
+def test_white_space_is_shown_as_plain_spaces() -> None:
+    assert make_printable("a\tb\u00a0c\r\nd\x1b[2J\u202e!") == "a    b c d[2J!"
+
+
+@given(
+    st.text(alphabet=st.characters(exclude_categories=()) | st.sampled_from("\x1b\x9b\u202e"), max_size=60)
+)
+def test_escaped_json_means_the_same(text: str) -> None:
+    escaped = escape_json(json.dumps({text: text}, ensure_ascii=False))
+    assert is_printable(escaped)
+    assert json.loads(escaped) == {text: text}
 
 
 def test_single_characters_are_told_apart() -> None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from lamina.cli.chat.inert import make_inert
+from lamina.core.text.characters import make_printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -47,7 +47,7 @@ class PlainAnswer:
     """The words as they come. Only what a terminal would obey is taken out."""
 
     def feed(self, text: str) -> None:
-        sys.stdout.write(make_inert(text))
+        sys.stdout.write(make_printable(text, lines=True))
         sys.stdout.flush()
 
     def end(self) -> None:
@@ -65,7 +65,7 @@ class FormattedAnswer:
         self._drawn_at = 0.0
 
     def feed(self, text: str) -> None:
-        self._growing += make_inert(text)
+        self._growing += make_printable(text, lines=True)
         *complete_blocks, self._growing = split_blocks(self._growing)
         for block in complete_blocks:
             self._print_block(block)

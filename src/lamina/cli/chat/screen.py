@@ -15,9 +15,9 @@ from typing import Any
 
 from lamina.agent.outcome import ToolRunEvent, TurnEvent
 from lamina.cli.chat.answers import AnswerOutput, open_answer
-from lamina.cli.chat.inert import make_inert
 from lamina.cli.output import progress, tell
 from lamina.clients.events import StopEvent, TextEvent, ThinkingEvent, UsageEvent
+from lamina.core.text.characters import make_printable
 from lamina.core.values import ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.usage import count_noun
@@ -45,7 +45,7 @@ class Screen:
 
     def show(self, text: str) -> None:
         """Text of lamina's own, with lines."""
-        print(make_inert(text), flush=True)
+        print(make_printable(text, lines=True), flush=True)
 
     def formatted(self, text: str) -> None:
         """Markdown that is complete."""
@@ -60,7 +60,7 @@ class Screen:
         """
         if self.live:
             self._end_answer()
-            print(self._dim(make_inert(text)), flush=True)
+            print(self._dim(make_printable(text, lines=True)), flush=True)
 
     def account(self, text: str) -> None:
         """What a turn took, as a remark that is broken between words."""
@@ -69,7 +69,7 @@ class Screen:
     def problem(self, text: str) -> None:
         """Something that went wrong, in one line."""
         self._end_answer()
-        line = " ".join(make_inert(text).split())
+        line = " ".join(make_printable(text, lines=True).split())
         if not self.live:
             tell(f"lamina: {line}")
             return
@@ -130,7 +130,7 @@ class Screen:
 def describe_call(call: ToolCall) -> str:
     """A call in one line: its name, and what it is about."""
     text = f"{call.name} {_describe_arguments(call.arguments)}"
-    line = " ".join(make_inert(text, lines=False).split())
+    line = " ".join(make_printable(text).split())
     if len(line) <= SHORT:
         return line
     return f"{line[: SHORT - 1]}…"
@@ -165,7 +165,7 @@ def _describe_result(event: ToolRunEvent) -> str:
         return f"→ {describe_call(event.call)} ({_count_lines(text_of(parts))})"
     text = text_of(first.content)
     if first.error:
-        return f"→ {describe_call(event.call)}: {make_inert(text, lines=False)[:200]}"
+        return f"→ {describe_call(event.call)}: {make_printable(text)[:200]}"
     return f"→ {describe_call(event.call)} ({_count_lines(text)})"
 
 

@@ -10,6 +10,7 @@ pattern: `re.compile(f"[{ALPHANUMERIC}]+")`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -120,6 +121,43 @@ def is_blank(text: str) -> bool:
 def is_printable(text: str) -> bool:
     """Whether every character of a text has a glyph or is a plain space."""
     return _UNPRINTABLE.search(text) is None
+
+
+def make_printable(text: str, *, lines: bool = False) -> str:
+    """The text without what a terminal would obey: escapes, marks of direction, other controls.
+
+    A tab is four spaces, any other white space is a plain one; with `lines`, newlines stay.
+    """
+    if is_printable(text):
+        return text
+    return _UNPRINTABLE.sub(_show_with_lines if lines else _show_on_one_line, text)
+
+
+def _show_with_lines(match: re.Match[str]) -> str:
+    if match[0] == "\n":
+        return "\n"
+    return _show_on_one_line(match)
+
+
+def _show_on_one_line(match: re.Match[str]) -> str:
+    """What stands for a character without a glyph. Joiners stay: some scripts and emoji need them."""
+    match match[0]:
+        case "\u200c" | "\u200d":
+            return match[0]
+        case "\t":
+            return "    "
+        case "\r":  # it stands before a newline
+            return ""
+    return " " if match[0] in WHITE_SPACE else ""
+
+
+def escape_json(text: str) -> str:
+    r"""JSON with an escape for all that has no glyph. It means the same: `\u202e` for that character."""
+    return _UNPRINTABLE.sub(_escape_json_match, text)
+
+
+def _escape_json_match(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1]
 
 
 def is_letter(character: str) -> bool:
