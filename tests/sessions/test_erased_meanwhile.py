@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from lamina import BadInput, Budget, Policy
 from lamina.conversations.erasing import delete_message
+from lamina.core import KINDS, Kind
+from lamina.core.values import Layer, Role
 from lamina.errors import Conflict, StoreError
+from lamina.segments import segment
 from lamina.sessions import Session
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Where
@@ -85,3 +88,19 @@ def test_a_session_without_news_writes_without_a_conflict() -> None:
         anyio.run(trial)
     except Conflict as conflict:
         pytest.fail(str(conflict))
+
+
+def test_a_segment_of_the_callers_own_kind_is_erased_with_its_name() -> None:
+    """Whoever erases does not have the caller's table of kinds."""
+    kinds = {**KINDS, "ticket": Kind(tag="ticket", role=Role.USER, layer=Layer.TURN, attachment=True)}
+
+    async def trial() -> None:
+        store = MemoryStore()
+        ticket = segment("ticket", "user", "The printer is on fire.", key="printer.txt")
+        async with Session.open(store, "talk", model="gpt-5", policy=Policy(kinds=kinds)) as session:
+            await session.ask("What is open?", attach=[ticket])
+            await delete_message(store, "", "talk", text="on fire")
+        page = await store.read(Where("", "talk"))
+        assert not [item for item in page.records if b"on fire" in item.body or b"printer" in item.body]
+
+    anyio.run(trial)

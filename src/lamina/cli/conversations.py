@@ -297,7 +297,7 @@ async def _print_found(store: Store, workspace: str, name: str, arguments: argpa
         whose = message.role
         if message.is_own:
             whose = "made by lamina"
-        print(f"{message.key}  {whose:<14}  {message.text!r}")
+        show(f"{message.key}  {whose:<14}  {message.text!r}")
     tell(f"{count_noun(len(found), 'message')}; erase them with --yes, or some of them by KEY")
     return 0
 

@@ -21,7 +21,7 @@ from lamina.caches import rules_for
 from lamina.cli.bar import SIGNS, draw_bar
 from lamina.cli.colour import paint
 from lamina.cli.output import emit, progress
-from lamina.cli.parser import add_json, seed_number, whole_number
+from lamina.cli.parser import add_json, seed_number, window_size
 from lamina.cli.recording import MODEL, make_recording, split_calls
 from lamina.core.explanation import name_plainly
 from lamina.core.hashing import handle
@@ -114,7 +114,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add(
         "--window",
         metavar="N",
-        type=whole_number,
+        type=window_size,
         default=WINDOW,
         help=f"the context window in tokens (default: {WINDOW})",
     )

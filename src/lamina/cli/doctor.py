@@ -17,7 +17,7 @@ from lamina.cli.colour import Tone, paint
 from lamina.cli.foreign import describe_clash, describe_remedy, find_foreign_distributions
 from lamina.cli.gateway_options import INSTALL, find_missing_package
 from lamina.cli.output import emit, show
-from lamina.cli.parser import add_json, whole_number
+from lamina.cli.parser import add_json, window_size
 from lamina.cli.serve import read_settings
 from lamina.cli.stored import find_key
 from lamina.errors import LaminaError
@@ -51,9 +51,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "client", metavar="CLIENT", nargs="?", default="", help="the client that you want to run"
     )
-    parser.add_argument(
-        "--window", metavar="N", type=whole_number, help="the window that you want, in tokens"
-    )
+    parser.add_argument("--window", metavar="N", type=window_size, help="the window that you want, in tokens")
     parser.add_argument("--settings", metavar="FILE", help="a TOML file with the settings of the gateway")
     parser.add_argument(
         "--store", metavar="STORE", help="a path, files:FOLDER or postgresql://...; by default, yours"

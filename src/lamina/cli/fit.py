@@ -9,7 +9,7 @@ import msgspec
 
 from lamina.cli.files import read_ledger, read_request, write_ledger
 from lamina.cli.output import emit, progress, tell
-from lamina.cli.parser import add_dialect, add_file, add_json, whole_number
+from lamina.cli.parser import add_dialect, add_file, add_json, window_size
 from lamina.core.entries import find_logged
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import describe_cut, explain
@@ -75,7 +75,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window",
         metavar="N",
-        type=whole_number,
+        type=window_size,
         help="the context window in tokens; by default, the model's",
     )
     parser.add_argument(

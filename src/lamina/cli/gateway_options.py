@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from importlib.util import find_spec
 
-from lamina.cli.parser import whole_number
+from lamina.cli.parser import window_size
 from lamina.errors import BadInput
 
 INSTALL = "pip install 'lamina-context[run]'"
@@ -33,6 +33,6 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
     add("--settings", metavar="FILE", help="a TOML file with the settings of the gateway")
     add("--upstream", metavar="URL", help="send everything to this one server")
     add("--profile", metavar="NAME", help="what kind of server that is (default: openai)")
-    add("--window", metavar="N", type=whole_number, help="the window of every upstream, in tokens")
+    add("--window", metavar="N", type=window_size, help="the window of every upstream, in tokens")
     add("--store", metavar="STORE", help="a path, files:FOLDER or postgresql://...; by default, yours")
     add("--key-file", metavar="FILE", help="the key of the store: with it the store is sealed")

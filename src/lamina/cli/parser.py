@@ -80,11 +80,19 @@ def seed_number(text: str) -> int:
 
 
 def whole_number(text: str) -> int:
-    """A number of tokens, days or sessions, as an argument."""
+    """A number of days or sessions, as an argument."""
     number = seed_number(text)
     if number < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is below 0")
     return number
+
+
+def window_size(text: str) -> int:
+    """A context window in tokens, as an argument."""
+    window = whole_number(text)
+    if window == 0:
+        raise argparse.ArgumentTypeError("a window has at least one token; leave it out for the usual one")
+    return window
 
 
 def float_or_nan(text: str) -> float:

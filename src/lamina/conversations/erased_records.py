@@ -22,7 +22,7 @@ from lamina.conversations.record import ERASED, PIECE
 from lamina.conversations.request_digests import RequestDigests
 from lamina.conversations.store import ConversationState, find_title
 from lamina.core.hashing import stem_of
-from lamina.core.kinds import KINDS, kind_of
+from lamina.core.kinds import KINDS, Kinds
 from lamina.core.recall import identify_segments
 from lamina.core.values import Cut, Ledger, Part, Ref, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.origins import NO_ORIGIN, ORIGIN, read_origin
@@ -81,11 +81,14 @@ def _read_block(segment: Segment) -> Any:
     return (read_origin(segment) or NO_ORIGIN).block
 
 
-def _erase_segment(segment: Segment) -> Segment:
+def _erase_segment(segment: Segment, kinds: Kinds = KINDS) -> Segment:
     """The segment without what it says. A summary covers nothing any more, so it is written again."""
     key = segment.key
-    if kind_of(KINDS, segment).attachment:
-        key = ""  # the name of a file
+    kind = kinds.get(segment.kind)
+    # The key of an attachment is the name of a file. A caller's own kind may be an attachment: whoever erases
+    # does not have the caller's table.
+    if kind is None or kind.attachment:
+        key = ""
     return msgspec.structs.replace(
         segment,
         parts=tuple(map(_erase_part, segment.parts)),

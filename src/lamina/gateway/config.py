@@ -40,7 +40,9 @@ TOKEN_VARIABLE = "LAMINA_GATEWAY_TOKEN"  # noqa: S105 - the name of a variable
 SHORTEST_TOKEN = 16
 """Characters of an access token where other machines can try some."""
 
-_HOW_TO_MAKE_ONE = 'make one with `openssl rand -hex 24`, and list what `printf %s "$TOKEN" | sha256sum` prints'
+_HOW_TO_MAKE_ONE = (
+    'make one with `openssl rand -hex 24`, and list what `printf %s "$TOKEN" | sha256sum` prints'
+)
 
 _GUESSED_TOKENS = """
     … ... 0000 1234 12345 123456 12345678 123456789 abc abc123 access access-token admin api api-key apikey

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from lamina.cli.parser import whole_number
+from lamina.cli.parser import window_size
 
 _EXAMPLES = """\
 Without --model: the conversation's own, that of your settings, the server in $OPENAI_BASE_URL, the key in
@@ -45,7 +45,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window",
         metavar="N",
-        type=whole_number,
+        type=window_size,
         default=0,
         help="the context window in tokens; default: the conversation's, or the model's",
     )
