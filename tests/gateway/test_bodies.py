@@ -14,8 +14,6 @@ from lamina.gateway.bodies import RequestBody, decode_body, encode_body
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.turn_memory import TurnMemory
 
-MOST_BYTES = 64 << 20
-
 
 def make_body(steps: int, *, separators: tuple[str, str] = (",", ":"), **fields: Any) -> bytes:
     messages: list[Any] = [{"role": "user", "content": "Go."}]
@@ -29,7 +27,7 @@ def make_body(steps: int, *, separators: tuple[str, str] = (",", ":"), **fields:
 def decode_or_refuse(text: bytes, memory: TurnMemory) -> tuple[int, Any]:
     """The status of a refusal, or 200 and the request."""
     try:
-        body = decode_body(text, "", memory, most_bytes=MOST_BYTES)
+        body = decode_body(text, memory)
     except Refusal as refusal:
         return refusal.status, None
     assert body.turns == tuple(body.request.get("messages", ()))
@@ -44,7 +42,7 @@ def test_a_body_that_repeats_another_is_decoded_to_the_same(separators: tuple[st
     last: RequestBody | None = None
     for steps in range(1, 12):
         text = make_body(steps, separators=separators)
-        body = decode_body(text, "", memory, most_bytes=MOST_BYTES)
+        body = decode_body(text, memory)
         assert body.request == json.loads(text)
         assert body.turn_bytes == sum(map(len, body.decoded.sources))
         assert json.loads(encode_body(body.request, body)) == json.loads(text)
@@ -104,11 +102,11 @@ def test_a_body_that_ends_otherwise_is_not_taken_for_the_last_one(before: bytes,
     memory = TurnMemory()
     decode_or_refuse(before, memory)
     try:
-        expected: tuple[int, Any] = 200, decode_body(after, "", TurnMemory(), most_bytes=MOST_BYTES).request
+        expected: tuple[int, Any] = 200, decode_body(after, TurnMemory()).request
     except Refusal as refusal:
         expected = refusal.status, None
     try:
-        outcome: tuple[int, Any] = 200, decode_body(after, "", memory, most_bytes=MOST_BYTES).request
+        outcome: tuple[int, Any] = 200, decode_body(after, memory).request
     except Refusal as refusal:
         outcome = refusal.status, None
     assert outcome == expected
@@ -125,22 +123,22 @@ def test_a_body_that_ends_otherwise_is_not_taken_for_the_last_one(before: bytes,
 def test_a_key_that_is_there_twice_is_refused_at_any_depth(value: str) -> None:
     for text in (f'{{"messages":[{value}]}}', f'{{"messages":[],"metadata":{value}}}'):
         with pytest.raises(Refusal, match="twice"):
-            decode_body(text.encode(), "", TurnMemory(), most_bytes=MOST_BYTES)
+            decode_body(text.encode(), TurnMemory())
 
 
 def test_a_body_without_blanks_or_with_other_spellings_of_numbers_passes() -> None:
     text = b'{"messages":[{"role":"user","content":"a\\/b","n":[1e3,1.50,-0.0,12345678901234567890]}]}'
-    assert decode_body(text, "", TurnMemory(), most_bytes=MOST_BYTES).turns[0]["content"] == "a/b"
+    assert decode_body(text, TurnMemory()).turns[0]["content"] == "a/b"
 
 
 def test_the_memory_forgets_what_was_not_used_for_longest() -> None:
     memory = TurnMemory(limit=4_000)
     first = make_body(3, user="a")
-    decode_body(first, "", memory, most_bytes=MOST_BYTES)
+    decode_body(first, memory)
     for number in range(20):
         text = json.dumps({"messages": [{"role": "user", "content": f"{number} " * 200}]}).encode()
-        decode_body(text, "", memory, most_bytes=MOST_BYTES)
-    assert decode_body(first, "", memory, most_bytes=MOST_BYTES).new_bytes > 0
+        decode_body(text, memory)
+    assert decode_body(first, memory).new_bytes > 0
 
 
 @pytest.mark.parametrize(
@@ -157,16 +155,16 @@ def test_values_are_limited_at_every_depth(content: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr(limits, "VALUES", 300)
     text = json.dumps({"messages": [{"role": "user", "content": content}]}).encode()
     with pytest.raises(Refusal, match="values at all depths") as refused:
-        decode_body(text, "", TurnMemory(), most_bytes=MOST_BYTES)
+        decode_body(text, TurnMemory())
     assert refused.value.status == 413
 
 
 def test_a_growing_body_reaches_the_limit_of_values_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "VALUES", 300)
     memory = TurnMemory()
-    decode_body(make_body(10), "", memory, most_bytes=MOST_BYTES)
+    decode_body(make_body(10), memory)
     with pytest.raises(Refusal, match="values at all depths"):
-        decode_body(make_body(60), "", memory, most_bytes=MOST_BYTES)
+        decode_body(make_body(60), memory)
 
 
 def test_signs_inside_of_texts_are_not_values(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,20 +174,20 @@ def test_signs_inside_of_texts_are_not_values(monkeypatch: pytest.MonkeyPatch) -
     for steps in range(4):
         turns = [{"role": "user", "content": content}, {"role": "assistant", "content": "Yes."}] * (steps + 1)
         text = json.dumps({"messages": turns}).encode()
-        assert len(decode_body(text, "", memory, most_bytes=MOST_BYTES).turns) == 2 * (steps + 1)
+        assert len(decode_body(text, memory).turns) == 2 * (steps + 1)
 
 
 def test_a_message_that_is_larger_than_the_memory_is_not_kept() -> None:
     memory = TurnMemory(limit=10_000)
     text = json.dumps({"messages": [{"role": "user", "content": "a" * 20_000}]}).encode()
-    source = decode_body(text, "", memory, most_bytes=MOST_BYTES).decoded.sources[0]
+    source = decode_body(text, memory).decoded.sources[0]
     assert memory.recall(source) is None
-    assert decode_body(text, "", memory, most_bytes=MOST_BYTES).new_bytes > 0
+    assert decode_body(text, memory).new_bytes > 0
 
 
 def test_short_messages_count_with_what_they_take_in_memory() -> None:
     memory = TurnMemory(limit=100_000)
     for number in range(1_000):
         text = json.dumps({"messages": [{"role": "user", "content": f"{number}"}]}).encode()
-        decode_body(text, "", memory, most_bytes=MOST_BYTES)
+        decode_body(text, memory)
     assert len(memory) <= 100

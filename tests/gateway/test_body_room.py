@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import zlib
+from collections.abc import Callable
+from typing import Any
 
+import brotli  # type: ignore[import-untyped]
 import pytest
+import zstandard
 
 from lamina.gateway.body_room import SMALL, BodyRoom
+from lamina.gateway.client_connection import ClientConnection
+from lamina.gateway.config import GatewaySettings
 from lamina.gateway.refusals import Refusal
 
 LARGE = 10 * SMALL
@@ -73,13 +81,67 @@ def test_who_waits_too_long_or_leaves_takes_nothing() -> None:
     asyncio.run(main())
 
 
-def test_what_was_unpacked_counts_without_waiting() -> None:
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "br": brotli.compress,
+    "zstd": zstandard.compress,
+    "deflate, gzip": lambda text: gzip.compress(zlib.compress(text)),
+}
+
+
+@pytest.mark.parametrize("says_length", [True, False])
+@pytest.mark.parametrize("encoding", PACKERS)
+def test_a_body_waits_for_the_room_that_it_takes_when_it_is_unpacked(
+    encoding: str, *, says_length: bool
+) -> None:
+    """Its bytes on the wire say nothing: kilobytes become any number of megabytes."""
+
     async def main() -> None:
+        text = b"x" * LARGE
+        packed = PACKERS[encoding](text)
+        assert len(packed) < SMALL
         room = BodyRoom(LARGE, seconds=60)
+        unpacked: list[int] = []
+        leave = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": packed, "more_body": False}
+
+        async def come() -> None:
+            headers = [(b"content-encoding", encoding.encode())]
+            if says_length:
+                headers.append((b"content-length", str(len(packed)).encode()))
+            client = ClientConnection(receive, headers, GatewaySettings(body_bytes=LARGE // 2))
+            with room.open_ticket() as ticket:
+                body = await client.unpack_body(await client.read_body(ticket), ticket)
+                unpacked.append(len(body))
+                assert room.taken == LARGE
+                await leave.wait()
+
         with room.open_ticket() as ticket:
-            ticket.set_size(3 * LARGE)
-            assert room.taken == 3 * LARGE
-            ticket.set_size(SMALL)
-            assert room.taken == 0
+            await ticket.take(LARGE)
+            guests = [asyncio.ensure_future(come()) for _ in range(2)]
+            await settle()
+            assert not unpacked
+            leave.set()
+        await asyncio.gather(*guests)
+        assert unpacked == [LARGE, LARGE]
+        assert room.taken == 0
+
+    asyncio.run(main())
+
+
+def test_a_packed_body_that_is_small_waits_for_nobody() -> None:
+    async def main() -> None:
+        packed = gzip.compress(b"x" * SMALL)
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": packed, "more_body": False}
+
+        room = BodyRoom(SMALL, seconds=60)
+        client = ClientConnection(receive, [(b"content-encoding", b"gzip")], GatewaySettings())
+        with room.open_ticket() as ticket, room.open_ticket() as other:
+            await other.take(LARGE)
+            assert len(await client.unpack_body(await client.read_body(ticket), ticket)) == SMALL
 
     asyncio.run(main())

@@ -43,7 +43,7 @@ UNUSED: Any = None
 def make_incoming(
     request: Json, dialect: str = "anthropic", profile: Any = "anthropic", **policy: Any
 ) -> IncomingRequest:
-    body = decode_body(json.dumps(request).encode(), "", TurnMemory(), most_bytes=64 << 20)
+    body = decode_body(json.dumps(request).encode(), TurnMemory())
     settings = UpstreamSettings(url="http://127.0.0.1:9", profile=profile, policy=Policy(**policy))
     return IncomingRequest(
         workspace="default",

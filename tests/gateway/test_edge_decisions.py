@@ -41,7 +41,6 @@ from lamina.gateway.uncut_requests import MeasuredConversation, UncutRequest
 from lamina.gateway.upstreams import Upstream, Upstreams, request_headers
 
 Json = dict[str, Any]
-MOST_BYTES = 64 << 20
 SERVER = UpstreamSettings(url="http://127.0.0.1:9", profile="openai")
 TOKEN = AccessToken(sha256=sha256(b"open").hexdigest(), workspace="team")
 
@@ -114,16 +113,16 @@ def test_a_body_may_have_as_many_tools_as_the_limit(
     text = b'{"model":"m","tools":[{"name":"a"},{"name":"b"}]}'
     monkeypatch.setattr(limits, "TOOLS", limit)
     if is_taken:
-        assert len(decode_body(text, "", TurnMemory(), most_bytes=MOST_BYTES).request["tools"]) == 2
+        assert len(decode_body(text, TurnMemory()).request["tools"]) == 2
         return
     with pytest.raises(Refusal, match="tools has 2 items; the limit is 1") as refused:
-        decode_body(text, "", TurnMemory(), most_bytes=MOST_BYTES)
+        decode_body(text, TurnMemory())
     assert refused.value.status == 413
 
 
 @pytest.mark.parametrize("text", [b'{"model":"m"}', b'{"model":"m","input":"Hello."}', b"{}"])
 def test_a_body_without_messages_is_decoded_without_any(text: bytes) -> None:
-    body = decode_body(text, "", TurnMemory(), most_bytes=MOST_BYTES)
+    body = decode_body(text, TurnMemory())
     assert body.request == json.loads(text)
     assert body.turns == ()
     assert body.new_bytes == 0

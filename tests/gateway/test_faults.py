@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sys
 from collections.abc import Awaitable, Callable
@@ -13,6 +14,8 @@ import aiohttp
 import pytest
 
 from lamina.gateway import limits
+from lamina.gateway.bodies import RequestBody
+from lamina.gateway.live_conversations import LiveConversation
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_conversations import SMALL, converse, post
@@ -406,6 +409,31 @@ def test_a_request_that_was_too_long_is_cut_deeper_and_sent_once_more(tmp_path: 
             assert b"prompt is too long" in body
 
     asyncio.run(main())
+
+
+def find_objects(kind: type[Any]) -> list[Any]:
+    return [value for value in gc.get_objects() if isinstance(value, kind)]
+
+
+def test_nothing_of_a_refused_request_stays_in_memory() -> None:
+    """Not even until the garbage collector comes by: a body may have 64 MB."""
+
+    async def main() -> None:
+        settings = settings_for("http://127.0.0.1:9", upstream={"budget": 1_000})
+        async with run_gateway(settings) as gateway, open_client() as client:
+            request = messages_request(2, system="You are thorough. " * 2_000)
+            status, _ = await post(client, gateway.url, request)
+            assert status == 400
+            (conversation,) = find_objects(LiveConversation)
+            assert not conversation.memo.parse.known
+
+    gc.collect()
+    gc.disable()
+    try:
+        asyncio.run(main())
+        assert not find_objects(RequestBody)
+    finally:
+        gc.enable()
 
 
 def test_a_floor_above_the_window_is_explained() -> None:

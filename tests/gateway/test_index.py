@@ -38,7 +38,7 @@ class Requests:
         roles = ("user", "assistant")
         messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(words)]
         text = json.dumps({"model": "m", "messages": messages}).encode()
-        return decode_body(text, "", self._memory, most_bytes=64 << 20)
+        return decode_body(text, self._memory)
 
     async def send(self, words: list[str]) -> ConversationMatch:
         body = self.decode(words)

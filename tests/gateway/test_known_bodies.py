@@ -12,8 +12,6 @@ from lamina.gateway.bodies import decode_body
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.turn_memory import TurnMemory
 
-MOST_BYTES = 64 << 20
-
 
 def write_body(count: int) -> bytes:
     """A request with so many messages, each long enough to be remembered."""
@@ -30,7 +28,7 @@ def write_body(count: int) -> bytes:
 def read(body: bytes, memory: TurnMemory) -> Any:
     """The request in a body, or that it is refused."""
     try:
-        return decode_body(body, "", memory, most_bytes=MOST_BYTES).request
+        return decode_body(body, memory).request
     except Refusal as refusal:
         return refusal.status
 
@@ -72,13 +70,23 @@ def write_question(number: int) -> bytes:
     return json.dumps({"model": "gpt-5", "messages": turns}).encode()
 
 
+def test_what_follows_the_messages_counts_as_what_they_hold() -> None:
+    memory = TurnMemory(limit=100_000)
+    bodies = []
+    for number in range(9):
+        system = json.dumps("x" * 30_000)
+        bodies.append(b'{"messages":[{"content":"%d"}],"system":%b}' % (number, system.encode()))
+        decode_body(bodies[-1], memory)
+    assert sum(memory.find_repeated(body) is not None for body in bodies) == 3
+
+
 def test_a_memory_holds_as_many_messages_after_a_thousand_as_before() -> None:
     memory = TurnMemory(limit=20_000)
     held: list[int] = []
     for number in range(1_000):
         read(write_question(number), memory)
         held.append(len(memory))
-        assert decode_body(write_question(number), "", memory, most_bytes=MOST_BYTES).new_bytes == 0
+        assert decode_body(write_question(number), memory).new_bytes == 0
     assert held[-1] == max(held) > 5
 
 
@@ -87,9 +95,9 @@ def test_a_conversation_that_grows_for_long_is_known_at_every_request() -> None:
     memory = TurnMemory(limit=4 * len(write_body(300)) + 400_000)
     for count in range(1, 300, 3):
         body = write_body(count)
-        before = decode_body(body, "", memory, most_bytes=MOST_BYTES)
+        before = decode_body(body, memory)
         assert memory.find_repeated(body) is not None
-        decode_body(body, "", memory, most_bytes=MOST_BYTES)
+        decode_body(body, memory)
         assert before.new_bytes < 400
 
 

@@ -28,6 +28,7 @@ from lamina.gateway.config import (
     check_settings,
     load_gateway_settings,
 )
+from lamina.gateway.encodings import unpack
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.security import check_sender
 from lamina.gateway.turn_memory import TurnMemory
@@ -345,7 +346,6 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> Non
 
 # Limits
 
-MOST_BYTES = 1 << 20
 DEEP = b'{"messages":[' + b"[" * 100 + b"]" * 100 + b"]}"
 DEEPER = b'{"messages":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
 
@@ -376,11 +376,12 @@ DEEPER = b'{"messages":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
         (b"not brotli", "br", 400),
         (gzip.compress(b"{}", mtime=0)[:-9], "gzip", 400),
         (b"{}", "exi", 415),
+        (b"{}", "identity, " * limits.TOOLS + "identity", 415),
     ],
 )
 def test_bodies_that_are_malformed_deep_huge_or_bombs(body: bytes, encoding: str, status: int) -> None:
     with pytest.raises(Refusal) as caught:
-        decode_body(body, encoding, TurnMemory(), most_bytes=MOST_BYTES)
+        decode_body(unpack(body, encoding, 1 << 20), TurnMemory())
     assert caught.value.status == status
     assert len(caught.value.message) < 300
 
@@ -389,9 +390,9 @@ def test_half_a_character_is_named() -> None:
     """Decoders say that such a text ends too early, which nobody understands."""
     body = b'{"messages": [{"role": "user", "content": "cut here: \\ud83d"}]}'
     with pytest.raises(Refusal, match=r"\\ud83d is half of a character"):
-        decode_body(body, "", TurnMemory(), most_bytes=MOST_BYTES)
+        decode_body(body, TurnMemory())
     with pytest.raises(Refusal, match="truncated"):
-        decode_body(b'{"messages": [{"content": "\\\\ud83d"', "", TurnMemory(), most_bytes=MOST_BYTES)
+        decode_body(b'{"messages": [{"content": "\\\\ud83d"', TurnMemory())
 
 
 def test_a_body_is_refused_by_its_length_before_it_is_sent() -> None:

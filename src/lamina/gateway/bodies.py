@@ -1,4 +1,4 @@
-"""A request's body: unpacked for reading, decoded once, and encoded again only if it was changed.
+"""A request's body: decoded once, and encoded again only if it was changed.
 
 The body that came stays as it is and is what leaves if nothing has to change. `TurnMemory` remembers decoded
 messages by their bytes. A request that grows from call to call repeats them all, so only the new ones are
@@ -15,7 +15,6 @@ import msgspec
 
 from lamina.gateway import limits
 from lamina.gateway.body_values import DECODE_ERRORS, count_values, decode_value, refuse_json
-from lamina.gateway.encodings import unpack
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.turn_memory import (
     DecodedTurn,
@@ -86,21 +85,18 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return {id(turn): source for source, turn in zip(sources, turns, strict=True) if type(turn) is dict}
 
 
-def decode_body(packed: bytes, encoding: str, memory: TurnMemory, *, most_bytes: int) -> RequestBody:
-    """Unpack and decode a body. Raises Refusal if it is no JSON object, or larger than the limits allow.
+def decode_body(text: bytes, memory: TurnMemory, *, packed: bytes | None = None) -> RequestBody:
+    """Decode a body. Raises Refusal if it is no JSON object, or has more than the limits allow.
 
-    `most_bytes` is how large it may be when it is unpacked.
+    `packed` are the bytes that were unpacked to it, None if it came as it is.
     """
-    text = packed
-    if encoding:
-        text = unpack(packed, encoding, most_bytes)
     content = _decode_grown(text, memory)
     if content is None:
         content = _decode_whole(text, memory)
     if content.outline is not None:
         memory.remember_outline(content.outline)
     return RequestBody(
-        packed=packed,
+        packed=text if packed is None else packed,
         text=text,
         request=content.request,
         decoded=content.decoded,

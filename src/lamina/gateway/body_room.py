@@ -99,7 +99,7 @@ class BodyTicket:
         self.size = size
 
     def set_size(self, size: int) -> None:
-        """Take as much as the body turned out to need, without waiting: it is in memory already."""
+        """Take no more than the body turned out to need."""
         if size <= SMALL:
             size = 0
         self._room._give_back(self.size - size)  # noqa: SLF001 - the two belong together

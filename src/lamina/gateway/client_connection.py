@@ -7,11 +7,14 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
 
+from anyio import to_thread
+
 from lamina.gateway import limits
 from lamina.gateway.body_room import SMALL, BodyTicket
 from lamina.gateway.config import GatewaySettings
+from lamina.gateway.encodings import unpack
 from lamina.gateway.refusals import Refusal
-from lamina.gateway.security import Headers, read_header
+from lamina.gateway.security import Headers, read_header, read_list
 from lamina.gateway.stream import ClientGone
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -62,7 +65,11 @@ class ClientConnection:
     ) -> None:
         self._receive = receive
         self._headers = headers
-        self._settings = settings
+        self._most_bytes = settings.body_bytes
+        self._encoding = read_list(headers, b"content-encoding")
+        self._most_unpacked = self._most_bytes
+        if self._encoding:
+            self._most_unpacked *= limits.UNPACKED_BODIES
         self._link = link
         self._has_left = False
         self.body_is_read = False
@@ -71,14 +78,15 @@ class ClientConnection:
         """The whole body, as large as the limit allows and no slower than the deadline.
 
         A large one is read when there is room for it. If nobody says how large it is, it may become as large
-        as the limit.
+        as the limit. So may a packed one, when it is unpacked.
         """
-        limit = self._settings.body_bytes
+        limit = self._most_bytes
         length = read_header(self._headers, b"content-length")
         if _LENGTH.fullmatch(length):
             if int(length) > limit:
                 raise _refuse_large(limit)  # before any of it is read
-            await ticket.take(int(length))
+            if int(length) > SMALL:
+                await ticket.take(self._most_unpacked if self._encoding else int(length))
         deadline: float | None = limits.BODY_SECONDS
         if self._link is not None:
             self._link.wants_whole_body = True
@@ -94,10 +102,24 @@ class ClientConnection:
                     if size > limit:
                         raise _refuse_large(limit)
                     if size > SMALL:
-                        await ticket.take(limit)
+                        await ticket.take(self._most_unpacked)
         except TimeoutError:
             raise Refusal(408, "the body came too slowly") from None
         return b"".join(pieces)
+
+    async def unpack_body(self, packed: bytes, ticket: BodyTicket) -> bytes:
+        """The body without its encodings, when there is room for it.
+
+        Two kilobytes may become 64 MB. Only unpacking tells, so it is tried within what a small body may
+        have. A larger one first waits for room, and does not stop the event loop meanwhile.
+        """
+        try:
+            return unpack(packed, self._encoding, SMALL)
+        except Refusal as refusal:
+            if refusal.status != 413:
+                raise
+        await ticket.take(self._most_unpacked)
+        return await to_thread.run_sync(unpack, packed, self._encoding, self._most_unpacked)
 
     async def read_pieces(self) -> AsyncIterator[bytes]:
         """The body in the pieces in which it arrives."""

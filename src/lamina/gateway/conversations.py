@@ -223,8 +223,12 @@ class ConversationIndex:
             self.forget(next(iter(self._live.values())))
         # One request alone may be over the limit: one of 32 MB once took 2.4 GB while it stayed here.
         if self._size > LIVE_BYTES:
-            self._drop_landmark(conversation)
-            conversation.drop_content()
+            self.drop_content(conversation)
+
+    def drop_content(self, conversation: LiveConversation) -> None:
+        """Forget the last request of a conversation, as a restart would."""
+        self._drop_landmark(conversation)
+        conversation.drop_content()
 
     def forget(self, conversation: LiveConversation) -> None:
         """Drop a conversation from memory. What has to stay is in the store."""
@@ -232,8 +236,7 @@ class ConversationIndex:
             return
         self._size -= conversation.memory_size
         conversation.memory_size = 0
-        self._drop_landmark(conversation)
-        conversation.drop_content()  # it may still wait to be saved, for which its state is enough
+        self.drop_content(conversation)  # it may still wait to be saved, for which its state is enough
         key = (conversation.workspace, conversation.family)
         members = self._by_family[key]
         members.pop(conversation.name, None)

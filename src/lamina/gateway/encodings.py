@@ -13,13 +13,20 @@ from lamina.conversations.encodings import UNPACK_ERRORS, Unpacker, make_unpacke
 from lamina.core.text.characters import lower_ascii
 from lamina.gateway.refusals import Refusal
 
+MOST_ENCODINGS = 4
+"""Encodings of one body. A header has room for thousands, and each may unpack to the limit."""
+
 _STEP = 1 << 16
 """Bytes that a decoder gives back at a time, where it would give back any number."""
 
 
 def unpack(data: bytes, encoding: str, limit: int) -> bytes:
     """The body without its content encodings. Raises Refusal if it is broken or larger than `limit`."""
+    if not encoding:
+        return data
     names = [word.strip(" \t") for word in lower_ascii(encoding).split(",")]
+    if len(names) > MOST_ENCODINGS:
+        raise Refusal(415, f"the body is packed {len(names)} times; the limit is {MOST_ENCODINGS}")
     for name in reversed(names):  # they are listed in the order in which they were applied
         if name in ("", "identity"):
             continue

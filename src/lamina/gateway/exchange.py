@@ -18,7 +18,6 @@ from multidict import CIMultiDict
 
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects import DIALECTS
-from lamina.gateway import limits
 from lamina.gateway.answer import AnswerRelay, relay_unread
 from lamina.gateway.bodies import RequestBody, decode_body
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
@@ -161,11 +160,10 @@ class ProxiedExchange:
         gateway = self._gateway
         with gateway.bodies.open_ticket() as ticket:
             packed = await self._client.read_body(ticket)
-            encoding = read_list(self._request.headers, b"content-encoding")
+            text = await self._client.unpack_body(packed, ticket)
             memory = gateway.memory(self._request.visitor.workspace)
-            most_bytes = limits.UNPACKED_BODIES * gateway.settings.body_bytes
-            body = decode_body(packed, encoding, memory, most_bytes=most_bytes)
-            ticket.set_size(len(body.text))
+            ticket.set_size(len(text))
+            body = decode_body(text, memory, packed=packed)
             await self._client.work_until_left(self._answer(body))
 
     async def _answer(self, body: RequestBody) -> None:

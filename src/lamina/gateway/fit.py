@@ -102,7 +102,11 @@ class Fitter:
                 match = await self._index.find(parsed_call)
                 for left in match.left:
                     self._saver.save_later(left)
-                outgoing = await self._decide(call, match, parsed_call)
+                try:
+                    outgoing = await self._decide(call, match, parsed_call)
+                except Refusal:  # it is not measured, so any number of such requests would stay in memory
+                    self._index.drop_content(match.conversation)
+                    raise
                 await self._announce(match)
                 return outgoing
 

@@ -12,6 +12,7 @@ from anyio import to_thread
 
 from lamina.core.values import Budget, Calibration, Ledger
 from lamina.dialects.usage import Usage
+from lamina.errors import LaminaError
 from lamina.fitting.request import Fitted, fit_request
 from lamina.gateway.calls import OutgoingRequest, UpstreamCall
 from lamina.gateway.journal import Journal
@@ -54,17 +55,22 @@ class CallFitter:
         if call.is_spliced:  # its messages are not those of the client, so it would spoil the client's memo
             memo = conversation.spliced_memo
         began = monotonic()
-        fitted = await to_thread.run_sync(
-            lambda: fit_request(
-                call.request,
-                dialect=incoming.dialect,
-                ledger=ledger,
-                usage=usage,
-                policy=policy,
-                drop_block=self._policies.may_drop_thinking(incoming),
-                memo=memo,
+        try:
+            fitted = await to_thread.run_sync(
+                lambda: fit_request(
+                    call.request,
+                    dialect=incoming.dialect,
+                    ledger=ledger,
+                    usage=usage,
+                    policy=policy,
+                    drop_block=self._policies.may_drop_thinking(incoming),
+                    memo=memo,
+                )
             )
-        )
+        except LaminaError as error:
+            # The traceback holds the thread's future, and that holds the error. A large body would stay in
+            # memory until the garbage collector comes by.
+            raise error.with_traceback(None) from None
         self._metrics.observe("lamina_request_seconds", monotonic() - began, part="fit")
         return fitted
 

@@ -84,6 +84,11 @@ class RequestOutline(NamedTuple):
     request: Mapping[str, Any]
     value_count: int
 
+    @property
+    def size(self) -> int:
+        """The bytes of the whole text. What follows the messages may be most of it."""
+        return self.end + len(self.tail)
+
     def resembles(self, text: bytes) -> bool:
         """Whether a text has one of the last messages at the same place. This rules out most texts."""
         probe = self.probe
@@ -164,17 +169,17 @@ class TurnMemory:
             if count == 0 or count + MOVING < len(outline.places):  # another conversation that begins alike
                 continue
             del self._outlines[key]
-            self._outline_size -= outline.end
+            self._outline_size -= outline.size
             return RepeatedTurns(outline, outline.turns.take_first(count), outline.end_of(count))
         return None
 
     def remember_outline(self, outline: RequestOutline) -> None:
         self._next_key += 1
         self._outlines[self._next_key] = outline
-        self._outline_size += outline.end
+        self._outline_size += outline.size
         while self._outline_size > self._limit or len(self._outlines) > OUTLINES:
             _, forgotten = self._outlines.popitem(last=False)
-            self._outline_size -= forgotten.end
+            self._outline_size -= forgotten.size
 
 
 def _size_of(source: bytes) -> int:
