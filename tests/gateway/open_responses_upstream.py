@@ -26,13 +26,7 @@ ANSWER = "Certainly, here it is."
 
 
 class UpstreamFailure(Exception):
-    """Raised by a script: the upstream answers with this status, or breaks off after `events` if it is 0."""
-
-    def __init__(self, status: int, said: Said, *, events: int) -> None:
-        super().__init__(status)
-        self.status = status
-        self.said = said
-        self.events = events
+    """Raised by a script: the upstream answers with the status 500."""
 
 
 def answer_case(request: Json) -> Said:
@@ -73,8 +67,8 @@ class CompliantUpstream:
         self.requests.append(request)
         try:
             whole = self._write_response(request, self.script(request))
-        except UpstreamFailure as failure:
-            return self._break_off(request, failure)
+        except UpstreamFailure:
+            return self._fail(500, "the model is not well")
         calls = {item["call_id"] for item in whole["output"] if item["type"] == "function_call"}
         self._open_calls[whole["id"]] = calls
         if request.get("stream"):
@@ -96,13 +90,6 @@ class CompliantUpstream:
         if self._open_calls[previous] - results:
             return f"{previous} has a call without a result"
         return ""
-
-    def _break_off(self, request: Json, failure: UpstreamFailure) -> tuple[int, str, bytes]:
-        if failure.status:
-            return self._fail(failure.status, "the model is not well")
-        self.breaks_off = True
-        events = write_events(self._write_response(request, failure.said), self.first_number)
-        return self._write_events(events[: failure.events])
 
     def _fail(self, status: int, message: str) -> tuple[int, str, bytes]:
         error = {"type": "invalid_request_error", "code": None, "message": message, "param": None}

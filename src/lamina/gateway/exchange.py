@@ -25,7 +25,7 @@ from lamina.gateway.client_connection import LINK, ClientConnection, Receive
 from lamina.gateway.client_request import ClientRequest, Scope
 from lamina.gateway.identity import identify_client
 from lamina.gateway.recording import ExchangeRecord
-from lamina.gateway.refusals import Refusal
+from lamina.gateway.refusals import BrokenOff, Refusal
 from lamina.gateway.routes import match_route
 from lamina.gateway.security import admit_visitor, read_header, read_list
 from lamina.gateway.shared import Gateway
@@ -119,11 +119,11 @@ async def _refuse(writer: AnswerWriter, refusal: Refusal, dialect: str) -> None:
     """Write an error. In a stream that has begun it is the last event.
 
     Any other answer that has begun cannot say that it is broken, nor can a stream in the middle of an event:
-    the client would read the error as the rest of it. It is left unfinished, and the connection is closed, as
-    the upstream did.
+    the client would read the error as the rest of it. It is left unfinished, and the connection is closed. So
+    is an answer that its upstream broke off.
     """
     try:
-        if writer.started and not writer.takes_events:
+        if writer.started and (isinstance(refusal, BrokenOff) or not writer.takes_events):
             return
         if writer.started:
             await writer.write(refusal.event(dialect, writer.next_number))

@@ -97,6 +97,16 @@ class Refusal(Exception):
         return {"type": "error", "sequence_number": number, **flat, "error": error}
 
 
+class BrokenOff(Refusal):
+    """The upstream broke the connection. An answer that has begun breaks for the client too.
+
+    Clients try a broken connection again. An error event at the end of a whole stream they mostly do not.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(502, message)
+
+
 def explain_unfit(error: BudgetExceeded | InvalidRequest, dialect: str) -> Refusal:
     """The refusal of a request that cannot be sent, and that must not be sent as it came."""
     if isinstance(error, BudgetExceeded):

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import aiohttp
 
 from lamina.gateway import limits
-from lamina.gateway.refusals import Refusal
+from lamina.gateway.refusals import BrokenOff, Refusal
 
 FLOW = "lamina.flow"
 """Where the server says, in the scope of a request, whether its client takes what is written."""
@@ -153,5 +153,5 @@ def _read_ready(answer: aiohttp.ClientResponse) -> bytes:
         raise _broken_off(error) from None
 
 
-def _broken_off(error: Exception) -> Refusal:
-    return Refusal(502, f"the upstream broke off its answer: {type(error).__name__}")
+def _broken_off(error: Exception) -> BrokenOff:
+    return BrokenOff(f"the upstream broke off its answer: {type(error).__name__}")

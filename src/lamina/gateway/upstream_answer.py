@@ -18,7 +18,7 @@ from yarl import URL
 from lamina.dialects.overflow import STATUS as OVERFLOW_STATUS
 from lamina.gateway import limits
 from lamina.gateway.encodings import unpack
-from lamina.gateway.refusals import Refusal
+from lamina.gateway.refusals import BrokenOff, Refusal
 from lamina.gateway.shared import Gateway
 from lamina.gateway.stream import AnswerWriter
 from lamina.gateway.upstreams import Upstream
@@ -122,7 +122,7 @@ class UpstreamAnswer:
             problem = f"upstream {name!r} cannot be reached: {_describe_refusal(error)}"
             raise Refusal(502, f"{problem}; check that it runs, and its address") from None
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise Refusal(502, f"upstream {name!r} failed: {type(error).__name__}") from None
+            raise BrokenOff(f"upstream {name!r} failed: {type(error).__name__}") from None
 
     async def _send(self) -> aiohttp.ClientResponse:
         request = self._request
