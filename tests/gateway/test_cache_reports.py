@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lamina import Budget
 from lamina.conversations.store import list_conversations, read_record
 from lamina.stores.address import open_store
 from tests.cli.running import run
@@ -102,3 +104,38 @@ def test_the_gateway_itself_asks_nothing(tmp_path: Path) -> None:
 
     stub = asyncio.run(run_all())
     assert not any("diagnostics" in seen.json for seen in stub.seen)
+
+
+class CachingStub(Stub):
+    """An upstream whose cache has every request that it saw, from the first byte on."""
+
+    async def _answer(self, request: SeenRequest, writer: asyncio.StreamWriter) -> None:
+        cached = 0
+        for earlier in self.seen[:-1]:
+            same = takewhile(lambda pair: pair[0] == pair[1], zip(earlier.body, request.body, strict=False))
+            cached = max(cached, sum(1 for _ in same))
+        usage = {
+            "input_tokens": (len(request.body) - cached) // 4,
+            "cache_read_input_tokens": cached // 4,
+            "output_tokens": 5,
+        }
+        content_type, answer = answer_of(request)
+        writer.write(response(200, content_type, json.dumps(json.loads(answer) | {"usage": usage}).encode()))
+
+
+def test_two_gateways_on_one_store_report_no_miss_that_did_not_happen(tmp_path: Path) -> None:
+    """What the other one sent last is not known: comparing with an older request blamed the client."""
+
+    async def main() -> list[Json]:
+        async with serve_stub(CachingStub()) as stub, open_client() as client:
+            window = {"budget": Budget(window=16_000, reserve=500)}
+            settings = settings_for(stub, tmp_path / "gateway.db", upstream=window)
+            async with run_gateway(settings) as first, run_gateway(settings) as second:
+                for steps in range(4, 44):
+                    gateway = (first, second)[steps % 2]
+                    status, _ = await post(client, gateway.url, messages_request(steps))
+                    assert status == 200
+                assert first.events("cut") + second.events("cut")
+                return first.events("miss") + second.events("miss")
+
+    assert asyncio.run(main()) == []

@@ -187,13 +187,16 @@ def test_a_stream_that_breaks_off_ends_as_it_did_at_the_upstream(name: str, faul
     path, body = STREAMED[name]
 
     async def main() -> None:
-        async with run_stub() as stub, open_client() as client:
-            async with run_gateway(settings_for(stub, **SMALL)) as gateway:
-                stub.play(fault)
-                async with client.post(f"{gateway.url}{path}", json=body) as answer:
-                    assert answer.headers.get("x-lamina", "") == ("cut" if "cut" in name else "")
-                    with pytest.raises(aiohttp.ClientPayloadError):
-                        await answer.content.read()
+        async with (
+            run_stub() as stub,
+            open_client() as client,
+            run_gateway(settings_for(stub, **SMALL)) as gateway,
+        ):
+            stub.play(fault)
+            async with client.post(f"{gateway.url}{path}", json=body) as answer:
+                assert answer.headers.get("x-lamina", "") == ("cut" if "cut" in name else "")
+                with pytest.raises(aiohttp.ClientPayloadError):
+                    await answer.content.read()
 
     asyncio.run(main())
 

@@ -23,7 +23,6 @@ from lamina.fitting.policy import Policy
 from lamina.gateway.config import GatewaySettings, UpstreamSettings
 from lamina.testing.model_server import MODEL, run_model_server
 from tests.gateway.open_responses_upstream import (
-    ANSWER,
     CompliantUpstream,
     Damage,
     Script,

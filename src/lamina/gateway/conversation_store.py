@@ -36,7 +36,7 @@ from lamina.gateway import limits
 from lamina.gateway.config import GatewaySettings
 from lamina.settings import load_settings
 from lamina.stores.address import open_chosen_store, open_store, resolve_key
-from lamina.stores.port import Rekeyable, Store
+from lamina.stores.port import OwnName, Rekeyable, Store, Where
 
 MEMBERS = 64
 """How many conversations of one family are looked at, the newest first."""
@@ -45,7 +45,10 @@ READY_SECONDS = 2.0
 """How long the store may take to say that it is there. Who asks gives up after three, in the image."""
 
 LAST_TRY = 0.5
-"""Seconds for a call of the store by a request that has waited for others until its own time was over."""
+"""Seconds for a call of the store by a request whose time is over, or while the store is known to hang."""
+
+READY = Where(OwnName("lamina.ready"), "ready")
+"""Where `is_ready` writes."""
 
 _Value = TypeVar("_Value")
 
@@ -75,6 +78,8 @@ class GatewayStore:
         self._stack: AsyncExitStack | None = None
         self._store: Store | None = None
         self._opening = asyncio.Lock()
+        self._hangs = False
+        """Whether a call took too long, and none has succeeded since."""
 
     @contextmanager
     def wait_once(self) -> Iterator[None]:
@@ -220,11 +225,9 @@ class GatewayStore:
         return deleted
 
     async def is_ready(self) -> bool:
+        """Whether the store takes what is written. One that is full can still be read."""
         try:
-            await self._call(
-                lambda store: store.read(conversation_place("default", "ready"), last=0),
-                seconds=READY_SECONDS,
-            )
+            await self._call(lambda store: store.append(READY, [], state=b"ready"), seconds=READY_SECONDS)
         except StoreGone:
             return False
         return True
@@ -234,18 +237,23 @@ class GatewayStore:
     ) -> _Value:
         """Do something with the store. Raises StoreGone if it fails or takes too long.
 
-        `seconds` is how long it may take at most; by default, until the deadline of the request.
+        `seconds` is how long it may take at most; by default, until the deadline of the request. While the
+        store is known to hang, nobody waits for long: a request asks it several times, and so do those that
+        hold a lock which the request needs.
 
         A call that takes too long goes on: a store waits for its writes, and a write that was cancelled half
         way would be worse than one that nobody waits for.
         """
         left = max(self.deadline() - monotonic(), LAST_TRY)
+        if self._hangs:
+            left = LAST_TRY
         if seconds is not None:
             left = min(left, seconds)
         task = asyncio.ensure_future(self._operate(operation))
         done, _ = await asyncio.wait({task}, timeout=left)
         if not done:
             task.add_done_callback(_ignore_outcome)
+            self._hangs = True
             raise StoreGone("the store does not answer")
         return task.result()
 
@@ -254,14 +262,17 @@ class GatewayStore:
             if self._store is None:
                 await self.open()
             assert self._store is not None  # noqa: S101 - for the type checker
-            return await operation(self._store)
+            value = await operation(self._store)
         except (Conflict, Reused):
+            self._hangs = False
             raise
         except BadInput as error:  # an address or a key that is wrong; the store itself did not fail
             raise StoreGone(str(error)) from error
         except (StoreError, OSError) as error:
             await self._retire()
             raise StoreGone(str(error)) from error
+        self._hangs = False
+        return value
 
     async def _retire(self) -> None:
         """Close a store that failed: the next call opens it again."""

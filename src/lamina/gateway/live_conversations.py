@@ -128,12 +128,16 @@ class LiveConversation:
 
     def accept(self, stored: GatewayConversation) -> None:
         """Take over what another process has saved, unless this one has seen a later request."""
+        is_news = stored.source != self.source
         self.source = stored.source
         if stored.state.began != self.state.began:  # it was deleted, and somebody has begun it again
             self.record.begin_anew()
         saved_digests = stored.state.digests()
         if self._is_ahead(stored.state, saved_digests):
             return
+        if is_news:  # the last request was another process's, and what it sent is not known here
+            self.request = None
+            self.reported = 0
         self.state = stored.state
         self.digests = saved_digests
         self.counted = None

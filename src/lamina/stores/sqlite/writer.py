@@ -233,9 +233,20 @@ class Writer:
                 close_quietly(self._connection)
 
     def _check_not_broken(self) -> None:
+        if not self.broken and not self._has_its_file():
+            self.broken = "the file was removed or replaced"
+            close_quietly(self._connection)
         if self.broken:
             hint = f"close the store and open it again, then {_APPEND_AGAIN}"
             raise Broken(f"an earlier write failed ({self.broken})", hint=hint)
+
+    def _has_its_file(self) -> bool:
+        """Whether the path still leads to the open file. SQLite would write to a deleted one for ever."""
+        try:
+            status = os.stat(self._path)  # noqa: PTH116 - paths are text here, as SQLite takes them
+        except OSError:
+            return False
+        return self._file_id[1:] == (status.st_dev, status.st_ino)
 
     def _commit(self, jobs: Sequence[_Job[Any]]) -> None:
         """Do all in one transaction. A wrong call fails alone; if the disk fails, all of them fail."""
