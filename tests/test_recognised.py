@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lamina.conversations.conversations import Conversations
-from lamina.conversations.recognise import recognise
+from lamina.conversations.recognise import find_left, recognise
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.segments import assistant, system, user
 from lamina.wrapped.client import wrap
@@ -158,3 +158,12 @@ def test_the_longer_of_two_that_share_something_is_nearest() -> None:
     long = digests_of("a", "b", "c", "d", "e", "f", "g")
     rewound = digests_of("a", "b", "c", "d", "e", "x", "y")
     assert recognise(rewound, [("long", long), ("short", short)]) == ("forks", "long", 5)
+
+
+def test_a_conversation_that_only_begins_with_the_same_question_was_not_left() -> None:
+    """Two people may ask the same first question under one system text: nothing of the other is deleted."""
+    living = digests_of("a", "b", "c")
+    other = digests_of("a", "x", "y", "z")
+    assert living.first_answer == 1
+    assert find_left(living, [("other", other)]) == []
+    assert find_left(living, [("edited", digests_of("a", "b", "x", "y"))]) == ["edited"]

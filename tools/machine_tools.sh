@@ -1,21 +1,16 @@
 #!/bin/sh
-# Installs what some tests need of the machine: PgBouncer and ripgrep, from Debian's packages, and pgvector where
-# the one of the test server is compiled for newer processors. What cannot be installed is said; its tests are
-# then left out.
+# Installs what some tests need of the machine: PgBouncer from Debian's packages, and pgvector where the one of
+# the test server is compiled for newer processors. What cannot be installed is said; its tests are then left out.
 #
 #     sh tools/machine_tools.sh VENV
 set -u
 
 venv=$1
 
-missing=""
-command -v rg >/dev/null 2>&1 || missing="$missing ripgrep"
-command -v pgbouncer >/dev/null 2>&1 || [ -x /usr/sbin/pgbouncer ] || missing="$missing pgbouncer"
-if [ -n "$missing" ]; then
+if ! command -v pgbouncer >/dev/null 2>&1 && [ ! -x /usr/sbin/pgbouncer ]; then
     root=""
     [ "$(id -u)" -eq 0 ] || root="sudo -n"
-    # shellcheck disable=SC2086 - several words are meant
-    $root apt-get install -y --quiet $missing || echo "not installed:$missing; tests that need them are left out"
+    $root apt-get install -y --quiet pgbouncer || echo "PgBouncer is not installed; tests that need it are left out"
 fi
 
 # A processor without an instruction of the extension ends the server: see tests/servers/postgres.py.

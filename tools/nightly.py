@@ -25,10 +25,9 @@ PRINTED_LINES = 40
 
 MACHINE_TESTS = (
     "tests/context/test_search_postgres.py",
-    "tests/context/test_tools.py",
     "tests/stores/test_postgres_pooled.py",
 )
-"""Tests that need pgvector, ripgrep or PgBouncer, which CI does not install."""
+"""Tests that need pgvector or PgBouncer, which CI does not install."""
 
 
 class Part(NamedTuple):
@@ -58,6 +57,11 @@ def list_parts() -> list[Part]:
         Part("pages", ("make", "pages")),
         Part("scale", ("make", "scale")),
         Part("conformance", ("make", "conformance")),
+        Part("matrix", ("make", "matrix")),
+        Part("torture", ("make", "torture")),
+        Part("newcomer", ("make", "newcomer")),
+        Part("peers", ("make", "peers")),
+        Part("release", ("make", "release-check")),
     ]
     for name in TRIALS:
         install = ("sh", "tools/clients.sh", name)

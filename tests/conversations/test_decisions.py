@@ -5,14 +5,23 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from lamina.conversations.costs import NO_USAGE, is_refused, price_call, sum_calls_cost
 from lamina.conversations.recall_answers import strip_recalls
 from lamina.conversations.recall_loop import RecallLoop, RecallPlace
 from lamina.conversations.recall_streams import filter_for, mend_recalls
-from lamina.conversations.record import Answered, RecordedCall, SentRequest
+from lamina.conversations.record import (
+    CHANGES_OF_THE_CALLER,
+    Answered,
+    RecordedCall,
+    SentRequest,
+    count_compactions,
+    is_compaction,
+)
 from lamina.conversations.request_digests import NO_DIGESTS, count_shared_links, digest_log
+from lamina.core.values import Cut, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage
 from lamina.segments import assistant, system, user
@@ -52,6 +61,14 @@ def test_a_sum_is_not_known_if_an_answer_reported_nothing() -> None:
     assert silent.amount is None
     assert str(silent) == f"not known: {NO_USAGE}"
     assert sum_calls_cost([RecordedCall(request=SENT)]).amount == 0.0
+
+
+@pytest.mark.parametrize("reason", sorted(CHANGES_OF_THE_CALLER))
+def test_a_cut_that_shortened_something_is_lamina_s_whatever_its_reason(reason: str) -> None:
+    cut = Cut(number=1, reason=reason, before=900, after=400, first="", lowered=3)
+    assert is_compaction(cut)
+    assert not is_compaction(msgspec.structs.replace(cut, lowered=0))
+    assert count_compactions(Ledger(cuts=(cut, msgspec.structs.replace(cut, lowered=0)))) == 1
 
 
 @pytest.mark.parametrize("length", range(6))

@@ -146,6 +146,8 @@ def test_a_window_and_a_budget_make_one_cut() -> None:
     assert envelopes[5].cut == cut
     assert envelopes[5].entry("a4").form is Form.COMPACT
     assert sent_keys(envelopes[5]) == ["q3", "a3", "q4", "a4"]
+    # A cache has lost everything from the earlier of the two places on: the window's here.
+    assert cut.first == envelopes[5].entry("q0").ref
     numbers = [each.number for each in envelopes[-1].ledger.cuts]
     assert numbers == list(range(1, len(numbers) + 1))
 

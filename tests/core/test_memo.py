@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from lamina.core.build import BuildMemo, build
 from lamina.core.envelope import Envelope
 from lamina.core.laws import is_same_request
+from lamina.core.layout import Filter, Layout
 from lamina.core.log_pieces import may_split_at
 from lamina.core.options import Options
 from lamina.core.repair import ScanMemory, repair
 from lamina.core.tokens import CHARS4, ESTIMATE, RFC, Counter, Framing
-from lamina.core.values import Budget, Form, Layer, Ledger, Segment
+from lamina.core.values import Budget, Form, Layer, Ledger, Raw, Role, Segment
 from lamina.core.wording import Wording
 from lamina.errors import BudgetExceeded
 from lamina.replay.generated_sessions import generate_session, split_calls
@@ -37,6 +38,16 @@ class Move(NamedTuple):
 
 WHATS = ("grow", "grow", "grow", "edit", "rewind", "fork", "reload", "options", "counter")
 MOVES = st.lists(st.builds(Move, st.sampled_from(WHATS), st.integers(0, 99)), min_size=3, max_size=10)
+
+
+OPTIONS = (
+    Options(),
+    Options(salt="1"),
+    Options(wording=Wording(tagged=True)),
+    Options(layout=Layout(exclude=Filter(kinds=frozenset({"tool_result"})))),
+    Options(carries=lambda segment: "results stay away" if segment.kind == "tool_result" else ""),
+)
+"""A memo that was made under one of them must not shape a request under another."""
 
 
 class Conversation:
@@ -62,7 +73,7 @@ class Conversation:
             case "reload":
                 self.ledger = Ledger.load(self.ledger.dump())
             case "options":
-                self.options = Options(salt=str(move.place % 2))
+                self.options = OPTIONS[move.place % len(OPTIONS)]
             case "counter":
                 self.counter = (ESTIMATE, RFC)[move.place % 2]
 
@@ -184,6 +195,33 @@ def test_a_memo_resumes_where_the_log_continues_and_begins_anew_where_it_does_no
     build(edited, counter=CHARS4, ledger=first.ledger, memo=memo)
     assert memo.checkpoint is not None
     assert memo.checkpoint.log == tuple(edited[:3])
+
+
+@pytest.mark.parametrize("before", OPTIONS)
+@pytest.mark.parametrize("after", OPTIONS)
+def test_a_memo_of_other_options_changes_nothing(before: Options, after: Options) -> None:
+    log = [user("Read both.")]
+    for number in range(4):
+        log += [call("read", {}, id=f"c{number}", joins=False), result("found", id=f"c{number}")]
+    log += [assistant("Done."), user("Go on.")]
+    memo = BuildMemo()
+    ledger = build(log[:-2], options=before, memo=memo).ledger
+    with_memo = build(log, options=after, ledger=ledger, memo=memo)
+    assert is_same_request(with_memo, build(log, options=after, ledger=ledger))
+
+
+@pytest.mark.parametrize("other", [{"index": True}, {"index": 1.0}])
+def test_what_only_python_holds_for_equal_is_another_log_to_a_memo(other: dict[str, object]) -> None:
+    """`1`, `1.0` and `true` are equal here and three different requests on the wire."""
+
+    def log_of(data: dict[str, object]) -> list[Segment]:
+        block = Segment(role=Role.ASSISTANT, kind="assistant", parts=(Raw(dialect="anthropic", data=data),))
+        return [user("One"), block, user("Two"), assistant("Three"), user("Four")]
+
+    memo = BuildMemo()
+    first = build(log_of({"index": 1}), memo=memo)
+    again = build(log_of(other), ledger=first.ledger, memo=memo)
+    assert is_same_request(again, build(log_of(other), ledger=first.ledger))
 
 
 PIECES = st.sampled_from(

@@ -8,12 +8,15 @@ import msgspec
 import pytest
 
 from lamina.core.build import build, plan_cut
+from lamina.core.cut_target import PRICING, Growth, Rates, choose_target
 from lamina.core.envelope import Envelope
 from lamina.core.laws import LAWS, Case
 from lamina.core.layout import Filter, Layout
+from lamina.core.ledger import rewind
 from lamina.core.options import Options
+from lamina.core.recall import list_refs
 from lamina.core.tokens import CHARS4, Counter, Framing
-from lamina.core.values import Budget, Form, Layer, Ledger, Role, Segment, Text
+from lamina.core.values import Budget, Fold, Form, Layer, Ledger, Role, Segment, Text
 from lamina.core.wording import text_of
 from lamina.segments import assistant, call, project, result, thinking, user
 
@@ -64,6 +67,30 @@ def with_result(size: int) -> Envelope:
     log += [user("Next."), *read("b", "y" * 3_000, 1), assistant("Done too."), user("And now?")]
     budget = Budget(window=3_000, reserve=0, trigger=0.5, target=0.01, keep_last=0)
     return build(log, budget=budget, counter=LETTERS)
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_pinned_result_is_never_superseded(*, pinned: bool) -> None:
+    """The same file is read again later. Without the pin its first result would be the first to go."""
+    log = [user("Read.")]
+    for number, (path, size) in enumerate([("a.py", 60), ("b.py", 1_200), ("a.py", 60), ("c.py", 600)]):
+        log += read(path, "word " * size, number)
+    log[2] = msgspec.structs.replace(log[2], pinned=pinned)
+    log += [assistant("Done."), user("And?")]
+    budget = Budget(window=2_300, reserve=0, keep_last=1, target=0.5)
+    envelope = build(log, budget=budget, counter=CHARS4)
+    assert envelope.cut is not None
+    assert (envelope.entry("r0").form is Form.FULL) is pinned
+
+
+def test_a_superseded_result_in_a_spared_step_stays_while_older_ones_can_go() -> None:
+    """The last steps are spared, and the large results before them free enough."""
+    log = [user("Read.")]
+    for number, (path, size) in enumerate([("b.py", 1_200), ("c.py", 1_200), ("a.py", 100), ("a.py", 100)]):
+        log += read(path, "word " * size, number)
+    envelope = build(log, budget=Budget(window=2_800, reserve=0, keep_last=3), counter=CHARS4)
+    assert envelope.cut is not None
+    assert [envelope.entry(key).form for key in ("r2", "r3")] == [Form.FULL, Form.FULL]
 
 
 def test_a_result_is_lowered_as_soon_as_that_frees_one_token_and_never_for_nothing() -> None:
@@ -168,6 +195,13 @@ def test_a_small_result_beside_large_ones_stays_whole() -> None:
     assert [form for form, _ in arrived(4_000, 4_000, 100)] == [Form.COMPACT, Form.COMPACT, Form.FULL]
 
 
+def test_a_large_result_gets_what_small_ones_beside_it_leave() -> None:
+    """The small ones need 200 of 4,000 tokens, so the large one may have more than a third of them."""
+    *_, (form, tokens) = arrived(100, 100, 12_000)
+    assert form is Form.COMPACT
+    assert tokens > ROOM // 3
+
+
 def test_only_what_arrived_together_shares_the_room() -> None:
     """A result of the step before is new, too, in a first request: it may have all that is left."""
     forms = [form for form, _ in arrived(900, 900, 900, 900, 900, 300, earlier=700)]
@@ -268,3 +302,39 @@ def break_case(law: str) -> Case:
 def test_a_broken_law_says_what_broke_it(law: str, problem: str) -> None:
     problems = list(LAWS[law](break_case(law)))
     assert re.fullmatch(problem, problems[0])
+
+
+# core/cut.py: a cut that freed too little goes on, or the next one would follow soon
+
+
+def test_a_cut_over_the_room_frees_its_least_by_what_it_would_rather_leave() -> None:
+    """Results and replies free too little here, so old messages of the user are folded as well."""
+    log = [user("x " * 100), user("word " * 200), assistant("word " * 84)]
+    log += [user(f"{number} " + "word " * size) for number, size in enumerate((188, 187, 371, 339))]
+    log += read("6.py", "line " * 400, 6)
+    budget = Budget(window=1_858, reserve=0, trigger=0.8, keep_last=0)
+    cut = build(log, budget=budget, counter=CHARS4).cut
+    assert cut is not None
+    assert cut.before - cut.after >= 1_858 // 5
+
+
+# core/ledger.py: a digest goes with the message that replaced one of its rules
+
+
+def test_a_rewind_takes_back_a_digest_that_marks_a_rule_as_replaced_by_what_is_gone() -> None:
+    log = [user("Always use tabs."), assistant("I will."), user("Use spaces from now on.")]
+    refs = tuple(ref for ref, _ in list_refs(log))
+    fold = Fold(key="fold-1", covers=refs[:2], text="tabs, replaced in turn 2", cut=1, replaced_by=refs[2:])
+    ledger = Ledger(folds=(fold,))
+    assert rewind(ledger, refs).folds == (fold,)
+    assert rewind(ledger, refs[:2]).folds == ()
+
+
+# core/cut_target.py: no target stands on the trigger, where a cut would free nothing
+
+
+@pytest.mark.parametrize("share", range(10, 100, 5))
+def test_a_target_is_below_every_trigger(share: int) -> None:
+    for pricing in PRICING.values():
+        target = choose_target(1_000, share * 10, Growth(tokens=50, typed=50), Rates(), pricing=pricing)
+        assert target < share * 10 or target == 1_000 * pricing.lowest // 100

@@ -18,6 +18,12 @@ Json = dict[str, Any]
 
 ROOM = Budget(window=8_000)
 
+SEARCHED: list[Json] = [
+    {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "lamp"}},
+    {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
+]
+"""What a tool on the API's side was asked, and what it found."""
+
 
 def user(content: Any = "q") -> Json:
     return {"role": "user", "content": content}
@@ -59,6 +65,28 @@ def sent(*messages: Json, **fields: Any) -> list[Json]:
 
 def test_parallel_results_in_a_message_each_are_joined() -> None:
     assert sent(user(), used("a", "b"), gave("a"), gave("b")) == [user(), used("a", "b"), gave("a", "b")]
+
+
+def test_of_joined_messages_the_first_one_s_fields_win() -> None:
+    first, second = gave("a") | {"label": "one"}, gave("b") | {"label": "two", "more": 1}
+    joined = sent(user(), used("a", "b"), first, second)[-1]
+    assert joined == gave("a", "b") | {"label": "one", "more": 1}
+
+
+def test_a_call_whose_id_is_mended_keeps_its_input_as_the_object_that_came() -> None:
+    called = used("a"), used("a")
+    called[1]["content"][0]["input"] = {"path": "b.py", "lines": 1.0}
+    sent_call = sent(user(), called[0], gave("a"), called[1], gave("a"))[3]["content"][0]
+    assert sent_call["id"] != "a"
+    assert sent_call["input"] is called[1]["content"][0]["input"]
+
+
+def test_a_result_without_content_may_say_so_with_a_null() -> None:
+    body = request(user(), used("a"), user([{"type": "tool_result", "tool_use_id": "a", "content": None}]))
+    absent = request(user(), used("a"), user([{"type": "tool_result", "tool_use_id": "a"}]))
+    assert fitted(body).request is body
+    streams = [DIALECT.cache.stream(each) for each in (body, absent)]
+    assert [block.data for block in streams[0].blocks] == [block.data for block in streams[1].blocks]
 
 
 def test_words_between_a_call_and_its_result_stand_after_it() -> None:
@@ -140,6 +168,7 @@ def test_nothing_at_all_is_refused() -> None:
         ([user(), used("a"), system(), gave("a")], "user assistant user system"),
         ([user(), system("one"), system("two"), spoke(), user()], "user system assistant user"),
         ([system(), user()], "user"),
+        ([user(), spoke(SEARCHED), system(), spoke(), user()], "user assistant system assistant user"),
     ],
 )
 def test_a_system_message_waits_for_a_place_that_the_api_takes(messages: list[Json], roles: str) -> None:
@@ -239,6 +268,13 @@ def test_the_fewest_markers_are_taken_off_or_made_shorter(
         lifetimes.append(name if placed.lifetime == before[placed.place] else f"{name}:{placed.lifetime}")
     assert " ".join(lifetimes) == left
     assert "1h" not in [p.lifetime for p in markers if before[p.place] == "5m"]
+
+
+@pytest.mark.parametrize("lifetimes", [("1h", "5m"), ("5m", "1h"), ("", "1h")])
+def test_of_the_markers_inside_a_result_the_last_one_says_how_long(lifetimes: tuple[str, str]) -> None:
+    found = {"type": "tool_result", "tool_use_id": "a", "content": [text(each) for each in lifetimes]}
+    stream = DIALECT.cache.stream(request(user(), used("a"), user([found])))
+    assert stream.blocks[-1].marker == lifetimes[-1]
 
 
 def test_markers_that_the_api_takes_stay_the_same_object() -> None:

@@ -23,11 +23,19 @@ from lamina.gateway import usage as usage_module
 from lamina.gateway.bodies import decode_body
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, call_upstream
 from lamina.gateway.config import UpstreamSettings
+from lamina.gateway.fit import _bound_next
 from lamina.gateway.identity import ClientIdentity
 from lamina.gateway.learning import MOST_BYTES, AnswerLearner
 from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.marker_modes import plans_markers
-from lamina.gateway.sizes import UNKNOWN_WINDOW, ChosenWindow, KnownTrigger, choose_window, find_trigger
+from lamina.gateway.sizes import (
+    UNKNOWN_WINDOW,
+    ChosenWindow,
+    CountedRequest,
+    KnownTrigger,
+    choose_window,
+    find_trigger,
+)
 from lamina.gateway.stream import AnswerWriter
 from lamina.gateway.telemetry import record_answered
 from lamina.gateway.turn_memory import TurnMemory
@@ -359,3 +367,13 @@ def test_what_was_recalled_does_not_belong_to_the_uncut_request(tool: str, *, is
     assert (
         measure(msgspec.structs.replace(fitted, ledger=ledger, own_tools=own_tools)) == 11 * sent - recalled
     )
+
+
+@pytest.mark.parametrize(("measured", "bound"), [(500, 500), (501, 3_000), (999, 3_000)])
+def test_what_an_upstream_counted_is_believed_up_to_half_of_the_trigger(measured: int, bound: int) -> None:
+    """The gateway's own count may be twice that, so above it the request has to be counted."""
+    message = {"role": "user"}
+    body: Any = SimpleNamespace(turns=(message,), bounds=(3_000,), head_bytes=0)
+    conversation = make_conversation(requests=1)
+    conversation.measured = CountedRequest(tokens=measured, turns=(message,), head_bytes=0)
+    assert _bound_next(body, conversation, 1_000) == bound

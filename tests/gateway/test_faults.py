@@ -15,6 +15,8 @@ import pytest
 
 from lamina.gateway import limits
 from lamina.gateway.bodies import RequestBody
+from lamina.gateway.conversation_store import StoreGone
+from lamina.gateway.conversations import ConversationIndex
 from lamina.gateway.live_conversations import LiveConversation
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
@@ -542,6 +544,32 @@ def test_a_store_that_is_gone_stops_only_conversations_that_were_cut(
                         break
                     await asyncio.sleep(0.1)
                 assert stub.seen[-1].body == twin[-1]
+
+    asyncio.run(main())
+
+
+def test_a_conversation_that_may_have_been_cut_is_not_sent_in_full_while_the_store_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway that has just started knows nothing of it, and cannot ask."""
+    monkeypatch.setattr(limits, "STORE_SECONDS", 0.5)
+    store = tmp_path / "gateway.db"
+
+    async def refuse_to_load(*_: object) -> dict[str, LiveConversation]:
+        raise StoreGone("the store does not answer")
+
+    async def main() -> None:
+        async with run_stub() as stub, open_client() as client:
+            settings = settings_for(stub, store, **SMALL)
+            async with run_gateway(settings) as gateway:
+                for steps in range(20):
+                    await post(client, gateway.url, messages_request(steps))
+                assert gateway.events("cut")
+            monkeypatch.setattr(ConversationIndex, "_load_members", refuse_to_load)
+            async with run_gateway(settings) as gateway:
+                status, _ = await post(client, gateway.url, messages_request(20))
+                assert status == 503
+                assert len(stub.seen) == 20
 
     asyncio.run(main())
 
