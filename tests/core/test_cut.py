@@ -432,3 +432,20 @@ def test_the_trigger_is_a_limit_and_a_number_of_spared_steps_a_wish(keep_last: i
         envelope = build(log, budget=budget, counter=CHARS4, ledger=ledger)
         ledger = envelope.ledger
         assert envelope.tokens <= 1_600
+
+
+@settings(max_examples=up_to(25))
+@given(st.lists(st.integers(5, 80), min_size=25, max_size=40))
+def test_a_request_that_is_to_fill_its_room_has_no_place_for_another_message(sizes: list[int]) -> None:
+    """`trigger=1, target=1`: what is built once, and not continued, takes what fits."""
+    room = 1_000
+    log = [user("Begin.")]
+    for number, size in enumerate(sizes):
+        speak = (assistant, user)[number % 2]
+        log.append(speak(f"{number} " + "word " * size))
+    log.append(user("And now?"))
+    budget = Budget(window=room, reserve=0, trigger=1, target=1)
+    envelope = build(log, budget=budget, counter=CHARS4)
+    if envelope.cut:
+        largest = (max(sizes) * len("word ")) // 4
+        assert envelope.tokens >= room - largest - room * 3 // 100

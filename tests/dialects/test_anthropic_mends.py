@@ -168,7 +168,11 @@ def test_nothing_at_all_is_refused() -> None:
         ([user(), used("a"), system(), gave("a")], "user assistant user system"),
         ([user(), system("one"), system("two"), spoke(), user()], "user system assistant user"),
         ([system(), user()], "user"),
-        ([user(), spoke(SEARCHED), system(), spoke(), user()], "user assistant system assistant user"),
+        (
+            # Results that have to be joined, so that the request does not pass as it came.
+            [user(), used("a", "b"), gave("a"), gave("b"), spoke(SEARCHED), system(), spoke(), user()],
+            "user assistant user assistant system assistant user",
+        ),
     ],
 )
 def test_a_system_message_waits_for_a_place_that_the_api_takes(messages: list[Json], roles: str) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from lamina.conversations.store import ConversationState
+from lamina.core.values import Cut, Ledger
 from lamina.errors import Conflict
-from lamina.gateway.conversation_store import StoreGone
+from lamina.gateway.conversation_store import GatewayConversation, StoreGone
 from lamina.gateway.conversations import ConversationIndex
 from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
@@ -111,3 +114,15 @@ def test_a_record_that_another_process_has_continued_is_read_again_and_written_a
         assert store.records == [b"of another process", b"first"]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("was_cut", [True, False])
+def test_a_later_request_here_holds_only_under_the_ledger_in_the_store(*, was_cut: bool) -> None:
+    """Another process has cut the conversation meanwhile: its ledger says what the next request must be."""
+    conversation = LiveConversation("default", "name", "family", ConversationState(requests=3))
+    ledger = Ledger()
+    if was_cut:
+        ledger = Ledger(cuts=(Cut(number=1, reason="over the trigger"),))
+    saved = ConversationState(requests=2, ledger=ledger)
+    conversation.accept(GatewayConversation(name="name", state=saved, source=b"state", count=2))
+    assert (conversation.state is saved) is was_cut
