@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import subprocess
@@ -380,3 +381,19 @@ def test_a_deletion_that_fails_leaves_no_transaction(path: Path) -> None:
         own.erase(fail)
     assert own.write(lambda link: link.run("SELECT count FROM conversation WHERE name = 'c'")) == [(1,)]
     own.release()
+
+
+def test_a_disk_that_fails_while_a_new_store_is_made_is_told_in_our_own_words(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mark of a new store cannot be removed. Whoever opens the store next removes it."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Path, "unlink", fail)
+        with pytest.raises(StoreError, match="Input/output error; check the disk"):
+            with_store(path, lambda store: store.append(HERE, [b"x"]))
+    with_store(path, lambda store: store.append(HERE, [b"x"]))
+    assert not path.with_name(f"{path.name}{writer.NEW_SUFFIX}").exists()

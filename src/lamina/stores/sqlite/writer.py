@@ -181,6 +181,9 @@ class Writer:
                 close_quietly(self._connection)
                 hint = "is another process using it?"
                 raise StoreError(f"{path!r}: {error.words}", hint=hint) from error
+            except OSError as error:
+                close_quietly(self._connection)
+                raise StoreError(f"{path!r}: {error.strerror}", hint="check the disk") from error
             except BaseException:
                 close_quietly(self._connection)
                 raise
