@@ -7,15 +7,18 @@ import itertools
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
 
+from lamina.gateway.server import GatewayWorker, make_config
 from tests.gateway.growing import dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_conversations import SMALL, converse
@@ -53,6 +56,7 @@ class GatewayProcess:
     def __init__(self, settings: Path, port: int) -> None:
         self._settings = settings
         self._process: asyncio.subprocess.Process | None = None
+        self.port = port
         self.url = f"http://127.0.0.1:{port}"
 
     async def start(self) -> None:
@@ -76,11 +80,14 @@ class GatewayProcess:
                     await asyncio.sleep(0.05)
         raise RuntimeError("the gateway did not start")
 
-    async def kill(self) -> None:
-        """End it without a chance to write anything."""
+    async def kill(self, *, workers: bool = True) -> None:
+        """End it without a chance to write anything, with its workers or without."""
         if self._process is None:
             return
-        os.killpg(self._process.pid, signal.SIGKILL)
+        if workers:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        else:
+            self._process.kill()
         await self._process.wait()
         self._process = None
 
@@ -113,6 +120,11 @@ async def post_until_answered(url: str, request: dict[str, Any]) -> None:
             except aiohttp.ClientError:
                 await asyncio.sleep(0.02)
     raise RuntimeError("no answer")
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def once_each(bodies: list[bytes]) -> list[bytes]:
@@ -160,6 +172,59 @@ def test_several_workers_share_one_store(tmp_path: Path) -> None:
             assert once_each([seen.body for seen in stub.seen]) == twin
 
     asyncio.run(main())
+
+
+def test_workers_end_with_their_parent(tmp_path: Path) -> None:
+    """They would hold the port, and the gateway could not be started again."""
+
+    async def main() -> None:
+        async with run_stub() as stub, run_process(tmp_path, stub, workers=2) as gateway:
+            await gateway.kill(workers=False)
+            assert await until(lambda: not is_open(gateway.port), 60)
+            await gateway.start()
+
+    asyncio.run(main())
+
+
+class IdleProcess:
+    """Stands for the process of a worker."""
+
+    is_running = True
+
+    def is_alive(self) -> bool:
+        return self.is_running
+
+
+def test_a_worker_that_still_imports_is_not_replaced_and_a_hung_one_is(tmp_path: Path) -> None:
+    """However long it takes: a worker that is killed and begun anew takes as long again."""
+    settings = settings_for("http://127.0.0.1:9", tmp_path / "gateway.db", workers=2)
+    worker = GatewayWorker(make_config(settings, "app"), [])
+    process = IdleProcess()
+    worker.process = process  # type: ignore[assignment]
+    assert worker.is_alive(timeout=0)
+    assert not worker.is_ready(timeout=0)
+    worker.child_conn.send(b"everything is imported")
+    assert not worker.is_alive(timeout=0)  # it does not answer a ping
+    worker.pong()
+    assert worker.is_alive(timeout=0)
+    process.is_running = False
+    assert not worker.is_alive(timeout=0)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_address_is_said_when_it_is_served(workers: int, tmp_path: Path) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text(f'port = 0\nworkers = {workers}\nstore = "{tmp_path / "gateway.db"}"\n')
+    command = [sys.executable, "-m", "lamina", "serve", "--settings", str(file)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stderr is not None
+        words = process.stderr.readline().split()
+        try:
+            assert words[:3] == ["lamina:", "serving", "on"]
+            assert is_open(urlsplit(words[3].rstrip(",")).port or 0)
+        finally:
+            process.terminate()
+            process.communicate()
 
 
 def test_another_host_goes_on_over_postgresql(tmp_path: Path) -> None:

@@ -53,11 +53,14 @@ def run(arguments: argparse.Namespace) -> int:
     settings = read_settings(arguments, os.environ, place="serve")
     check_start(settings, os.environ, settings_path(arguments))
     names = ", ".join(f"{name} ({upstream.url})" for name, upstream in settings.upstreams.items())
-    address = f"http://{settings.host}:{settings.port}"
-    tell(f"lamina: serving on {address}, upstreams: {names}")
-    if settings.inspect:
-        tell(f"lamina: what went through it is shown at {address}{INSPECTOR}/")
-    run_server(settings)
+
+    def announce(port: int) -> None:
+        address = f"http://{settings.host}:{port}"
+        tell(f"lamina: serving on {address}, upstreams: {names}")
+        if settings.inspect:
+            tell(f"lamina: what went through it is shown at {address}{INSPECTOR}/")
+
+    run_server(settings, announce=announce)
     return 0
 
 

@@ -7,10 +7,14 @@ protocol class here ends both.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
+import threading
+from collections.abc import Callable
 from math import ceil
+from multiprocessing import parent_process
 from tempfile import TemporaryDirectory
 from time import monotonic
 from types import FrameType
@@ -38,20 +42,29 @@ UNREAD_BYTES = 512 << 10
 LAST_WORDS = 5.0
 """Seconds for the errors of requests that are cut off, after `drain_seconds`."""
 
+_LOGGER = logging.getLogger("uvicorn.error")
+
 _OFFER_HEADERS = (b"upgrade", b"connection", b"http2-settings")
 
 SETTINGS_VARIABLE = "LAMINA_GATEWAY_SETTINGS"
 """Has the settings as JSON for the worker processes of one gateway. They hold no secrets."""
 
 
-def run_server(settings: GatewaySettings, *, listener: socket.socket | None = None) -> None:
-    """Serve until the process is told to stop. A `listener` replaces the address of the settings."""
+Announce = Callable[[int], object]
+
+
+def run_server(
+    settings: GatewaySettings, *, listener: socket.socket | None = None, announce: Announce | None = None
+) -> None:
+    """Serve until the process is told to stop. A `listener` replaces the address of the settings.
+
+    `announce` is called once, with the port, when requests are answered.
+    """
     tune_garbage_collection()
-    if listener is not None:
-        GatewayServer(make_config(settings, create_app(settings))).run(sockets=[listener])
-        return
-    if settings.workers == 1:
-        GatewayServer(make_config(settings, create_app(settings))).run()
+    if listener is not None or settings.workers == 1:
+        server = GatewayServer(make_config(settings, create_app(settings)))
+        server.announce = announce
+        server.run(sockets=[listener] if listener is not None else None)
         return
     os.environ[SETTINGS_VARIABLE] = msgspec.json.encode(settings).decode()
     os.environ[PAGE_KEY_VARIABLE] = make_key().hex()
@@ -62,7 +75,9 @@ def run_server(settings: GatewaySettings, *, listener: socket.socket | None = No
     multiprocess.Process = GatewayWorker  # type: ignore[misc]
     with TemporaryDirectory(prefix="lamina-metrics-") as folder:
         os.environ[METRICS_FOLDER_VARIABLE] = folder
-        GatewayWorkers(config, [config.bind_socket()]).run()
+        workers = GatewayWorkers(config, [config.bind_socket()])
+        workers.announce = announce
+        workers.run()
 
 
 def create_worker_app() -> GatewayApp:
@@ -97,8 +112,14 @@ class GatewayServer(uvicorn.Server):
     client, and then ends by the signal.
     """
 
+    announce: Announce | None = None
     _signal_count = 0
     _closes_at: float | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self.announce is not None:
+            self.announce(self.servers[0].sockets[0].getsockname()[1])
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to stop. A second signal cuts off what runs, and a third one ends without a word."""
@@ -140,7 +161,33 @@ class GatewayServer(uvicorn.Server):
 
 
 class GatewayWorker(multiprocess.Process):
-    """A worker process of uvicorn with the gateway's server in it."""
+    """A worker process of uvicorn with the gateway's server in it. It ends when its parent has ended."""
+
+    _has_answered = False
+
+    def target(self, sockets: list[socket.socket] | None = None) -> None:
+        threading.Thread(target=_stop_with_parent, daemon=True).start()
+        self.child_conn.send(b"everything is imported")
+        super().target(sockets)
+
+    def is_alive(self, timeout: float = 5) -> bool:
+        """Whether the worker need not be replaced.
+
+        uvicorn kills a worker that does not answer in time, while it still imports too. A slow machine would
+        begin workers for ever.
+        """
+        if not self.process.is_alive():
+            return False
+        return not self._has_come_up() or self.ping(timeout)
+
+    def is_ready(self, timeout: float = 5) -> bool:
+        return self._has_come_up() and super().is_ready(timeout)
+
+    def _has_come_up(self) -> bool:
+        if not self._has_answered and self.parent_conn.poll(0):
+            self.parent_conn.recv()
+            self._has_answered = True
+        return self._has_answered
 
     @property
     def server(self) -> uvicorn.Server:
@@ -149,8 +196,18 @@ class GatewayWorker(multiprocess.Process):
         return self._server
 
 
+def _stop_with_parent() -> None:
+    """Stop when the parent was killed. Its workers would hold the port, and a new gateway could not start."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
 class GatewayWorkers(multiprocess.Multiprocess):
     """The parent of the worker processes."""
+
+    announce: Announce | None = None
 
     def keep_subprocess_alive(self) -> None:
         """Replace workers that died. Their counters stay, and the requests that they answered are over."""
@@ -158,6 +215,10 @@ class GatewayWorkers(multiprocess.Multiprocess):
         super().keep_subprocess_alive()
         for pid in pids - {process.pid for process in self.processes}:
             mark_process_dead(pid)  # type: ignore[no-untyped-call]
+            _LOGGER.warning("worker %s ended, and another one was started", pid)
+        if self.announce is not None and any(worker.is_ready() for worker in self.processes):
+            self.announce(self.sockets[0].getsockname()[1])
+            self.announce = None
 
     def terminate_all(self) -> None:
         """Stop the workers, and close the socket here too: clients would wait in its queue for nobody."""
