@@ -568,6 +568,44 @@ def test_gemini_gets_no_recall_tool_that_it_would_refuse_or_that_nobody_could_an
     assert HANDLE.search(flatten(fitted.request)) is None
 
 
+READ = {"name": "read", "parametersJsonSchema": {"type": "object"}}
+SEARCH = {"googleSearch": {}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ({"tools": [{"functionDeclarations": [READ]}]}, (0, "functionDeclarations", 1)),
+        ({"tools": [{"function_declarations": [READ]}]}, (0, "function_declarations", 1)),
+        ({"tools": [{"functionDeclarations": [READ]}, SEARCH]}, (0, "functionDeclarations", 1)),
+        ({"config": {"tools": [{"functionDeclarations": [READ]}]}}, (0, "functionDeclarations", 1)),
+        ({"generationConfig": {"temperature": 0}}, (0, "functionDeclarations", 0)),
+        ({"config": {"temperature": 0}}, (0, "function_declarations", 0)),
+    ],
+)
+def test_gemini_gets_the_recall_tool_among_the_clients_functions_and_in_their_spelling(
+    fields: dict[str, Any], place: tuple[int, str, int]
+) -> None:
+    """Vertex refuses a second object with functions, and some proxies read one spelling only."""
+    contents: list[Any] = [{"role": "user", "parts": [{"text": "Go."}]}]
+    for step in range(12):
+        call = {"functionCall": {"name": "read", "args": {"part": step}}}
+        result = {"functionResponse": {"name": "read", "response": {"output": f"line {step} " * 600}}}
+        contents += [{"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}]
+    request = {"model": "gemini-3.1-pro-preview", "contents": contents} | fields
+    policy = Policy(budget=Budget(window=12_000, reserve=1_000), recall="tool")
+    fitted = lamina.fit_request(request, policy=policy)
+    holder = fitted.request.get("config", fitted.request)
+    index, name, position = place
+    assert len(holder["tools"]) == max(len(fields.get("tools", ())), 1)
+    declaration = holder["tools"][index][name][position]
+    assert declaration["name"] == "recall"
+    schema = "parametersJsonSchema" if name == "functionDeclarations" else "parameters_json_schema"
+    assert schema in declaration
+    assert fitted.recall_tool is not None
+    assert lamina.fit_request(request, ledger=fitted.ledger, policy=policy).request == fitted.request
+
+
 def test_a_request_for_several_choices_has_no_recall_tool() -> None:
     """One choice could recall something while another one has answered."""
     messages = [user("Hi"), *([{"role": "assistant", "content": "x " * 900}, user("And?")] * 9)]

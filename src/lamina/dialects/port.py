@@ -149,11 +149,13 @@ class HeadShape(msgspec.Struct, frozen=True, kw_only=True):
     - `read` says what a head means in plain words, `write` says a plain head in the words of this API.
     - `takes_tool` says whether a function of lamina's own can be added to a head, and its calls be answered
       before the client sees the answer. None if it always can.
+    - `add_tools` puts written tools after the others. None if they are just the last ones of the list.
     """
 
     read: Callable[[RequestHead], PlainHead]
     write: Callable[[PlainHead], OwnHead]
     takes_tool: Callable[[RequestHead], bool] | None = None
+    add_tools: Callable[[RequestHead, Sequence[dict[str, Any]]], tuple[Any, ...]] | None = None
 
 
 class Markers(msgspec.Struct, frozen=True, kw_only=True):

@@ -105,7 +105,11 @@ def _add_own_tools(fit: Fit) -> Fit:
     own_tools, written_tools = write_tools(wanted_tools, fit.target, fit.head)
     if RECALL_TOOL not in own_tools:
         return fit
-    head = RequestHead(tools=(*fit.head.tools, *written_tools), parameters=fit.head.parameters)
+    add_tools = fit.target.head.add_tools
+    tools = (*fit.head.tools, *written_tools)
+    if add_tools is not None:
+        tools = add_tools(fit.head, written_tools)
+    head = RequestHead(tools=tools, parameters=fit.head.parameters)
     return msgspec.structs.replace(fit, head=head, has_handles=True, own_tools=own_tools)
 
 

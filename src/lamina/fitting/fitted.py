@@ -11,7 +11,7 @@ from lamina.caches.marker_plan import MarkerPlan
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import LeftOut, list_left_out
 from lamina.core.recall import recall
-from lamina.core.values import Ledger, Segment, ToolCall
+from lamina.core.values import Ledger, RequestHead, Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
@@ -76,12 +76,11 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
         None while nothing was lowered, and if no handles are shown.
         """
         head = self.envelope.head
-        if self.has_recall:
-            # lamina adds its tools after the client's, and this one before its others.
-            return head.tools[-len(self.own_tools)]
-        if not self.has_handles or self.dialect is None:
+        if self.dialect is None:
             return None
-        if not self.ledger.lines and not self.ledger.folds:
+        if self.has_recall:
+            head = RequestHead(parameters=head.parameters)  # its name is taken otherwise, by this very tool
+        elif not self.has_handles or not (self.ledger.lines or self.ledger.folds):
             return None
         _, written_tools = write_tools((RECALL_TOOL,), self.dialect, head)
         return next(iter(written_tools), None)

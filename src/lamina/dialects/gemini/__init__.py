@@ -17,7 +17,7 @@ from lamina.dialects.gemini.cache_view import stream
 from lamina.dialects.gemini.check import check, check_again
 from lamina.dialects.gemini.media import can_carry_media
 from lamina.dialects.gemini.parse import parse
-from lamina.dialects.gemini.plain import own_head, plain_head, takes_tool
+from lamina.dialects.gemini.plain import add_tools, own_head, plain_head, takes_tool
 from lamina.dialects.gemini.render import lasting, render
 from lamina.dialects.gemini.wire import NAME
 from lamina.dialects.origins import explain_foreign_segment, find_other_dialect
@@ -60,7 +60,7 @@ DIALECT = Dialect(
         opening=OPENING,
         lasting=lasting,
     ),
-    head=HeadShape(read=plain_head, write=own_head, takes_tool=takes_tool),
+    head=HeadShape(read=plain_head, write=own_head, takes_tool=takes_tool, add_tools=add_tools),
     cache=CacheView(stream=stream),
     answers=Answers(
         absorb=absorb,

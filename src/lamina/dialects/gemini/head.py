@@ -142,7 +142,7 @@ def read_settings(request: Mapping[str, Any]) -> Json:
     """
     fields = _get_holder(request)
     fields = get_object(fields, "generationConfig") | fields
-    settings = {_to_camel_case(spelling): value for spelling, value in drop_nulls(fields).items()}
+    settings = {find_rest_name(spelling): value for spelling, value in drop_nulls(fields).items()}
     return drop_fields(settings, _FIELDS_NOT_SETTINGS)
 
 
@@ -234,7 +234,7 @@ def _read_tools(tools: Any, place: str) -> tuple[Json, ...]:
     return tuple(read_each(tools, place, lambda tool, _: to_dict(tool, "a tool", hint=hint)))
 
 
-def _to_camel_case(name: str) -> str:
+def find_rest_name(name: str) -> str:
     """The spelling of REST bodies: `function_call` becomes `functionCall`."""
     first_word, *words = name.split("_")
     return first_word + "".join(upper_ascii(word[:1]) + word[1:] for word in words)

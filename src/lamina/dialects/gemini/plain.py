@@ -6,19 +6,22 @@ is lost.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lamina.core.text.characters import lower_ascii, upper_ascii
 from lamina.core.values import RequestHead
-from lamina.dialects.gemini.head import read_declarations, read_settings
+from lamina.dialects.gemini.head import choose_spelling, find_rest_name, read_declarations, read_settings
 from lamina.dialects.gemini.schema import to_json_schema
 from lamina.dialects.gemini.wire import (
+    find_spelling,
     get_field,
     get_object,
     get_text,
     make_safe_name,
     read_version,
     read_word,
+    to_camel_case,
     to_dict_or_empty,
     to_snake_case,
 )
@@ -39,6 +42,8 @@ _SILENT_FIELDS = frozenset(
 """Fields that say how a request is sent, stored, paid for or filtered, and nothing to the model."""
 
 _FIELDS_WITHOUT_LOSS = _READ_FIELDS | _SILENT_FIELDS
+
+_FUNCTIONS = "functionDeclarations"
 
 _PLAIN_CHOICES = {"AUTO": "auto", "NONE": "none", "ANY": "any", "VALIDATED": "auto"}
 _THINKING_LEVELS = {
@@ -103,6 +108,28 @@ def takes_tool(head: RequestHead) -> bool:
         return False
     sorts = {sort for _, sort, _ in read_declarations(head.tools)}
     return not sorts or "function" in sorts
+
+
+def add_tools(head: RequestHead, added: Sequence[Json]) -> tuple[Json, ...]:
+    """The tools of a head, with these functions in the last object that declares some, spelled as it is.
+
+    Vertex refuses a second object with functions, and there are proxies that read one spelling only.
+    """
+    tools = list(head.tools)
+    place = len(tools)
+    declaring: Json = {}
+    spell = choose_spelling(head.parameters)
+    for index, tool in enumerate(tools):
+        field = find_spelling(tool, _FUNCTIONS)
+        if field:
+            place = index
+            declaring = tool
+            spell = to_camel_case if field == _FUNCTIONS else to_snake_case
+    functions = list(declaring.get(spell(_FUNCTIONS), ()))
+    for _, _, function in read_declarations(added):
+        functions.append({spell(find_rest_name(name)): value for name, value in function.items()})
+    tools[place:] = [{**declaring, spell(_FUNCTIONS): functions}, *tools[place + 1 :]]
+    return tuple(tools)
 
 
 def own_head(plain: PlainHead) -> OwnHead:
