@@ -80,7 +80,9 @@ def test_what_a_cache_misses_it_would_have_missed_as_well() -> None:
 def test_what_is_not_known_is_said() -> None:
     unpriced = account_of(answer(), answer(model="no-such-model"))
     assert unpriced.cost is None
-    assert unpriced.write_lines()[1] == "cost: not known: no price of 'no-such-model' is known"
+    priced = account_of(answer()).cost
+    assert unpriced.write_lines()[1] == f"cost: at least ${priced:.4f}: no price of 'no-such-model' is known"
+    assert account_of(answer(model="no-such-model")).write_lines()[1].startswith("cost: not known: no price")
     window = model(MODEL).budget.window
     too_long = account_of(answer(full=window + 1, cut=True))
     assert too_long.cost is not None
@@ -92,7 +94,20 @@ def test_what_is_not_known_is_said() -> None:
     silent.read_event(line | {"cut": False, "recalled": False})
     silent.read_event({"event": "cut", "conversation": "c"})
     assert (silent.requests, silent.recalls, silent.cuts, silent.cost) == (1, 1, 1, None)
-    assert silent.write_lines()[0].startswith("1 request in 1 conversation, 1 cut, 1 recall; ")
+    counts = "1 request in 1 conversation, 1 cut, 1 recall"
+    assert silent.write_lines()[0] == f"{counts}; no answer reported its tokens"
+    silent.add(answer())
+    assert silent.write_lines()[0].endswith(" answered; 2 answers did not report any")
+    assert silent.write_lines()[1] == f"cost: at least ${priced:.4f}: an answer did not report its tokens"
+
+
+def test_only_what_was_refused_counts_as_refused() -> None:
+    """Codex asks for a websocket first, and a failed upstream has a line for the request that it failed."""
+    account = GatewayAccount()
+    for status in (426, 502, 504, 400, 503):
+        account.read_event({"event": "refused", "status": status})
+    account.read_event({"event": "unanswered", "id": "p-1", "status": 0})
+    assert account.refused == 3
 
 
 def test_a_recall_costs_and_would_not_have_been_there_without() -> None:

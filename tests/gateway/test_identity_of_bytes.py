@@ -116,6 +116,8 @@ def test_probes_and_websockets_are_answered_at_once() -> None:
             headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
             async with client.get(f"{gateway.url}/v1/responses", headers=headers) as answer:
                 assert answer.status == 426
+                async with client.get(f"{gateway.url}/metrics") as metrics:
+                    assert b'outcome="refused"' not in await metrics.read()
             for path, text in (
                 ("/healthz", "ok"),
                 ("/readyz", "ready"),

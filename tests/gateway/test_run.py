@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import json
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from lamina.cli.run import find_inspector, run_client
+from lamina.cli.serve import apply_arguments
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
 from lamina.gateway.account import GatewayAccount
@@ -385,6 +387,23 @@ def test_addresses_of_the_environment_become_upstreams() -> None:
         read_direct_urls({"OPENAI_BASE_URL": "http://o/api"}, apis)
     assert "--upstream" in str(refused.value)
     assert read_direct_urls({"OPENAI_BASE_URL": "http://o/api"}, find_client("claude").apis) == {}
+
+
+@pytest.mark.parametrize(
+    ("client", "profile"),
+    [
+        ("claude", "anthropic"),
+        ("gemini", "gemini"),
+        ("codex", "openai"),
+        ("opencode", "openai"),
+        ("", "openai"),
+    ],
+)
+def test_an_upstream_speaks_the_api_of_the_client(client: str, profile: str) -> None:
+    """`lamina run --upstream URL -- claude` answered 404: no server of Anthropic's API was known."""
+    arguments = argparse.Namespace(upstream="http://127.0.0.1:9", profile=None, window=None)
+    settings = apply_arguments(GatewaySettings(), arguments, place="run", client=client)
+    assert settings.upstreams["upstream"].profile == profile
 
 
 def test_it_says_where_to_see_what_the_model_sees() -> None:

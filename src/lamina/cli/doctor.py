@@ -58,7 +58,9 @@ def describe(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--key-file", metavar="FILE", help="the key of a sealed store")
     parser.add_argument("--upstream", metavar="URL", help="the one server of the gateway; connect to it")
-    parser.add_argument("--profile", metavar="NAME", help="what kind of server that is (default: openai)")
+    parser.add_argument(
+        "--profile", metavar="NAME", help="what kind of server that is (default: by the client, else openai)"
+    )
     parser.add_argument("--reach", action="store_true", help="connect to each upstream")
     add_json(parser, "the lines")
 
@@ -99,7 +101,7 @@ def _check_all(arguments: argparse.Namespace, environment: Mapping[str, str]) ->
         return
     settings = None
     try:
-        settings = read_settings(arguments, environment, place="doctor")
+        settings = read_settings(arguments, environment, place="doctor", client=arguments.client)
     except LaminaError as error:
         yield wrong("gateway", str(error), next_step="mend the settings")
     else:

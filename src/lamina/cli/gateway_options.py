@@ -32,7 +32,11 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--settings", metavar="FILE", help="a TOML file with the settings of the gateway")
     add("--upstream", metavar="URL", help="send everything to this one server")
-    add("--profile", metavar="NAME", help="what kind of server that is (default: openai)")
+    add(
+        "--profile",
+        metavar="NAME",
+        help="what kind of server that is (default: by the client, else openai)",
+    )
     add("--window", metavar="N", type=window_size, help="the window of every upstream, in tokens")
     add("--store", metavar="STORE", help="a path, files:FOLDER or postgresql://...; by default, yours")
     add("--key-file", metavar="FILE", help="the key of the store: with it the store is sealed")

@@ -156,7 +156,7 @@ def _read_settings(client: str, arguments: argparse.Namespace) -> GatewaySetting
     settings = load_gateway_settings(path, os.environ)
     if path is None and not arguments.upstream:
         settings = _keep_direct_urls(settings, client, os.environ)
-    settings = apply_arguments(settings, arguments, place="run")
+    settings = apply_arguments(settings, arguments, place="run", client=client)
     if path is None:
         settings = _keep_own(settings, arguments)
     settings = msgspec.structs.replace(settings, host="127.0.0.1", port=0, workers=1)
@@ -215,9 +215,12 @@ def _run_at(url: str, command: tuple[str, ...], arguments: argparse.Namespace) -
     read = added.get('lamina_tokens_total{kind="input"}', 0)
     cached = added.get('lamina_tokens_total{kind="cached"}', 0)
     output = added.get('lamina_tokens_total{kind="output"}', 0)
+    tokens = f"{read:,.0f} tokens read, {cached:,.0f} of them from the cache, {output:,.0f} answered"
+    if requests and not read:
+        tokens = "no answer reported its tokens"
     tell(
-        f"lamina: {count_noun(round(requests), 'request')}; {read:,.0f} tokens read, {cached:,.0f} of them "
-        f"from the cache, {output:,.0f} answered, with those of other clients of this gateway"
+        f"lamina: {count_noun(round(requests), 'request')}; {tokens}, with those of other clients of this "
+        "gateway"
     )
     reason = "the counters of a gateway do not name models"
     tell(f"lamina: cost: not known: {reason}")

@@ -65,13 +65,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def read_settings(
-    arguments: argparse.Namespace, environment: Mapping[str, str], *, place: str
+    arguments: argparse.Namespace, environment: Mapping[str, str], *, place: str, client: str = ""
 ) -> GatewaySettings:
     """The settings that a gateway would run with. `place` is the command, for the errors."""
     from lamina.gateway.config import check_settings, load_gateway_settings  # noqa: PLC0415 - an extra
 
     path = settings_path(arguments)
-    settings = apply_arguments(load_gateway_settings(path, environment), arguments, place=place)
+    settings = apply_arguments(
+        load_gateway_settings(path, environment), arguments, place=place, client=client
+    )
     check_settings(settings, environment, path)
     return settings
 
@@ -83,17 +85,22 @@ def settings_path(arguments: argparse.Namespace) -> Path | None:
 
 
 def apply_arguments(
-    settings: GatewaySettings, arguments: argparse.Namespace, *, place: str
+    settings: GatewaySettings, arguments: argparse.Namespace, *, place: str, client: str = ""
 ) -> GatewaySettings:
     """The settings of the file, with those of the command line over them. `place` is the command.
 
-    `--upstream` replaces all upstreams of the file, and `--window` is set for each of them.
+    `--upstream` replaces all upstreams of the file, and `--window` is set for each of them. Without
+    `--profile` it is a server of the API that the `client` speaks.
     """
     values = msgspec.to_builtins(settings)
     values |= _read_given(arguments, ("host", "port", "store", "key_file"))
     values["policy"] |= _read_given(arguments, ("keep",))
     if arguments.upstream:
-        upstream = {"url": arguments.upstream, "profile": arguments.profile or "openai", "policy": {}}
+        upstream = {
+            "url": arguments.upstream,
+            "profile": arguments.profile or _choose_profile(client),
+            "policy": {},
+        }
         values["upstreams"] = {"upstream": upstream}
     elif arguments.profile:
         raise BadInput("--profile needs --upstream", place=place, hint="or use --settings")
@@ -104,6 +111,16 @@ def apply_arguments(
         return msgspec.convert(values, type(settings))
     except msgspec.ValidationError as error:
         raise BadInput(str(error), place=place, hint=f"see lamina {place} --help") from None
+
+
+def _choose_profile(client: str) -> str:
+    """What kind of server an upstream is if nobody says so. Most speak OpenAI's API."""
+    from lamina.gateway.clients import find_client  # noqa: PLC0415 - an extra
+
+    apis = find_client(client).apis
+    if len(apis) == 1:
+        return apis[0]
+    return "openai"
 
 
 def _read_given(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def price_call(call: RecordedCall) -> float | None:
 
 
 class CostSum:
-    """A sum in USD, or why it is not known. A sum without some of its calls would look like a cheap one."""
+    """A sum in USD. If a call has no price, there is no `amount`, and its words say "at least"."""
 
     def __init__(self) -> None:
         self._sum = 0.0
@@ -108,9 +108,11 @@ class CostSum:
         return self._sum
 
     def __str__(self) -> str:
-        if self._reason:
+        if not self._reason:
+            return f"${self._sum:.4f}"
+        if not self._sum:
             return f"not known: {self._reason}"
-        return f"${self._sum:.4f}"
+        return f"at least ${self._sum:.4f}: {self._reason}"
 
 
 def sum_calls_cost(calls: Iterable[RecordedCall]) -> CostSum:

@@ -29,8 +29,16 @@ _ENDS = ("answered", "answered without usage", "unanswered")
 """Events after which a request that was sent is done with."""
 
 
+_NO_REFUSALS = (426, 502, 504)
+"""Statuses with which the gateway refuses no request.
+
+After 426 Codex sends the same request by POST. After the others the upstream failed, which has a line of its
+own.
+"""
+
+
 class GatewayAccount:
-    """The sum over the answers of a gateway.
+    """The sum over the answers of a gateway. `refused` counts each try, by the gateway or by the upstream.
 
     `read_earlier` gives the lines of earlier runs. It is called once, if a conversation of theirs goes on.
     """
@@ -42,6 +50,7 @@ class GatewayAccount:
         self.recalls = 0
         self.refused = 0
         self.usage = Usage()
+        self._unreported = 0
         self._forks: dict[str, str] = {}
         self._sub_agents = _SubAgents()
         self._unanswered: set[str] = set()
@@ -80,13 +89,16 @@ class GatewayAccount:
                 self._count_event(event)
                 self._cost.miss(NO_USAGE)
                 self._cost_without.miss(NO_USAGE)
-            case "refused" | "unanswered":  # by the gateway or by the upstream; each try counts
+            case "unanswered":
+                self.refused += 1
+            case "refused" if event.get("status") not in _NO_REFUSALS:
                 self.refused += 1
             case "miss":
                 self._misses.add(event)
 
     def _count_event(self, event: Mapping[str, Any]) -> None:
         """Count an answer that did not report its tokens."""
+        self._unreported += 1
         if event.get("recalled"):
             self.recalls += 1
         else:
@@ -201,10 +213,14 @@ class GatewayAccount:
             counts.append(count_noun(self.recalls, "recall"))
         if self.refused:
             counts.append(f"{self.refused:,} refused")
-        return (
-            f"{', '.join(counts)}; {usage.input:,} tokens read, "
-            f"{usage.cached:,} of them from the cache, {usage.output:,} answered"
+        tokens = (
+            f"{usage.input:,} tokens read, {usage.cached:,} of them from the cache, {usage.output:,} answered"
         )
+        if self._unreported and not usage.input:
+            tokens = "no answer reported its tokens"
+        elif self._unreported:
+            tokens += f"; {count_noun(self._unreported, 'answer')} did not report any"
+        return f"{', '.join(counts)}; {tokens}"
 
     def _describe_cost(self) -> str:
         if not self.broken_off:

@@ -35,6 +35,7 @@ from lamina.gateway.upstream_answer import UpstreamAnswer, UpstreamRequest, read
 from lamina.gateway.upstreams import Upstream
 from lamina.telemetry import CallTrace
 
+UPGRADE_REQUIRED = 426
 STOPPING = "the gateway is stopping, and this request took too long to wait for; try again"
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -67,7 +68,8 @@ async def _answer_traced(
             gateway.leave(visitor.workspace)
     except Refusal as refusal:
         dialect = match_route("POST", path).dialect
-        gateway.metrics.add("lamina_requests_total", upstream="", dialect=dialect, outcome="refused")
+        if refusal.status != UPGRADE_REQUIRED:  # the same request comes again by POST
+            gateway.metrics.add("lamina_requests_total", upstream="", dialect=dialect, outcome="refused")
         gateway.journal.write("refused", status=refusal.status, reason=refusal.message, path=path)
         await _refuse(writer, refusal, dialect)
     except ClientGone:
@@ -92,7 +94,7 @@ def _refuse_unserved(scope: Scope) -> None:
     """
     headers = scope["headers"]
     if lower_ascii(read_header(headers, b"upgrade")) == "websocket":
-        raise Refusal(426, "websockets are not served; use POST")
+        raise Refusal(UPGRADE_REQUIRED, "websockets are not served; use POST")
     if lower_ascii(read_list(headers, b"transfer-encoding")) not in ("", "chunked"):
         raise Refusal(400, "the only transfer-encoding that is served is chunked")
     path = scope["path"]
