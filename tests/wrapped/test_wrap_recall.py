@@ -569,7 +569,7 @@ def test_gemini_gets_no_recall_tool_that_it_would_refuse_or_that_nobody_could_an
 
 
 READ = {"name": "read", "parametersJsonSchema": {"type": "object"}}
-SEARCH = {"googleSearch": {}}
+SEARCH: dict[str, Any] = {"googleSearch": {}}
 
 
 @pytest.mark.parametrize(
