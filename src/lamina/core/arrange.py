@@ -47,6 +47,7 @@ from lamina.core.log_pieces import (
 )
 from lamina.core.options import BuildContext, Options
 from lamina.core.references import ReferredLog, refer_to_earlier
+from lamina.core.reminders import find_valid_reminders, lay_reminders, list_reminders
 from lamina.core.repair import ScanMemory, repair
 from lamina.core.scale import weigh_entries
 from lamina.core.selection import omit_covered, omit_filtered
@@ -97,7 +98,28 @@ def arrange_log(repaired: RepairedLog, context: BuildContext) -> Draft:
         applied = apply_ledger(
             entries, repaired.ledger, wording=context.wording, with_folds=repaired.checkpoint is None
         )
+    if repaired.ledger.reminders:
+        applied = _lay_reminders(applied, repaired, context)
     return _join_pieces(pieces, applied, repaired, context)
+
+
+def _lay_reminders(applied: Applied, repaired: RepairedLog, context: BuildContext) -> Applied:
+    """The entries with the reminders that hold, each before its prompt.
+
+    Those of the front stand in it already. The sources of one that is new to the front are in the front.
+    """
+    refs = {entry.ref for entry in applied.entries}
+    reminders = applied.ledger.reminders
+    if repaired.checkpoint is None:
+        valid = find_valid_reminders(reminders, refs)
+    else:
+        in_front = repaired.front.reminders
+        valid = tuple(each for each in reminders if each.key in in_front or each.before in refs)
+    ledger = applied.ledger
+    if len(valid) < len(reminders):
+        ledger = msgspec.structs.replace(ledger, reminders=valid)
+    entries = lay_reminders(applied.entries, valid, wording=context.wording)
+    return msgspec.structs.replace(applied, entries=entries, ledger=ledger)
 
 
 def draft_log(log: tuple[Segment, ...], context: BuildContext) -> Draft:
@@ -307,6 +329,7 @@ def _join_pieces(pieces: Pieces, applied: Applied, repaired: RepairedLog, contex
         lines=applied.reworded | applied.followed | in_first.lines | in_second.lines,
         folds=applied.ledger.folds,
         repairs=repaired.first.repairs | repaired.second.repairs,
+        reminders=applied.ledger.reminders,
         reworded=bool(applied.reworded) or in_first.reworded or in_second.reworded,
         unchanged=pieces.unchanged,
         unchanged_sent=pieces.unchanged_sent,
@@ -331,6 +354,7 @@ def _extend_front(
         entries=front.entries + weighed,
         prefix=find_prefix(weighed, front.prefix),
         copies=copies,
+        reminders=front.reminders + list_reminders(entries),
         tokens=front.tokens + sum(entry.tokens for entry in weighed),
         sent=front.sent + count_sent(weighed),
     )

@@ -31,6 +31,8 @@ from lamina.core.kinds import Kinds
 from lamina.core.ledger import load_ledger
 from lamina.core.log_pieces import may_split_at, replace_entries
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options, Phase, not_measured
+from lamina.core.passages import PassageIndex
+from lamina.core.remind import remind
 from lamina.core.run_text import Reader
 from lamina.core.scale import begins_with_assistant, make_scale
 from lamina.core.system_text import promote_later_sections
@@ -41,6 +43,7 @@ from lamina.core.values import (
     Entry,
     Fold,
     Ledger,
+    Ref,
     RequestHead,
     Segment,
 )
@@ -95,6 +98,8 @@ def build(
     if _may_need_cut(draft, limits, context):
         with phase("compaction"):
             draft = cut_to_fit(draft, limits, context)
+    if limits is not None and options.remind:
+        draft = remind(draft, limits.room, context)
     envelope = seal(draft, context, limits=limits, change=change)
 
     memo.keep(draft, envelope, context)
@@ -151,6 +156,7 @@ def _make_context(
         ledger=released,
         root=chain_root(head, options.salt),
         find_reader=partial(memo.reader_for, options.kinds),
+        find_passages=memo.passages_for,
         cold=idle > options.rates.ttl,
         widened=released is not ledger,
         phase=phase,
@@ -218,6 +224,7 @@ class BuildMemo:
         self.checkpoint: DraftCheckpoint | None = None
         self._counts: dict[Counter, dict[Digest, int]] = {}
         self._reader: Reader | None = None
+        self._passages = PassageIndex()
 
     def counts(self, counter: Counter) -> dict[Digest, int]:
         """Tokens by the digest of what is sent, for one counter."""
@@ -230,6 +237,17 @@ class BuildMemo:
             reader = Reader(kinds)
             self._reader = reader
         return reader
+
+    def passages_for(self, refs: Sequence[Ref]) -> PassageIndex:
+        """What was read for reminders, if nothing else than these segments was read for them.
+
+        What is found depends on all that is in the index, so a segment that is gone must not be in it.
+        """
+        passages = self._passages
+        if not passages.holds_only(refs):
+            passages = PassageIndex()
+            self._passages = passages
+        return passages
 
     def checkpoint_for(self, log: tuple[Segment, ...], context: BuildContext) -> DraftCheckpoint | None:
         """The checkpoint, if this log continues its log and nothing else that it depends on has changed.
@@ -295,7 +313,8 @@ def _front_as_sealed(
     front = next_front.front
     ledger = envelope.ledger
     has_same_forms = draft.ledger.lines is ledger.lines and draft.ledger.folds == ledger.folds
-    if has_same_forms and next_front.continues:
+    has_same_reminders = set(draft.ledger.reminders).issubset(ledger.reminders)
+    if has_same_forms and has_same_reminders and next_front.continues:
         sealed = list(envelope.entries[: len(front.entries)])
         return msgspec.structs.replace(front, entries=sealed)
     end = find_position(envelope.entries, next_front.first_ref)

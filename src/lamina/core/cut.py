@@ -39,6 +39,8 @@ from lamina.core.moved_copies import find_lost_names, move_full_forms, send_agai
 from lamina.core.options import BuildContext
 from lamina.core.orders import Order, check_order
 from lamina.core.references import find_lost_references
+from lamina.core.reminders import is_reminder
+from lamina.core.scale import weigh_entries
 from lamina.core.text.tags import make_inert
 from lamina.core.values import Cut, Entry, Form, Ref
 from lamina.core.wording import text_of
@@ -52,7 +54,34 @@ def cut_to_fit(draft: Draft, limits: CutLimits | None, context: BuildContext) ->
     """The fourth stage: the draft within the window of history and within the room, by at most one cut.
 
     If both ask for a cut, the history goes first, and what the room still needs is part of the same cut.
+    Reminders are the first to yield: a cut leaves none of them.
     """
+    bare = _drop_reminders(draft, context)
+    after = _cut_bare(bare, limits, context)
+    if after.cut is None:
+        return draft
+    first = _find_earlier(_find_first_reminder(draft), after.cut.first, draft.entries)
+    return msgspec.structs.replace(after, cut=msgspec.structs.replace(after.cut, first=first))
+
+
+def _drop_reminders(draft: Draft, context: BuildContext) -> Draft:
+    """The draft without reminders. It still counts their tokens: by those a cut is due, and they are freed.
+
+    In an open tool loop thinking may be bound to them, and they stay.
+    """
+    if not draft.reminders or is_held_by_thinking(draft.entries, context.options.binding):
+        return draft
+    entries = [entry for entry in draft.entries if not is_reminder(entry)]
+    weighed = weigh_entries(entries, context.scale, prefix=context.root)
+    return msgspec.structs.replace(draft, entries=weighed, reminders=())
+
+
+def _find_first_reminder(draft: Draft) -> str:
+    return next((entry.ref for entry in draft.entries if is_reminder(entry)), "")
+
+
+def _cut_bare(draft: Draft, limits: CutLimits | None, context: BuildContext) -> Draft:
+    """The draft without reminders, within the window of history and within the room."""
     with_less_history = _cut_history(draft, context)
     if limits is None:
         return with_less_history

@@ -15,7 +15,7 @@ from lamina.core.references import FullCopy
 from lamina.core.repair import ScanMemory
 from lamina.core.tokens import Counter
 from lamina.core.turns import START, TurnPosition
-from lamina.core.values import Cut, Digest, Entry, Fold, Ledger, LedgerLine, Ref, Segment
+from lamina.core.values import Cut, Digest, Entry, Fold, Ledger, LedgerLine, Ref, Reminder, Segment
 from lamina.core.wishes import NO_WISHES, Wishes
 
 
@@ -23,7 +23,8 @@ class LogFront(msgspec.Struct, frozen=True, kw_only=True):
     """The first part of a log as entries, and what drafting the rest of the log needs to know about it.
 
     `scan` and `position` say how far identifying segments and counting turns have come. `copies` has, for
-    each name of an attachment, the copy that is sent in full. `prefix`, `tokens` and `sent` are the hash,
+    each name of an attachment, the copy that is sent in full. `reminders` are the keys of those that stand in
+    it. `prefix`, `tokens` and `sent` are the hash,
     the tokens and the number of the entries that are sent.
     """
 
@@ -32,6 +33,7 @@ class LogFront(msgspec.Struct, frozen=True, kw_only=True):
     scan: ScanMemory
     position: TurnPosition = START
     copies: dict[str, FullCopy] = {}
+    reminders: tuple[str, ...] = ()
     tokens: int = 0
     sent: int = 0
 
@@ -93,9 +95,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """One request in the making. `arrange_log` makes it; `admit` and `cut_to_fit` return it with changes.
 
     `ledger` is the part of the previous ledger that holds for this log. What is new to it is in `lines`,
-    `folds` (all that hold now), `repairs`, `promoted` and `cut`. `reworded`: this release words some lines
-    differently than they were sent. The first `unchanged` entries, of which `unchanged_sent` are sent, are
-    as the last build left them. `wishes` are what the model asked for, and `held` what its pins hold.
+    `folds` and `reminders` (all that hold now), `repairs`, `promoted` and `cut`. `reworded`: this release
+    words some lines differently than they were sent. The first `unchanged` entries, of which `unchanged_sent`
+    are sent, are as the last build left them. `wishes` are what the model asked for, and `held` what its pins
+    hold.
     """
 
     log: tuple[Segment, ...]
@@ -105,6 +108,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     lines: dict[Ref, LedgerLine]
     folds: tuple[Fold, ...]
     repairs: dict[Ref, str]
+    reminders: tuple[Reminder, ...] = ()
     promoted: tuple[Ref, ...] = ()
     cut: Cut | None = None
     notes: tuple[str, ...] = ()

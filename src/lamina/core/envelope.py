@@ -193,6 +193,7 @@ def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, context: Bui
         previous,
         lines=_join_dicts(previous.lines, draft.lines),
         folds=draft.folds,
+        reminders=draft.reminders,
         repairs=_join_dicts(previous.repairs, draft.repairs),
         promoted=previous.promoted + draft.promoted,
         cuts=cuts,

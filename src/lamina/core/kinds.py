@@ -158,6 +158,7 @@ KINDS: Kinds = MappingProxyType(
         # what stands for older segments
         "progress_summary": _message("progress_summary", Role.USER, _BATCH, "compacted_at", "original_count"),
         "digest": _message("digest", Role.USER, _BATCH, "covers"),
+        "reminder": _message("reminder", Role.USER, _BATCH),
         # attachments
         "file": _attachment("file_context", "path"),
         "note": _attachment("note_context", "title", "path", nested=True),
@@ -187,7 +188,7 @@ KINDS: Kinds = MappingProxyType(
 )
 """The kinds of lamina itself. It is a default: code that reads kinds takes the table of its caller."""
 
-REFERENCE_TAGS = ("prior_context", "reference", "late_result", "digest_notes")
+REFERENCE_TAGS = ("prior_context", "reference", "late_result", "digest_notes", "reminder_notes")
 """Tags that lamina writes without a kind of their own; content may not forge these either."""
 
 

@@ -19,6 +19,7 @@ from lamina.core.folds import lay_folds, map_covered
 from lamina.core.hashing import stem_of
 from lamina.core.lowering import lower_entry, make_omitted_line
 from lamina.core.references import is_reference_line, lacks_later_copy
+from lamina.core.reminders import find_valid_reminders
 from lamina.core.turns import current_turn
 from lamina.core.values import (
     Entry,
@@ -90,6 +91,7 @@ def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
         ledger,
         lines=_select(ledger.lines, logged),
         folds=tuple(fold for fold in ledger.folds if logged.issuperset((*fold.covers, *fold.replaced_by))),
+        reminders=find_valid_reminders(ledger.reminders, logged),
         repairs=repairs,
         bound=_select(ledger.bound, logged),
         promoted=tuple(ref for ref in ledger.promoted if ref in logged),

@@ -26,6 +26,7 @@ from lamina.core.entries import (
 from lamina.core.ledger import SAME_TEXT_LATER
 from lamina.core.options import BuildContext
 from lamina.core.references import FullCopy, find_copies, is_about_copies, lacks_later_copy
+from lamina.core.reminders import list_reminders
 from lamina.core.scale import weigh_entries
 from lamina.core.turns import OWN_TURN_ONLY, TurnPosition
 from lamina.core.values import Entry, Form, Ledger, Role, Segment, ToolCall
@@ -251,6 +252,7 @@ def replace_entries(front: LogFront, entries: list[Entry], context: BuildContext
         entries=entries,
         prefix=find_prefix(entries, context.root),
         copies=copies,
+        reminders=list_reminders(entries),
         tokens=sum(entry.tokens for entry in entries),
         sent=count_sent(entries),
     )

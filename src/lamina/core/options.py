@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import get_args
 
@@ -16,10 +16,11 @@ from lamina.core.kinds import KINDS, Kinds
 from lamina.core.ladder import ladder
 from lamina.core.layout import Layout
 from lamina.core.orders import Order
+from lamina.core.passages import PassageIndex
 from lamina.core.repair import AS_IS, Repairs
 from lamina.core.run_text import Reader
 from lamina.core.scale import Scale
-from lamina.core.values import Digest, Ledger, Preference, RequestHead, Segment
+from lamina.core.values import Digest, Ledger, Preference, Ref, RequestHead, Segment
 from lamina.core.wording import PLAIN, Wording
 from lamina.errors import BadInput
 
@@ -38,6 +39,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     stands where it came until the next cut; elsewhere it would lose its authority, so it replaces the old one
     at once, at a recorded cut. `context_tool` is the name of the tool with which the model pins, releases and
     notes; "" if it has none (`lamina.core.wishes`).
+    With `remind`, lowered passages that a prompt is about are quoted before it (`lamina.core.remind`).
     """
 
     layout: Layout = _IN_PLACE
@@ -54,6 +56,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     opening: str = ""
     late_system: bool = True
     context_tool: str = ""
+    remind: bool = True
 
     def __post_init__(self) -> None:
         """Give the wording the table of kinds of these options: all stages must use the same one."""
@@ -108,6 +111,7 @@ class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger
     root: Digest
     find_reader: Callable[[], Reader]
+    find_passages: Callable[[Sequence[Ref]], PassageIndex]
     cold: bool = False
     widened: bool = False
     phase: Phase = not_measured

@@ -322,6 +322,22 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     replaced_by: tuple[Ref, ...] = ()
 
 
+class Reminder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Passages of lowered segments, quoted before the prompt that they are about.
+
+    `before` is the prompt and `sources` the segments: without one of them it does not hold. `text` is sent in
+    the user's voice and holds nobody else's words, `notes` in the model's. `about` are terms of the prompt
+    that it shares with what is quoted.
+    """
+
+    key: str
+    before: Ref
+    sources: tuple[Ref, ...]
+    text: str = ""
+    notes: str = ""
+    about: tuple[str, ...] = ()
+
+
 class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The one event after which bytes already sent may differ.
 
@@ -391,6 +407,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: int = msgspec.field(default_factory=lambda: LEDGER_VERSION)
     lines: dict[Ref, LedgerLine] = {}
     folds: tuple[Fold, ...] = ()
+    reminders: tuple[Reminder, ...] = ()
     cuts: tuple[Cut, ...] = ()
     repairs: dict[Ref, str] = {}
     promoted: tuple[Ref, ...] = ()

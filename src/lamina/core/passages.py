@@ -1,0 +1,388 @@
+"""Old passages that a question is about: sentences by the rare terms that they share with it.
+
+The index grows with what cuts lower, and a look-up reads only the sentences that have a rare term of the
+question. Scores are those of BM25, rounded to whole numbers, so that every machine ranks alike.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from lamina.core.text.characters import split_words
+from lamina.core.text.sentences import split_sentences
+from lamina.core.text.terms import list_terms
+from lamina.core.values import Ref
+
+SHORTEST_PASSAGE, LONGEST_PASSAGE = 240, 480
+"""Characters to which a passage grows around the sentence that was found: its neighbours say what it is
+about, and often have the answer to it."""
+
+SHORT_MESSAGE = 240
+"""Characters of a message that is found and quoted as a whole: a sentence of it says little alone."""
+
+LONGEST_SENTENCE = 400
+"""Characters of one sentence. A line of a file may have thousands, and is cut into pieces of this size."""
+
+COMMON_PART = 20
+"""A term that is in more than one sentence in so many says nothing about the question."""
+
+NEVER_COMMON = 3
+"""A term in so few sentences is not common, however little was lowered yet."""
+
+MOST_TERMS = 48
+"""Terms of a question that are looked for, the rarest first: a question may quote a whole file."""
+
+FEWEST_TERMS = 2
+"""A question with fewer rare terms refers back ("and the second one?"): the exchange before it counts too."""
+
+RELATIVE = 0.3
+"""A passage is quoted if it has at least this share of the best one's score."""
+
+ASKED, SAID = 0.2, 0.4
+"""The share of the question's weight that the best passage must have: of a question, and of anything else
+that the user says. What is said in passing shares a word with something old by chance, and a reminder of
+noise is worse than none. In talks half of the messages share less than 0.25 with anything before them, and
+nine questions in ten share more than 0.2 with what answers them."""
+
+FEWEST_SHARED = 2
+"""Terms that a passage must share with what is no question, unless one of them is a number or a name."""
+
+_SATURATION, _LENGTH_WEIGHT = 1.2, 0.75
+"""The usual constants of BM25."""
+
+_AROUND_SOURCE = 6
+"""Tokens that stand before the words of a source: its turn and its name."""
+
+_QUESTION_MARK = re.compile("[?\uff1f\u061f]")  # also of Chinese and Japanese, and of Arabic
+_HAS_DIGIT_OR_JOINT = re.compile("[0-9._/:@#-]")  # `4711`, `src/app.py`
+
+
+# Which sentences there are.
+
+
+class _Sentence(NamedTuple):
+    """A sentence of a source: its place in the source's text, and the number of its terms."""
+
+    source: int
+    start: int
+    end: int
+    terms: int
+
+
+class _Source(NamedTuple):
+    """A lowered segment as text, with the numbers of its first sentence and of the one after its last."""
+
+    ref: Ref
+    text: str
+    first: int
+    end: int
+    terms: int
+
+
+class PassageIndex:
+    """The sentences of lowered segments by the terms in them.
+
+    It grows with what cuts lower. A memo keeps it from one prompt to the next, and losing it costs time only:
+    what is found depends on the sources alone, not on when they were added.
+    """
+
+    def __init__(self) -> None:
+        self.sources: list[_Source] = []
+        self.sentences: list[_Sentence] = []
+        self._postings: dict[str, list[int]] = {}
+        self._refs: dict[Ref, int] = {}
+        self.terms = 0
+
+    def __contains__(self, ref: Ref) -> bool:
+        return ref in self._refs
+
+    def holds_only(self, refs: Iterable[Ref]) -> bool:
+        """Whether there is no source but these."""
+        return self._refs.keys() <= frozenset(refs)
+
+    def add(self, ref: Ref, text: str) -> None:
+        """Add the text of a segment. A segment is added once."""
+        self._refs[ref] = len(self.sources)
+        first = len(self.sentences)
+        number = len(self.sources)
+        total = 0
+        for start, end in _split_passages(text):
+            terms = list_terms(text[start:end])
+            total += len(terms)
+            at = len(self.sentences)
+            self.sentences.append(_Sentence(number, start, end, len(terms)))
+            for term in dict.fromkeys(terms):
+                self._postings.setdefault(term, []).append(at)
+        self.sources.append(_Source(ref, text, first, len(self.sentences), total))
+        self.terms += total
+
+    def number_of(self, ref: Ref) -> int:
+        """The number of a source."""
+        return self._refs[ref]
+
+    def sentences_with(self, term: str) -> Sequence[int]:
+        """The numbers of the sentences that have a term."""
+        return self._postings.get(term, ())
+
+    def is_common(self, term: str) -> bool:
+        """Whether so many sentences have a term that it says nothing about a question."""
+        count = len(self.sentences)
+        return len(self.sentences_with(term)) > max(count // COMMON_PART, NEVER_COMMON)
+
+
+def _split_passages(text: str) -> Iterable[tuple[int, int]]:
+    """Where the sentences of a text begin and end. A very long one is cut into pieces."""
+    if len(text) <= SHORT_MESSAGE:
+        yield 0, len(text)
+        return
+    for sentence in split_sentences(text):
+        start = sentence.start
+        end = sentence.end
+        while end - start > LONGEST_SENTENCE:
+            cut = text.rfind(" ", start + LONGEST_SENTENCE // 2, start + LONGEST_SENTENCE)
+            if cut < 0:
+                cut = start + LONGEST_SENTENCE
+            yield start, cut
+            start = cut
+        yield start, end
+
+
+# Which of them the question is about.
+
+
+class _Rated(NamedTuple):
+    """A sentence that shares terms with the question, and what it is worth."""
+
+    sentence: int
+    score: int
+
+
+def weigh_terms(index: PassageIndex, question: str, exchange: str) -> dict[str, int]:
+    """The rare terms of a question with their weights, in thousandths.
+
+    If it has hardly any, those of the exchange before it count by half.
+    """
+    weights = _find_rare_terms(index, question)
+    if len(weights) < FEWEST_TERMS and exchange:
+        for term, weight in _find_rare_terms(index, exchange).items():
+            weights.setdefault(term, weight // 2)
+    return weights
+
+
+def _find_rare_terms(index: PassageIndex, text: str) -> dict[str, int]:
+    rarities: dict[str, int] = {}
+    for term in dict.fromkeys(list_terms(text)):
+        count = len(index.sentences_with(term))
+        if count and not index.is_common(term):
+            rarities[term] = _rate_rarity(count, len(index.sentences))
+    rarest = sorted(rarities.items(), key=lambda item: -item[1])[:MOST_TERMS]
+    return dict(rarest)
+
+
+def _rate_rarity(count: int, total: int) -> int:
+    """How much a term says that so many sentences have, in thousandths.
+
+    It is rounded, so that two machines whose logarithms differ in the last bit rank alike.
+    """
+    return round(1000 * math.log(1 + (total - count + 0.5) / (count + 0.5)))
+
+
+def rate_sentences(index: PassageIndex, weights: Mapping[str, int], order: Sequence[Ref]) -> list[_Rated]:
+    """The sentences that have a term of the question, the best first; of equals the newest.
+
+    A sentence has a score of its own and that of the whole message: an answer often stands beside the words
+    of the question, not among them.
+    """
+    sentence_weights: dict[int, int] = defaultdict(int)
+    source_weights: dict[int, int] = defaultdict(int)
+    for term, weight in weights.items():
+        last_source = -1
+        for at in index.sentences_with(term):
+            sentence_weights[at] += weight
+            number = index.sentences[at].source
+            if number != last_source:
+                source_weights[number] += weight
+                last_source = number
+    sentence_length = index.terms / max(len(index.sentences), 1)
+    source_length = index.terms / max(len(index.sources), 1)
+    rated: list[_Rated] = []
+    for at, weight in sentence_weights.items():
+        sentence = index.sentences[at]
+        source = index.sources[sentence.source]
+        own = _damp(weight, sentence.terms, sentence_length)
+        whole = _damp(source_weights[sentence.source], source.terms, source_length)
+        rated.append(_Rated(at, own + whole))
+    place_of = {index.number_of(ref): at for at, ref in enumerate(order)}
+    rated.sort(
+        key=lambda each: (-each.score, -place_of[index.sentences[each.sentence].source], -each.sentence)
+    )
+    return rated
+
+
+def _damp(weight: int, length: int, mean: float) -> int:
+    """A weight, less for what is long: a long text has every word by chance."""
+    damping = _SATURATION * (1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * length / max(mean, 1))
+    return round(weight * (_SATURATION + 1) / (1 + damping))
+
+
+def is_about(index: PassageIndex, best: _Rated, question: str, weights: Mapping[str, int]) -> bool:
+    """Whether the best passage has enough of the question's terms to be about it, and not to look alike.
+
+    A term that no passage has counts too: it says that the question is about something else.
+    """
+    asks = _QUESTION_MARK.search(question) is not None
+    unknown = _rate_rarity(0, len(index.sentences))
+    source = index.sources[index.sentences[best.sentence].source]
+    shared: list[str] = []
+    total = 0
+    own = 0
+    whole = 0
+    for term in dict.fromkeys(list_terms(question)):
+        if index.is_common(term):
+            continue
+        weight = weights.get(term, unknown)
+        total += weight
+        numbers = index.sentences_with(term)
+        if best.sentence in numbers:
+            own += weight
+            shared.append(term)
+        if any(source.first <= number < source.end for number in numbers):
+            whole += weight
+    if asks:
+        return not total or (own + whole) / 2 >= ASKED * total
+    is_named = any(_HAS_DIGIT_OR_JOINT.search(term) for term in shared)
+    if len(shared) < FEWEST_SHARED and not is_named:
+        return False
+    return (own + whole) / 2 >= SAID * total
+
+
+# Which of them are quoted.
+
+
+def choose_passages(
+    index: PassageIndex,
+    rated: Sequence[_Rated],
+    order: Sequence[Ref],
+    *,
+    in_sight: str,
+    limit: int,
+    count: Callable[[str], int],
+) -> set[int]:
+    """The numbers of the sentences to quote in so many tokens, each with its neighbours.
+
+    What stands in the request is not quoted again, and of two equal sentences the newest is.
+    """
+    choice = _Choice(index, order, in_sight=in_sight, limit=limit, count=count)
+    if rated:
+        least_score = rated[0].score * RELATIVE
+        for each in rated:
+            if each.score < least_score or choice.left < _AROUND_SOURCE:
+                break
+            choice.consider(each.sentence)
+    return choice.sentences
+
+
+class _Choice:
+    """Sentences that were chosen so far, and the tokens that are left."""
+
+    def __init__(
+        self,
+        index: PassageIndex,
+        order: Sequence[Ref],
+        *,
+        in_sight: str,
+        limit: int,
+        count: Callable[[str], int],
+    ) -> None:
+        self.index = index
+        self.sentences: set[int] = set()
+        self.left = limit
+        self._in_sight = in_sight
+        self._count = count
+        self._longest = min(max(SHORTEST_PASSAGE, limit * 4 // 3), LONGEST_PASSAGE)
+        self._quoted: set[str] = set()
+        self._sources: set[int] = set()
+        self._order = [index.number_of(ref) for ref in order]
+        self._place = {number: at for at, number in enumerate(self._order)}
+
+    def consider(self, number: int) -> None:
+        """Take a sentence with its neighbours, if there is room for them and it cannot be read already."""
+        if number in self.sentences or not self._is_new(number):
+            return
+        passage = [at for at in self._grow(number) if at not in self.sentences]
+        sources = {self.index.sentences[at].source for at in passage}
+        tokens = _AROUND_SOURCE * len(sources - self._sources)
+        tokens += sum(self._count(_quote(self.index, at)) + 1 for at in passage)
+        if tokens > self.left:
+            return
+        self.left -= tokens
+        self._sources |= sources
+        self.sentences.update(passage)
+        self._quoted.update(_quote(self.index, at) for at in passage)
+
+    def _is_new(self, number: int) -> bool:
+        text = _quote(self.index, number)
+        return text not in self._quoted and text not in self._in_sight
+
+    def _grow(self, number: int) -> list[int]:
+        """A sentence with its neighbours, up to the length of a passage.
+
+        Around a message that is quoted whole stand the messages before and after it: a question and its
+        answer belong together.
+        """
+        source = self.index.sentences[number].source
+        passage = self._grow_in_source(number)
+        size = sum(_length(self.index, at) for at in passage)
+        if len(passage) < self.index.sources[source].end - self.index.sources[source].first:
+            return passage
+        for distance in (1, -1):
+            neighbour = self._find_neighbour(source, distance)
+            if neighbour is None:
+                continue
+            sentences = range(self.index.sources[neighbour].first, self.index.sources[neighbour].end)
+            length = sum(_length(self.index, at) for at in sentences)
+            if size + length <= self._longest:
+                passage += [at for at in sentences if self._is_new(at)]
+                size += length
+        return passage
+
+    def _find_neighbour(self, source: int, distance: int) -> int | None:
+        place = self._place[source] + distance
+        if not 0 <= place < len(self._order):
+            return None
+        return self._order[place]
+
+    def _grow_in_source(self, number: int) -> list[int]:
+        source = self.index.sources[self.index.sentences[number].source]
+        first = number
+        last = number
+        size = _length(self.index, number)
+        while True:
+            options = []
+            if last + 1 < source.end:
+                options.append(last + 1)
+            if first > source.first:
+                options.append(first - 1)
+            fitting = [at for at in options if size + _length(self.index, at) <= self._longest]
+            if not fitting:
+                return list(range(first, last + 1))
+            # What follows comes first: an answer stands behind its question.
+            nearest = min(fitting, key=lambda at: (abs(at - number), -at))
+            size += _length(self.index, nearest)
+            first = min(first, nearest)
+            last = max(last, nearest)
+
+
+def _quote(index: PassageIndex, number: int) -> str:
+    """The words of a sentence on one line."""
+    sentence = index.sentences[number]
+    return " ".join(split_words(index.sources[sentence.source].text[sentence.start : sentence.end]))
+
+
+def _length(index: PassageIndex, number: int) -> int:
+    sentence = index.sentences[number]
+    return sentence.end - sentence.start

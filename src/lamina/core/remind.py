@@ -1,0 +1,254 @@
+"""Reminding: what the question is about is brought back from what was lowered.
+
+When a prompt arrives, everything that cuts have lowered is still at hand, and the words of the question are
+known before the model answers. A reminder quotes the lowered passages that share rare words with it. It is
+an entry of lamina's own right before the question. What was sent before it stays as it was, so the cache
+holds, and the ledger keeps it, so the next requests carry the same bytes. At a cut it goes: its sources are
+still in the log, and the question that is asked then has a reminder of its own.
+
+It quotes whole sentences and adds nothing but a title, so it cannot say what nobody said. `passages` finds
+them, and `reminders` says where they stand.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+
+import msgspec
+
+from lamina.core import hashing
+from lamina.core.draft import Draft
+from lamina.core.entries import begins_with, find_last_sent, find_position, is_users_text
+from lamina.core.folds import map_covered
+from lamina.core.options import BuildContext
+from lamina.core.passages import PassageIndex, choose_passages, is_about, rate_sentences, weigh_terms
+from lamina.core.reminders import TITLE, make_entries
+from lamina.core.scale import weigh_entries
+from lamina.core.text.characters import split_words
+from lamina.core.text.excerpts import clean_text
+from lamina.core.text.printed_talk import indent_lines
+from lamina.core.text.tags import make_inert
+from lamina.core.values import Entry, Form, Layer, Ref, Reminder, Role, Segment, Text, ToolResult
+from lamina.core.wording import NAME_LIMIT, Wording, describe_segment, text_of
+
+WINDOW_PART = 10
+"""A reminder takes at most one part in so many of the room. On questions about long talks a twentieth brought
+nearly as much, and a fifth little more."""
+
+USEFUL = 240
+"""Tokens that a reminder may take in a very small room, where a tenth would hold hardly one passage."""
+
+LEAST = 60
+"""Tokens below which no reminder is written: its title and its tag take half of them."""
+
+_NAMED_TERMS = 5
+"""Terms that a reminder shares with its question and names as its reason."""
+
+
+def remind(draft: Draft, room: int, context: BuildContext) -> Draft:
+    """The draft with a reminder before its prompt, if something that was lowered is about it.
+
+    A prompt has one reminder, written when it arrives. If a cut has just been made, all reminders are gone,
+    and the prompt has a new one even in the middle of its turn.
+    """
+    entries = draft.entries
+    prompt_at = _find_prompt(entries)
+    if prompt_at is None:
+        return draft
+    prompt = entries[prompt_at]
+    if any(reminder.before == prompt.ref for reminder in draft.reminders):
+        return draft
+    if _has_steps(entries, prompt_at) and (draft.cut is None or context.binds_thinking):
+        # Thinking of this turn may be bound to all that stands before it.
+        return draft
+    sources = find_sources(draft, prompt_at)
+    if not sources:
+        return draft
+    limit = min(max(room // WINDOW_PART, USEFUL), room - context.scale.total(draft.tokens))
+    reminder = _write_reminder(draft, prompt_at, sources, limit, context)
+    while reminder is not None:
+        with_reminder = _insert(draft, reminder, prompt_at, context)
+        if context.scale.total(with_reminder.tokens) <= room:
+            return with_reminder
+        limit = limit * 2 // 3
+        reminder = _write_reminder(draft, prompt_at, sources, limit, context)
+    return draft
+
+
+def _find_prompt(entries: Sequence[Entry]) -> int | None:
+    """The position of the question of the last turn: the first thing that the user said in it."""
+    if not entries:
+        return None
+    last_turn = entries[-1].turn
+    for at in range(len(entries) - 1, -1, -1):
+        if entries[at].turn != last_turn:
+            break
+        if entries[at].layer is Layer.PROMPT:
+            first = at
+            while first and entries[first - 1].layer is Layer.PROMPT and entries[first - 1].turn == last_turn:
+                first -= 1
+            return first
+    return None
+
+
+def _has_steps(entries: Sequence[Entry], prompt_at: int) -> bool:
+    """Whether the model has spoken since the prompt."""
+    return any(entry.role is Role.ASSISTANT for entry in entries[prompt_at:])
+
+
+def find_sources(draft: Draft, prompt_at: int) -> list[Entry]:
+    """The lowered entries that a reminder may quote, in order.
+
+    They stand before the last message of the model. So they are in the part of the log that a memo has
+    compared, and what they say is still there as long as the memo holds.
+    """
+    end = prompt_at
+    if draft.next_front is not None:
+        end = min(end, find_position(draft.entries, draft.next_front.first_ref))
+    folded = map_covered(draft.folds)
+    sources: list[Entry] = []
+    for entry in draft.entries[:end]:
+        if entry.form is Form.FULL or entry.role is Role.SYSTEM or entry.segment.is_own:
+            continue
+        line = draft.lines.get(entry.ref) or draft.ledger.lines.get(entry.ref)
+        is_lowered = entry.ref in folded or entry.why.startswith("covered by")
+        if line is not None and not line.reference:
+            is_lowered = True
+        if is_lowered and begins_with(entry.segment.parts, Text | ToolResult):
+            sources.append(entry)
+    return sources
+
+
+def _write_reminder(
+    draft: Draft, prompt_at: int, sources: Sequence[Entry], limit: int, context: BuildContext
+) -> Reminder | None:
+    """The reminder for the prompt in so many tokens; None if nothing is about it."""
+    if limit < LEAST:
+        return None
+    index = context.find_passages([entry.ref for entry in sources])
+    for entry in sources:
+        if entry.ref not in index:
+            index.add(entry.ref, clean_text(_text_to_quote(entry.segment)))
+    question = _read_question(draft.entries[prompt_at:])
+    weights = weigh_terms(index, question, _read_exchange(draft.entries[:prompt_at]))
+    if not weights:
+        return None
+    order = [entry.ref for entry in sources]
+    rated = rate_sentences(index, weights, order)
+    if not is_about(index, rated[0], question, weights):
+        return None
+    count = context.scale.counter.count
+    in_sight = _text_in_sight(draft.entries)
+    around = count(TITLE) + LEAST // 3
+    chosen = choose_passages(index, rated, order, in_sight=in_sight, limit=limit - around, count=count)
+    if not chosen:
+        return None
+    words, notes, quoted = _quote_passages(index, chosen, sources, context.wording)
+    prompt = draft.entries[prompt_at]
+    return Reminder(
+        key=f"reminder-{hashing.digest((prompt.ref, quoted))[:20]}",
+        before=prompt.ref,
+        sources=quoted,
+        text=words,
+        notes=notes,
+        about=_name_shared(index, chosen, weights),
+    )
+
+
+def _text_to_quote(segment: Segment) -> str:
+    """What a reminder may quote of a segment: what somebody said, or what a tool returned.
+
+    Thinking is bound to its place, and the arguments of a call are quoted by the digest.
+    """
+    return text_of(part for part in segment.parts if isinstance(part, Text | ToolResult))
+
+
+def _read_question(entries: Sequence[Entry]) -> str:
+    """What the user asks: the words of the prompt, without attachments."""
+    return "\n".join(text_of(entry.segment.parts) for entry in entries if is_users_text(entry))
+
+
+def _read_exchange(entries: Sequence[Entry]) -> str:
+    """The last words of the user and of the model before the prompt, which a short question refers to."""
+    texts: list[str] = []
+    for entry in reversed(entries):
+        if entry.segment.is_own or not begins_with(entry.segment.parts, Text):
+            continue
+        texts.append(text_of(entry.segment.parts))
+        if is_users_text(entry):
+            break
+    return "\n".join(texts)
+
+
+def _text_in_sight(entries: Iterable[Entry]) -> str:
+    """All text of the request, with one space between two words, as sentences are compared with it."""
+    texts = [text_of(entry.parts) for entry in entries if entry.parts]
+    return " ".join(split_words("\n".join(texts)))
+
+
+def _quote_passages(
+    index: PassageIndex, chosen: set[int], sources: Sequence[Entry], wording: Wording
+) -> tuple[str, str, tuple[Ref, ...]]:
+    """The words of the user, what others said, and what was quoted, in the order in which it was said."""
+    by_source: dict[Ref, list[int]] = defaultdict(list)
+    for number in sorted(chosen):
+        by_source[index.sources[index.sentences[number].source].ref].append(number)
+    words: list[str] = []
+    notes: list[str] = []
+    for entry in sources:
+        if entry.ref not in by_source:
+            continue
+        line = _quote_source(index, by_source[entry.ref], entry, wording)
+        if is_users_text(entry):
+            words.append(line)
+        else:
+            notes.append(line)
+    quoted = tuple(entry.ref for entry in sources if entry.ref in by_source)
+    return "\n".join(words), "\n".join(notes), quoted
+
+
+def _quote_source(index: PassageIndex, numbers: Sequence[int], entry: Entry, wording: Wording) -> str:
+    """The chosen sentences of one source with its turn; `…` stands where something is missing.
+
+    A source of which more was left out shows its handle.
+    """
+    source = index.sources[index.sentences[numbers[0]].source]
+    pieces: list[str] = []
+    for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        run_numbers = [number for _, number in run]
+        start = index.sentences[run_numbers[0]].start
+        end = index.sentences[run_numbers[-1]].end
+        pieces.append(source.text[start:end])
+    text = indent_lines(" … ".join(pieces)).lstrip(" ")
+    label = str(entry.turn + 1)
+    if entry.role is Role.ASSISTANT:
+        label += ", assistant"
+    elif not is_users_text(entry):
+        label += f", {make_inert(describe_segment(entry.segment), NAME_LIMIT)}"
+    is_whole = len(numbers) == source.end - source.first
+    if wording.handles and not is_whole:
+        label += f' (recall("{wording.handle(entry.content)}"))'
+    return f"  {label}: {text}"
+
+
+def _name_shared(index: PassageIndex, chosen: set[int], weights: Mapping[str, int]) -> tuple[str, ...]:
+    """The terms that the question shares with what is quoted, the rarest first."""
+    shared = [term for term in weights if not chosen.isdisjoint(index.sentences_with(term))]
+    return tuple(sorted(shared, key=lambda term: (-weights[term], term))[:_NAMED_TERMS])
+
+
+def _insert(draft: Draft, reminder: Reminder, prompt_at: int, context: BuildContext) -> Draft:
+    """The draft with a reminder before its prompt."""
+    entries = draft.entries
+    laid = [*make_entries(reminder, at=entries[prompt_at], wording=context.wording), *entries[prompt_at:]]
+    front = entries[:prompt_at]
+    prefix = front[-1].prefix if front else context.root
+    weighed = weigh_entries(laid, context.scale, prefix=prefix, last_sent=find_last_sent(front))
+    return msgspec.structs.replace(
+        draft,
+        entries=front + weighed,
+        tokens=sum(entry.tokens for entry in front) + sum(entry.tokens for entry in weighed),
+        reminders=(*draft.reminders, reminder),
+    )
