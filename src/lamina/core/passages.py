@@ -36,9 +36,6 @@ NEVER_COMMON = 3
 MOST_TERMS = 48
 """Terms of a question that are looked for, the rarest first: a question may quote a whole file."""
 
-FEWEST_TERMS = 2
-"""A question with fewer rare terms refers back ("and the second one?"): the exchange before it counts too."""
-
 RELATIVE = 0.3
 """A passage is quoted if it has at least this share of the best one's score."""
 
@@ -47,6 +44,9 @@ ASKED, SAID = 0.2, 0.4
 that the user says. What is said in passing shares a word with something old by chance, and a reminder of
 noise is worse than none. In talks half of the messages share less than 0.25 with anything before them, and
 nine questions in ten share more than 0.2 with what answers them."""
+
+_PARTS = 3
+"""Passages that may answer a question together."""
 
 FEWEST_SHARED = 2
 """Terms that a passage must share with what is no question, unless one of them is a number or a name."""
@@ -161,19 +161,8 @@ class _Rated(NamedTuple):
     score: int
 
 
-def weigh_terms(index: PassageIndex, question: str, exchange: str) -> dict[str, int]:
-    """The rare terms of a question with their weights, in thousandths.
-
-    If it has hardly any, those of the exchange before it count by half.
-    """
-    weights = _find_rare_terms(index, question)
-    if len(weights) < FEWEST_TERMS and exchange:
-        for term, weight in _find_rare_terms(index, exchange).items():
-            weights.setdefault(term, weight // 2)
-    return weights
-
-
-def _find_rare_terms(index: PassageIndex, text: str) -> dict[str, int]:
+def weigh_terms(index: PassageIndex, text: str) -> dict[str, int]:
+    """The rare terms of a text that some passage has, with their weights in thousandths, the rarest first."""
     rarities: dict[str, int] = {}
     for term in dict.fromkeys(list_terms(text)):
         count = len(index.sentences_with(term))
@@ -229,35 +218,41 @@ def _damp(weight: int, length: int, mean: float) -> int:
     return round(weight * (_SATURATION + 1) / (1 + damping))
 
 
-def is_about(index: PassageIndex, best: _Rated, question: str, weights: Mapping[str, int]) -> bool:
-    """Whether the best passage has enough of the question's terms to be about it, and not to look alike.
+def is_about(index: PassageIndex, rated: Sequence[_Rated], text: str, *, asks: bool) -> bool:
+    """Whether the best passages have enough of the terms of a text to be about it, and not to look alike.
 
-    A term that no passage has counts too: it says that the question is about something else.
+    A term that no passage has counts too: it says that the text is about something else. A question may have
+    several parts, so the best few passages answer it together. Anything else must be about one of them.
     """
-    asks = _QUESTION_MARK.search(question) is not None
-    unknown = _rate_rarity(0, len(index.sentences))
-    source = index.sources[index.sentences[best.sentence].source]
+    best = rated[: _PARTS if asks else 1]
+    sentences = {each.sentence for each in best}
+    sources = [index.sources[index.sentences[number].source] for number in sentences]
     shared: list[str] = []
     total = 0
     own = 0
     whole = 0
-    for term in dict.fromkeys(list_terms(question)):
+    for term in dict.fromkeys(list_terms(text)):
         if index.is_common(term):
             continue
-        weight = weights.get(term, unknown)
-        total += weight
         numbers = index.sentences_with(term)
-        if best.sentence in numbers:
+        weight = _rate_rarity(len(numbers), len(index.sentences))
+        total += weight
+        if not sentences.isdisjoint(numbers):
             own += weight
             shared.append(term)
-        if any(source.first <= number < source.end for number in numbers):
+        if any(source.first <= number < source.end for source in sources for number in numbers):
             whole += weight
-    if asks:
-        return not total or (own + whole) / 2 >= ASKED * total
+    share = ASKED if asks else SAID
     is_named = any(_HAS_DIGIT_OR_JOINT.search(term) for term in shared)
-    if len(shared) < FEWEST_SHARED and not is_named:
+    if not asks and len(shared) < FEWEST_SHARED and not is_named:
         return False
-    return (own + whole) / 2 >= SAID * total
+    return (own + whole) / 2 >= share * total
+
+
+def find_questions(text: str) -> str:
+    """The sentences of a text that ask something: they have a question mark, of any script."""
+    sentences = [each.text for each in split_sentences(text)]
+    return "\n".join(sentence for sentence in sentences if _QUESTION_MARK.search(sentence))
 
 
 # Which of them are quoted.
@@ -367,7 +362,8 @@ class _Choice:
                 options.append(last + 1)
             if first > source.first:
                 options.append(first - 1)
-            fitting = [at for at in options if size + _length(self.index, at) <= self._longest]
+            new = [at for at in options if self._is_new(at)]
+            fitting = [at for at in new if size + _length(self.index, at) <= self._longest]
             if not fitting:
                 return list(range(first, last + 1))
             # What follows comes first: an answer stands behind its question.

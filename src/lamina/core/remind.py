@@ -23,8 +23,15 @@ from lamina.core.draft import Draft
 from lamina.core.entries import begins_with, find_last_sent, find_position, is_users_text
 from lamina.core.folds import map_covered
 from lamina.core.options import BuildContext
-from lamina.core.passages import PassageIndex, choose_passages, is_about, rate_sentences, weigh_terms
-from lamina.core.reminders import TITLE, make_entries
+from lamina.core.passages import (
+    PassageIndex,
+    choose_passages,
+    find_questions,
+    is_about,
+    rate_sentences,
+    weigh_terms,
+)
+from lamina.core.reminders import TITLE, is_reminder, make_entries
 from lamina.core.scale import weigh_entries
 from lamina.core.text.characters import split_words
 from lamina.core.text.excerpts import clean_text
@@ -37,11 +44,18 @@ WINDOW_PART = 10
 """A reminder takes at most one part in so many of the room. On questions about long talks a twentieth brought
 nearly as much, and a fifth little more."""
 
+STANDING_PART = 4
+"""All reminders since the last cut take at most one part in so many of the room, or twice what is useful.
+They stay until the next cut, and each brings it nearer."""
+
 USEFUL = 240
 """Tokens that a reminder may take in a very small room, where a tenth would hold hardly one passage."""
 
 LEAST = 60
 """Tokens below which no reminder is written: its title and its tag take half of them."""
+
+SHORT_QUESTION = 40
+"""Characters of a question that may refer to what was said just before, such as "and the second one?"."""
 
 _NAMED_TERMS = 5
 """Terms that a reminder shares with its question and names as its reason."""
@@ -66,7 +80,7 @@ def remind(draft: Draft, room: int, context: BuildContext) -> Draft:
     sources = find_sources(draft, prompt_at)
     if not sources:
         return draft
-    limit = min(max(room // WINDOW_PART, USEFUL), room - context.scale.total(draft.tokens))
+    limit = _find_limit(draft, room, context)
     reminder = _write_reminder(draft, prompt_at, sources, limit, context)
     while reminder is not None:
         with_reminder = _insert(draft, reminder, prompt_at, context)
@@ -75,6 +89,14 @@ def remind(draft: Draft, room: int, context: BuildContext) -> Draft:
         limit = limit * 2 // 3
         reminder = _write_reminder(draft, prompt_at, sources, limit, context)
     return draft
+
+
+def _find_limit(draft: Draft, room: int, context: BuildContext) -> int:
+    """Tokens that a reminder may take: its part of the room, less if others stand or little is free."""
+    standing = sum(entry.tokens for entry in draft.entries if is_reminder(entry))
+    own_part = max(room // WINDOW_PART, USEFUL)
+    free = room - context.scale.total(draft.tokens)
+    return min(own_part, max(room // STANDING_PART, 2 * USEFUL) - standing, free)
 
 
 def _find_prompt(entries: Sequence[Entry]) -> int | None:
@@ -131,13 +153,19 @@ def _write_reminder(
     for entry in sources:
         if entry.ref not in index:
             index.add(entry.ref, clean_text(_text_to_quote(entry.segment)))
-    question = _read_question(draft.entries[prompt_at:])
-    weights = weigh_terms(index, question, _read_exchange(draft.entries[:prompt_at]))
+    prompt_text = _read_question(draft.entries[prompt_at:])
+    questions = find_questions(prompt_text)
+    asks = bool(questions)
+    topic = questions or prompt_text
+    weights = weigh_terms(index, prompt_text)
+    if asks and not weights and len(topic) <= SHORT_QUESTION:
+        topic = _read_exchange(draft.entries[:prompt_at])
+        weights = weigh_terms(index, topic)
     if not weights:
         return None
     order = [entry.ref for entry in sources]
     rated = rate_sentences(index, weights, order)
-    if not is_about(index, rated[0], question, weights):
+    if not is_about(index, rated, topic, asks=asks):
         return None
     count = context.scale.counter.count
     in_sight = _text_in_sight(draft.entries)
