@@ -58,6 +58,9 @@ Doors that see the answer (`wrap`, the gateway, LiteLLM) add the tool and answer
 answer (`fit_request`, sessions, the other adapters), handles are shown.
 """
 
+RemindMode = Literal["auto", "off"]
+"""Whether lowered passages that a prompt is about are quoted before it, or only recalled by the model."""
+
 ToolLoading = Literal["keep", "defer"]
 """What is done with the tools of a request: nothing, or those that are not in `load_tools` are deferred."""
 
@@ -82,8 +85,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     a request that comes whole keeps its own order.
 
     **What else is sent.** `breakpoints` says what to do with cache markers, `recall` how the model can have
-    again what was lowered. With `context_tools` the model also gets the context tool, where lamina answers
-    its calls: it pins, releases and notes with it. With `tools="defer"`, tools that are not in `load_tools`
+    again what was lowered, and `remind` whether lowered passages that a prompt is about are quoted before it.
+    With `context_tools` the model also gets the context tool, where lamina answers its calls: it pins,
+    releases and notes with it. With `tools="defer"`, tools that are not in `load_tools`
     are loaded when the model searches for them, where the API has tool search; `lamina tools advise` says
     which to load, and in which order they should stand.
 
@@ -102,6 +106,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     layout: Layout | None = None
     breakpoints: Breakpoints = "auto"
     recall: RecallChoice = "auto"
+    remind: RemindMode = "auto"
     context_tools: bool = False
     tools: ToolLoading = "keep"
     load_tools: tuple[str, ...] = ()
@@ -214,6 +219,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "order": self.order,
             "kinds": self.kinds,
             "window": self.find_window(),
+            "remind": self.remind == "auto",
         }
         return {name: value for name, value in options.items() if value is not None}
 
@@ -314,6 +320,7 @@ def _check_types(policy: Policy) -> None:
 _CHOICES: dict[str, tuple[str | None, ...]] = {
     "prefer": (None, *get_args(Preference)),
     "recall": get_args(RecallChoice),
+    "remind": get_args(RemindMode),
     "keep": get_args(Keep),
     "tools": get_args(ToolLoading),
 }
