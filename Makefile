@@ -87,6 +87,8 @@ layered: $(STAMP)
 
 housed: $(STAMP)
 	@$(PYTHON_IN_VENV) -m tools.house --check
+	@$(PYTHON_IN_VENV) -m tools.size
+	@$(PYTHON_IN_VENV) -m tools.entered
 
 # tests/test_docs.py runs the blocks of every page and follows its links, so `make test` has done that.
 documented: $(STAMP)

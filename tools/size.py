@@ -1,0 +1,84 @@
+"""How large lamina is, in the figures that a newcomer pays for.
+
+    python -m tools.size              print them
+    python -m tools.size --json FILE  write them as JSON as well
+
+Lines of code are those that are neither blank, nor a comment, nor a docstring. Public names are those of
+docs/api.md. Settings are the fields of the tables that a user may write, flags the options of all commands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from lamina.cli import COMMANDS, parser_for
+from lamina.core.values import Budget
+from lamina.fitting.policy import Policy
+from lamina.gateway.config import AccessToken, GatewaySettings, UpstreamSettings
+from lamina.settings import Settings
+from tools.api import list_modules, public_names
+from tools.house import measure, read_files
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("core", "dialects")
+TABLES = (Policy, Budget, Settings, GatewaySettings, UpstreamSettings, AccessToken)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.size", description=__doc__.split("\n")[0])
+    parser.add_argument("--json", metavar="FILE", help="write the figures as JSON as well")
+    options = parser.parse_args()
+    figures = dict(count_all())
+    for name, figure in figures.items():
+        print(f"{name:<36}{figure:>10,}")
+    if options.json:
+        Path(options.json).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+def count_all() -> Iterator[tuple[str, float]]:
+    """Every figure by its name."""
+    files = read_files(ROOT / "src")
+    yield "lines of code", sum(file.code_lines for file in files)
+    yield "files", len(files)
+    yield "files under 40 lines of code", sum(file.code_lines < 40 for file in files)
+    yield "decisions per 100 lines", measure(files).density
+    for room in ROOMS:
+        in_room = [file for file in files if file.path.is_relative_to(ROOT / "src" / "lamina" / room)]
+        yield f"decisions per 100 lines, {room}", measure(in_room).density
+    yield "public names", sum(len(public_names(module.name)) for module in list_modules())
+    for table in TABLES:
+        yield f"settings, {table.__name__}", len(table.__struct_fields__)
+    yield "flags of all commands", sum(map(_count_flags, COMMANDS))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    yield "extras", len(project["optional-dependencies"])
+    pages = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
+    yield "pages", len(pages)
+    yield "words in pages", sum(len(page.read_text("utf-8").split()) for page in pages)
+    tests = read_files(ROOT / "tests")
+    yield "lines of test code", sum(file.code_lines for file in tests)
+    yield "test files", len(tests)
+
+
+def _count_flags(command: str) -> int:
+    """The options of a command and of its own commands; `--help` is none."""
+    return _count_options(parser_for(command))
+
+
+def _count_options(parser: argparse.ArgumentParser) -> int:
+    count = 0
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other list of its options
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            count += sum(map(_count_options, action.choices.values()))
+        elif action.option_strings and "--help" not in action.option_strings:
+            count += 1
+    return count
+
+
+if __name__ == "__main__":
+    sys.exit(main())
