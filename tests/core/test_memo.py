@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -18,7 +18,11 @@ from lamina.core.log_pieces import may_split_at
 from lamina.core.options import Options
 from lamina.core.repair import ScanMemory, repair
 from lamina.core.tokens import CHARS4, ESTIMATE, RFC, Counter, Framing
+<<<<<<< HEAD
 from lamina.core.values import Budget, Form, Layer, Ledger, Raw, Role, Segment
+=======
+from lamina.core.values import Budget, Form, Layer, Ledger, Role, Segment, Thinking
+>>>>>>> a1d5dcf7 (A memo sees that a rewind to thinking makes the question current again: law 1)
 from lamina.core.wording import Wording
 from lamina.errors import BudgetExceeded
 from lamina.replay.generated_sessions import generate_session, split_calls
@@ -294,3 +298,30 @@ def test_pins_that_come_and_go_are_the_same_with_a_memo(dice: Random, window: in
         assert all(entry.form is Form.FULL for entry in without.entries if entry.segment.pinned)
         ledger = without.ledger
         log.append(assistant("word " * dice.randint(1, 100)))
+
+
+def test_a_rewind_to_thinking_makes_the_question_current_again() -> None:
+    """Thinking begins no step. If the client takes back the answer after it, the attachment is sent again."""
+    thinking = Segment(role=Role.ASSISTANT, kind="thinking", parts=(Thinking(text="Hm.", signature="s"),))
+    begun = (
+        system("Be brief."),
+        user("Read this."),
+        assistant("Reading."),
+        file("notes/a.md", "the same words again and again " * 30),
+        user("What does it say?"),
+        thinking,
+        thinking,
+    )
+    answered = (*begun, msgspec.structs.replace(assistant("It says a lot."), joins=True))
+    gone_on = (*answered, user("And now?"), assistant("More. " * 120), user("And then?"))
+    ledger, memo = Ledger(), BuildMemo()
+    for log in (begun[:5], gone_on, answered, begun):
+        arguments: dict[str, Any] = {
+            "budget": Budget(window=400, reserve=0),
+            "options": Options(binding="strict"),
+        }
+        plain = build(log, ledger=ledger, **arguments)
+        remembered = build(log, ledger=ledger, memo=memo, **arguments)
+        assert is_same_request(plain, remembered)
+        ledger = remembered.ledger
+    assert ledger.cuts[0].lowered

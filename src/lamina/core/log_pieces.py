@@ -28,7 +28,7 @@ from lamina.core.options import BuildContext
 from lamina.core.references import FullCopy, find_copies, is_about_copies, lacks_later_copy
 from lamina.core.reminders import list_reminders
 from lamina.core.scale import weigh_entries
-from lamina.core.turns import OWN_TURN_ONLY, TurnPosition
+from lamina.core.turns import OWN_TURN_ONLY, TurnPosition, is_aside
 from lamina.core.values import Entry, Form, Ledger, Role, Segment, ToolCall
 
 
@@ -127,7 +127,9 @@ def _takes_back(checkpoint: DraftCheckpoint, pieces: Pieces) -> bool:
 
     A client that deletes its last messages makes an earlier question the prompt again.
     """
-    if pieces.after_second.step <= checkpoint.front.position.step:
+    # Thinking alone begins no step: what stands before it may be the last step again.
+    new_steps = [entry.step for entry in pieces.first + pieces.second if not is_aside(entry)]
+    if max(new_steps, default=0) <= checkpoint.front.position.step:
         return True
     last_entries = pieces.second or pieces.first or pieces.front.entries
     return find_last_turn(last_entries) < checkpoint.last_turn

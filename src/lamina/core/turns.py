@@ -281,7 +281,7 @@ def _find_last_turn_and_step(entries: Sequence[Entry]) -> tuple[int, int]:
         if entry.layer is Layer.SYSTEM:
             continue
         last_turn = max(last_turn, entry.turn)
-        if entry.step > last_step and not _is_aside(entry):
+        if entry.step > last_step and not is_aside(entry):
             last_step = entry.step
     return last_turn, last_step
 
@@ -298,7 +298,7 @@ def _find_last_words(entries: Sequence[Entry], last_turn: int) -> int:
     return last_words
 
 
-def _is_aside(entry: Entry) -> bool:
+def is_aside(entry: Entry) -> bool:
     """Whether the model neither says nor does anything here: thinking, or an item of the provider's own.
 
     Such a block may stand after the last step without beginning a new one.
