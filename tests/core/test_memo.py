@@ -18,11 +18,7 @@ from lamina.core.log_pieces import may_split_at
 from lamina.core.options import Options
 from lamina.core.repair import ScanMemory, repair
 from lamina.core.tokens import CHARS4, ESTIMATE, RFC, Counter, Framing
-<<<<<<< HEAD
-from lamina.core.values import Budget, Form, Layer, Ledger, Raw, Role, Segment
-=======
-from lamina.core.values import Budget, Form, Layer, Ledger, Role, Segment, Thinking
->>>>>>> a1d5dcf7 (A memo sees that a rewind to thinking makes the question current again: law 1)
+from lamina.core.values import Budget, Form, Layer, Ledger, Raw, Role, Segment, Thinking
 from lamina.core.wording import Wording
 from lamina.errors import BudgetExceeded
 from lamina.replay.generated_sessions import generate_session, split_calls
