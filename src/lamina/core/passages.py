@@ -249,6 +249,16 @@ def is_about(index: PassageIndex, rated: Sequence[_Rated], text: str, *, asks: b
     return (own + whole) / 2 >= share * total
 
 
+def refers_back(index: PassageIndex, text: str) -> bool:
+    """Whether a question without rare terms is made of words in common use, such as "and the second one?".
+
+    Words that nobody has used before say that it is about something new.
+    """
+    terms = dict.fromkeys(list_terms(text))
+    common = [term for term in terms if index.is_common(term)]
+    return len(common) * 2 >= len(terms)
+
+
 def find_questions(text: str) -> str:
     """The sentences of a text that ask something: they have a question mark, of any script."""
     sentences = [each.text for each in split_sentences(text)]

@@ -29,6 +29,7 @@ from lamina.core.passages import (
     find_questions,
     is_about,
     rate_sentences,
+    refers_back,
     weigh_terms,
 )
 from lamina.core.reminders import TITLE, is_reminder, make_entries
@@ -158,7 +159,7 @@ def _write_reminder(
     asks = bool(questions)
     topic = questions or prompt_text
     weights = weigh_terms(index, prompt_text)
-    if asks and not weights and len(topic) <= SHORT_QUESTION:
+    if asks and not weights and len(topic) <= SHORT_QUESTION and refers_back(index, topic):
         topic = _read_exchange(draft.entries[:prompt_at])
         weights = weigh_terms(index, topic)
     if not weights:

@@ -29,7 +29,13 @@ from lamina.core.laws.case import (
 from lamina.core.library import is_named_in_library
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.references import is_reference
+from lamina.core.text.characters import split_words
+from lamina.core.text.sentences import split_sentences
 from lamina.core.values import Digest, Entry, Form, Layer, Role
+from lamina.core.wording import text_of
+
+QUOTED = 30
+"""Characters of a sentence that do not stand somewhere else by chance."""
 
 
 def calls_and_results_pair(case: Case) -> Iterator[str]:
@@ -148,6 +154,25 @@ def once_in_full(case: Case) -> Iterator[str]:
     yield from _find_names_twice(library)
     yield from _check_turn_names(case)
     yield from _check_library(library, attachments)
+    yield from _find_repeated_reminder(case)
+
+
+def _find_repeated_reminder(case: Case) -> Iterator[str]:
+    """Sentences of a reminder that stand in the request besides, when its question has just been asked.
+
+    A tool that is called later may return the same sentence: that cannot be helped.
+    """
+    reminders = case.envelope.ledger.reminders
+    sent = case.envelope.sent
+    if not reminders or sent[-1].role is Role.ASSISTANT or sent[-1].layer is Layer.STEPS:
+        return
+    newest = reminders[-1]
+    others = [entry for entry in sent if entry.segment.key.partition("!")[0] != newest.key]
+    in_sight = " ".join(split_words(" ".join(text_of(entry.parts) for entry in others)))
+    for line in f"{newest.text}\n{newest.notes}".split("\n"):
+        for sentence in split_sentences(line.partition(": ")[2]):
+            if len(sentence.text) > QUOTED and sentence.text in in_sight:
+                yield f"{newest.key} repeats {sentence.text[:40]!r}"
 
 
 def _check_references(attachments: Iterable[Entry], case: Case) -> Iterator[str]:
@@ -233,6 +258,9 @@ def nothing_crosses(case: Case) -> Iterator[str]:
     for fold in case.envelope.ledger.folds:
         if not logged_refs >= {*fold.covers, *fold.replaced_by}:
             yield f"{fold.key} stands on what is not in the log"
+    for reminder in case.envelope.ledger.reminders:
+        if not logged_refs >= {reminder.before, *reminder.sources}:
+            yield f"{reminder.key} stands on what is not in the log"
     for wish in case.envelope.ledger.wishes:
         if wish.ref not in logged_refs:
             yield f"the model did not ask in this log to {wish.action} {wish.what!r}"

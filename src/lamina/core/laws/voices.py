@@ -14,9 +14,10 @@ from lamina.core.envelope import find_gained_authority
 from lamina.core.folds import map_covered
 from lamina.core.kinds import has_tag, is_section
 from lamina.core.laws.case import Case, find_large_in_full, find_lowered_now, is_unrecoverable
-from lamina.core.text.characters import WHITE_SPACE, split_words
+from lamina.core.text.characters import split_words
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.gist_pieces import find_proposal
+from lamina.core.text.sentences import split_sentences
 from lamina.core.text.standing_rules import find_rules, is_agreement
 from lamina.core.values import Entry, Fold, Form, Layer, Part, Ref, Role, Segment, Text, ToolResult
 from lamina.core.wording import has_balanced_tags, text_of
@@ -74,8 +75,11 @@ def no_authority_is_gained(case: Case) -> Iterator[str]:
         if has_tag(case.kinds, entry.segment) and not has_balanced_tags(entry.parts, case.kinds):
             yield f"{entry.ref} breaks out of its tag"
     by_ref = {entry.ref: entry.segment for entry in case.envelope.entries}
-    for fold in case.envelope.ledger.folds:
-        yield from _check_digest_voices(fold, by_ref)
+    ledger = case.envelope.ledger
+    for fold in ledger.folds:
+        yield from _check_users_voice(fold.key, fold.text, fold.covers, by_ref)
+    for reminder in ledger.reminders:
+        yield from _check_users_voice(reminder.key, reminder.text, reminder.sources, by_ref)
 
 
 def _is_result_in_users_voice(entry: Entry) -> bool:
@@ -88,29 +92,25 @@ def _is_result_in_users_voice(entry: Entry) -> bool:
     return begins_with(entry.segment.parts, ToolResult) and begins_with(entry.parts, Text)
 
 
-def _check_digest_voices(fold: Fold, by_ref: dict[Ref, Segment]) -> Iterator[str]:
-    """In the user's voice a digest has a title, headings, and words of the user.
+def _check_users_voice(
+    key: str, text: str, sources: tuple[Ref, ...], by_ref: dict[Ref, Segment]
+) -> Iterator[str]:
+    """In the user's voice a digest or a reminder has a title, headings, and words of the user.
 
-    A line of somebody else's that is long enough not to be there by chance must not be in it, unless the user
-    said the same.
+    A sentence of somebody else's that is long enough not to be there by chance must not be in it, unless the
+    user said the same.
     """
     texts_of_user: list[str] = []
-    lines_of_others: list[str] = []
-    for ref in fold.covers:
-        segment = by_ref.get(ref)
-        if segment is None:
-            continue
-        text = text_of(segment.parts)
-        if segment.role is Role.USER:
-            texts_of_user.append(text)
-        else:
-            lines_of_others += text.split("\n")
+    texts_of_others: list[str] = []
+    for segment in filter(None, map(by_ref.get, sources)):
+        texts = texts_of_user if segment.role is Role.USER else texts_of_others
+        texts.append(text_of(segment.parts))
     users_words = "\n".join(texts_of_user)
-    for line in lines_of_others:
-        words = line.strip(WHITE_SPACE)
+    for sentence in split_sentences("\n".join(texts_of_others)):
+        words = sentence.text
         is_telling = len(words) > QUOTED
-        if is_telling and words in fold.text and words not in users_words:
-            yield f"{fold.key} says {words[:40]!r} in the user's voice"
+        if is_telling and words in text and words not in users_words:
+            yield f"{key} says {words[:40]!r} in the user's voice"
 
 
 def what_the_user_said_is_not_lost_in_silence(case: Case) -> Iterator[str]:
