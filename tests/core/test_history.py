@@ -298,10 +298,10 @@ def test_sections_lead_while_nothing_was_sent_and_wait_for_a_cut_after_that() ->
     more = [*log, assistant("Well."), system("You are long.", key="contract"), user("So?")]
     second = build(more, ledger=first.ledger)
     assert second.cut is None
-    assert [text_of(e.parts) for e in second.sent if e.role is Role.SYSTEM] == [
-        "You are brief.",
-        "You are long.",
-    ]
+    brief, long = [text_of(entry.parts) for entry in second.sent if entry.role is Role.SYSTEM]
+    assert brief == "You are brief."
+    assert long.startswith("From here on this holds, in place of the text above")
+    assert long.endswith("\nYou are long.")
     assert second.sent[0].segment.key == "contract"
 
 

@@ -62,7 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
         }
         emit(result)
         return 0
-    tell(fit_summary(fitted.envelope))
+    for line in fit_summary(fitted.envelope):
+        tell(line)
     if fitted.left:
         tell(f"without {', '.join(fitted.left)}: {arguments.to} has no words for that")
     emit(fitted.request)
@@ -116,7 +117,7 @@ def manifest_json(envelope: Envelope) -> dict[str, Any]:
     return {"layers": {layer.value: tokens for layer, tokens in explanation.layers.items()}} | fields
 
 
-def fit_summary(envelope: Envelope) -> str:
+def fit_summary(envelope: Envelope) -> list[str]:
     """What was done, in a line or two.
 
     The first line has the size and how many segments are in full. A cut and remarks stand below it.
@@ -128,4 +129,4 @@ def fit_summary(envelope: Envelope) -> str:
         tokens += f" of {envelope.room:,}"
     first_line = f"{tokens} tokens ({envelope.account.basis}), {in_full:,} of {len(entries):,} pieces in full"
     lines = [first_line, describe_cut(envelope.cut), *envelope.notes]
-    return "\n".join(line for line in lines if line)
+    return [line for line in lines if line]

@@ -8,6 +8,7 @@ error that names the place.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -44,6 +45,8 @@ ENUMERATIONS = frozenset(
 
 _EXCERPT = 80
 """Characters of a message that are shown to tell it from others."""
+
+_IDENTIFIER = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 _ERASURES = "erasures"
 """The field of a session's state that counts erasures since its last request. Sessions do not read it."""
@@ -229,7 +232,7 @@ def _decode(body: bytes) -> Any:
 
 def _is_api_word(text: str) -> bool:
     """Whether a text may be the name of a field by chance, such as `function`."""
-    return text.isascii() and text.isidentifier()
+    return _IDENTIFIER.fullmatch(text) is not None
 
 
 def _find_paths(value: Any, texts: Sequence[str], path: str = "") -> Iterator[str]:

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from lamina.core.text.characters import lower_ascii
+from lamina.core.text.characters import lower_ascii, split_words
 from lamina.errors import BadInput
 from lamina.fitting.policy import DEFAULT_POLICY, Policy
 from lamina.settings import decode_toml, find_error_line, find_line
@@ -217,11 +217,10 @@ def _check_tokens(tokens: Iterable[AccessToken], environment: Mapping[str, str])
 
 @cache
 def _digest_guessed_tokens() -> frozenset[str]:
-    """The digests of words that people take for a token, in the usual spellings, and of no token at all."""
+    """The digests of words that people take for a token, and of no token at all."""
     digests = {sha256(b"").hexdigest()}
-    for word in _GUESSED_TOKENS.split():
-        for spelling in (word, word.upper(), word.capitalize()):
-            digests.update(sha256(f"{spelling}{end}".encode()).hexdigest() for end in _GUESSED_ENDS)
+    for word in split_words(_GUESSED_TOKENS):
+        digests.update(sha256(f"{word}{end}".encode()).hexdigest() for end in _GUESSED_ENDS)
     return frozenset(digests)
 
 

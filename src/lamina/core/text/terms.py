@@ -37,7 +37,7 @@ def list_terms(text: str) -> list[str]:
 
 def _split_word(word: str) -> list[str]:
     """The terms of one word: its beginning, or its pairs of characters if its script has no spaces."""
-    if word[0].isascii() and word[0].isdigit():
+    if "0" <= word[0] <= "9":
         return [word]
     if UNSPACED.search(word) is None:
         return [word[:_STEM]]
