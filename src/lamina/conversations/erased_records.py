@@ -146,6 +146,7 @@ def strip_ledger(ledger: Ledger, target: ErasureTarget) -> Ledger:
         ledger,
         lines={ref: line for ref, line in ledger.lines.items() if _stays(target, ref)},
         folds=tuple(fold for fold in ledger.folds if _stays(target, *fold.covers, *fold.replaced_by)),
+        reminders=tuple(each for each in ledger.reminders if _stays(target, each.before, *each.sources)),
         cuts=tuple(_strip_cut(cut, target) for cut in ledger.cuts),
         repairs={ref: what for ref, what in ledger.repairs.items() if _stays(target, ref)},
         promoted=tuple(ref for ref in ledger.promoted if _stays(target, ref)),

@@ -271,6 +271,10 @@ class _Traces:
                 if not stems.isdisjoint(map(stem_of, (*fold.covers, *fold.replaced_by))):
                     self.names.add(fold.key)
                     self._quotations.update(map(guard, filter(None, (fold.text, fold.notes))))
+            for reminder in ledger.reminders:
+                if not stems.isdisjoint(map(stem_of, reminder.sources)):
+                    self.names.add(reminder.key)
+                    self._quotations.update(map(guard, filter(None, (reminder.text, reminder.notes))))
             for wish in ledger.wishes:
                 if not stems.isdisjoint(map(stem_of, wish.targets)):
                     self._calls.add(stem_of(wish.ref))

@@ -221,8 +221,9 @@ def _damp(weight: int, length: int, mean: float) -> int:
 def is_about(index: PassageIndex, rated: Sequence[_Rated], text: str, *, asks: bool) -> bool:
     """Whether the best passages have enough of the terms of a text to be about it, and not to look alike.
 
-    A term that no passage has counts too: it says that the text is about something else. A question may have
-    several parts, so the best few passages answer it together. Anything else must be about one of them.
+    A term that no passage has counts half: it says that the text is about something else, or it is a word for
+    asking, such as "how much". A question may have several parts, so the best few passages answer it together.
+    Anything else must be about one of them.
     """
     best = rated[: _PARTS if asks else 1]
     sentences = {each.sentence for each in best}
@@ -236,6 +237,8 @@ def is_about(index: PassageIndex, rated: Sequence[_Rated], text: str, *, asks: b
             continue
         numbers = index.sentences_with(term)
         weight = _rate_rarity(len(numbers), len(index.sentences))
+        if not numbers:
+            weight //= 2
         total += weight
         if not sentences.isdisjoint(numbers):
             own += weight
