@@ -222,8 +222,8 @@ def is_about(index: PassageIndex, rated: Sequence[_Rated], text: str, *, asks: b
     """Whether the best passages have enough of the terms of a text to be about it, and not to look alike.
 
     A term that no passage has counts half: it says that the text is about something else, or it is a word for
-    asking, such as "how much". A question may have several parts, so the best few passages answer it together.
-    Anything else must be about one of them.
+    asking, such as "how much". A question may have several parts, so the best few passages answer it
+    together. Anything else must be about one of them.
     """
     best = rated[: _PARTS if asks else 1]
     sentences = {each.sentence for each in best}
