@@ -184,6 +184,24 @@ def test_it_is_found_in_an_answer(name: str) -> None:
     assert find_usage(as_object(usage)) == read
 
 
+@pytest.mark.parametrize(
+    ("answer", "tier"),
+    [
+        ({"usage": {"input_tokens": 9, "service_tier": "standard", "inference_geo": "global"}}, ""),
+        ({"usage": {"input_tokens": 9, "service_tier": "batch", "inference_geo": "us"}}, "batch+us"),
+        ({"usage": {"input_tokens": 9, "speed": "fast"}}, "fast"),
+        ({"usage": {"prompt_tokens": 9}, "service_tier": "flex"}, "flex"),
+        ({"usage": {"prompt_tokens": 9}, "service_tier": "default"}, ""),
+        ({"usageMetadata": {"promptTokenCount": 9, "trafficType": "ON_DEMAND_PRIORITY"}}, "priority"),
+        ({"usageMetadata": {"promptTokenCount": 9, "trafficType": "ON_DEMAND"}}, ""),
+        ({"usage": None, "service_tier": "flex"}, ""),
+    ],
+)
+def test_how_a_call_was_served_is_read_where_it_has_a_price(answer: Any, tier: str) -> None:
+    assert find_usage(answer).tier == tier
+    assert (find_usage(answer) == Usage()) is (answer.get("usage", 1) is None)
+
+
 def test_an_answer_that_says_it_twice_is_read_once() -> None:
     answer = {"usage": {"prompt_tokens": 9}, "prompt_eval_count": 9, "usageMetadata": {"promptTokenCount": 9}}
     assert find_usage(answer) == Usage(input=9)

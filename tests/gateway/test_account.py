@@ -10,9 +10,12 @@ import pytest
 from lamina.conversations.costs import price_usage
 from lamina.dialects.usage import Usage
 from lamina.gateway import AnsweredRequest, GatewayAccount
-from lamina.models.facts import model
+from lamina.models.facts import AS_OF, model
 
 MODEL = "claude-sonnet-5"
+
+
+DATE = f"prices of {AS_OF}"
 
 
 def answer(**fields: Any) -> AnsweredRequest:
@@ -81,7 +84,10 @@ def test_what_is_not_known_is_said() -> None:
     unpriced = account_of(answer(), answer(model="no-such-model"))
     assert unpriced.cost is None
     priced = account_of(answer()).cost
-    assert unpriced.write_lines()[1] == f"cost: at least ${priced:.4f}: no price of 'no-such-model' is known"
+    assert (
+        unpriced.write_lines()[1]
+        == f"cost: at least ${priced:.4f} ({DATE}): no price of 'no-such-model' is known"
+    )
     assert account_of(answer(model="no-such-model")).write_lines()[1].startswith("cost: not known: no price")
     window = model(MODEL).budget.window
     too_long = account_of(answer(full=window + 1, cut=True))
@@ -98,7 +104,20 @@ def test_what_is_not_known_is_said() -> None:
     assert silent.write_lines()[0] == f"{counts}; no answer reported its tokens"
     silent.add(answer())
     assert silent.write_lines()[0].endswith(" answered; 2 answers did not report any")
-    assert silent.write_lines()[1] == f"cost: at least ${priced:.4f}: an answer did not report its tokens"
+    known = f"at least ${priced:.4f} ({DATE})"
+    assert silent.write_lines()[1] == f"cost: {known}: an answer did not report its tokens"
+
+
+def test_how_a_call_was_served_is_priced_or_named() -> None:
+    usual = account_of(answer()).cost or 0.0
+    for tier, factor in {"fast": 2.0, "batch": 0.5, "us": 1.1, "batch+us": 0.55}.items():
+        served = account_of(answer(tier=tier))
+        assert served.cost == pytest.approx(factor * usual)
+        assert served.cost_without == served.cost
+        assert "standard" not in served.write_lines()[1]
+    unknown = account_of(answer(tier="priority"), answer(tier="us"))
+    assert unknown.cost == pytest.approx(2.1 * usual)
+    assert unknown.write_lines()[1].endswith(f" ({DATE}; priority at standard prices)")
 
 
 def test_only_what_was_refused_counts_as_refused() -> None:
@@ -302,6 +321,7 @@ def test_the_first_requests_of_sub_agents_are_told_apart() -> None:
     line = account.write_lines()[3]
     assert line.startswith("of it sub-agents: 4 requests, $")
     assert line.endswith(
-        f"their first requests read 24,000 tokens, 20,000 of them from the cache: ${sum_prices(*first):.4f}"
+        "their first requests read 24,000 tokens, 20,000 of them from the cache: "
+        f"${sum_prices(*first):.4f} ({DATE})"
     )
     assert len(account_of(answer()).write_lines()) == 3

@@ -69,7 +69,8 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     hit is rounded down to, `granularities` has the models that differ.
 
     **What it costs.** `read`, `write` and `write_long` multiply the input price where the model has no price
-    of its own; `reads` has the models that differ. `storage` is USD for a million tokens and an hour.
+    of its own; `reads` has the models that differ. `storage` is USD for a million tokens and an hour. `tiers`
+    multiplies all prices of a call that was served so; several stack.
     `from_models`: the minimum and the price of a read are facts of the model (`lamina.models.facts`), and the
     fields here are for models that are missing there.
 
@@ -110,6 +111,7 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     write_long: float = 1.0
     reads: dict[str, float] = {}
     storage: float = 0.0
+    tiers: dict[str, float] = {}
     levels: dict[str, Level] = {}
     strips_thinking: tuple[str, ...] = ()
     isolation: str = ""

@@ -15,6 +15,7 @@ from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
 from lamina.inspector.session_figures import FiguresOfSessions
 from lamina.inspector.sessions import Sessions
+from lamina.models.facts import AS_OF
 from lamina.replay.account_columns import (
     GROUP_COLUMNS,
     align_columns,
@@ -112,7 +113,7 @@ def _headline(summary: AcrossSessions) -> list[str]:
         unpriced = f" in {summary.priced:,} of them; the others have no price"
     return [
         counts,
-        f"they cost      ${format_money(summary.dollars)}{unpriced}",
+        f"they cost      ${format_money(summary.dollars)}{unpriced}, prices of {AS_OF}",
         f"cached         {format_percent(summary.cached)} of {summary.sent:,} tokens sent",
         f"lost caches    {summary.losses:,}, for ${format_money(summary.lost_dollars)}",
         f"cuts           {summary.cuts:,}",

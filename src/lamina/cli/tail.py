@@ -287,6 +287,7 @@ def _describe_answer(event: Mapping[str, Any]) -> str:
         written=event.get("written", 0),
         written_long=event.get("written_long", 0),
         output=event.get("output", 0),
+        tier=str(event.get("tier", "")),
     )
     amount = price_usage(
         usage, str(event.get("model", "")), dialect=str(event.get("dialect", "")), at=event.get("at")

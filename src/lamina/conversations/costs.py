@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from math import prod
 
 from lamina.caches import Tally, cost, rules_for
 from lamina.conversations.record import RecordedCall
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
+from lamina.models.facts import AS_OF
 
 NO_USAGE = "an answer did not report its tokens"
 """Why a sum is not known if a model answered and said nothing of what that took."""
@@ -33,24 +35,34 @@ def tally_usage(usage: Usage) -> Tally:
 
 
 def price_tally(
-    tally: Tally, model: str, *, output: int = 0, dialect: str = "", at: float | None = None
+    tally: Tally, model: str, *, output: int = 0, dialect: str = "", at: float | None = None, tier: str = ""
 ) -> float | None:
     """What one call cost in USD; None if no price is known. `at` is in seconds since 1970.
 
-    The dialect matters only for a model that no cache rules list: it says whose cache it was.
+    The dialect matters only for a model that no cache rules list: it says whose cache it was. A `tier`
+    without a known price costs what is usual (`find_unpriced_tiers`).
     """
     moment = None
     if at is not None:
         moment = datetime.fromtimestamp(at, UTC)
+    rules = rules_for(model, dialect=dialect)
+    factor = prod(rules.tiers.get(name, 1.0) for name in tier.split("+"))
     try:
-        return cost(tally, model, rules=rules_for(model, dialect=dialect), output=output, at=moment).total
+        return cost(tally, model, rules=rules, output=output, at=moment).total * factor
     except BadInput:
         return None
 
 
+def find_unpriced_tiers(tier: str, model: str, *, dialect: str = "") -> list[str]:
+    """The parts of a tier whose price is not known."""
+    prices = rules_for(model, dialect=dialect).tiers
+    return [name for name in tier.split("+") if name and name not in prices]
+
+
 def price_usage(usage: Usage, model: str, *, dialect: str = "", at: float | None = None) -> float | None:
     """What one call cost in USD, by what was reported of it; None if no price is known."""
-    return price_tally(tally_usage(usage), model, output=usage.output, dialect=dialect, at=at)
+    tally = tally_usage(usage)
+    return price_tally(tally, model, output=usage.output, dialect=dialect, at=at, tier=usage.tier)
 
 
 def is_refused(call: RecordedCall) -> bool:
@@ -78,6 +90,7 @@ class CostSum:
     def __init__(self) -> None:
         self._sum = 0.0
         self._reason = ""
+        self._unpriced_tiers: set[str] = set()
 
     def add(self, usage: Usage, model: str, *, dialect: str = "", at: float | None = None) -> None:
         """Add one call, by what was reported of it."""
@@ -86,6 +99,7 @@ class CostSum:
             self.miss(f"no price of {model!r} is known")
             return
         self._sum += amount
+        self._unpriced_tiers.update(find_unpriced_tiers(usage.tier, model, dialect=dialect))
 
     def add_call(self, call: RecordedCall) -> None:
         """Add a recorded request. One without a recorded answer adds nothing: nobody knows what it took."""
@@ -108,11 +122,14 @@ class CostSum:
         return self._sum
 
     def __str__(self) -> str:
-        if not self._reason:
-            return f"${self._sum:.4f}"
-        if not self._sum:
+        if self._reason and not self._sum:
             return f"not known: {self._reason}"
-        return f"at least ${self._sum:.4f}: {self._reason}"
+        words = f"${self._sum:.4f} (prices of {AS_OF}"
+        if self._unpriced_tiers:
+            words += f"; {', '.join(sorted(self._unpriced_tiers))} at standard prices"
+        if self._reason:
+            return f"at least {words}): {self._reason}"
+        return f"{words})"
 
 
 def sum_calls_cost(calls: Iterable[RecordedCall]) -> CostSum:

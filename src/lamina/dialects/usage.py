@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.text.characters import lower_ascii
 from lamina.dialects.json_values import read_field, to_count
 
 _FieldReader = Callable[[str], Any]
@@ -51,7 +52,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """What a provider says a call took, in tokens; `input` counts everything that was read.
 
     `written_long` is the part of `written` that was paid to live longer: an hour, at Anthropic. `cleared` is
-    what its server left out of the prompt before that was counted.
+    what its server left out of the prompt before that was counted. `tier` is how the call was served, if that
+    has a price of its own: "fast", "batch", "priority", "flex", "us", or several, as "batch+us".
     """
 
     input: int = 0
@@ -60,6 +62,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     written_long: int = 0
     output: int = 0
     cleared: Cleared = Cleared()
+    tier: str = ""
 
 
 NO_FIELDS: Mapping[str, Any] = {}
@@ -72,10 +75,35 @@ def find_usage(answer: Any) -> Usage:
     `{"usage": {…}}` is how most APIs have it, `{"usageMetadata": {…}}` is Gemini's.
     """
     for name in ("usage", "usage_metadata", "usageMetadata"):
-        usage = read_usage(read_field(answer, name))
-        if usage != NOTHING_REPORTED:
+        fields = read_field(answer, name)
+        usage = read_usage(fields)
+        if usage == NOTHING_REPORTED:
+            continue
+        tier = read_tier(fields, answer)
+        if tier == usage.tier:
             return usage
+        return msgspec.structs.replace(usage, tier=tier)
     return read_usage(answer)
+
+
+def read_tier(*holders: Any) -> str:
+    """How a call was served, if not in the usual way. A request may ask for it; only the answer says it.
+
+    `{"service_tier": "batch", "inference_geo": "us"}` is "batch+us".
+    """
+    words: set[str] = set()
+    for holder in holders:
+        for name in _TIER_FIELDS:
+            value = read_field(holder, name)
+            if isinstance(value, str):
+                words.add(lower_ascii(value).removeprefix("on_demand_"))
+    return "+".join(sorted(words - _USUAL_TIERS))
+
+
+_TIER_FIELDS = ("service_tier", "speed", "inference_geo", "trafficType", "traffic_type")
+"""Fields of an answer or its usage: Anthropic has the first three, OpenAI the first, Vertex the last two."""
+
+_USUAL_TIERS = frozenset(("", "standard", "default", "auto", "global", "not_available", "on_demand"))
 
 
 def read_usage(usage: Any) -> Usage:
@@ -94,12 +122,16 @@ def read_usage(usage: Any) -> Usage:
         read, cached_and_written=cached + written, output=output, has_details=details is not None
     )
     written_long = _read_count(_make_reader(read("cache_creation")), _WRITTEN_LONG)
+    tier = ""
+    if whole_input or output:
+        tier = read_tier(usage)
     return Usage(
         input=whole_input,
         cached=min(cached, whole_input),
         written=min(written, whole_input),
         written_long=min(written_long, written),
         output=output,
+        tier=tier,
     )
 
 

@@ -271,6 +271,7 @@ class GatewayAccount:
             written=written,
             written_long=written_long,
             output=answer.output,
+            tier=answer.tier,
         )
         self._cost_without.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
 

@@ -20,7 +20,7 @@ class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
     there would be nothing to recall. `parent` is the conversation that this one was forked from: some clients
     change the last message of each request. `agent_of` is the client's id of the conversation whose sub-agent
     asked, "" if it was no sub-agent. `window` is the one that it was fitted into, and `window_source` where
-    that comes from (`lamina.gateway.sizes`).
+    that comes from (`lamina.gateway.sizes`). `tier` is how the call was served (`lamina.dialects.usage`).
     """
 
     id: str = ""
@@ -41,6 +41,7 @@ class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
     written: int = 0
     written_long: int = 0
     output: int = 0
+    tier: str = ""
     cut: bool = False
     recalled: bool = False
     window: int = 0
@@ -54,6 +55,7 @@ class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
             written=self.written,
             written_long=self.written_long,
             output=self.output,
+            tier=self.tier,
         )
 
     @property

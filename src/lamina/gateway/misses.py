@@ -86,6 +86,7 @@ class MissReporter:
             written=usage.written,
             written_long=usage.written_long,
             output=usage.output,
+            tier=usage.tier,
             provider_cause=report.cause,
             **account,
             **window_facts,

@@ -196,6 +196,7 @@ class UsageReader:
             written_long=max(usage.written_long, last.written_long),
             output=max(usage.output, last.output),
             cleared=cleared,
+            tier=usage.tier or last.tier,
         )
 
 

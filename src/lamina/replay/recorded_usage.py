@@ -135,7 +135,8 @@ def _tally(usage: RecordedUsage) -> Tally:
 
 
 def _price(tally: Tally, call: _ReportedCall, *, output: int = 0) -> float | None:
-    return price_tally(tally, call.model, output=output, dialect=call.dialect, at=call.usage.at)
+    usage = call.usage
+    return price_tally(tally, call.model, output=output, dialect=call.dialect, at=usage.at, tier=usage.tier)
 
 
 def _find_losses(trace: Trace, calls: Sequence[_ReportedCall]) -> Iterator[LostCache]:

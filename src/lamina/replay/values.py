@@ -15,7 +15,8 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
     """What the provider reported of one model call, in tokens; `at` in seconds, where a time was recorded.
 
     `written_long` is what was written for the longer of two lifetimes, and not part of `written`; `model` is
-    the one that answered, where the records say so for each call.
+    the one that answered, where the records say so for each call. `tier` is how the call was served
+    (`lamina.dialects.usage`).
     """
 
     uncached: int = 0
@@ -25,6 +26,7 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
     output: int = 0
     at: float | None = None
     model: str = ""
+    tier: str = ""
 
     @property
     def total(self) -> int:

@@ -13,6 +13,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, ManifestRow, describe_cut, describe_row, join_folds
 from lamina.core.values import Budget, Entry, Form, Ledger, Preference
 from lamina.dialects.usage import count_noun
+from lamina.models.facts import AS_OF
 from lamina.sessions.reports import TurnReport
 
 BAR_WIDTH, KEY_WIDTH, WHAT_WIDTH = 30, 28, 16
@@ -190,13 +191,13 @@ def spending_text(last: TurnCost, cost: CountedCost, next_cost: str) -> str:
 
 
 def _describe_spent(spent: TurnCost) -> str:
-    """Such as "3 calls, 5,000 tokens read (80% from the cache), 120 written, $0.0100"."""
+    """Such as "3 calls, 5,000 tokens read (80% from the cache), 120 written, $0.0100 (prices of …)"."""
     if not spent.steps:
         return "nothing"
     read = f"{spent.input:,} tokens read"
     if spent.input:
         read += f" ({spent.cached / spent.input:.0%} from the cache)"
-    money = "no price is known" if spent.money is None else f"${spent.money:.4f}"
+    money = "no price is known" if spent.money is None else f"${spent.money:.4f} (prices of {AS_OF})"
     return f"{count_noun(spent.steps, 'call')}, {read}, {spent.output:,} written, {money}"
 
 

@@ -24,7 +24,7 @@ from lamina.dialects.openai_responses.item_scan import ItemScan
 from lamina.dialects.openai_responses.items import find_streamed_id
 from lamina.dialects.openai_responses.parts import render_assistant_text
 from lamina.dialects.port import Absorbed
-from lamina.dialects.usage import read_usage
+from lamina.dialects.usage import find_usage
 
 _TEXT_EVENTS = ("response.output_text.delta", "response.refusal.delta")
 _LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")
@@ -64,7 +64,7 @@ def _absorb_items(items: Sequence[Any], answer: Json) -> Absorbed:
     reason = to_dict_or_empty(answer.get("incomplete_details")).get("reason")
     if not isinstance(reason, str):
         reason = text_or_empty(answer.get("status"))
-    return Absorbed(segments=segments, usage=read_usage(answer.get("usage")), stop=reason)
+    return Absorbed(segments=segments, usage=find_usage(answer), stop=reason)
 
 
 class _StreamedItems:

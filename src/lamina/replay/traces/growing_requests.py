@@ -290,4 +290,5 @@ def _add_usages(earlier: RecordedUsage | None, usage: RecordedUsage) -> Recorded
         output=earlier.output + usage.output,
         at=usage.at if earlier.at is None else earlier.at,
         model=usage.model or earlier.model,
+        tier=usage.tier or earlier.tier,
     )

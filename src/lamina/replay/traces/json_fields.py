@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lamina.dialects.json_values import mapping_or_empty, number_or_none
+from lamina.dialects.usage import read_tier
 from lamina.replay.values import RecordedUsage
 
 _MOST = 10**12  # tokens: more is no count
@@ -141,6 +142,7 @@ def parse_usage(usage: Any, *, at: float | None = None, model: str = "") -> Reco
         output=count_field(usage, "output_tokens", "completion_tokens"),
         at=at,
         model=model,
+        tier=read_tier(usage),
     )
     if not parsed.total and not parsed.output:
         return None

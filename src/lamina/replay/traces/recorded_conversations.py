@@ -144,6 +144,7 @@ def to_recorded_usage(usage: Usage, *, at: float | None, model: str = "") -> Rec
         output=usage.output,
         at=at,
         model=model,
+        tier=usage.tier,
     )
 
 
