@@ -14,6 +14,7 @@ from lamina.core.values import Raw
 TRACKER = {"type": "mcp_toolset", "mcp_server_name": "tracker"}
 SERVERS = [{"type": "url", "url": "https://tracker.example/mcp", "name": "tracker"}]
 ISSUES = "The lamp in src/harbour/lamp_post.py flickers since LampDriver was changed.\n" * 30
+NEWER_ISSUES = "Nobody has seen another lamp that flickers like the one in the harbour since.\n" * 30
 BUDGET = Budget(window=5_000, reserve=300, keep_last=1)
 
 
@@ -36,6 +37,11 @@ def mcp_blocks(number: int, *, text: str = ISSUES, failed: bool = False) -> list
     ]
 
 
+def issues_of(number: int) -> str:
+    """What the tracker returned in a step. The last steps stay in sight, and a digest lists what does not."""
+    return ISSUES if number < 4 else NEWER_ISSUES
+
+
 def notes_of_digest(request: dict[str, Any]) -> str:
     text = json.dumps(fit_request(request, budget=BUDGET).request, ensure_ascii=False)
     assert "<digest_notes>" in text
@@ -45,7 +51,8 @@ def notes_of_digest(request: dict[str, Any]) -> str:
 def messages_request(**fields: Any) -> dict[str, Any]:
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Look at the tracker."}]
     for number in range(8):
-        answer = [*mcp_blocks(number, **fields), {"type": "text", "text": f"Step {number} is done."}]
+        blocks = mcp_blocks(number, **{"text": issues_of(number)} | fields)
+        answer = [*blocks, {"type": "text", "text": f"Step {number} is done."}]
         messages += [
             {"role": "assistant", "content": answer},
             {"role": "user", "content": f"Go on with {number}."},
@@ -69,7 +76,7 @@ def responses_request() -> dict[str, Any]:
                 "name": "search_issues",
                 "server_label": "tracker",
                 "arguments": '{"query": "flickering lamps"}',
-                "output": ISSUES,
+                "output": issues_of(number),
                 "error": None,
             },
             {"role": "assistant", "content": f"Step {number} is done."},

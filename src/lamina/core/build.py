@@ -30,6 +30,7 @@ from lamina.core.history_window import release_window
 from lamina.core.kinds import Kinds
 from lamina.core.ledger import load_ledger
 from lamina.core.log_pieces import may_split_at, replace_entries
+from lamina.core.name_uses import NO_USES
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options, Phase, not_measured
 from lamina.core.passages import PassageIndex
 from lamina.core.remind import remind
@@ -234,7 +235,7 @@ class BuildMemo:
         """What was read for the digests of earlier cuts, if it is not too much and read by the same kinds."""
         reader = self._reader
         if reader is None or reader.is_full or reader.kinds is not kinds:
-            reader = Reader(kinds)
+            reader = Reader(kinds, name_uses=NO_USES if reader is None else reader.name_uses)
             self._reader = reader
         return reader
 

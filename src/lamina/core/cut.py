@@ -27,6 +27,7 @@ import msgspec
 from lamina.core.bound_thinking import is_held_by_thinking
 from lamina.core.cut_digests import join_digests
 from lamina.core.cut_moves import omit_repeated_system_text, take_moves
+from lamina.core.cut_names import list_hidden_names
 from lamina.core.cut_positions import find_spared, find_untouchable
 from lamina.core.cut_progress import CutProgress, finish_cut, start_cut
 from lamina.core.cut_target import CutLimits, Sparing
@@ -133,7 +134,7 @@ def lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> C
     if progress.tokens > limits.room and progress.held:
         without_pins = msgspec.structs.replace(draft, held=frozenset())
         progress = _lower_unpinned(without_pins, limits, context)
-    return progress
+    return list_hidden_names(progress)
 
 
 def _lower_unpinned(draft: Draft, limits: CutLimits, context: BuildContext) -> CutProgress:
@@ -388,7 +389,8 @@ def _take_all_moves(
         progress = start_cut(start, _NO_LIMITS, context, mergeable=mergeable)
         return take_moves(progress, order, goal=0, digest_limit=digest_limit)
 
-    return msgspec.structs.replace(_keep_references(draft, lower, context), exhausted=False)
+    progress = list_hidden_names(_keep_references(draft, lower, context))
+    return msgspec.structs.replace(progress, exhausted=False)
 
 
 def _cut_rest(

@@ -19,6 +19,8 @@ from lamina.core.text.printed_talk import SMALLEST_DIGEST, print_talk
 from lamina.core.text.spoken_messages import LaterRule
 
 NOTES_TITLE = "What was done in it:"
+NAMES_LABEL = "  names: "
+"""What a digest's line of names begins with. No quoted line of a digest begins with two spaces only."""
 
 
 class DigestText(NamedTuple):
@@ -107,13 +109,14 @@ def _count_characters(run_text: RunText, indices: Iterable[int]) -> int:
 def _add_names(texts: DigestText, run_text: RunText, *, limit: int) -> str:
     """What was done, and a line with names that occur in the segments and not in the digest so far.
 
-    By a name such as `parse_config` the model sees what it could recall. What names leave of their room is
-    for facts that were read.
+    By a name such as `parse_config` the model sees what it could recall. Which names are in sight elsewhere
+    is known when the cut ends: `cut_names` then puts others into their room. What names leave of it is for
+    facts that were read.
     """
     listed = list_counted_names(run_text.names, limit=limit, shown=f"{texts.words}\n{texts.notes}")
     lines = [texts.done] if texts.done else []
     if listed:
-        lines.append(f"  names: {listed}")
+        lines.append(f"{NAMES_LABEL}{listed}")
     left = limit - len(listed)
     if left >= LEAST // 2:
         facts = run_text.read_facts.choose(left)

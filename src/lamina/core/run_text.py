@@ -16,6 +16,7 @@ from typing import NamedTuple
 from lamina.core.api_calls import read_api_calls, readable_text
 from lamina.core.entries import pair_parts
 from lamina.core.kinds import KINDS, Kinds, kind_of, recoverable
+from lamina.core.name_uses import NO_USES, NameUses, find_written
 from lamina.core.text.clipping import count_units
 from lamina.core.text.estimate import utf8_size
 from lamina.core.text.excerpts import NAME, find_paths, to_one_line
@@ -28,7 +29,7 @@ from lamina.core.text.gist_pieces import (
     gather_reply,
     merge_equal_pieces,
 )
-from lamina.core.text.names import count_names
+from lamina.core.text.names import count_names, count_written_names
 from lamina.core.text.read_facts import RatedFacts, ReadFacts
 from lamina.core.text.spoken_messages import QUESTION_LABEL, REPLY_LABEL, SpokenMessage
 from lamina.core.text.standing_rules import is_agreement
@@ -76,6 +77,14 @@ class RunText:
         return total
 
     @cached_property
+    def hidden_names(self) -> Tally[str]:
+        """How often each name stands in the run, with the numbers that the model wrote."""
+        total: Tally[str] = Tally()
+        for segment in self._segments:
+            total.update(segment.written_names or segment.names)
+        return total
+
+    @cached_property
     def read_facts(self) -> RatedFacts:
         """The facts in the results of calls. They are looked for only if there is room for them."""
         return RatedFacts(list(chain.from_iterable(segment.facts for segment in self._segments)))
@@ -114,8 +123,9 @@ class Reader:
     is lost if it is forgotten.
     """
 
-    def __init__(self, kinds: Kinds = KINDS) -> None:
+    def __init__(self, kinds: Kinds = KINDS, *, name_uses: NameUses = NO_USES) -> None:
         self.kinds = kinds
+        self.name_uses = name_uses
         self._segments: dict[Ref, ReadSegment] = {}
         self._messages: dict[GistPiece, SpokenMessage] = {}
 
@@ -135,6 +145,11 @@ class Reader:
             read = ReadSegment(segment)
             self._segments[ref] = read
         return read
+
+    def count_uses(self, log: tuple[Segment, ...]) -> NameUses:
+        """How often the model wrote each name in this log. Only what is new since the last cut is read."""
+        self.name_uses = self.name_uses.read(log)  # in one assignment: threads may share a memo
+        return self.name_uses
 
     def read_message(self, piece: GistPiece) -> SpokenMessage:
         """The message of the user, or the reply, that this piece is."""
@@ -176,6 +191,11 @@ class ReadSegment:
     def names(self) -> Tally[str]:
         """How often each name stands in it."""
         return count_names(_text_for_names(self.segment))
+
+    @cached_property
+    def written_names(self) -> Tally[str]:
+        """How often each name stands in it, if the model wrote it: its texts, and what it asked of tools."""
+        return count_written_names(text_of(find_written(self.segment)))
 
     @cached_property
     def facts(self) -> list[ReadFacts]:

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./][A-Za-z0-9_-]+)*")
 _NOT_A_WORD = re.compile(r"_|[a-z0-9][A-Z]|[./]|[0-9]")  # `max_size`, `maxSize`, `src/a.py`, `utf8`
+_WRITTEN = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./-]*[A-Za-z0-9_])?")  # also `404`, `text-slate-400`, `3d`
+_NOT_A_PLAIN_WORD = re.compile(r"_|[a-z0-9][A-Z]|[./]|[0-9]{3}|[A-Za-z][0-9]|[0-9][A-Za-z]|[A-Z]{4}")
+_SEPARATOR = re.compile(r"[./-]")
 _ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}")  # in JSON, `Größe` may be `Gr\u00f6\u00dfe`: no names are in that
+# In JSON, `\nimport os` is a line that begins with `import`. In `C:\\new`, the backslash itself is escaped.
+_LINE_ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}|(?<!\\)\\[nt]")
 _SHORTEST, _LONGEST = 5, 80
+_SHORTEST_WRITTEN = 3
 _SEARCHED = 400_000  # characters of one text that are searched
 
 
@@ -32,10 +38,15 @@ def list_counted_names(counts: Counter[str], *, limit: int, shown: str = "") -> 
 
     A name that stands in `shown` is not listed again.
     """
+    return list_first_names((name for name, _ in counts.most_common()), limit=limit, in_sight=shown)
+
+
+def list_first_names(names: Iterable[str], *, limit: int, in_sight: Container[str]) -> str:
+    """The first names that are not `in_sight`, with commas, in at most `limit` characters."""
     chosen: list[str] = []
     room = limit + len(", ")
-    for name, _ in counts.most_common():
-        if name in shown:
+    for name in names:
+        if name in in_sight:
             continue
         length = len(name) + len(", ")
         if length <= room:
@@ -56,6 +67,36 @@ def count_names(text: str) -> Counter[str]:
     """How often each telling name stands in a text, in the order in which they first stand there."""
     counts = Counter(_find_names(text[:_SEARCHED]))
     return Counter({name: count for name, count in counts.items() if _is_telling(name)})
+
+
+def count_written_names(text: str) -> Counter[str]:
+    """How often each name stands in a text that the model wrote: numbers such as `404` count here, too.
+
+    In what a tool returned most numbers are those of lines, and they would take the room of names.
+    """
+    text = _LINE_ESCAPE.sub(" ", text[:_SEARCHED])
+    counts = count_names(text)
+    for name, count in Counter(_WRITTEN.findall(text)).items():
+        if _SHORTEST_WRITTEN <= len(name) <= _LONGEST and _NOT_A_PLAIN_WORD.search(name):
+            counts[name] = max(count, counts[name])
+    return counts
+
+
+def find_shown_names(text: str) -> set[str]:
+    """Everything in a text that could be a name, and its parts.
+
+    `src/io/a.py` shows `src`, `src/io`, `io/a.py`, `a.py`, `io`, `a` and `py`, too.
+    """
+    names = set(_WRITTEN.findall(_LINE_ESCAPE.sub(" ", text)))
+    for name in tuple(names):
+        if not _SEPARATOR.search(name):
+            continue
+        names.update(_NAME.findall(name))
+        names.update(_SEPARATOR.split(name))
+        for separator in _SEPARATOR.finditer(name[:_LONGEST]):
+            names.add(name[: separator.start()])
+            names.add(name[separator.end() :])
+    return names
 
 
 def _find_names(text: str) -> list[str]:
