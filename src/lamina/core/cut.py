@@ -5,7 +5,7 @@
 3. Moves (`cut_moves`): `ladder` proposes what to lower, the least needed first. Moves are taken until the
    target is reached. If it is not, the cut spares less and asks again.
 4. Digests (`cut_digests`): what is folded gets a digest. Its size is known only when it is written, so moves
-   and digests take turns until the request lands on its target.
+   and digests take turns until the request lands on its target. Then `cut_names` chooses the names in them.
 5. Check: if the request is still over the room, the last resorts follow, one after the other. What no resort
    makes small enough raises `BudgetExceeded`.
 
