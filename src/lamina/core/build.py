@@ -235,7 +235,11 @@ class BuildMemo:
         """What was read for the digests of earlier cuts, if it is not too much and read by the same kinds."""
         reader = self._reader
         if reader is None or reader.is_full or reader.kinds is not kinds:
-            reader = Reader(kinds, name_uses=NO_USES if reader is None else reader.name_uses)
+            # How names were used is counted over the whole log, so it outlives what is forgotten.
+            name_uses = NO_USES
+            if reader is not None:
+                name_uses = reader.name_uses
+            reader = Reader(kinds, name_uses=name_uses)
             self._reader = reader
         return reader
 

@@ -31,11 +31,14 @@ def list_hidden_names(progress: CutProgress) -> CutProgress:
         ranked_names = name_uses.rank(progress.runs[fold.covers].hidden_names)
         listed = _list_in_room(ranked_names, names, names_in_sight, counter)
         names_in_sight |= find_shown_names(listed)
-        line = f"{NAMES_LABEL}{listed}" if listed else ""
-        notes = "\n".join(filter(None, (before, line, after)))
-        digests[fold.key] = msgspec.structs.replace(fold, notes=notes)
+        lines = [before, f"{NAMES_LABEL}{listed}", after]
+        if not listed:
+            del lines[1]
+        digests[fold.key] = msgspec.structs.replace(fold, notes="\n".join(filter(None, lines)))
     relaid = lay_request(progress, tuple(digests.get(fold.key, fold) for fold in progress.folds))
-    return relaid if relaid.tokens <= progress.tokens else progress
+    if relaid.tokens > progress.tokens:
+        return progress
+    return relaid
 
 
 def _has_names(fold: Fold, progress: CutProgress) -> bool:
