@@ -39,7 +39,7 @@ from lamina.caches import all_rules
 from lamina.models.counters import counter_for
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.policies import find_policy
-from lamina.replay.policies.port import make_setting
+from lamina.replay.policies.port import PolicyRun, make_setting
 
 POLICIES = "drop_oldest,sliding@0.3,sliding@0.5,sliding@0.7,sliding@0.85,lamina"
 WINDOWS = "4000,8000,16000"
@@ -53,6 +53,9 @@ SCENARIOS = ("customer", "finance")
 
 LAST_QUESTION = "One question about all this."
 QUESTION_FOR_A_MODEL = "{question} Answer from our conversation, in as few words as you can."
+REMINDER_TAG = "<reminder"
+"""How a message begins that lamina put in before a question."""
+
 LOOKS = 24
 """Places of a talk, evenly spread, at which is looked what can be read."""
 
@@ -119,6 +122,21 @@ class TalkOutcome(msgspec.Struct, frozen=True, kw_only=True):
     found: dict[str, tuple[int, int]]
     throughout: dict[str, tuple[int, int]]
     rule_tokens: int = 0
+    asked: AskedOutcome | None = None
+
+
+class AskedOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands in the requests in which the questions are asked at the end, each by itself.
+
+    `reminded` counts the questions with a reminder, and `told` of these those whose answer only it has.
+    `reminder_tokens` are those of all reminders.
+    """
+
+    questions: int = 0
+    in_sight: int = 0
+    reminded: int = 0
+    told: int = 0
+    reminder_tokens: int = 0
 
 
 def main() -> int:
@@ -134,9 +152,9 @@ def main() -> int:
         for name in options.policies if of_window else ():
             group = []
             for talk in of_window:
-                outcome, last_request = follow_talk(talk, name, window)
+                outcome, asked_rows = follow_talk(talk, name, window)
                 group.append(outcome)
-                rows += _answer_rows(talk, outcome, options.label.get(name, name), last_request)
+                rows += ([options.label.get(name, name), *row] for row in asked_rows)
             outcomes += group
             print(summary(group), flush=True)
     if options.answers:
@@ -148,8 +166,11 @@ def main() -> int:
     return 0
 
 
-def follow_talk(talk: Talk, policy: str, window: int) -> tuple[TalkOutcome, list[Message]]:
-    """Send a talk, message by message, and look at its last request."""
+def follow_talk(talk: Talk, policy: str, window: int) -> tuple[TalkOutcome, list[list[Any]]]:
+    """Send a talk, message by message, look at its last request, and ask the questions after it.
+
+    Returns a row for each question that a model can be asked, too.
+    """
     message_sizes = MessageSizes(counter_for(COUNT_AS), [])
     setting = make_setting(window, message_sizes, all_rules()["anthropic"], reserve=RESERVE)
     run = find_policy(policy).start(setting)
@@ -176,14 +197,53 @@ def follow_talk(talk: Talk, policy: str, window: int) -> tuple[TalkOutcome, list
         if end in looks:
             said = [each for each, at in zip(talk.sought, said_at, strict=True) if at < end - 1]
             _add_counts(throughout, _find_all(said, sent))
+    asked, rows = _ask_questions(talk, run, window, message_sizes)
     outcome = TalkOutcome(
         talk=talk.name, policy=policy, window=window, cost=cost, cost_of_all=cost_of_all, breaks=breaks,
         tokens=sum(message_sizes.measure(each).tokens for each in sent_before),
         found=_find_all(talk.sought, sent_before),
         throughout=throughout,
-        rule_tokens=_count_rule_lines(sent_before),
+        rule_tokens=_count_rule_lines(sent_before), asked=asked,
     )  # fmt: skip
-    return outcome, sent_before
+    return outcome, rows
+
+
+def _ask_questions(
+    talk: Talk, run: PolicyRun, window: int, message_sizes: MessageSizes
+) -> tuple[AskedOutcome, list[list[Any]]]:
+    """Ask each question in the place of the last message, and look for what answers it.
+
+    A question is answered if all that is sought for it can be read.
+    """
+    by_question: dict[str, list[Sought]] = {}
+    for each in talk.sought:
+        if each.question:
+            by_question.setdefault(each.question, []).append(each)
+    outcome = AskedOutcome()
+    rows: list[list[Any]] = []
+    for question, sought in by_question.items():
+        asked = {"role": "user", "content": QUESTION_FOR_A_MODEL.format(question=question)}
+        sent = run({"model": "gpt-5", "messages": [*talk.messages[:-1], asked]}, 0).messages
+        reminders = [message for message in sent[-3:] if REMINDER_TAG in message_text(message)]
+        rest = [message for message in sent if message not in reminders]
+        in_sight = _can_read(sought, sent)
+        outcome = AskedOutcome(
+            questions=outcome.questions + 1,
+            in_sight=outcome.in_sight + in_sight,
+            reminded=outcome.reminded + bool(reminders),
+            told=outcome.told + (in_sight and not _can_read(sought, rest)),
+            reminder_tokens=outcome.reminder_tokens
+            + sum(message_sizes.measure(each).tokens for each in reminders),
+        )
+        chat = [[message["role"], message_text(message)] for message in sent]
+        spellings = [spelling for each in sought for spelling in each.spellings]
+        rows.append([window, talk.name, question, chat, spellings, in_sight])
+    return outcome, rows
+
+
+def _can_read(sought: Iterable[Sought], messages: Sequence[Message]) -> bool:
+    text = plain_words("\n".join(message_text(message) for message in messages))
+    return all(is_in_sight(each, text) for each in sought)
 
 
 def _count_rule_lines(messages: Sequence[Message]) -> int:
@@ -289,20 +349,6 @@ def message_text(message: Message) -> str:
     return "\n".join(part.get("text", "") for part in content)
 
 
-def _answer_rows(
-    talk: Talk, outcome: TalkOutcome, policy: str, sent: Sequence[Message]
-) -> Iterator[list[Any]]:
-    """One row for each question that a model can be asked: what it would be sent, and the right answers."""
-    text = plain_words("\n".join(message_text(message) for message in sent))
-    for each in talk.sought:
-        if not each.question:
-            continue
-        chat = [[message["role"], message_text(message)] for message in sent[:-1]]
-        chat.append(["user", QUESTION_FOR_A_MODEL.format(question=each.question)])
-        in_sight = is_in_sight(each, text)
-        yield [policy, outcome.window, talk.name, each.question, chat, list(each.spellings), in_sight]
-
-
 def summary(group: Sequence[TalkOutcome]) -> str:
     """One line for one policy in one window."""
     first = group[0]
@@ -319,10 +365,26 @@ def summary(group: Sequence[TalkOutcome]) -> str:
         seen_throughout, count_throughout = throughout.get(sort, (0, 0))
         share = 100 * seen_throughout / max(count_throughout, 1)
         parts.append(f"{sort} {100 * seen / count:.1f} % of {count}, {share:.1f} % throughout")
+    parts.append(_sum_up_asked(group))
     most_for_rules = max(outcome.rule_tokens for outcome in group) / (first.window - RESERVE)
     if most_for_rules:
         parts.append(f"lines of rules {100 * most_for_rules:.1f} % of the room at most")
     return "  ".join(parts)
+
+
+def _sum_up_asked(group: Sequence[TalkOutcome]) -> str:
+    asked = [outcome.asked for outcome in group if outcome.asked and outcome.asked.questions]
+    if not asked:
+        return ""
+    questions = sum(each.questions for each in asked)
+    in_sight = sum(each.in_sight for each in asked)
+    reminded = sum(each.reminded for each in asked)
+    told = sum(each.told for each in asked)
+    tokens = sum(each.reminder_tokens for each in asked)
+    return (
+        f"asked {100 * in_sight / questions:.1f} % of {questions}, reminded {reminded} "
+        f"({told} by it alone, {tokens / max(reminded, 1):.0f} tokens each)"
+    )
 
 
 # Where talks come from.
@@ -401,7 +463,14 @@ def read_memory(path: Path) -> Iterator[Talk]:
                 is_users = turn["speaker"] in users
                 if category not in WISHES:
                     voice = "user" if is_users else "assistant"
-                    sought.append(Sought(sort=f"evidence, {voice}", spellings=(turn["text"],), runs=True))
+                    sought.append(
+                        Sought(
+                            sort=f"evidence, {voice}",
+                            spellings=(turn["text"],),
+                            question=question["q"],
+                            runs=True,
+                        )
+                    )
                 elif is_users:
                     sought.append(Sought(sort=category, spellings=(find_core(turn["text"]),), runs=True))
         yield Talk(name=str(row["conversation_id"]), messages=messages, sought=sought)

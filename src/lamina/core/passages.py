@@ -39,7 +39,7 @@ MOST_TERMS = 48
 RELATIVE = 0.3
 """A passage is quoted if it has at least this share of the best one's score."""
 
-ASKED, SAID = 0.2, 0.4
+ASKED, SAID = 0.2, 0.5
 """The share of the question's weight that the best passage must have: of a question, and of anything else
 that the user says. What is said in passing shares a word with something old by chance, and a reminder of
 noise is worse than none. In talks half of the messages share less than 0.25 with anything before them, and
@@ -255,9 +255,11 @@ def is_about(index: PassageIndex, rated: Sequence[_Rated], text: str, *, asks: b
 def refers_back(index: PassageIndex, text: str) -> bool:
     """Whether a question without rare terms is made of words in common use, such as "and the second one?".
 
-    Words that nobody has used before say that it is about something new.
+    Numbers, names and words that nobody has used before say that it is about something else.
     """
     terms = dict.fromkeys(list_terms(text))
+    if any(_HAS_DIGIT_OR_JOINT.search(term) for term in terms):
+        return False
     common = [term for term in terms if index.is_common(term)]
     return len(common) * 2 >= len(terms)
 

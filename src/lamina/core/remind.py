@@ -38,6 +38,7 @@ from lamina.core.text.characters import split_words
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.printed_talk import indent_lines
 from lamina.core.text.tags import make_inert
+from lamina.core.turns import continues_message
 from lamina.core.values import Entry, Form, Layer, Ref, Reminder, Role, Segment, Text, ToolResult
 from lamina.core.wording import NAME_LIMIT, Wording, describe_segment, text_of
 
@@ -45,12 +46,16 @@ WINDOW_PART = 10
 """A reminder takes at most one part in so many of the room. On questions about long talks a twentieth brought
 nearly as much, and a fifth little more."""
 
-STANDING_PART = 4
+STANDING_PART = 6
 """All reminders since the last cut take at most one part in so many of the room, or twice what is useful.
 They stay until the next cut, and each brings it nearer."""
 
-USEFUL = 240
-"""Tokens that a reminder may take in a very small room, where a tenth would hold hardly one passage."""
+USEFUL, MOST = 240, 800
+"""Tokens that a reminder may take in a very small room, where a tenth would hold hardly one passage, and in a
+very large one."""
+
+LONGEST_REQUEST = 400
+"""Characters of a prompt without a question. Who says more tells something, and does not ask for anything."""
 
 LEAST = 60
 """Tokens below which no reminder is written: its title and its tag take half of them."""
@@ -81,7 +86,7 @@ def remind(draft: Draft, room: int, context: BuildContext) -> Draft:
     sources = find_sources(draft, prompt_at)
     if not sources:
         return draft
-    limit = _find_limit(draft, room, context)
+    limit = _find_limit(draft, prompt_at, room, context)
     reminder = _write_reminder(draft, prompt_at, sources, limit, context)
     while reminder is not None:
         with_reminder = _insert(draft, reminder, prompt_at, context)
@@ -92,16 +97,22 @@ def remind(draft: Draft, room: int, context: BuildContext) -> Draft:
     return draft
 
 
-def _find_limit(draft: Draft, room: int, context: BuildContext) -> int:
-    """Tokens that a reminder may take: its part of the room, less if others stand or little is free."""
+def _find_limit(draft: Draft, prompt_at: int, room: int, context: BuildContext) -> int:
+    """Tokens that a reminder may take: its part of the room, less if others stand or little is free.
+
+    A question always has some, however many stand: those of small talk must not take its place.
+    """
     standing = sum(entry.tokens for entry in draft.entries if is_reminder(entry))
-    own_part = max(room // WINDOW_PART, USEFUL)
+    own_part = min(max(room // WINDOW_PART, USEFUL), MOST)
     free = room - context.scale.total(draft.tokens)
-    return min(own_part, max(room // STANDING_PART, 2 * USEFUL) - standing, free)
+    left = max(room // STANDING_PART, 2 * USEFUL) - standing
+    if find_questions(_read_question(draft.entries[prompt_at:])):
+        left = max(left, USEFUL)
+    return min(own_part, left, free)
 
 
 def _find_prompt(entries: Sequence[Entry]) -> int | None:
-    """The position of the question of the last turn: the first thing that the user said in it."""
+    """The position of the question of the last turn: where the user's last message in it begins."""
     if not entries:
         return None
     last_turn = entries[-1].turn
@@ -110,7 +121,7 @@ def _find_prompt(entries: Sequence[Entry]) -> int | None:
             break
         if entries[at].layer is Layer.PROMPT:
             first = at
-            while first and entries[first - 1].layer is Layer.PROMPT and entries[first - 1].turn == last_turn:
+            while first and continues_message(entries[first]) and entries[first - 1].layer is Layer.PROMPT:
                 first -= 1
             return first
     return None
@@ -157,6 +168,8 @@ def _write_reminder(
     prompt_text = _read_question(draft.entries[prompt_at:])
     questions = find_questions(prompt_text)
     asks = bool(questions)
+    if not asks and len(prompt_text) > LONGEST_REQUEST:
+        return None
     topic = questions or prompt_text
     weights = weigh_terms(index, prompt_text)
     if asks and not weights and len(topic) <= SHORT_QUESTION and refers_back(index, topic):
