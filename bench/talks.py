@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 from bench.arguments import split_list, split_numbers
 from bench.samples import QUICK_HELP
 from bench.standing_rules import RuleTalk, Wish, rule_talks
-from bench.wishes import HALVES, wish_talks
+from bench.wishes import HALVES, recognise_half, wish_talks
 from lamina.caches import all_rules
 from lamina.models.counters import counter_for
 from lamina.replay.message_sizes import MessageSizes
@@ -144,6 +144,8 @@ def main() -> int:
     if options.quick:
         options.rules, options.windows = 2, [4_000]
         options.policies = ["sliding@0.5", "lamina"]
+    if options.wishes:
+        _print_recognition(options.wishes)
     talks = list(_read_talks(options))
     outcomes: list[TalkOutcome] = []
     rows: list[list[Any]] = []
@@ -164,6 +166,18 @@ def main() -> int:
     if options.json:
         options.json.write_bytes(msgspec.json.encode(outcomes))
     return 0
+
+
+def _print_recognition(half: str) -> None:
+    """Say how many wishes are known by their words, and how many other sentences are taken for one."""
+    for what, weights in (("wish or rule", ("wish", "rule")), ("or hint", ("wish", "rule", "hint"))):
+        rows = list(recognise_half(half, weights=weights))
+        by_language = ", ".join(f"{row.language} {row.known} and {row.mistaken}" for row in rows)
+        known = sum(row.known for row in rows)
+        mistaken = sum(row.mistaken for row in rows)
+        wishes = sum(row.wishes for row in rows)
+        others = sum(row.others for row in rows)
+        print(f"{what}: {known} of {wishes} wishes and {mistaken} of {others} others ({by_language})")
 
 
 def follow_talk(talk: Talk, policy: str, window: int) -> tuple[TalkOutcome, list[list[Any]]]:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from bench.standing_rules import RuleTalk, Wish
+from lamina.core.text.standing_rules import weigh_sentence
 
 HALVES = ("dev", "aside")
 SEED = 20_261_117
@@ -65,6 +66,30 @@ def choose_half(sentences: tuple[str, ...], half: str) -> list[str]:
     mixed = list(sentences)
     Random(f"{SEED} {sentences[0]}").shuffle(mixed)  # noqa: S311 - the same halves each time
     return mixed[HALVES.index(half) :: len(HALVES)]
+
+
+class Recognition(msgspec.Struct, frozen=True, kw_only=True):
+    """How many wishes are known as such, and how many of the other sentences are taken for one."""
+
+    language: str
+    wishes: int
+    known: int
+    others: int
+    mistaken: int
+
+
+def recognise_half(half: str, *, weights: tuple[str, ...]) -> Iterator[Recognition]:
+    """How many sentences of one half have one of these weights, by language."""
+    for name, language in read_languages().items():
+        wishes = choose_half(language.wishes, half)
+        others = choose_half(language.others, half)
+        yield Recognition(
+            language=name,
+            wishes=len(wishes),
+            known=sum(weigh_sentence(sentence) in weights for sentence in wishes),
+            others=len(others),
+            mistaken=sum(weigh_sentence(sentence) in weights for sentence in others),
+        )
 
 
 def wish_talks(half: str, *, windows: tuple[int, ...]) -> Iterator[RuleTalk]:

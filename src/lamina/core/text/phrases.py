@@ -15,12 +15,17 @@ _WORD_START = re.compile(f"[^{WHITE_SPACE}.,;:!?'\"()\\[\\]{{}}/،؛؟।۔-]+")
 """A word up to its first apostrophe or hyphen: all that is needed to know which phrases may begin there."""
 
 
+_HEAD, _TAIL = 3, 2
+"""Letters by which a stem and an ending are looked up: none in a table is shorter."""
+
+
 class Phrases:
     """A table of phrases to look for in a text of small letters.
 
-    A phrase of a script with spaces between words stands alone: `must` is not in `mustard`. Chinese and
-    Japanese have no spaces, so a phrase of theirs may stand anywhere. Most sentences have none of them, and
-    words tell that sooner than a pattern.
+    A phrase of a script with spaces between words stands alone: `must` is not in `mustard`. A `*` at one of
+    its ends stands for the rest of a word: `allerg*` is in `allergies`. Chinese and Japanese have no spaces,
+    so a phrase of theirs may stand anywhere. Most sentences have none of them, and words tell that sooner
+    than a pattern.
     """
 
     def __init__(self, table: str) -> None:
@@ -32,11 +37,19 @@ class Phrases:
                 unspaced.append(phrase)
             else:
                 spaced.append(phrase)
-        beginnings = [_WORD_START.findall(phrase)[:2] for phrase in spaced]
-        self.single_words = frozenset(words[0] for words in beginnings if len(words) == 1)
+        endings = [phrase[1:] for phrase in spaced if phrase.startswith("*")]
+        stems = [phrase[:-1] for phrase in spaced if phrase.endswith("*")]
+        alone = [phrase for phrase in spaced if "*" not in phrase]
+        beginnings = [_WORD_START.findall(phrase)[:2] for phrase in alone]
+        first_words = [(_WORD_START.findall(stem)[0], stem) for stem in stems]
+        first_of_stems = [word for word, stem in first_words if word != stem]
+        self.single_words = frozenset([words[0] for words in beginnings if len(words) == 1] + first_of_stems)
         self.pairs = frozenset((words[0], words[1]) for words in beginnings if len(words) > 1)
-        alone = _match_any(spaced)
-        self.spaced = re.compile(f"(?<![{ALPHANUMERIC}])(?:{alone})(?![{ALPHANUMERIC}])")
+        self.heads = frozenset(stem[:_HEAD] for word, stem in first_words if word == stem)
+        self.tails = frozenset(ending[-_TAIL:] for ending in endings)
+        ended = f"(?:{_match_any(alone)}|[{ALPHANUMERIC}]+?(?:{_match_any(endings) or '(?!)'}))"
+        begun = _match_any(stems) or "(?!)"
+        self.spaced = re.compile(f"(?<![{ALPHANUMERIC}])(?:{ended}(?![{ALPHANUMERIC}])|{begun})")
         self.unspaced = re.compile(_match_any(unspaced) or "(?!)")
 
     def find(self, text: str) -> int | None:
@@ -61,7 +74,11 @@ class Phrases:
         """Whether the words with which a phrase begins are there: far quicker to say than where it stands."""
         if not self.single_words.isdisjoint(words):
             return True
-        return not self.pairs.isdisjoint(pairwise(words))
+        if not self.pairs.isdisjoint(pairwise(words)):
+            return True
+        if self.heads and not self.heads.isdisjoint([word[:_HEAD] for word in words]):
+            return True
+        return bool(self.tails) and not self.tails.isdisjoint([word[-_TAIL:] for word in words])
 
     def remove(self, text: str) -> str:
         """The text without the phrases."""

@@ -1,4 +1,4 @@
-"""The words by which rules, wishes and agreements are known, for the most spoken languages.
+"""The words by which rules and agreements are known, for the most spoken languages.
 
 Each table is compiled when it is first asked for: most requests are never cut. `standing_rules` says what is
 made of them.
@@ -183,69 +183,6 @@ ASKED_BEFORE = frozenset(
 )
 """English words before `you need to` and its like by which it is no demand: `what you need to do`."""
 
-WISHES = {
-    "English": "prefer | prefers | preferred | preference | i'd rather | i would rather | i hate | "
-    "i dislike | i can't stand | my favorite | my favourite | call me | address me | my name is | "
-    "i go by | i decided | i've decided | i have decided | we decided | we've decided | i chose | "
-    "i've chosen | i have chosen | we chose | i opted | i've opted | i no longer | not anymore | "
-    "i meant | correction | that is wrong | that's wrong | not what i | scratch that | forget what | "
-    "changed my mind | i am allergic | i'm allergic | i am vegetarian | i'm vegetarian | i'm vegan | "
-    "i am vegan | let's use | let us use | we will use | we'll use | i aim for | i aim to | my goal is | "
-    "our goal is",
-    "Spanish": "prefiero | preferimos | me gusta | me encanta | no me gusta | odio | preferiría | "
-    "quisiera | me gustaría | llámame | mi nombre es | me llamo | he decidido | decidí | decidimos | "
-    "elegí | he elegido | quiero | necesito | en lugar de | en vez de | ya no | mejor dicho | "
-    "quise decir | corrección | en realidad | mi favorito | mi favorita | soy alérgic | "
-    "soy vegetarian | cambié de opinión | mi objetivo es",
-    "French": "je préfère | nous préférons | préférer | j'aime | j'adore | je n'aime pas | je déteste | "
-    "je voudrais | j'aimerais | appelle-moi | appelez-moi | je m'appelle | mon nom est | j'ai décidé | "
-    "nous avons décidé | j'ai choisi | je veux | j'ai besoin | au lieu de | plutôt que | plutôt | "
-    "ne plus | je voulais dire | correction | en fait | mon préféré | ma préférée | allergique | "
-    "végétarien | changé d'avis | mon objectif est | je vise",
-    "Portuguese": "prefiro | preferimos | gosto de | adoro | não gosto | odeio | preferiria | "
-    "gostaria | me chame | chame-me | chama-me | meu nome é | o meu nome é | me chamo | chamo-me | "
-    "decidi | decidimos | escolhi | quero | preciso | em vez de | ao invés de | já não | não mais | "
-    "quis dizer | correção | na verdade | meu favorito | minha favorita | alérgic | vegetarian | "
-    "mudei de ideia | meu objetivo é",
-    "German": "bevorzuge | bevorzugen | ziehe vor | lieber | ich mag | ich liebe | ich hasse | "
-    "ich hätte gern | ich möchte | nenn mich | nennen sie mich | ich heiße | mein name ist | "
-    "ich habe entschieden | ich habe mich entschieden | wir haben entschieden | ich habe gewählt | "
-    "ich will | ich brauche | statt | anstatt | stattdessen | nicht mehr | ich meinte | ich meine | "
-    "korrektur | eigentlich | mein lieblings | meine lieblings | allergisch | vegetarier | veganer | "
-    "anders überlegt | mein ziel ist | ich strebe",
-    "Indonesian": "lebih suka | saya suka | aku suka | saya benci | tidak suka | panggil saya | "
-    "panggil aku | nama saya | namaku | saya memutuskan | kami memutuskan | saya memilih | saya ingin | "
-    "saya butuh | sebagai gantinya | daripada | bukan lagi | tidak lagi | maksud saya | koreksi | "
-    "sebenarnya | favorit | alergi | berubah pikiran | tujuan saya",
-    "Russian": "предпочитаю | предпочитаем | предпочёл бы | предпочел бы | мне нравится | я люблю | "
-    "не люблю | ненавижу | хотел бы | хотела бы | зови меня | зовите меня | называй меня | "
-    "называйте меня | меня зовут | моё имя | мое имя | я решил | я решила | мы решили | я выбрал | "
-    "я выбрала | я хочу | мне нужно | мне нужен | вместо | больше не | уже не | я имел в виду | "
-    "я имела в виду | исправление | на самом деле | лучше | любимый | любимая | аллерги | вегетариан | "
-    "передумал | моя цель",
-    "Hindi": "पसंद | पसन्द | प्राथमिकता | बेहतर लगता | मुझे बुलाओ | मुझे बुलाएं | मुझे कहें | "
-    "मेरा नाम | तय किया | फैसला किया | निर्णय लिया | चुना है | चुनी है | चाहता हूँ | चाहती हूँ | "
-    "चाहता हूं | चाहती हूं | के बजाय | की बजाय | की जगह | के स्थान पर | अब नहीं | मेरा मतलब | सुधार | "
-    "दरअसल | असल में | एलर्जी | शाकाहारी | मेरा लक्ष्य",
-    "Bengali": "পছন্দ | অপছন্দ | ভালোবাসি | আমাকে ডাক | আমার নাম | সিদ্ধান্ত নিয়েছি | ঠিক করেছি | "
-    "বেছে নিয়েছি | চাই | দরকার | বদলে | পরিবর্তে | আর নয় | আর না | মানে আমি | সংশোধন | আসলে | "
-    "অ্যালার্জি | নিরামিষ | আমার লক্ষ্য",
-    "Arabic": "أفضل | أفضّل | نفضل | أحب | أكره | لا أحب | أود | أريد | أحتاج | نادني | ناديني | اسمي | "
-    "قررت | قررنا | اخترت | بدلا من | بدلًا من | بدلاً من | عوضا عن | لم أعد | لم يعد | أقصد | قصدت | "
-    "تصحيح | في الواقع | المفضل | المفضلة | حساسية | نباتي | هدفي",
-    "Urdu": "پسند | ناپسند | ترجیح | مجھے بلائیں | مجھے کہیں | میرا نام | فیصلہ کیا | طے کیا | چنا ہے | "
-    "منتخب کیا | چاہتا ہوں | چاہتی ہوں | کے بجائے | کی بجائے | کی جگہ | اب نہیں | میرا مطلب | تصحیح | "
-    "دراصل | اصل میں | الرجی | سبزی خور | میرا مقصد",
-    "Chinese": "喜欢 | 更喜欢 | 偏好 | 偏爱 | 倾向于 | 讨厌 | 希望 | 想要 | 叫我 | 称呼我 | 我的名字 | "
-    "我叫 | 决定 | 选择了 | 选了 | 需要 | 而不是 | 而非 | 改为 | 改成 | 改用 | 不再 | 我的意思 | 更正 | "
-    "纠正 | 其实 | 实际上 | 最爱 | 过敏 | 素食 | 宁愿 | 喜歡 | 偏愛 | 稱呼我 | 決定 | 選擇 | 改為 | "
-    "我的意思是 | 糾正 | 其實 | 我的目标 | 我的目標",
-    "Japanese": "好き | 好み | 嫌い | 希望 | したい | と呼んで | 私の名前 | と申します | 決めました | "
-    "決めた | 選びました | 選んだ | ほしい | 欲しい | 代わりに | ではなく | じゃなくて | もう使わない | "
-    "やめて | つまり | 訂正 | 実は | 実際 | お気に入り | アレルギー | ベジタリアン | 目指して",
-}
-"""Words that make a sentence a wish, a correction or a decision, by language."""
-
 REPLACING = (
     "instead | from now on | no longer | not anymore | anymore | change that | changed my mind | "
     "forget | ignore | scratch that | rather than | switch to | actually | correction | en lugar | "
@@ -307,12 +244,6 @@ def told_verbs() -> Phrases:
 def orders() -> Phrases:
     """English words that make a rule where they are said to somebody."""
     return Phrases(ORDERS)
-
-
-@cache
-def wishes() -> Phrases:
-    """Words of a wish, a correction or a decision."""
-    return Phrases(" | ".join(WISHES.values()))
 
 
 @cache

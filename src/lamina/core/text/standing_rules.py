@@ -12,8 +12,9 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from lamina.core.text import rule_words
+from lamina.core.text import rule_words, wish_words
 from lamina.core.text.characters import ALPHANUMERIC, WHITE_SPACE, fold_case, split_words
+from lamina.core.text.fact_values import DIGIT
 from lamina.core.text.phrases import UNSPACED
 from lamina.core.text.sentences import COMMA, Statement, Weight, split_sentences
 
@@ -46,6 +47,17 @@ _CLAUSE_START = re.compile(
 LONGEST_AGREEMENT = 120
 """Characters of a message that can be no more than an acceptance. A longer one says something of its own."""
 
+_CONTRAST = re.compile(
+    "[,،，] ?(?:not |nicht |pas |não |а не |وليس |不是|而是)|नहीं, |(?<= )не [^,]{1,40}, а |"
+    f" (?:with an?|with two|mit|avec une?|avec deux|con|com|через) [{ALPHANUMERIC}](?![{ALPHANUMERIC}'-])|"
+    "[”\"'»」“] ?(?:is |are |means |ist |sind |heißt |c'est |est |es |son |é |são |это |就是|是|は|है|هو |هي )"
+)
+"""How something is set right, spelt or defined: `she is my sister, not my wife`, `Meyer with a y`, `'base' is
+our house`."""
+
+LONGEST_HINT = 120
+"""Characters of a sentence that may be a wish though it has no word of one: longer ones tell a story."""
+
 LONGEST_STATEMENT, LONGEST_WISH = 400, 240
 """Characters of one rule, and of one wish, that are kept. Of a longer one, the part around its word is."""
 
@@ -76,8 +88,28 @@ def weigh_sentence(sentence: str) -> Weight:
         return "rule"
     if not asks and _gives_order(folded):
         return "rule"
-    if rule_words.wishes().find(folded) is not None:
-        return "wish"
+    return _weigh_wish(folded, asks=asks)
+
+
+def _weigh_wish(folded: str, *, asks: bool) -> Weight:
+    """Whether a sentence that is no rule is a wish, or may be one.
+
+    `By the kids I mean Ann and Tom` is a wish. `Could you give prices in euros?` may be one, and `could you
+    check this price?` asks for something once. `We have only one car` may be a need, and `we had a lovely
+    evening` tells what happened.
+    """
+    is_long = len(folded) > LONGEST_HINT
+    is_of_once = not is_long and wish_words.once().find(folded) is not None
+    if wish_words.telling().find(folded) is not None or _CONTRAST.search(folded):
+        # `Which is your favourite?` asks. A long question says something first.
+        return "" if asks and is_of_once else "wish"
+    if is_long or is_of_once:
+        return ""
+    if wish_words.asking().find(folded) is not None:
+        return "hint"
+    # What has a number is a fact, and its worth is known by that.
+    if not asks and not DIGIT.search(folded) and wish_words.speaking().find(folded) is not None:
+        return "hint"
     return ""
 
 
@@ -174,7 +206,8 @@ def quote_statement(sentence: str, *, longest: int = LONGEST_STATEMENT) -> str:
 def _find_weighty_word(sentence: str) -> int:
     """The place of the word that makes a sentence a rule or a wish; its beginning if there is none."""
     folded = _normalise(sentence)
-    for phrases in (rule_words.rules(), rule_words.habits(), rule_words.orders(), rule_words.wishes()):
+    tables = (rule_words.rules(), rule_words.habits(), rule_words.orders(), wish_words.telling())
+    for phrases in (*tables, wish_words.asking()):
         place = phrases.find(folded)
         if place is not None:
             return place

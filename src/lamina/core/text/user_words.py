@@ -1,11 +1,11 @@
 """The words of a talk in less room: whole while they fit, and then what nobody could know to ask for.
 
 A model can recall a file whose name it sees. It cannot recall a rule, a wish or a fact that it does not know
-of. So where the user's words must go, they stay in this order: standing rules; wishes, corrections and
-decisions; facts, the densest first; then the rest. Of a long message sentences stay. A short one had better
-stay as a whole, since a sentence of it says little without the one before. Requests that say nearly the same
-become one line with their number. Everything that stays is in the speaker's own words, in its order, and `…`
-stands where something is missing.
+of. So where the user's words must go, they stay in this order: standing rules; wishes, which are preferences,
+needs, definitions, corrections and decisions; what may be a wish; facts, the densest first; then the rest. Of
+a long message sentences stay. A short one had better stay as a whole, since a sentence of it says little
+without the one before. Requests that say nearly the same become one line with their number. Everything that
+stays is in the speaker's own words, in its order, and `…` stands where something is missing.
 
 Short replies of the assistant are facts of the talk too, and are chosen beside the user's facts by the same
 measure. They are told apart by their label, and never stand in the user's voice.
@@ -38,8 +38,9 @@ AROUND_MESSAGE = 9
 SHORT_MESSAGE = LONGEST_STATEMENT
 """Characters of a message that had better stay as a whole: no more than one rule may have."""
 
-RULES_PART, TASK_PART, WISHES_PART = 2, 2, 5
-"""Rules and the first message may take half of the room, and wishes a fifth, before facts have theirs."""
+RULES_PART, TASK_PART, WISHES_PART, HINTS_PART = 2, 2, 3, 16
+"""Rules and the first message may take half of the room, wishes a third, and what may be a wish a
+sixteenth, before facts have theirs."""
 
 SENTENCES_PART = 3
 """Of the room that is left then, a third is for the densest sentences out of any message. Whole messages have
@@ -145,6 +146,7 @@ class _Passages(NamedTuple):
     rules: list[_Passage]
     first: list[_Passage]
     wishes: list[_Passage]
+    hints: list[_Passage]
     sentences: list[_Passage]
     whole: list[_Passage]
 
@@ -262,6 +264,7 @@ def _choose_passages(
     choice.take(newest_first, room // RULES_PART)
     choice.take(passages.first, room // TASK_PART)
     choice.take(passages.wishes, room // WISHES_PART)
+    choice.take(passages.hints, room // HINTS_PART)
     choice.take(passages.sentences, choice.room // SENTENCES_PART)
     choice.take(passages.whole, room)
     # What whole messages leave is for the sentences that had no place in their own part.
@@ -274,11 +277,11 @@ def _choose_passages(
 def _list_passages(talk: SpokenMessages, width: int, taken: frozenset[int]) -> _Passages:
     """The passages of all messages but those that are taken, and those for which a newer one stands."""
     passed_over = taken.union(*(group.left_out for group in talk.alike.values()))
-    passages = _Passages([], [], [], [], [])
+    passages = _Passages([], [], [], [], [], [])
     for index in range(len(talk.messages)):
         if index not in passed_over:
             _add_passages(passages, talk, index, width)
-    for ranked in (passages.wishes, passages.sentences, passages.whole):
+    for ranked in (passages.wishes, passages.hints, passages.sentences, passages.whole):
         ranked.sort(key=_rank)
     return passages
 
@@ -304,6 +307,8 @@ def _add_passages(passages: _Passages, talk: SpokenMessages, index: int, width: 
             passages.rules.append(sentence)
         elif statement.weight == "wish":
             passages.wishes.append(sentence)
+        elif statement.weight == "hint":
+            passages.hints.append(sentence)
     passages.sentences.extend(telling)
     is_short = len(message.statements) > 1 and len(message.text) <= SHORT_MESSAGE
     if is_short:
