@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
+from zlib import crc32
 
 import msgspec
 
@@ -243,5 +244,9 @@ def _digest(piece: bytes) -> bytes:
 
 
 def _size_of(ledger: Ledger) -> tuple[int, ...]:
-    """Tell two ledgers of a conversation apart, as far as requests depend on them: none loses a cut."""
-    return (len(ledger.cuts), len(ledger.lines), len(ledger.folds), len(ledger.repairs))
+    """Tell two ledgers of a conversation apart, as far as requests depend on them: none loses a cut.
+
+    A prompt that is asked in other words may have another reminder in the place of the first one.
+    """
+    reminders = crc32("".join(reminder.key for reminder in ledger.reminders).encode())
+    return (len(ledger.cuts), len(ledger.lines), len(ledger.folds), len(ledger.repairs), reminders)

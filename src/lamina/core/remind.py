@@ -54,7 +54,7 @@ USEFUL, MOST = 240, 800
 """Tokens that a reminder may take in a very small room, where a tenth would hold hardly one passage, and in a
 very large one."""
 
-LONGEST_REQUEST = 400
+LONGEST_REQUEST = 120
 """Characters of a prompt without a question. Who says more tells something, and does not ask for anything."""
 
 LEAST = 60

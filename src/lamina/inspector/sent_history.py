@@ -27,6 +27,10 @@ class SentHistory:
         self._refs: dict[int, frozenset[str]] = {}
         self._ledgers: dict[int, Ledger] = {}
 
+    def was_sent_by_client(self, ref: Ref, number: int) -> bool:
+        """Whether a segment is in a request as the client wrote it."""
+        return ref in self._read_refs(number)
+
     def find_arrival(self, ref: Ref, *, first: int, last: int) -> int:
         """The first request from `first` to `last` in which the client sent a segment; `last` has it.
 

@@ -185,7 +185,7 @@ class SentRequests:
             came,
             dialect=dialect,
             ledger=ledger,
-            policy=Policy(budget=UNLIMITED, counter=o200k(), breakpoints="keep", recall=mode),
+            policy=Policy(budget=UNLIMITED, counter=o200k(), breakpoints="keep", recall=mode, remind="off"),
             memo=self._memos.setdefault(mode, RequestMemo()),
         )
 

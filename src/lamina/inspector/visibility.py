@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -67,8 +68,23 @@ def _look_at_sent(
         envelope = requests.read(last).envelope
         if envelope is None:
             continue
-        find_arrival = partial(history.find_arrival, first=first, last=last)
+
+        def find_arrival(ref: Ref, first: int = first, last: int = last) -> int:
+            if history.was_sent_by_client(ref, last):
+                return history.find_arrival(ref, first=first, last=last)
+            return _find_own_arrival(requests, ref, first, last)
+
         search.look_at(envelope.entries, first, last, find_arrival)
+
+
+def _find_own_arrival(requests: SentRequests, ref: Ref, first: int, last: int) -> int:
+    """The first request with an entry that no client sent, such as a reminder or a recall; `last` has it."""
+
+    def is_there(number: int) -> bool:
+        envelope = requests.read(number).envelope
+        return envelope is not None and any(entry.ref == ref for entry in envelope.entries)
+
+    return first + bisect_left(range(first, last), True, key=is_there)  # noqa: FBT003 - what is sought
 
 
 class _Search:
