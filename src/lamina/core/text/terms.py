@@ -1,8 +1,9 @@
 """The terms by which a question finds old passages: the beginnings of words, numbers, and names as a whole.
 
 A word is cut to its first letters, so that `invoice` finds `invoices` in every language without a table of
-endings. Scripts without spaces between words are read in pairs of characters. A name such as `src/app.py` or
-`INV-4711` is a term of its own besides its words: it is rarer than they are, and so it weighs more.
+endings; one with a digit in it stays whole. Scripts without spaces between words are read in pairs of
+characters. A name such as `src/app.py` or `INV-4711` is a term of its own besides its words: it is rarer than
+they are, and so it weighs more.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import re
 from lamina.core.text.characters import ALPHANUMERIC, fold_case
 from lamina.core.text.phrases import UNSPACED
 
-_ASCII_WORD = re.compile("([0-9][0-9a-z]*|[a-z][0-9a-z]{0,4})[0-9a-z]*")
+_ASCII_WORD = re.compile("((?=[a-z]*[0-9])[0-9a-z]+|[a-z]{1,5})[a-z]*")
+_DIGIT = re.compile("[0-9]")
 _WORD = re.compile(f"[{ALPHANUMERIC}]+")
 _NAME = re.compile(f"[{ALPHANUMERIC}]+(?:[._/:@#-]+[{ALPHANUMERIC}]+)+")
 _STEM = 5
@@ -37,10 +39,8 @@ def list_terms(text: str) -> list[str]:
 
 def _split_word(word: str) -> list[str]:
     """The terms of one word: its beginning, or its pairs of characters if its script has no spaces."""
-    if "0" <= word[0] <= "9":
-        return [word]
     if UNSPACED.search(word) is None:
-        return [word[:_STEM]]
+        return [word if _DIGIT.search(word) else word[:_STEM]]
     if len(word) == 1:
         return [word]
     return [word[at : at + 2] for at in range(len(word) - 1)]
