@@ -20,6 +20,7 @@ PARTS = frozenset(
         "clearing",
         "generated_logs",
         "large_results",
+        "no_reminders",
         "plot_scale",
         "policies_bars",
         "policies_speed",

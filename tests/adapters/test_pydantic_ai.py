@@ -229,13 +229,24 @@ def test_over_the_wire(api: str, mode: str, record_property: Any) -> None:
             model_settings={"max_tokens": 900},
         )
         if mode == "run_sync":
-            history: list[ModelMessage] = []
-            for turn in range(over_wire.TURNS):
-                history = agent.run_sync(server.script.begin(turn), message_history=history).all_messages()
+            ask_one_after_the_other(agent, server)
         else:
             asyncio.run(ask_over_wire(agent, server, stream=mode == "run_stream"))
 
     over_wire.play_over_wire(f"{api}, {mode}", run, record_property)
+
+
+def ask_one_after_the_other(agent: Agent[None, str], server: over_wire.StrictServer) -> None:
+    """Without a loop of its own, `run_sync` would make one and never close it."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    history: list[ModelMessage] = []
+    try:
+        for turn in range(over_wire.TURNS):
+            history = agent.run_sync(server.script.begin(turn), message_history=history).all_messages()
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
 
 
 async def ask_over_wire(agent: Agent[None, str], server: over_wire.StrictServer, *, stream: bool) -> None:

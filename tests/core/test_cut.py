@@ -18,6 +18,7 @@ from lamina.core.ladder import REPLY_LIMIT
 from lamina.core.ledger import SAME_TEXT_LATER
 from lamina.core.lowering import lower_entry
 from lamina.core.options import Options
+from lamina.core.reminders import is_reminder
 from lamina.core.run_text import write_title as one_line
 from lamina.core.tokens import CHARS4, part_cost
 from lamina.core.values import (
@@ -284,7 +285,9 @@ def test_a_plan_says_what_the_build_then_does(story: Story) -> None:
 def assert_planned(plan: CutPlan, envelope: Envelope, before: Ledger) -> None:
     cut = envelope.cut
     assert cut is not None
-    assert (plan.before, plan.after, plan.floor, plan.fits) == (cut.before, envelope.tokens, cut.floor, True)
+    reminders = sum(entry.tokens for entry in envelope.entries if is_reminder(entry))
+    after = envelope.tokens - reminders
+    assert (plan.before, plan.after, plan.floor, plan.fits) == (cut.before, after, cut.floor, True)
     now = {e.ref: e for e in envelope.entries}
     assert [(move.now, move.why) for move in plan.lowered] == [
         (now[move.ref].form, now[move.ref].why) for move in plan.lowered

@@ -29,7 +29,7 @@ Oracle = Callable[[Turn], Found]
 
 _HANDLE = re.compile(r'recall(?:\(|=)\\?"([^"\\\s]{1,120})\\?"')
 _KEY = re.compile(r"fold-[0-9a-f]{8,}|(?:k[a-z2-7]{16}|.+@[0-9a-f]{20})(?:~[0-9a-f]*)?(?:#[0-9]+)?")
-_OWN_TAG = re.compile(r"<(digest_notes|digest|late_result|reference)[ >]")
+_OWN_TAG = re.compile(r"<(digest_notes|digest|late_result|reference|reminder_notes)[ >]")
 _ITEM_ID = re.compile(r'"id":"[^"]*",?')
 _LATE = re.compile(r"<late_result |\[end of the late result\]")
 _PLAIN_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")

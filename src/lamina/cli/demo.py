@@ -276,7 +276,7 @@ def _print_session(
     own = next(outcome for outcome in account.outcomes if outcome.policy == OWN)
     print(
         f"A coding agent's session, made up (seed {arguments.seed}): {own.calls} requests, "
-        f"window {arguments.window:,} tokens.\nEach bar is a request: {_legend(own)}\n"
+        f"window {arguments.window:,} tokens.\nPer request: {_legend(own)}\n"
     )
     cut_by_call = {cut.call: cut for cut in cuts[:MOST_CUTS]}
     columns = shutil.get_terminal_size().columns - 1  # a line that wraps cannot be drawn over

@@ -135,16 +135,23 @@ def _has_steps(entries: Sequence[Entry], prompt_at: int) -> bool:
 def find_sources(draft: Draft, prompt_at: int) -> list[Entry]:
     """The lowered entries that a reminder may quote, in order.
 
-    They stand before the last message of the model. So they are in the part of the log that a memo has
-    compared, and what they say is still there as long as the memo holds.
+    What came with the prompt was lowered for it, and is not quoted. All others stand before the last message
+    of the model. So they are in the part of the log that a memo has compared, and what they say is still
+    there as long as the memo holds.
     """
     end = prompt_at
     if draft.next_front is not None:
         end = min(end, find_position(draft.entries, draft.next_front.first_ref))
     folded = map_covered(draft.folds)
     sources: list[Entry] = []
+    asked_in = draft.entries[prompt_at].turn
     for entry in draft.entries[:end]:
-        if entry.form is Form.FULL or entry.role is Role.SYSTEM or entry.segment.is_own:
+        if (
+            entry.turn == asked_in
+            or entry.form is Form.FULL
+            or entry.role is Role.SYSTEM
+            or entry.segment.is_own
+        ):
             continue
         line = draft.lines.get(entry.ref) or draft.ledger.lines.get(entry.ref)
         is_lowered = entry.ref in folded or entry.why.startswith("covered by")

@@ -49,6 +49,7 @@ _GUESSED_TOKENS = """
     bearer change-me change_me changeme default demo dev example foo gateway guest hello key lamina letmein me
     my-token mytoken none null pass passwd password public qwerty root sample secret sk-test team test testing
     token user xxx xxxx your-token your_token
+    Admin Changeme Password Secret Test Token
 """
 _GUESSED_ENDS = ("", "1", "12", "123", "1234", "!")
 
