@@ -218,7 +218,7 @@ def open_model(api: str, url: str) -> Model:
 
 
 @pytest.mark.parametrize("api", ["chat", "responses", "messages"])
-@pytest.mark.parametrize("mode", ["run", "run_sync", "run_stream"])
+@pytest.mark.parametrize("mode", ["run", pytest.param("run_sync", marks=pytest.mark.thorough), "run_stream"])
 def test_over_the_wire(api: str, mode: str, record_property: Any) -> None:
     def run(server: over_wire.StrictServer) -> None:
         agent = Agent(

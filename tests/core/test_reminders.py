@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -74,6 +75,7 @@ def fit(
     return build(log, budget=BUDGET, ledger=ledger, counter=CHARS4, memo=memo, options=Options(**changes))
 
 
+@cache
 def grow(turns: int, **changes: Any) -> Envelope:
     """A talk of so many turns, built after each of them."""
     memo = BuildMemo()
@@ -346,7 +348,7 @@ def walk_many(talks: int) -> int:
     return sum(walk(History(seed).logs) for seed in range(talks))
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(SEEDS)
 def test_every_law_holds_with_reminders(seed: int) -> None:
     walk(History(seed).logs)
