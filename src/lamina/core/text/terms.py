@@ -16,7 +16,7 @@ from lamina.core.text.phrases import UNSPACED
 _ASCII_WORD = re.compile("((?=[a-z]*[0-9])[0-9a-z]+|[a-z]{1,5})[a-z]*")
 _DIGIT = re.compile("[0-9]")
 _WORD = re.compile(f"[{ALPHANUMERIC}]+")
-_NAME = re.compile(f"(?<![{ALPHANUMERIC}])[{ALPHANUMERIC}]++(?:[._/:@#-]++[{ALPHANUMERIC}]++)+")
+_NAME = re.compile(f"(?<![{ALPHANUMERIC}])[{ALPHANUMERIC}]+(?:[._/:@#-]+[{ALPHANUMERIC}]+)+")
 _STEM = 5
 """Letters of a word that count. On questions about long talks five did as well as an English stemmer, and
 better than whole words."""
