@@ -61,7 +61,7 @@ def make_request(messages: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 @contextmanager
-def through_wrap(address: str) -> Iterator[tuple[Send, list[dict[str, Any]]]]:
+def through_wrap(address: str, **policy: Any) -> Iterator[tuple[Send, list[dict[str, Any]]]]:
     sent: list[dict[str, Any]] = []
 
     def create(**request: Any) -> Any:
@@ -69,7 +69,8 @@ def through_wrap(address: str) -> Iterator[tuple[Send, list[dict[str, Any]]]]:
         return to_answer(write_message(answer_anything(request), 100))
 
     inner = SimpleNamespace(messages=SimpleNamespace(create=create))
-    client: Any = lamina.wrap(inner, store=address, policy=Policy(budget=BUDGET, recall="off", keep="all"))
+    fields = {"budget": BUDGET, "recall": "off", "keep": "all"} | policy
+    client: Any = lamina.wrap(inner, store=address, policy=Policy(**fields))
 
     def send(request: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = client.messages.create(**request)
@@ -79,16 +80,18 @@ def through_wrap(address: str) -> Iterator[tuple[Send, list[dict[str, Any]]]]:
 
 
 @contextmanager
-def through_gateway(address: str) -> Iterator[tuple[Send, list[dict[str, Any]]]]:
-    with scripted_api(answer_anything) as api:
-        upstream = {"budget": BUDGET, "recall": "off", "keep": "all"}
-        with gateway_in_thread(settings_for(api.url, Path(address), upstream=upstream)) as gateway:
+def through_gateway(address: str, **policy: Any) -> Iterator[tuple[Send, list[dict[str, Any]]]]:
+    fields = {"budget": BUDGET, "recall": "off", "keep": "all"} | policy
+    with (
+        scripted_api(answer_anything) as api,
+        gateway_in_thread(settings_for(api.url, Path(address), **fields)) as gateway,
+    ):
 
-            def send(request: dict[str, Any]) -> dict[str, Any]:
-                answer: dict[str, Any] = json.loads(post(f"{gateway.url}/v1/messages", request))
-                return answer
+        def send(request: dict[str, Any]) -> dict[str, Any]:
+            answer: dict[str, Any] = json.loads(post(f"{gateway.url}/v1/messages", request))
+            return answer
 
-            yield send, api.requests
+        yield send, api.requests
 
 
 DOORS = {"wrap": through_wrap, "gateway": through_gateway}

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina import Budget
-from lamina.conversations.conversation import Conversation, forget_lost_text, to_state
+from lamina.conversations.conversation import Conversation, to_state
 from lamina.conversations.conversation_store import ConversationStore
 from lamina.conversations.conversations import Conversations
 from lamina.conversations.pending_call import PendingCall
 from lamina.conversations.recall_loop import RecallExchange, RecallPlace
+from lamina.conversations.shelf import forget_lost_text
 from lamina.conversations.store import WORKSPACE, conversation_place, conversation_workspace
 from lamina.core.tokens import STRICT
 from lamina.dialects.openai_chat import DIALECT
@@ -101,6 +102,7 @@ class Talk:
             for listed in await self.memory.list(conversation_workspace(WORKSPACE)):
                 page = await self.memory.read(conversation_place(WORKSPACE, listed.conversation))
                 texts.append(page.head.state.decode())
+                texts += [record.body.decode() for record in page.records]
             return "".join(texts)
 
         return _find_secrets(anyio.run(read))

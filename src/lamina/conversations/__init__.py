@@ -5,8 +5,9 @@
   the API and back, and `events` reports what happened to it.
 - `recall_loop` answers recalls inside a call. `recall_answers` takes them out of whole answers, and
   `recall_streams` with `block_filters` and `chunk_filters` out of streams.
-- `store` has the one layout of conversations in a store, and `record` what was sent and what came back:
-  `record_writer` makes its records, with `bodies`; `recorded_log`, `answer_bodies` and `costs` read them.
+- `store` has the one layout of conversations in a store, and `shelf` loads and saves them. `record` is what
+  was sent and what came back: every door notes it with a `recorder`, `record_writer` makes its records, with
+  `bodies`; `recorded_log`, `answer_bodies` and `costs` read them.
 - `listing`, `exporting`, `deleting`, `erasing` and `retention` are behind `lamina conversations`. Of an
   erasure `erasure_targets` says what goes, `erased_records` what stands there instead, and `json_patches`
   where in a body.

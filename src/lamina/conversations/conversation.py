@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from time import time
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 
-from lamina.conversations.recall_loop import RecallExchange, select_exchanges
+from lamina.conversations.recall_loop import RecallExchange
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests
 from lamina.conversations.store import ConversationState
-from lamina.core.recall import list_refs
 from lamina.core.values import Ledger
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.fitting.request import RequestMemo
@@ -49,16 +49,18 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     the API counted for it, and `fitted` what was sent. `windows` has the window of each model whose API
     refused a request as too long. `last_request` is what the next one is compared with; a fork has that of
     the conversation that it was forked from. `exchanges` are the recalls that the client did not see; a
-    request with them in it has a memo of its own (`spliced_memo`). In a store the conversation is known by
-    its `uid`, and `revision` counts its calls. `group` is "name:…" for a conversation that its caller named.
-    `family` is what it begins with, "" before it is stored. `left` are the uids of conversations that the
-    client left for this one: see `Conversations.save`. `parent` is the one that it was forked from. `record`
-    is what happened in it, for the store.
+    request with them in it has a memo of its own (`spliced_memo`). Who uses a memo holds `memo_lock`.
+
+    In a store the conversation is known by its `uid`, and `revision` counts its calls. `group` is "name:…"
+    for a conversation that its caller named. `family` is what it begins with, "" before it is stored. `left`
+    are the uids of conversations that the client left for this one: they lose what this one has lost.
+    `parent` is the one that it was forked from. `record` is what happened in it, for the store.
     """
 
     ledger: Ledger = Ledger()
     memo: Any = msgspec.field(default_factory=RequestMemo)
     spliced_memo: Any = msgspec.field(default_factory=RequestMemo)
+    memo_lock: Any = msgspec.field(default_factory=Lock)
     exchanges: tuple[RecallExchange, ...] = ()
     uid: str = msgspec.field(default_factory=_make_uid)
     revision: int = 0
@@ -76,25 +78,6 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     left: tuple[str, ...] = ()
     parent: str = ""
     record: RecordWriter = msgspec.field(default_factory=RecordWriter)
-
-
-def forget_lost_text(state: ConversationState, living: RequestDigests) -> ConversationState:
-    """What may stay stored of a branch that the client has left: no text that the living branch has no more.
-
-    If the client goes on with it after all, it sends these messages again, and they are folded anew. If
-    nothing has to go, it is the same object.
-    """
-    if not state.ledger.folds and not state.exchanges:
-        return state
-    log = (*living.system_segments, *living.segments)
-    refs = frozenset(ref for ref, _ in list_refs(log))
-    folds = tuple(fold for fold in state.ledger.folds if refs.issuperset(fold.covers))
-    exchanges = select_exchanges(state.exchanges, living)
-    if len(folds) == len(state.ledger.folds) and len(exchanges) == len(state.exchanges):
-        return state
-    # The build reads wishes from the calls in its log, and these are gone with the exchanges.
-    ledger = msgspec.structs.replace(state.ledger, folds=folds, wishes=())
-    return msgspec.structs.replace(state, ledger=ledger, exchanges=exchanges)
 
 
 def to_state(conversation: Conversation) -> ConversationState:

@@ -19,33 +19,22 @@ from contextlib import AsyncExitStack
 from functools import partial
 from os import PathLike, fspath
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import anyio
 import msgspec
 from anyio.from_thread import BlockingPortal
 
-from lamina.conversations.conversation import Conversation, forget_lost_text, from_state, to_state
+from lamina.conversations.conversation import Conversation, from_state, to_state
 from lamina.conversations.request_digests import RequestDigests
-from lamina.conversations.store import (
-    WORKSPACE,
-    conversation_place,
-    decode_state,
-    family_place,
-    find_conversation,
-    find_title,
-)
+from lamina.conversations.shelf import TRIES, forget_left, list_members, save_conversation
+from lamina.conversations.store import WORKSPACE, conversation_place, find_conversation, find_title
 from lamina.errors import BadInput, Conflict, LaminaError
 from lamina.fitting.policy import Keep
 from lamina.settings import Settings
 from lamina.stores.address import open_store, resolve_key
 from lamina.stores.port import Store
 from lamina.stores.retries import retry_conflicts
-
-MEMBERS = 64
-"""How many conversations that begin alike are looked at, the newest first."""
-
-TRIES = 8
-"""How often a conversation is written again if another process was faster."""
 
 T = TypeVar("T")
 
@@ -68,25 +57,34 @@ class ConversationStore:
         self._problem: BaseException | None = None
         self._portal: BlockingPortal | None = None
         self._store: Store | None = None
+        self._saving: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
 
     def load(self, family: str, dialect: str) -> list[Conversation]:
         """The conversations of a family and a dialect, the newest last."""
         return self._call(partial(_load_family, family=family, dialect=dialect))
 
-    def save(self, conversation: Conversation, *, names: Sequence[str] = ()) -> None:
+    def save(
+        self,
+        conversation: Conversation,
+        *,
+        names: Sequence[str] = (),
+        find_latest: Callable[[], Conversation | None] | None = None,
+    ) -> None:
         """Store a conversation. If that fails, it is logged: the answer has come, and is not lost.
 
-        `names` are families that it can be found by, besides its own.
+        `names` are families that it can be found by, besides its own. Calls of one conversation are stored
+        one after the other; `find_latest` says what is to be stored when it is this one's turn.
         """
+        save = partial(self._save, conversation=conversation, names=names, find_latest=find_latest)
         try:
-            self._call(partial(_write, conversation=conversation, names=names, keep=self.keep))
+            self._call(save)
         except (LaminaError, OSError) as error:
             logging.getLogger("lamina").warning("the conversation could not be stored: %s", error)
 
     def forget_lost_text(self, name: str, living: RequestDigests) -> None:
         """Remove from a branch that the client has left what the living one has lost. A failure is logged."""
         try:
-            self._call(partial(_forget_lost_text, name=name, living=living))
+            self._call(partial(forget_left, workspace=WORKSPACE, name=name, living=living))
         except (LaminaError, OSError) as error:
             logging.getLogger("lamina").warning("deleted text could not be removed: %s", error)
 
@@ -144,6 +142,21 @@ class ConversationStore:
                 self._ready.set()
                 await portal.sleep_until_stopped()
 
+    async def _save(
+        self,
+        store: Store,
+        *,
+        conversation: Conversation,
+        names: Sequence[str],
+        find_latest: Callable[[], Conversation | None] | None,
+    ) -> None:
+        lock = self._saving.setdefault(conversation.uid, anyio.Lock())
+        async with lock:
+            latest = find_latest() if find_latest is not None else None
+            if latest is not None and latest.uid == conversation.uid:
+                conversation = latest
+            await _write(store, conversation, names, self.keep)
+
     def _stop_at_end(self) -> None:
         threading.main_thread().join()
         self._stop()
@@ -157,8 +170,7 @@ class ConversationStore:
 
 async def _load_family(store: Store, *, family: str, dialect: str) -> list[Conversation]:
     conversations: list[Conversation] = []
-    page = await store.read(family_place(WORKSPACE, family), last=MEMBERS)
-    for name in dict.fromkeys(record.body.decode() for record in page.records):
+    for name in await list_members(store, WORKSPACE, family):
         stored = await find_conversation(store, WORKSPACE, name)
         if stored is not None and stored.state.dialect == dialect:
             conversation = from_state(name, stored.state)
@@ -168,40 +180,29 @@ async def _load_family(store: Store, *, family: str, dialect: str) -> list[Conve
     return sorted(conversations, key=lambda conversation: conversation.revision)
 
 
-async def _write(store: Store, *, conversation: Conversation, names: Sequence[str], keep: Keep) -> None:
+async def _write(store: Store, conversation: Conversation, names: Sequence[str], keep: Keep) -> None:
     """Write a conversation over its last state, and add what happened to its record."""
     record = conversation.record
-    where = conversation_place(WORKSPACE, conversation.uid)
     title = find_title(conversation.digests.segments) if keep == "all" else ""
-    state = msgspec.structs.replace(to_state(conversation), keep=keep, title=title).encode()
+    state = msgspec.structs.replace(to_state(conversation), keep=keep, title=title)
 
     async def write() -> None:
-        if not record.is_listed:
-            for family in (conversation.family, *names):
-                await store.append(family_place(WORKSPACE, family), [conversation.uid.encode()])
-            record.is_listed = True
+        families = () if record.is_listed else (conversation.family, *names)
         try:
-            await store.append(where, record.encode(), expect=record.count, state=state)
+            await save_conversation(
+                store,
+                WORKSPACE,
+                conversation.uid,
+                state,
+                families=families,
+                records=record.encode(),
+                expect=record.count,
+            )
         except Conflict:
-            page = await store.read(where, last=0)
+            page = await store.read(conversation_place(WORKSPACE, conversation.uid), last=0)
             record.skip_to(page.head.count)
             raise
+        record.is_listed = True
         record.saved()
-
-    await retry_conflicts(write, tries=TRIES)
-
-
-async def _forget_lost_text(store: Store, *, name: str, living: RequestDigests) -> None:
-    where = conversation_place(WORKSPACE, name)
-
-    async def write() -> None:
-        page = await store.read(where, last=0)
-        if not page.head.state:
-            return
-        state = decode_state(page.head.state)
-        reduced = forget_lost_text(state, living)
-        if reduced is not state:
-            source = msgspec.json.encode(reduced)
-            await store.append(where, [], was=page.head.state, state=source)
 
     await retry_conflicts(write, tries=TRIES)

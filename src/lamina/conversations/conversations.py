@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
+from functools import partial
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +24,9 @@ from lamina.conversations.recognise import find_left, read_user, recognise, rewi
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.conversations.store import WORKSPACE, family_of
 from lamina.core.values import Digest, Ledger
+from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import Dialect
+from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 from lamina.fitting.fitted import Fitted
 from lamina.fitting.policy import DEFAULT_POLICY, Policy
@@ -57,8 +59,23 @@ class KeptAnswer(NamedTuple):
     results: tuple[Any, ...] = ()
 
 
+class FoundConversation(NamedTuple):
+    """The conversation of a request, and the key to remember it by.
+
+    `before` is what is remembered under that key, and `parse_memo` what the request was parsed into.
+    """
+
+    key: str | int
+    conversation: Conversation
+    parse_memo: ParseMemo
+    before: Conversation | None = None
+
+
 class Conversations:
-    """All conversations of one client. Whoever calls its methods holds `lock`.
+    """All conversations of one client. Any thread may call its methods.
+
+    The lock guards what is remembered, for as long as it takes to look or to note something. Nobody holds it
+    while a request is parsed or fitted, or while the store is read or written.
 
     `policy` says how their requests are fitted. With its `recall` on "auto", the model has the recall tool.
     Conversations are remembered in `by_key`: a name that the caller gave, or a number. `numbered` has the
@@ -85,7 +102,7 @@ class Conversations:
         self.numbered: set[int] = set()
         self.answers = AnswerCalls()
         self.kept_answers: OrderedDict[str, KeptAnswer] = OrderedDict()
-        self.lock = Lock()
+        self._lock = Lock()
 
     def with_name(self, name: str, *, ledger: Ledger | None = None) -> Conversations:
         """A view of the same conversations whose calls all belong to the one with this name."""
@@ -97,9 +114,10 @@ class Conversations:
 
     def remember_id(self, shown_id: str, answer: KeptAnswer) -> None:
         """Remember which answer is meant by an id that the client saw: the last one of several."""
-        self.kept_answers[shown_id] = answer
-        while len(self.kept_answers) > IDS:
-            self.kept_answers.popitem(last=False)
+        with self._lock:
+            self.kept_answers[shown_id] = answer
+            while len(self.kept_answers) > IDS:
+                self.kept_answers.popitem(last=False)
 
     def continue_last(self, request: dict[str, Any]) -> dict[str, Any]:
         """The request so that it continues the last answer, if the client names an earlier one."""
@@ -107,6 +125,15 @@ class Conversations:
         if answer is None:
             return request
         return continue_answer(request, answer.last_id, answer.results)
+
+    def note_pause(self, seconds: float) -> None:
+        """Note how long a caller paused before this request."""
+        with self._lock:
+            self.pauses.append(seconds)
+
+    def list_pauses(self) -> list[float]:
+        with self._lock:
+            return list(self.pauses)
 
     def last_fitted(self) -> Fitted | None:
         """The request that was answered last, in the named conversation or in the only unnamed one.
@@ -128,14 +155,14 @@ class Conversations:
                 return fitted
         return None
 
-    def find(self, request: Mapping[str, Any], dialect: Dialect) -> tuple[str | int, Conversation]:
-        """The conversation of a request, and the key to remember it by.
+    def find(self, request: Mapping[str, Any], dialect: Dialect) -> FoundConversation:
+        """The conversation of a request.
 
         It is the one with the name of this view. Without a name it is the conversation that the request
         continues, or a fork of one that it shares answers with, or a new one.
         """
         if self.name:
-            return self.name, self._find_named(request, dialect)
+            return self._find_named(request, dialect)
         turns = read_turns(request)
         # A memo and digests of another conversation save time, and change nothing.
         similar = self._find_similar(turns, dialect) or Conversation()
@@ -149,15 +176,11 @@ class Conversations:
         )
         if self.store is not None:
             self._take_stored(self.store.load(family, dialect.name))
-        users_own = [
-            (key, conversation)
-            for key, conversation in self._list_unnamed(dialect.name)
-            if conversation.group == user
-        ]
-        recognised = recognise(digests, [(key, conversation.digests) for key, conversation in users_own])
+        unnamed = self._list_unnamed(dialect.name)
+        users_own = {key: conversation for key, conversation in unnamed if conversation.group == user}
+        recognised = recognise(digests, [(key, each.digests) for key, each in users_own.items()])
         if recognised.nearest is not None and recognised.relation == "continues":
-            nearest = self.by_key[recognised.nearest]
-            nearest.memo.parse = memo.parse
+            nearest = users_own[recognised.nearest]
             continued = msgspec.structs.replace(
                 nearest,
                 digests=digests,
@@ -165,15 +188,17 @@ class Conversations:
                 exchanges=select_exchanges(nearest.exchanges, digests),
                 left=(),
             )
-            return recognised.nearest, continued
+            return FoundConversation(recognised.nearest, continued, memo.parse, nearest)
 
-        others = [conversation for _, conversation in users_own]
+        others = list(users_own.values())
         left = tuple(find_left(digests, [(each.uid, each.digests) for each in others]))
         if recognised.nearest is None:
             last_request = _find_likeliest(digests, others)
-            return next(self.numbers), msgspec.structs.replace(new, last_request=last_request, left=left)
-        nearest = self.by_key[recognised.nearest]
-        memo.build = copy(nearest.memo.build)
+            conversation = msgspec.structs.replace(new, last_request=last_request, left=left)
+            return FoundConversation(next(self.numbers), conversation, memo.parse)
+        nearest = users_own[recognised.nearest]
+        # Not what was read for cuts and reminders: another thread may be reading for the nearest one now.
+        memo.build.checkpoint = nearest.memo.build.checkpoint
         exchanges = select_exchanges(nearest.exchanges, digests)
         ledger = rewind_to_fork(
             nearest.ledger,
@@ -193,7 +218,7 @@ class Conversations:
             left=left,
             parent=nearest.uid,
         )
-        return next(self.numbers), fork
+        return FoundConversation(next(self.numbers), fork, memo.parse)
 
     def remember(
         self, key: str | int, conversation: Conversation, *, before: Conversation | None
@@ -204,24 +229,46 @@ class Conversations:
         are two of them now. Without a name, both are remembered. With a name only one can be: the one that
         has been cut more often.
         """
-        current = self.by_key.get(key)
-        if current is not None and current is not before:
-            if isinstance(key, int):
-                key = next(self.numbers)
-            elif len(current.ledger.cuts) > len(conversation.ledger.cuts):
-                return key
-        if isinstance(key, int) and len(self.numbered) < 2:  # two are enough to know that there are several
-            self.numbered.add(key)
-        self.by_key[key] = conversation
-        self.by_key.move_to_end(key)
-        while len(self.by_key) > CONVERSATIONS:
-            self.by_key.popitem(last=False)
-        return key
+        with self._lock:
+            current = self.by_key.get(key)
+            if current is not None and current is not before:
+                if isinstance(key, int):
+                    key = next(self.numbers)
+                elif len(current.ledger.cuts) > len(conversation.ledger.cuts):
+                    return key
+            if (
+                isinstance(key, int) and len(self.numbered) < 2
+            ):  # two are enough to know that there are several
+                self.numbered.add(key)
+            self.by_key[key] = conversation
+            self.by_key.move_to_end(key)
+            while len(self.by_key) > CONVERSATIONS:
+                self.by_key.popitem(last=False)
+            return key
 
-    def save(self, key: str | int) -> None:
+    def is_last_answered(self, key: str | int, fitted: Fitted) -> bool:
+        """Whether no later call has continued the conversation since this request of it was answered."""
+        conversation = self.by_key.get(key)
+        return conversation is not None and conversation.fitted is fitted
+
+    def replace_usage(
+        self, key: str | int, fitted: Fitted, *, usage: Usage, last_request: LastRequest
+    ) -> Conversation | None:
+        """Note what was counted for a request that is still the last one of its conversation; else None."""
+        with self._lock:
+            conversation = self.by_key.get(key)
+            if conversation is None or conversation.fitted is not fitted:
+                return None
+            updated = msgspec.structs.replace(
+                conversation, usage=usage, last_request=last_request, revision=conversation.revision + 1
+            )
+            self.by_key[key] = updated
+            return updated
+
+    def save(self, key: str | int, *, left: Sequence[str] = ()) -> None:
         """Store a conversation, if there is a store. A failure is logged: the answer is the caller's.
 
-        It is found again by its beginning, and by its name if it has one. Branches that the client has left
+        It is found again by its beginning, and by its name if it has one. Branches that the client has `left`
         for it lose what it has lost.
         """
         conversation = self.by_key.get(key)
@@ -230,13 +277,11 @@ class Conversations:
         names: list[str] = []
         if isinstance(key, str):
             names = [_named_family(key)]
-        self.store.save(conversation, names=names)
-        for uid in conversation.left:
+        self.store.save(conversation, names=names, find_latest=partial(self.by_key.get, key))
+        for uid in left:
             self.store.forget_lost_text(uid, conversation.digests)
-        if conversation.left:
-            self.by_key[key] = msgspec.structs.replace(conversation, left=())
 
-    def _find_named(self, request: Mapping[str, Any], dialect: Dialect) -> Conversation:
+    def _find_named(self, request: Mapping[str, Any], dialect: Dialect) -> FoundConversation:
         """The conversation with the name of this view.
 
         One client may use two dialects. A memo is valid for one of them only, so it is replaced when the
@@ -245,7 +290,8 @@ class Conversations:
         if self.store is not None:
             stored = self.store.load(_named_family(self.name), dialect.name)
             self._take_stored(stored[-1:], key=self.name)
-        conversation = self.by_key.get(self.name)
+        before = self.by_key.get(self.name)
+        conversation = before
         if conversation is None:
             conversation = Conversation(dialect=dialect.name)
         elif conversation.dialect not in ("", dialect.name):
@@ -253,13 +299,15 @@ class Conversations:
                 conversation,
                 memo=RequestMemo(),
                 spliced_memo=RequestMemo(),
+                memo_lock=Lock(),
                 exchanges=(),
                 digests=NO_DIGESTS,
             )
-        log = dialect.wire.parse(request, memo=conversation.memo.parse).log
+        parse_memo = _branch_memo(conversation.memo).parse
+        log = dialect.wire.parse(request, memo=parse_memo).log
         digests = digest_log(log, conversation.digests)
         exchanges = select_exchanges(conversation.exchanges, digests)
-        return msgspec.structs.replace(
+        conversation = msgspec.structs.replace(
             conversation,
             dialect=dialect.name,
             digests=digests,
@@ -268,20 +316,22 @@ class Conversations:
             # As the gateway reckons it: so each finds what the other has stored.
             family=conversation.family or family_of(WORKSPACE, _group_of(self.name), dialect.name, digests),
         )
+        return FoundConversation(self.name, conversation, parse_memo, before)
 
     def _take_stored(self, stored: list[Conversation], *, key: str | None = None) -> None:
         """Remember stored conversations that are new here, or that another process has continued.
 
         A stored conversation with a lower revision than ours is older, and is left alone.
         """
-        keys = {conversation.uid: known_key for known_key, conversation in self.by_key.items()}
-        for conversation in stored:
-            own_key = keys.get(conversation.uid, key)
-            if own_key is None:
-                own_key = next(self.numbers)
-            own = self.by_key.get(own_key)
-            if own is None or own.revision < conversation.revision:
-                self.by_key[own_key] = conversation
+        with self._lock:
+            keys = {conversation.uid: known_key for known_key, conversation in self.by_key.items()}
+            for conversation in stored:
+                own_key = keys.get(conversation.uid, key)
+                if own_key is None:
+                    own_key = next(self.numbers)
+                own = self.by_key.get(own_key)
+                if own is None or own.revision < conversation.revision:
+                    self.by_key[own_key] = conversation
 
     def _find_similar(self, turns: tuple[Any, ...], dialect: Dialect) -> Conversation | None:
         """A conversation with many of the same turns, so that its memo saves parsing them again.
@@ -309,8 +359,10 @@ class Conversations:
 
     def _list_unnamed(self, dialect: str) -> list[tuple[int, Conversation]]:
         """The conversations that may be recognised by their content. Named ones never are."""
+        with self._lock:
+            known = list(self.by_key.items())
         unnamed: list[tuple[int, Conversation]] = []
-        for key, conversation in self.by_key.items():
+        for key, conversation in known:
             if isinstance(key, int) and conversation.dialect == dialect:
                 unnamed.append((key, conversation))
         return unnamed

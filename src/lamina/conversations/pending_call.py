@@ -8,20 +8,21 @@ The sender makes a `PendingCall` of a request, sends `call.request`, and reports
 - `take_answer` to see whether the model only asked for something that was left out, which makes the next
   request.
 
-A call that failed in another way leaves no trace. Nothing is sent here. Safe to use from several threads.
+A call that failed in another way leaves no trace. Nothing is sent here. Calls of several threads never wait
+for each other: no lock is held while a request is fitted, or while the store commits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
 import msgspec
 
 from lamina.caches.lifetimes import FOR_EVER
-from lamina.conversations.call_record import CallRecord
-from lamina.conversations.conversation import Conversation, LastRequest
+from lamina.conversations.conversation import DOOR, Conversation, LastRequest
 from lamina.conversations.conversations import Conversations, KeptAnswer
 from lamina.conversations.events import NOT_CACHED
 from lamina.conversations.recall_loop import (
@@ -32,6 +33,9 @@ from lamina.conversations.recall_loop import (
     splice_exchanges,
 )
 from lamina.conversations.recognise import names_conversation
+from lamina.conversations.record import Answered
+from lamina.conversations.recorder import CallRecorder, encode_lowered
+from lamina.conversations.sdk_bodies import encode_answer, encode_arguments
 from lamina.core.values import Budget, Ledger
 from lamina.dialects.cache_reports import NO_REPORT, find_cache_report
 from lamina.dialects.model_names import find_model
@@ -41,8 +45,8 @@ from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BudgetExceeded
 from lamina.fitting.fitted import Fitted
 from lamina.fitting.markers import resolve_lifetimes
-from lamina.fitting.policy import Policy, RecallMode
-from lamina.fitting.request import fit_request
+from lamina.fitting.policy import Keep, Policy, RecallMode
+from lamina.fitting.request import RequestMemo, fit_request
 from lamina.telemetry import active
 
 RETRY_SHARE = 0.75
@@ -78,21 +82,26 @@ class PendingCall:
         self._trace = active().start_call(dialect.name, self._model)
         client_request = _read_iterators(request)
         self._client_request = client_request
-        store = conversations.store
-        self._record = CallRecord(None if store is None else store.keep)
+        self._keep: Keep = "nothing"
+        if conversations.store is not None:
+            self._keep = conversations.store.keep
+        self._recorder = CallRecorder(DOOR, self._keep)
         self._why = ""
-        with conversations.lock:
-            client_request = conversations.continue_last(client_request)
-            self._key, self._conversation = conversations.find(client_request, dialect)
-            self._last_remembered = conversations.by_key.get(self._key)
-            self._windows = self._conversation.windows
-            digests = self._conversation.digests
-            self._note_pause()
-            is_named = names_conversation(self._conversation.group)
-            self._place = place_after(client_request, digests, is_named=is_named)
-            self._request = splice_exchanges(client_request, self._conversation.exchanges, digests)
-            self._is_spliced = self._request is not client_request
-            self._fitted = self._fit(self._current_budget())
+        client_request = conversations.continue_last(client_request)
+        found = conversations.find(client_request, dialect)
+        self._key = found.key
+        self._conversation = found.conversation
+        self._parse_memo = found.parse_memo
+        self._last_remembered = found.before
+        self._recorded_ledger: Ledger = found.conversation.ledger
+        self._windows = self._conversation.windows
+        digests = self._conversation.digests
+        self._note_pause()
+        is_named = names_conversation(self._conversation.group)
+        self._place = place_after(client_request, digests, is_named=is_named)
+        self._request = splice_exchanges(client_request, self._conversation.exchanges, digests)
+        self._is_spliced = self._request is not client_request
+        self._fitted = self._fit(self._current_budget())
         self._reported: Fitted | None = None
         self._began = monotonic()
         self._is_uncached = False
@@ -124,19 +133,29 @@ class PendingCall:
     @property
     def keeps_bodies(self) -> bool:
         """Whether the record keeps answers as they came."""
-        return self._record.keeps_bodies
+        return self._recorder.keeps_bodies
 
     def note_sent(self) -> None:
         """The request is given to the SDK now."""
-        with self._conversations.lock:
-            self._record.sent(
-                self._conversation,
-                self._fitted,
-                self._client_request,
-                dialect=self._dialect.name,
-                window=self._current_budget().window,
-                why=self._why,
-            )
+        if not self._recorder.keeps_figures:
+            return
+        body = came = None
+        if self.keeps_bodies:
+            body = encode_arguments(self._fitted.request)
+            if self._fitted.request is not self._client_request:
+                came = encode_arguments(self._client_request)
+        self._recorder.sent(
+            self._conversation.record,
+            dialect=self._dialect.name,
+            model=find_model(self._fitted.request),
+            window=self._current_budget().window,
+            ledger=self._fitted.ledger,
+            envelope=self._fitted.envelope,
+            cut=self._fitted.envelope.cut,
+            why=self._why,
+            body=body,
+            came=came,
+        )
 
     def shrink(self, overflow: Overflow) -> bool:
         """Make the request smaller: as small as the API asked for, or else as small as it can be.
@@ -146,17 +165,16 @@ class PendingCall:
         self._note_failed("refused as too long")
         counted = self._fitted.envelope.tokens
         window = overflow.window(counted, otherwise=RETRY_SHARE)
-        with self._conversations.lock:
-            try:
-                self._windows = {**self._conversation.windows, self._model: window}
-                self._fitted = self._fit(self._current_budget())
-            except BudgetExceeded as error:
-                if error.floor >= counted:
-                    return False
-                # No later request would fit this window either, so it is not remembered.
-                self._windows = self._conversation.windows
-                smallest = limit_budget(self._current_budget(), error.floor, reserve=0)
-                self._fitted = self._fit(smallest)
+        try:
+            self._windows = {**self._conversation.windows, self._model: window}
+            self._fitted = self._fit(self._current_budget())
+        except BudgetExceeded as error:
+            if error.floor >= counted:
+                return False
+            # No later request would fit this window either, so it is not remembered.
+            self._windows = self._conversation.windows
+            smallest = limit_budget(self._current_budget(), error.floor, reserve=0)
+            self._fitted = self._fit(smallest)
         return True
 
     def forgo_switch(self) -> None:
@@ -165,14 +183,12 @@ class PendingCall:
         Raises BudgetExceeded if the thinking in an open tool loop leaves nothing that may be lowered.
         """
         self._note_failed("refused for what it asks of the server")
-        with self._conversations.lock:
-            self._conversations.without_switch.add(self._model)
-            self._fitted = self._fit(self._current_budget())
+        self._conversations.without_switch.add(self._model)
+        self._fitted = self._fit(self._current_budget())
 
     def _note_failed(self, why: str) -> None:
         self._why = why
-        with self._conversations.lock:
-            self._record.answered(NOTHING_REPORTED, error=why)
+        self._recorder.failed(why)
 
     def take_answer(self, absorbed: Absorbed, *, shows_call: bool = False, answer: Any = None) -> bool:
         """Take an answer of the model. Returns True if `request` has to be sent once more.
@@ -189,19 +205,18 @@ class PendingCall:
         self._record_usage(absorbed.usage)
         self._trace.record_recalls(len(turns) // 2 or 1)
         self._why = "recall"
-        with self._conversations.lock:
-            self._record.answered(absorbed.usage, answer=answer, recalled=True)
-            self._request = append_turns(self._request, turns)
-            self._is_spliced = True
-            self._conversation = msgspec.structs.replace(
-                self._conversation,
-                ledger=self._fitted.ledger,
-                usage=absorbed.usage,
-                fitted=self._fitted,
-                last_request=self._describe_request(absorbed.usage),
-            )
-            self._began = monotonic()
-            self._fitted = self._fit(self._current_budget())
+        self._record_answer(absorbed.usage, answer, recalled=True)
+        self._request = append_turns(self._request, turns)
+        self._is_spliced = True
+        self._conversation = msgspec.structs.replace(
+            self._conversation,
+            ledger=self._fitted.ledger,
+            usage=absorbed.usage,
+            fitted=self._fitted,
+            last_request=self._describe_request(absorbed.usage),
+        )
+        self._began = monotonic()
+        self._fitted = self._fit(self._current_budget())
         return True
 
     def finish(self, *, usage: Usage = NOTHING_REPORTED, answer: Any = None, is_whole: bool = True) -> None:
@@ -212,8 +227,8 @@ class PendingCall:
         self._cache_report = find_cache_report(answer, self._fitted.request)
         self._report(usage)
         if is_whole:
-            with self._conversations.lock:
-                self._record.answered(usage, answer=answer, report=self._cache_report)
+            self._record_answer(usage, answer)
+        self._record_lowered()
         conversation = msgspec.structs.replace(
             self._conversation,
             ledger=self._fitted.ledger,
@@ -224,18 +239,17 @@ class PendingCall:
             exchanges=self._list_exchanges(),
             revision=self._conversation.revision + 1,
             model=self._model,
+            left=(),
         )
-        with self._conversations.lock:
-            self._key = self._conversations.remember(self._key, conversation, before=self._last_remembered)
-            self._last_remembered = conversation
-            self._conversations.save(self._key)
+        self._key = self._conversations.remember(self._key, conversation, before=self._last_remembered)
+        self._last_remembered = conversation
+        self._conversations.save(self._key, left=self._conversation.left)
         self._end_trace(usage, is_last=not self._streams)
 
     def fail(self, error: BaseException) -> None:
         """End the trace of a call that has no answer, and note it in the record of a known conversation."""
         self._trace.end(error=type(error).__name__)
-        with self._conversations.lock:
-            self._record.answered(NOTHING_REPORTED, error=type(error).__name__)
+        self._recorder.failed(type(error).__name__)
 
     def remember_id(self, shown_id: str, last_id: str) -> None:
         """Remember which answer the client means by the id that it saw; "" if the API keeps no answers.
@@ -251,8 +265,7 @@ class PendingCall:
             results = exchange.results
         if shown_id == last_id and not results:
             return
-        with self._conversations.lock:
-            self._conversations.remember_id(shown_id, KeptAnswer(last_id, results))
+        self._conversations.remember_id(shown_id, KeptAnswer(last_id, results))
 
     def record_usage(self, usage: Usage, *, answer: Any = None) -> None:
         """Record what the API counted, if it reported that only at the end of a stream.
@@ -261,30 +274,41 @@ class PendingCall:
         """
         self._end_trace(usage, is_last=True)
         self._cache_report = find_cache_report(answer, self._fitted.request)
-        with self._conversations.lock:
-            self._record.answered(usage, answer=answer, report=self._cache_report)
-        if not self._is_last_answered():
+        self._record_answer(usage, answer)
+        if not self._conversations.is_last_answered(self._key, self._fitted):
             return
-        self._report_usage(usage)  # without the lock: a listener may make a call of its own
-        with self._conversations.lock:
-            conversation = self._conversations.by_key.get(self._key)
-            if conversation is None or conversation.fitted is not self._fitted:
-                return
-            updated = msgspec.structs.replace(
-                conversation,
-                usage=self._complete_usage(usage),
-                last_request=self._describe_request(usage),
-                revision=conversation.revision + 1,
-            )
-            self._conversations.by_key[self._key] = updated
+        self._report_usage(usage)  # a listener may make a call of its own, which continues the conversation
+        updated = self._conversations.replace_usage(
+            self._key,
+            self._fitted,
+            usage=self._complete_usage(usage),
+            last_request=self._describe_request(usage),
+        )
+        if updated is not None:
             self._last_remembered = updated
             self._conversations.save(self._key)
 
-    def _is_last_answered(self) -> bool:
-        """Whether no later call has continued the conversation meanwhile."""
-        with self._conversations.lock:
-            conversation = self._conversations.by_key.get(self._key)
-            return conversation is not None and conversation.fitted is self._fitted
+    def _record_answer(self, usage: Usage, answer: Any, *, recalled: bool = False) -> None:
+        """Note an answer in the record. `answer` is the SDK's own object, or the events of a stream."""
+        body = None
+        content_type = ""
+        if self.keeps_bodies and answer is not None:
+            content_type, body = encode_answer(answer)
+        answered = Answered(
+            status=200,
+            content_type=content_type,
+            usage=None if usage == NOTHING_REPORTED else usage,
+            recalled=recalled,
+            provider_cause=self._cache_report.cause,
+            provider_missed=self._cache_report.missed,
+        )
+        self._recorder.answered(answered, body=body)
+
+    def _record_lowered(self) -> None:
+        """Keep what was lowered since the last request, so that it can be recalled after a restart."""
+        for record in encode_lowered(self._fitted.envelope, self._recorded_ledger, self._keep):
+            self._conversation.record.add_record(record)
+        self._recorded_ledger = self._fitted.ledger
 
     def remember_answer(self, answer: Any) -> Any:
         """Remember that this answer belongs to this call, and return the answer."""
@@ -362,11 +386,8 @@ class PendingCall:
         A request that is over the budget is not failed yet: `shrink` tries again.
         """
         conversation: Conversation = self._conversation
-        memo = conversation.memo
-        if self._is_spliced:
-            memo = conversation.spliced_memo
         try:
-            with self._trace.fitting():
+            with self._trace.fitting(), self._borrow_memo() as memo:
                 fitted = fit_request(
                     self._request,
                     dialect=self._dialect,
@@ -387,12 +408,31 @@ class PendingCall:
         self._trace.record_fit(tokens=fitted.envelope.tokens, cut=cut)
         return fitted
 
+    @contextmanager
+    def _borrow_memo(self) -> Iterator[RequestMemo]:
+        """The memo of the conversation. While another call of the same conversation has it, a new one.
+
+        Nobody waits: a memo only saves time.
+        """
+        conversation = self._conversation
+        if not conversation.memo_lock.acquire(blocking=False):
+            yield RequestMemo()
+            return
+        try:
+            if self._is_spliced:
+                yield conversation.spliced_memo
+            else:
+                conversation.memo.parse = self._parse_memo
+                yield conversation.memo
+        finally:
+            conversation.memo_lock.release()
+
     def _current_policy(self, budget: Budget) -> Policy:
         """The policy with this budget, and with the lifetimes for which the caller's pauses speak."""
         policy = self._conversations.policy
         breakpoints = resolve_lifetimes(
             policy.breakpoints,
-            self._conversations.pauses,
+            self._conversations.list_pauses(),
             policy.find_rules(self._model, dialect=self._dialect.name),
             self._model,
         )
@@ -406,7 +446,7 @@ class PendingCall:
         pause = FOR_EVER
         if last_request is not None:
             pause = monotonic() - last_request.sent_at
-        self._conversations.pauses.append(pause)
+        self._conversations.note_pause(pause)
 
     def _end_trace(self, usage: Usage, *, is_last: bool) -> None:
         """Record what the API counted, and end the trace. A stream reports that at its end."""

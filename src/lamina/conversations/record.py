@@ -124,8 +124,8 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     (`lamina.dialects.cache_reports`); `provider_missed` are the tokens that it says were missed.
     """
 
-    id: str
-    at: float
+    id: str = ""
+    at: float = 0.0
     status: int = 0
     first: float = 0.0
     last: float = 0.0

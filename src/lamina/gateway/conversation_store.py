@@ -20,26 +20,22 @@ from typing import TypeVar
 
 import msgspec
 
-from lamina.conversations.erased_records import erase_lost_segments
 from lamina.conversations.request_digests import RequestDigests
 from lamina.conversations.retention import prune
-from lamina.conversations.store import (
-    WORKSPACE,
-    ConversationState,
-    answer_place,
-    conversation_place,
-    decode_state,
-    family_place,
+from lamina.conversations.shelf import (
+    forget_left,
+    list_members,
+    load_answer,
+    save_answer,
+    save_conversation,
 )
+from lamina.conversations.store import WORKSPACE, ConversationState, conversation_place, decode_state
 from lamina.errors import BadInput, Conflict, Reused, StoreError
 from lamina.gateway import limits
 from lamina.gateway.config import GatewaySettings
 from lamina.settings import load_settings
 from lamina.stores.address import open_chosen_store, open_store, resolve_key
-from lamina.stores.port import OwnName, Rekeyable, Store, Where
-
-MEMBERS = 64
-"""How many conversations of one family are looked at, the newest first."""
+from lamina.stores.port import OwnName, Store, Where
 
 READY_SECONDS = 2.0
 """How long the store may take to say that it is there. Who asks gives up after three, in the image."""
@@ -122,10 +118,7 @@ class GatewayStore:
 
     async def load_family(self, workspace: str, family: str) -> list[str]:
         """The names of the conversations that begin alike, the newest first."""
-        where = family_place(workspace, family)
-        page = await self._call(lambda store: store.read(where, last=MEMBERS))
-        names = [record.body.decode() for record in page.records]
-        return list(dict.fromkeys(reversed(names)))
+        return await self._call(lambda store: list_members(store, workspace, family))
 
     async def load(self, workspace: str, name: str) -> GatewayConversation | None:
         """A conversation, or None if it was deleted or never saved."""
@@ -149,35 +142,23 @@ class GatewayStore:
     ) -> bytes:
         """Replace the state, which must still be `was`, and return the bytes of the new one.
 
-        The conversation must have `expect` records: the new ones name earlier ones by their number.
-
-        A new conversation is listed in its family first: a name without a state is harmless, and a state
-        that nobody finds is not.
+        A conversation that has none yet is listed in its family.
         """
-        source = state.encode()
-        where = conversation_place(workspace, name)
-        if not was:
-            listed = family_place(workspace, family)
-            await self._call(lambda store: store.append(listed, [name.encode()]))
-        await self._call(lambda store: store.append(where, records, was=was, expect=expect, state=source))
-        return source
+        families = () if was else (family,)
+        return await self._call(
+            lambda store: save_conversation(
+                store, workspace, name, state, families=families, records=records, expect=expect, was=was
+            )
+        )
 
     async def append(self, workspace: str, name: str, records: Sequence[bytes], *, expect: int) -> None:
         """Add records to a conversation that has `expect` of them. Its state stays as it is."""
         where = conversation_place(workspace, name)
         await self._call(lambda store: store.append(where, records, expect=expect))
 
-    async def forget_lowered(self, workspace: str, name: str, living: RequestDigests) -> None:
-        """Erase the segments that were recorded when they were lowered, and that a request has no more."""
-        where = conversation_place(workspace, name)
-
-        async def forget(store: Store) -> None:
-            page = await store.read(where)
-            bodies = erase_lost_segments(page, living)
-            if bodies and isinstance(store, Rekeyable):
-                await store.replace(where, bodies, expect=page.head.count, was=page.head.state)
-
-        await self._call(forget)
+    async def forget_left(self, workspace: str, name: str, living: RequestDigests) -> None:
+        """Remove from a conversation that its client has left what the living one has lost."""
+        await self._call(lambda store: forget_left(store, workspace, name, living))
 
     async def load_records(self, workspace: str, name: str, *, after: int) -> list[bytes]:
         """The records of a conversation from a number on."""
@@ -193,16 +174,11 @@ class GatewayStore:
 
     async def save_answer(self, workspace: str, answer_id: str, name: str) -> None:
         """Remember to which conversation an answer belongs."""
-        where = answer_place(workspace, answer_id)
-        await self._call(lambda store: store.append(where, [name.encode()]))
+        await self._call(lambda store: save_answer(store, workspace, answer_id, name))
 
     async def load_answer(self, workspace: str, answer_id: str) -> str:
         """The name of the conversation that an answer belongs to; "" if nothing was remembered."""
-        where = answer_place(workspace, answer_id)
-        page = await self._call(lambda store: store.read(where, last=1))
-        for record in page.records:
-            return record.body.decode()
-        return ""
+        return await self._call(lambda store: load_answer(store, workspace, answer_id))
 
     async def call(self, operation: Callable[[Store], Awaitable[_Value]]) -> _Value:
         """Do anything else with the store. Raises StoreGone if it fails or takes too long."""

@@ -22,16 +22,16 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from lamina.conversations.conversation import forget_lost_text
 from lamina.conversations.recall_loop import select_exchanges
 from lamina.conversations.recognise import Recognised, find_left, recognise, rewind_to_fork
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
+from lamina.conversations.shelf import MEMBERS, forget_lost_text
 from lamina.conversations.store import ConversationState, family_of, find_title
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import Dialect, ParsedRequest
 from lamina.fitting.policy import Keep
 from lamina.gateway.bodies import RequestBody
-from lamina.gateway.conversation_store import MEMBERS, GatewayConversation, GatewayStore, StoreGone
+from lamina.gateway.conversation_store import GatewayConversation, GatewayStore, StoreGone
 from lamina.gateway.identity import ClientIdentity
 from lamina.gateway.live_conversations import DOOR, Group, Landmark, LeftBranch, LiveConversation
 from lamina.gateway.sizes import MOVED_MARKERS

@@ -22,6 +22,7 @@ from anyio import to_thread
 from lamina.caches.lifetimes import FOR_EVER
 from lamina.conversations.recall_loop import place_after
 from lamina.conversations.recognise import names_conversation
+from lamina.conversations.recorder import encode_lowered
 from lamina.conversations.request_digests import count_shared_links
 from lamina.conversations.store import ConversationState, changes_requests
 from lamina.core.calibration import calibrate
@@ -44,7 +45,7 @@ from lamina.gateway.marker_modes import plans_markers
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.policies import RequestPolicies, find_server_conversation
 from lamina.gateway.refusals import Refusal, explain_floor
-from lamina.gateway.saving import ConversationSaver, encode_lowered
+from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.sent_marks import mark_last_request
 from lamina.gateway.sizes import UNCOUNTED, CountedRequest, bound_tokens, find_trigger
 
@@ -282,7 +283,7 @@ class Fitter:
         """Save the new ledger, then say what to send."""
         conversation = match.conversation
         state = _next_state(call, match, fitted.ledger, tokens=fitted.envelope.tokens)
-        records = encode_lowered(fitted, conversation.state.ledger, self._settings.policy.keep)
+        records = encode_lowered(fitted.envelope, conversation.state.ledger, self._settings.policy.keep)
         await self._save_in_time(conversation, state, records, deadline)
         outgoing = self._call_fitter.send_fitted(call, conversation, fitted, state.requests)
         self._note_count(call, conversation, fitted)

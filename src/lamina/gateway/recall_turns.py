@@ -12,6 +12,7 @@ import msgspec
 
 from lamina.conversations.pending_call import EXCHANGES
 from lamina.conversations.recall_loop import RecallExchange, append_turns
+from lamina.conversations.recorder import encode_lowered
 from lamina.conversations.store import ConversationState
 from lamina.dialects.usage import Usage
 from lamina.errors import BudgetExceeded, Conflict, InvalidRequest
@@ -25,7 +26,7 @@ from lamina.gateway.learning import AnswerLearner
 from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.refusals import Refusal, explain_unfit
-from lamina.gateway.saving import ConversationSaver, encode_lowered
+from lamina.gateway.saving import ConversationSaver
 
 TRIES = 8
 """How often an exchange is stored again because another process changed its conversation meanwhile."""
@@ -88,7 +89,7 @@ class RecallTurns:
             return
         async with self._index.lock(conversation.workspace, conversation.family):
             conversation.reported = usage.input
-            records = encode_lowered(sent.fitted, conversation.state.ledger, self._keep)
+            records = encode_lowered(sent.fitted.envelope, conversation.state.ledger, self._keep)
             try:
                 await self._store_exchange(conversation, sent, usage, exchange, records)
             except StoreGone:  # the client gets its answer all the same, and the exchange waits for the store

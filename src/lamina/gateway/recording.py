@@ -9,14 +9,13 @@ are saved with the state of their conversation, after some seconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from time import monotonic, time
 from typing import Any
 
 import aiohttp
 import msgspec
 
-from lamina.conversations.record import Answered, CutNote, SentRequest
-from lamina.conversations.store import changes_requests
+from lamina.conversations.record import Answered
+from lamina.conversations.recorder import CallRecorder
 from lamina.core.text.characters import lower_ascii
 from lamina.fitting.policy import Keep
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
@@ -34,16 +33,12 @@ class ExchangeRecord:
 
     def __init__(self, saver: ConversationSaver, keep: Keep) -> None:
         self._saver = saver
-        self._keep = keep
-        self._first_id = ""
-        self._sent_id = ""
-        self._unanswered: LiveConversation | None = None
-        self._began = 0.0
-        self._first_byte = 0.0
+        self._recorder = CallRecorder(DOOR, keep)
+        self._conversation: LiveConversation | None = None
 
     @property
     def keeps_bodies(self) -> bool:
-        return self._keep == "all"
+        return self._recorder.keeps_bodies
 
     def sent(
         self,
@@ -56,50 +51,39 @@ class ExchangeRecord:
     ) -> None:
         """A request leaves now. `why`: it is sent once more, after a refusal or a recall."""
         conversation = outgoing.conversation
-        if conversation is None or self._keep == "nothing":
+        if conversation is None or not self._recorder.keeps_figures:
             return
-        self._unanswered = conversation
-        self._sent_id = sent_id
-        self._began = monotonic()
-        self._first_byte = 0.0
+        self._conversation = conversation
         ledger = conversation.state.ledger
-        tokens = 0
+        envelope = None
         if outgoing.fitted is not None:
             ledger = outgoing.fitted.ledger
-            tokens = outgoing.fitted.envelope.tokens
+            envelope = outgoing.fitted.envelope
         body = outgoing.body
         came: bytes | None = incoming.body.text
         if body is None:
             body = incoming.body.text
             came = None
-        request = SentRequest(
-            id=sent_id,
-            at=round(time(), 3),
-            door=DOOR,
+        self._recorder.sent(
+            conversation.record,
+            sent_id=sent_id,
             dialect=incoming.dialect.name,
             model=incoming.model,
-            upstream=incoming.upstream.name,
-            tokens=tokens,
             window=window,
-            epoch=len(ledger.cuts),
-            cut=_note_cut(outgoing),
-            size=len(body),
-            follows=self._first_id,
-            why=why,
+            ledger=ledger,
+            envelope=envelope,
+            cut=next(reversed(outgoing.new_cuts), None),
+            upstream=incoming.upstream.name,
             left_out=outgoing.left_out,
+            why=why,
+            body=body,
+            came=came,
         )
-        self._first_id = self._first_id or sent_id
-        if not self.keeps_bodies:
-            conversation.record.add_sent(request)  # no digest: to hash a body costs as much as to pass it
-        elif changes_requests(ledger):
-            conversation.record.add_sent(request, body=body, came=came, ledger=ledger)
-        else:
-            conversation.record.add_sent(request, body=body, came=came)
-        self._save_soon(conversation)
+        self._save_soon()
 
     def first_byte(self) -> None:
         """The upstream has begun to answer."""
-        self._first_byte = monotonic() - self._began
+        self._recorder.first_byte()
 
     def answered(
         self,
@@ -112,11 +96,7 @@ class ExchangeRecord:
     ) -> None:
         """The answer has ended. `reader` has read it, or this is its `body`."""
         answered = Answered(
-            id=self._sent_id,
-            at=round(time(), 3),
             status=answer.status,
-            first=round(self._first_byte, 3),
-            last=round(monotonic() - self._began, 3),
             headers=_choose_headers(answer),
             content_type=answer.headers.get("content-type", ""),
             encoding=answer.headers.get("content-encoding", ""),
@@ -133,44 +113,22 @@ class ExchangeRecord:
                 provider_missed=reader.report.missed,
                 answer_id=reader.facts.id,
             )
-        self._add(answered, body)
+        if self._recorder.answered(answered, body=body):
+            self._save_soon()
 
     def failed(self, error: BaseException) -> None:
         """No answer came, or it broke off. Does nothing if the answer is in the record."""
         reason = str(getattr(error, "message", "")) or type(error).__name__
-        self._add(
-            Answered(
-                id=self._sent_id,
-                at=round(time(), 3),
-                first=round(self._first_byte, 3),
-                last=round(monotonic() - self._began, 3),
-                error=reason,
-            ),
-            None,
-        )
+        if self._recorder.failed(reason):
+            self._save_soon()
 
-    def _add(self, answered: Answered, body: bytes | None) -> None:
-        conversation = self._unanswered
-        if conversation is None:  # nothing was sent, or its answer is in the record already
-            return
-        self._unanswered = None
-        if not self.keeps_bodies:
-            body = None
-        conversation.record.add_answer(answered, body=body)
-        self._save_soon(conversation)
-
-    def _save_soon(self, conversation: LiveConversation) -> None:
+    def _save_soon(self) -> None:
         """Save what happened in a moment; figures without texts with what comes in the next seconds."""
+        assert self._conversation is not None  # noqa: S101 - something was sent
         if self.keeps_bodies:
-            self._saver.record_soon(conversation)
+            self._saver.record_soon(self._conversation)
         else:
-            self._saver.save_later(conversation)
-
-
-def _note_cut(outgoing: OutgoingRequest) -> CutNote | None:
-    if not outgoing.new_cuts:
-        return None
-    return CutNote.of(outgoing.new_cuts[-1])
+            self._saver.save_later(self._conversation)
 
 
 def _choose_headers(answer: aiohttp.ClientResponse) -> dict[str, str]:

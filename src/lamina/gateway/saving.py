@@ -11,11 +11,7 @@ import asyncio
 from collections.abc import Sequence
 
 from lamina.conversations.store import ConversationState
-from lamina.core.values import Form, Ledger
 from lamina.errors import Conflict
-from lamina.fitting.policy import Keep
-from lamina.fitting.request import Fitted
-from lamina.formats.codec import encode
 from lamina.gateway.conversation_store import GatewayStore, StoreGone
 from lamina.gateway.conversations import ConversationIndex
 from lamina.gateway.live_conversations import LiveConversation
@@ -90,7 +86,7 @@ class ConversationSaver:
                 await self.save(conversation, conversation.state)
             else:
                 await self.save(conversation, left.state)
-                await self._store.forget_lowered(*conversation.key, left.living)
+                await self._store.forget_left(*conversation.key, left.living)
         except Conflict:
             return await self._save_over(conversation)
         except StoreGone:
@@ -213,19 +209,3 @@ class ConversationSaver:
         except Conflict:
             self._index.forget(conversation)
         return True
-
-
-def encode_lowered(fitted: Fitted, before: Ledger, keep: Keep) -> list[bytes]:
-    """The segments that were lowered since this ledger, as records; none unless `keep` is "lowered"."""
-    if keep != "lowered":
-        return []
-    lowered_before = {*before.lines}
-    for fold in before.folds:
-        lowered_before.update(fold.covers)
-    records: list[bytes] = []
-    for entry in fitted.envelope.entries:
-        if entry.form is Form.FULL or entry.ref in lowered_before:
-            continue
-        if not entry.segment.is_own:  # lamina writes its own again, from the ledger
-            records.append(encode(entry.segment))
-    return records

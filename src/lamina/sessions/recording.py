@@ -9,12 +9,12 @@ so.
 from __future__ import annotations
 
 from time import time
-from uuid import uuid4
 
 import msgspec
 
-from lamina.conversations.record import Answered, CutNote, SentRequest
+from lamina.conversations.record import Answered
 from lamina.conversations.record_writer import RecordWriter
+from lamina.conversations.recorder import CallRecorder
 from lamina.conversations.store import ConversationState, conversation_place, decode_state, find_title
 from lamina.core.envelope import Envelope
 from lamina.core.values import Budget, Cut, Ledger, Segment
@@ -52,24 +52,19 @@ class SessionRecord:
         log: tuple[Segment, ...],
     ) -> None:
         """Note a request and its answer. A failure is a note of the session."""
-        now = round(time(), 3)
-        request_id = f"{DOOR}-{uuid4().hex[:16]}"
-        self._writer.add_sent(
-            SentRequest(
-                id=request_id,
-                at=now,
-                door=DOOR,
-                dialect=dialect,
-                model=model,
-                tokens=envelope.tokens,
-                window=budget.window if budget is not None else 0,
-                epoch=len(envelope.ledger.cuts),
-                cut=_note_cut(cut),
-            )
+        recorder = CallRecorder(DOOR, "lowered")
+        recorder.sent(
+            self._writer,
+            dialect=dialect,
+            model=model,
+            window=budget.window if budget is not None else 0,
+            ledger=envelope.ledger,
+            envelope=envelope,
+            cut=cut,
         )
         reported = None if usage == NOTHING_REPORTED else usage
         stops = (stop,) if stop else ()
-        self._writer.add_answer(Answered(id=request_id, at=now, status=200, usage=reported, stop=stops))
+        recorder.answered(Answered(status=200, usage=reported, stop=stops))
         # The answer is in the log by now, and the model was paid: a failure here must not fail the turn.
         try:
             await retry_conflicts(
@@ -113,9 +108,3 @@ def _load_state(source: bytes, log: tuple[Segment, ...]) -> ConversationState:
     if source:
         return decode_state(source)
     return ConversationState(door=DOOR, keep="all", title=find_title(log), began=int(time()))
-
-
-def _note_cut(cut: Cut | None) -> CutNote | None:
-    if cut is None:
-        return None
-    return CutNote.of(cut)

@@ -1,0 +1,119 @@
+"""Loads conversations from a store and saves them there, for every door.
+
+A state is replaced only if it is still the one that was read, or if the record is still as long as the writer
+knows: of two processes with requests of one conversation, the second gets Conflict, reads again and writes
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from lamina.conversations.erased_records import erase_lost_segments
+from lamina.conversations.recall_loop import select_exchanges
+from lamina.conversations.request_digests import RequestDigests
+from lamina.conversations.store import (
+    ConversationState,
+    answer_place,
+    conversation_place,
+    decode_state,
+    family_place,
+)
+from lamina.core.recall import list_refs
+from lamina.stores.port import Rekeyable, Store
+from lamina.stores.retries import retry_conflicts
+
+MEMBERS = 64
+"""How many conversations of one family are looked at, the newest first."""
+
+TRIES = 8
+"""How often something is written again because another process was faster."""
+
+
+async def list_members(store: Store, workspace: str, family: str) -> list[str]:
+    """The names of the conversations that begin alike, the newest first."""
+    page = await store.read(family_place(workspace, family), last=MEMBERS)
+    names = [record.body.decode() for record in page.records]
+    return list(dict.fromkeys(reversed(names)))
+
+
+async def save_conversation(
+    store: Store,
+    workspace: str,
+    name: str,
+    state: ConversationState,
+    *,
+    families: Sequence[str],
+    records: Sequence[bytes],
+    expect: int,
+    was: bytes | None = None,
+) -> bytes:
+    """Replace the state, add records, and return the bytes of the new state.
+
+    The conversation must have `expect` records, since the new ones name earlier ones by their number. With
+    `was`, its state must still be that.
+
+    A new conversation is listed in its `families` first: a name without a state is harmless, and a state that
+    nobody finds is not.
+    """
+    source = state.encode()
+    for family in families:
+        await store.append(family_place(workspace, family), [name.encode()])
+    await store.append(conversation_place(workspace, name), records, was=was, expect=expect, state=source)
+    return source
+
+
+def forget_lost_text(state: ConversationState, living: RequestDigests) -> ConversationState:
+    """What may stay stored of a branch that the client has left: no text that the living branch has no more.
+
+    If the client goes on with it after all, it sends these messages again, and they are folded anew. If
+    nothing has to go, it is the same object.
+    """
+    if not state.ledger.folds and not state.exchanges:
+        return state
+    log = (*living.system_segments, *living.segments)
+    refs = frozenset(ref for ref, _ in list_refs(log))
+    folds = tuple(fold for fold in state.ledger.folds if refs.issuperset(fold.covers))
+    exchanges = select_exchanges(state.exchanges, living)
+    if len(folds) == len(state.ledger.folds) and len(exchanges) == len(state.exchanges):
+        return state
+    # The build reads wishes from the calls in its log, and these are gone with the exchanges.
+    ledger = msgspec.structs.replace(state.ledger, folds=folds, wishes=())
+    return msgspec.structs.replace(state, ledger=ledger, exchanges=exchanges)
+
+
+async def forget_left(store: Store, workspace: str, name: str, living: RequestDigests) -> None:
+    """Remove from a branch that the client has left what the living one has lost: from state and records."""
+    where = conversation_place(workspace, name)
+
+    async def write() -> None:
+        page = await store.read(where)
+        if not page.head.state:
+            return
+        state = decode_state(page.head.state)
+        reduced = forget_lost_text(state, living)
+        source = page.head.state
+        if reduced is not state:
+            source = msgspec.json.encode(reduced)
+        bodies = erase_lost_segments(page, living)
+        if bodies and isinstance(store, Rekeyable):
+            await store.replace(where, bodies, expect=page.head.count, was=page.head.state, state=source)
+        elif reduced is not state:
+            await store.append(where, [], was=page.head.state, state=source)
+
+    await retry_conflicts(write, tries=TRIES)
+
+
+async def save_answer(store: Store, workspace: str, answer_id: str, name: str) -> None:
+    """Remember to which conversation an answer belongs that its provider keeps."""
+    await store.append(answer_place(workspace, answer_id), [name.encode()])
+
+
+async def load_answer(store: Store, workspace: str, answer_id: str) -> str:
+    """The name of the conversation that an answer belongs to; "" if nothing was remembered."""
+    page = await store.read(answer_place(workspace, answer_id), last=1)
+    for record in page.records:
+        return record.body.decode()
+    return ""

@@ -1,0 +1,170 @@
+"""What a wrapped client and a gateway do alike: what they keep, what they forget, and that nobody waits."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from pathlib import Path
+from threading import Barrier, Thread
+from typing import Any
+
+import anyio
+import pytest
+
+from lamina import Budget, fit_request, recall
+from lamina.conversations import pending_call
+from lamina.conversations.conversation_store import ConversationStore
+from lamina.conversations.conversations import Conversations
+from lamina.conversations.pending_call import PendingCall
+from lamina.conversations.recorded_log import RecordedLog, read_recorded_log
+from lamina.conversations.store import WORKSPACE, conversation_place, list_conversations
+from lamina.core.recall import list_refs
+from lamina.core.tokens import STRICT
+from lamina.core.values import Text
+from lamina.dialects.anthropic import DIALECT
+from lamina.fitting.policy import Policy
+from lamina.stores import MemoryStore, open_store
+from lamina.stores.port import StoredHead, Where
+from tests.gateway.growing import messages_request, output
+from tests.test_nothing_crosses import said
+from tests.test_reminders import DOORS, make_request
+
+STEPS = 14
+each_door = pytest.mark.parametrize("door", DOORS)
+
+
+async def read_logs(address: str) -> list[RecordedLog]:
+    async with open_store(address) as store:
+        names = [kept.name async for kept in list_conversations(store, WORKSPACE)]
+        logs = [await read_recorded_log(store, WORKSPACE, name) for name in names]
+        return [log for log in logs if log is not None]
+
+
+async def read_bytes(address: str) -> str:
+    """Everything that is stored of all conversations."""
+    texts: list[str] = []
+    async with open_store(address) as store:
+        names = [kept.name async for kept in list_conversations(store, WORKSPACE)]
+        for name in names:
+            page = await store.read(conversation_place(WORKSPACE, name))
+            texts.append(page.head.state.decode())
+            texts += [record.body.decode() for record in page.records]
+    return "".join(texts)
+
+
+@each_door
+def test_what_was_lowered_is_kept_once_and_can_be_recalled_later(door: str, tmp_path: Path) -> None:
+    """With `keep="lowered"` it is all that is kept: the bodies of requests are not."""
+    address = str(tmp_path / "kept.db")
+    policy = {"budget": Budget(window=6_000, reserve=500), "counter": STRICT, "keep": "lowered"}
+    with DOORS[door](address, **policy) as (send, _):
+        for steps in range(STEPS):
+            send(messages_request(steps))
+    [kept] = anyio.run(read_logs, address)
+    assert kept.state.ledger.cuts
+    assert all(kept.record.sent_body(call) is None for call in kept.record.calls)
+    texts = [text for segment in kept.log for text in _list_texts(segment.parts)]
+    assert texts.count(output(1, 2_000)) == 1
+    [ref] = [ref for ref, segment in list_refs(kept.log) if output(1, 2_000) in _list_texts(segment.parts)]
+    [found] = recall(kept.log, ref)
+    assert output(1, 2_000) in _list_texts(found.parts)
+
+
+def _list_texts(parts: tuple[Any, ...]) -> list[str]:
+    contents = chain.from_iterable(getattr(part, "content", ()) for part in parts)
+    return [part.text for part in contents if isinstance(part, Text)]
+
+
+@each_door
+def test_what_the_user_deleted_stays_in_no_state_and_no_record(door: str, tmp_path: Path) -> None:
+    address = str(tmp_path / "kept.db")
+    policy = {"budget": Budget(window=2_500, reserve=200), "counter": STRICT, "keep": "lowered"}
+    turns: list[list[dict[str, Any]]] = []
+    with DOORS[door](address, **policy) as (send, _):
+
+        def ask(number: int) -> None:
+            question = f"Never forget: my number is secret-{number:04}. " + "Go on with it, please. " * 8
+            messages = [*chain.from_iterable(turns), said("user", question)]
+            send(make_request(messages))
+            turns.append([messages[-1], said("assistant", f"Answer {number}. " + "and so on, " * 40)])
+
+        for number in range(12):
+            ask(number)
+        stored = anyio.run(read_bytes, address)
+        assert "secret-0003" in stored, "nothing was lowered, so this shows nothing"
+        del turns[3]
+        for number in range(12, 15):
+            ask(number)
+    stored = anyio.run(read_bytes, address)
+    assert "secret-0003" not in stored
+    assert "secret-0002" in re.findall(r"secret-\d{4}", stored)
+
+
+def test_two_agents_on_one_client_are_fitted_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = Barrier(2, timeout=60)
+
+    def fit_together(*arguments: Any, **options: Any) -> Any:
+        both.wait()
+        return fit_request(*arguments, **options)
+
+    monkeypatch.setattr(pending_call, "fit_request", fit_together)
+    conversations = Conversations(Policy(budget=12_000))
+    _run_together(lambda task: PendingCall(conversations, DIALECT, messages_request(3, task=task)).finish())
+    assert len(conversations.by_key) == 2
+
+
+def test_two_agents_on_one_client_are_saved_at_the_same_time() -> None:
+    class SlowStore(MemoryStore):
+        """A store that commits a state only when another one is being committed."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.committing = 0
+            self.are_two = anyio.Event()
+
+        async def append(self, where: Where, *arguments: Any, **options: Any) -> StoredHead:
+            if options.get("state") is not None:
+                self.committing += 1
+                if self.committing == 2:
+                    self.are_two.set()
+                with anyio.fail_after(60):
+                    await self.are_two.wait()
+            return await super().append(where, *arguments, **options)
+
+    store = ConversationStore(SlowStore())
+    conversations = Conversations(Policy(budget=12_000), store=store)
+    try:
+        _run_together(
+            lambda task: PendingCall(conversations, DIALECT, messages_request(3, task=task)).finish()
+        )
+        assert len(conversations.by_key) == 2
+    finally:
+        store.close()
+
+
+def test_a_second_call_of_the_same_conversation_does_not_wait_for_its_memo() -> None:
+    conversations = Conversations(Policy(budget=12_000))
+    PendingCall(conversations, DIALECT, messages_request(2)).finish()
+    [conversation] = conversations.by_key.values()
+    with conversation.memo_lock:
+        PendingCall(conversations, DIALECT, messages_request(3)).finish()
+    [conversation] = conversations.by_key.values()
+    assert conversation.revision == 2
+
+
+def _run_together(work: Any) -> None:
+    """Do the work of two agents in two threads, each with a conversation of its own."""
+    failures: list[BaseException] = []
+
+    def run(task: str) -> None:
+        try:
+            work(task)
+        except BaseException as error:  # noqa: BLE001 - it is raised where the test sees it
+            failures.append(error)
+
+    threads = [Thread(target=run, args=(task,)) for task in ("Plan it.", "Test it.")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
