@@ -69,7 +69,7 @@ def through_wrap(address: str, **policy: Any) -> Iterator[tuple[Send, list[dict[
         return to_answer(write_message(answer_anything(request), 100))
 
     inner = SimpleNamespace(messages=SimpleNamespace(create=create))
-    fields = {"budget": BUDGET, "recall": "off", "keep": "all"} | policy
+    fields: dict[str, Any] = {"budget": BUDGET, "recall": "off", "keep": "all"} | policy
     client: Any = lamina.wrap(inner, store=address, policy=Policy(**fields))
 
     def send(request: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def through_wrap(address: str, **policy: Any) -> Iterator[tuple[Send, list[dict[
 
 @contextmanager
 def through_gateway(address: str, **policy: Any) -> Iterator[tuple[Send, list[dict[str, Any]]]]:
-    fields = {"budget": BUDGET, "recall": "off", "keep": "all"} | policy
+    fields: dict[str, Any] = {"budget": BUDGET, "recall": "off", "keep": "all"} | policy
     with (
         scripted_api(answer_anything) as api,
         gateway_in_thread(settings_for(api.url, Path(address), **fields)) as gateway,
