@@ -6,7 +6,7 @@
     python -m bench.counting --quick                a run of a second or two, to see that it works
 
 A reference is a file VOCABULARY@SOURCE with the ending .json (Hugging Face; read by `tokenizers`),
-.tekken.json (Mistral) or .tiktoken, perhaps .gz (ranks; read by `tiktoken`): docs/counting.md names the
+.tekken.json (Mistral) or .tiktoken, perhaps .gz (ranks; read by `tiktoken`): notes/counting.md names the
 packages that carry them. A trace is a line of JSON with `messages` in the OpenAI chat format and
 `meta.usage`: per answer its `index`, `input_tokens`, `cache_read`, `cache_write` and `output_tokens`.
 """

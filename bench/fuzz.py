@@ -9,7 +9,7 @@
 `--seconds` is CPU time of all processes together. A run that was stopped goes on where it was with the same
 `--resume`. What is printed: a table of classes of behaviour and content (a class that was never played is
 seen by its zeros), a table of violations, and for each sort of them a shrunk example with the command that
-replays it. The exit status is 1 if there were violations. docs/fuzzing.md says what is checked.
+replays it. The exit status is 1 if there were violations. notes/fuzzing.md says what is checked.
 """
 
 from __future__ import annotations

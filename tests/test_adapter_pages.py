@@ -1,4 +1,4 @@
-"""`make pages` puts the wheel of this checkout in the place of the package that a page installs."""
+"""`make pages` puts the wheel of this checkout in the place of the package that a section installs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tools.adapter_pages import PAGES, list_packages, read_install
+from tools.adapter_pages import PINS, list_packages, read_install, read_sections
+
+SECTIONS = read_sections()
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in PAGES.glob("*.md")))
-def test_a_page_installs_this_checkout(name: str) -> None:
-    page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
-    own, *others = list_packages(read_install(page), Path("/wheels/own.whl"))
+def test_every_framework_with_pins_has_a_section() -> None:
+    assert set(SECTIONS) == {pins.stem for pins in PINS.glob("*.in")}
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_a_section_installs_this_checkout(name: str) -> None:
+    own, *others = list_packages(read_install(SECTIONS[name]), Path("/wheels/own.whl"))
     assert own == f"lamina-context[{name}] @ file:///wheels/own.whl"
     assert all("lamina" not in package for package in others)

@@ -126,7 +126,7 @@ def test_a_digest_of_hostile_turns_is_one_fence_without_invisible_signs() -> Non
 
 
 def test_a_server_may_read_the_markers_of_its_own_template_in_a_text() -> None:
-    """What docs/threats.md says that lamina does not do: twelve characters are one token there."""
+    """What docs/laws.md says that lamina does not do: twelve characters are one token there."""
     with run_model_server(window=2_048) as server:
         client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none")
         counts = []

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PUBLIC = [module.name for module in api.list_modules()]
 NAMES = [(module, name) for module in PUBLIC for name in api.public_names(module)]
 
-LOOK_INSIDE = {"ARCHITECTURE.md", "CONTRIBUTING.md", "docs/counting.md"}
+LOOK_INSIDE = {"ARCHITECTURE.md", "CONTRIBUTING.md"}
 """Pages about how lamina works. They show values that are not for users."""
 
 NEEDS_A_FRAMEWORK = "lamina.adapters."

@@ -1,10 +1,10 @@
-"""Runs the code of each adapter's page as it is written, with no more installed than the page says.
+"""Runs the code of each framework's section as it is written, with no more installed than the section says.
 
     python -m tools.adapter_pages [NAME...]    (all of them unless told)
 
-For each page in docs/adapters/ it makes an empty environment and types the page's own install line, with the
-wheel of this checkout in place of the published one. Packages that requirements/adapters/ pins have these
-versions. Then it runs all blocks of the page, one after the other, in an empty folder. A server on this
+For each section of docs/frameworks.md it makes an empty environment and types the section's install line,
+with the wheel of this checkout in place of the published one. Packages that requirements/adapters/ pins have
+these versions. Then it runs the blocks of the section, one after the other, in an empty folder. A server on this
 machine plays the APIs of OpenAI and Gemini: its model reads one page of a manual with the tool that it is
 offered, and then answers. Fails if a block raises, or if the model never got a tool's result.
 """
@@ -25,16 +25,16 @@ from tests.wrapped.scripted_api import Call, Said, scripted_api
 from tools.clients.upstream import list_tools
 from tools.docs import ROOT, fences
 
-PAGES = ROOT / "docs" / "adapters"
+PAGE = ROOT / "docs" / "frameworks.md"
 PINS = ROOT / "requirements" / "adapters"
 OWN = "lamina-context"
 """The package that this checkout is."""
 
 WITHOUT_CALLS = frozenset(("claude-agent",))
-"""Pages whose code calls no model."""
+"""Sections whose code calls no model."""
 
 MANUAL = "press the key"
-"""What the tool of every page returns."""
+"""What the tool of every section returns."""
 
 RUNNER = """
 import ast, asyncio, sys
@@ -50,7 +50,7 @@ asyncio.run(main())
 
 
 class Outcome(NamedTuple):
-    """How a page went: what was installed, how often the model was asked, and what went wrong."""
+    """How a section went: what was installed, how often the model was asked, and what went wrong."""
 
     install: str
     requests: int
@@ -58,12 +58,12 @@ class Outcome(NamedTuple):
 
 
 def main(names: list[str]) -> int:
-    pages = names or sorted(path.stem for path in PAGES.glob("*.md"))
+    sections = read_sections()
     failed = False
     with tempfile.TemporaryDirectory(prefix="lamina-pages-") as folder:
         wheel = build_wheel(Path(folder))
-        for name in pages:
-            outcome = run_page(name, wheel, Path(folder) / name)
+        for name in names or sorted(sections):
+            outcome = run_section(name, sections[name], wheel, Path(folder) / name)
             failed = failed or bool(outcome.trouble)
             print(
                 f"{name}: {outcome.install}: {outcome.requests} requests, {outcome.trouble or 'ok'}",
@@ -72,14 +72,19 @@ def main(names: list[str]) -> int:
     return int(failed)
 
 
-def run_page(name: str, wheel: Path, folder: Path) -> Outcome:
-    """Install what the page says, and run its blocks."""
-    page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
-    install = read_install(page)
+def read_sections() -> dict[str, str]:
+    """The sections of the page that install something, by the extra that they install."""
+    headed = PAGE.read_text(encoding="utf-8").split("\n## ")[1:]
+    return {read_install(text).partition("[")[2].partition("]")[0]: text for text in headed}
+
+
+def run_section(name: str, section: str, wheel: Path, folder: Path) -> Outcome:
+    """Install what the section says, and run its blocks."""
+    install = read_install(section)
     work = folder / "work"
     work.mkdir(parents=True)
     make_environment(name, install, wheel, folder)
-    blocks = write_blocks(page, name, folder)
+    blocks = write_blocks(section, name, folder)
     (folder / "run.py").write_text(RUNNER, encoding="utf-8")
     with scripted_api(read_manual) as api:
         command = [str(folder / "venv/bin/python"), "-W", "ignore", str(folder / "run.py")]
@@ -100,9 +105,9 @@ def run_page(name: str, wheel: Path, folder: Path) -> Outcome:
         return Outcome(install, len(api.requests), trouble)
 
 
-def write_blocks(page: str, name: str, folder: Path) -> list[str]:
+def write_blocks(section: str, name: str, folder: Path) -> list[str]:
     """Write each block into a file of its own: some frameworks read the source of their tools."""
-    lines = page.splitlines()
+    lines = section.splitlines()
     paths: list[str] = []
     for fence in fences(lines, name):
         if fence.language == "python":
@@ -112,11 +117,11 @@ def write_blocks(page: str, name: str, folder: Path) -> list[str]:
     return paths
 
 
-def read_install(page: str) -> str:
-    """What the first install line of a page installs."""
-    line = re.search(r"`pip install ([^`]+)`", page)
+def read_install(section: str) -> str:
+    """What the first install line of a section installs."""
+    line = re.search(r"`pip install ([^`]+)`", section)
     if line is None:
-        raise SystemExit("a page has no install line")
+        raise SystemExit("a section has no install line")
     return line[1]
 
 

@@ -1,15 +1,17 @@
-"""The page of the public API: every name that a user may import, with its signature and one line about it.
+"""The page of the public API: every name that a user may import, with one sentence about it.
 
     python -m tools.api            names what docs/api.md does not show as it is
     python -m tools.api --write    writes docs/api.md
 
-A name is public if it stands in the `__all__` of a module of `GROUPS`. Modules are read, not imported: the
-adapters are on the page without their frameworks, and every release of Python writes the same page.
+A name is public if it stands in the `__all__` of a module of `GROUPS`. Names of stable modules are shown with
+their signatures, so that a change to one is seen in review. Modules are read, not imported: the adapters are
+on the page without their frameworks, and every release of Python writes the same page.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -25,6 +27,8 @@ WIDTH = 104
 MOST_SPELLED_OUT = 4
 
 STABLE, PROVISIONAL = "stable", "provisional"
+
+_SENTENCE_END = re.compile(r"(?<=[.:])\s+(?=[A-Z`])")
 
 
 class PublicModule(NamedTuple):
@@ -108,16 +112,13 @@ _OPENING = """\
 
 <!-- written by `python -m tools.api --write`; do not edit -->
 
-Every name that a program may import, with its signature. Import it from the module of its heading:
-`from lamina.stores import open_store`. A change to one of these names changes this page, so it is seen in
-review.
+Every name that a program may import. Import it from the module of its heading:
+`from lamina.stores import open_store`. `help(name)` says in full what it does.
 
-- **stable**: a change that breaks a program is marked as breaking in the [changelog](../CHANGELOG.md), with
-  what to write instead.
+- **stable**: shown with its signature. A change that breaks a program is marked as breaking in the
+  [changelog](../CHANGELOG.md), with what to write instead.
 - **provisional**: it may change in any release, and the changelog says how.
-- What is not on this page may change without notice, even if its name has no underscore.
-
-What a function does in full is said by `help(name)`, and on the pages of the reference.
+- Names that are not on this page may change without notice.
 """
 
 
@@ -151,7 +152,10 @@ def write_page() -> str:
                 "",
                 f"*{module.stability}.* {_summary_of_module(module.name)}",
             ]
-            lines += ["", "```text", *describe_module(module.name, first_places), "```"]
+            if module.stability == STABLE:
+                lines += ["", "```text", *describe_module(module.name, first_places), "```"]
+            else:
+                lines += ["", *list_names(module.name, first_places)]
     return "\n".join([*lines, ""])
 
 
@@ -184,6 +188,21 @@ def describe_module(module: str, first_places: dict[tuple[str, str], str]) -> It
             continue
         first_places[identity] = f"{module}.{name}"
         yield from _describe(name, definition)
+
+
+def list_names(module: str, first_places: dict[tuple[str, str], str]) -> Iterator[str]:
+    """Every name of a module as an item of a list, without signatures; last, the names shown above."""
+    shown_above: list[str] = []
+    for name in public_names(module):
+        definition = find_definition(module, name)
+        identity = (definition.module, definition.name)
+        if identity in first_places:
+            shown_above.append(f"`{name}`")
+            continue
+        first_places[identity] = f"{module}.{name}"
+        yield f"- `{name}`: {_first_sentence(definition)}"
+    if shown_above:
+        yield f"- also here: {', '.join(shown_above)}"
 
 
 def public_names(module: str) -> list[str]:
@@ -258,9 +277,14 @@ def summarize(definition: Definition) -> str:
     return " ".join(paragraph.split())
 
 
+def _first_sentence(definition: Definition) -> str:
+    return _SENTENCE_END.split(summarize(definition), maxsplit=1)[0]
+
+
 def _describe(name: str, definition: Definition) -> Iterator[str]:
     node = definition.node
-    summary = textwrap.wrap(summarize(definition), WIDTH, initial_indent="    ", subsequent_indent="    ")
+    sentence = _first_sentence(definition)
+    summary = textwrap.wrap(sentence, WIDTH, initial_indent="    ", subsequent_indent="    ")
     if isinstance(node, ast.ClassDef):
         yield from _wrap(_describe_class(name, definition.module, node))
         yield from summary

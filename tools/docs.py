@@ -90,7 +90,11 @@ def main(arguments: list[str]) -> int:
 
 def pages(root: Path) -> list[Path]:
     """Every page that is checked, in a fixed order."""
-    return [*(root / name for name in PAGES), *sorted((root / "docs").rglob("*.md"))]
+    folders = (root / "docs", root / "notes")
+    return [
+        *(root / name for name in PAGES),
+        *(page for folder in folders for page in sorted(folder.rglob("*.md"))),
+    ]
 
 
 def check(page: Path) -> list[Difference]:

@@ -11,7 +11,7 @@ One that was not cut yet may be: a gateway saves it a moment later, and another 
 also fails if no request was under way between a fault and its end: then nothing was tried.
 
 With --sizes nothing is killed: it says what one conversation takes in the database, and what one request
-takes of the gateway and of the database. docs/sizing.md has the figures.
+takes of the gateway and of the database. docs/deploy.md has the figures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Builds the site, and adds what is not in docs/: pages of the repository's root, and the reference.
+"""Builds the site, and adds what is not in docs/: two pages of the repository's root.
 
     python -m tools.site    builds it into build/site; a warning is an error
 
@@ -6,9 +6,6 @@ mkdocs.yml names this file as a hook of mkdocs, which calls the functions that b
 
 The README is the front page. Links between pages are written for the repository, so they are turned here:
 to a page of the site if there is one, else to the file in the repository.
-
-The reference is generated: one page for each room in `REFERENCE`, with everything that its modules export.
-`lamina` itself has every public name.
 """
 
 from __future__ import annotations
@@ -27,45 +24,17 @@ from mkdocs.config import load_config
 from mkdocs.exceptions import Abort, PluginError
 from mkdocs.structure.files import File
 
-import lamina
-
 ROOT = Path(__file__).resolve().parent.parent
 REPOSITORY = "https://github.com/lamina-context/lamina/blob/main"
 
 ADDED_PAGES = {
     "README.md": "index.md",
     "ARCHITECTURE.md": "architecture.md",
-    "CONTRIBUTING.md": "contributing.md",
-    "SECURITY.md": "security.md",
-    "CHANGELOG.md": "changelog.md",
-    "examples/README.md": "examples.md",
 }
 """Files outside docs/ that are pages of the site, and their places there."""
 
-REFERENCE = {
-    "segments": ("Segments", ["lamina.segments", "lamina.core.values", "lamina.core.kinds"]),
-    "sessions": ("Sessions", ["lamina.sessions", "lamina.blocking", "lamina.settings"]),
-    "agent": ("Agents", ["lamina.agent"]),
-    "clients": ("Clients", ["lamina.clients.events", "lamina.clients.failures", "lamina.clients.scripted"]),
-    "context": (
-        "Sources and search",
-        ["lamina.context.port", "lamina.context.search", "lamina.context.tools"],
-    ),
-    "stores": ("Stores", ["lamina.stores.port", "lamina.stores.address", "lamina.stores.sealed"]),
-    "summaries": ("Summaries", ["lamina.summaries"]),
-    "dialects": ("Dialects", ["lamina.dialects", "lamina.dialects.port"]),
-    "models": ("Models and counters", ["lamina.models.facts", "lamina.models.counters"]),
-    "caches": ("Caches", ["lamina.caches", "lamina.caches.values"]),
-    "options": (
-        "Options of a build",
-        ["lamina.core.options", "lamina.core.layout", "lamina.core.repair", "lamina.core.wording"],
-    ),
-    "errors": ("Errors", ["lamina.errors"]),
-}
-"""Pages of the reference: a title, and the modules of which it shows everything public."""
-
 _TEXTS: dict[str, str] = {}
-"""The pages of the build that runs, by their places, without the reference."""
+"""The pages of the build that runs, by their places."""
 
 _LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?(?:\s+\"[^\"]*\")?\))")
 _OUTSIDE_ASSET = re.compile(r"<(?:script|link|img)\b[^>]*(?:src|href)=\"?(?:https?:)?//[^>]*>")
@@ -95,9 +64,6 @@ def on_files(files: Any, *, config: Any) -> Any:
     for source, place in ADDED_PAGES.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         files.append(File.generated(config, place, content=turn_links(text, source)))
-    files.append(File.generated(config, "reference/lamina.md", content=_write_public_names()))
-    for name, (title, modules) in REFERENCE.items():
-        files.append(File.generated(config, f"reference/{name}.md", content=_write_reference(title, modules)))
     return files
 
 
@@ -106,8 +72,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     place = page.file.src_uri
     if not page.file.generated_by:
         markdown = turn_links(markdown, f"docs/{place}")
-    if not place.startswith("reference/"):
-        _TEXTS[place] = markdown
+    _TEXTS[place] = markdown
     return markdown
 
 
@@ -169,34 +134,6 @@ def _turn_link(target: str, source: str, here: str) -> str:
     if place is None:
         return f"{REPOSITORY}/{path}"
     return posixpath.relpath(place, posixpath.dirname(here) or ".")
-
-
-def _write_public_names() -> str:
-    """The page of `lamina`: every name that the package exports, where it is defined."""
-    lines = ["# lamina", "", "These are the names that most programs need: `from lamina import …`.", ""]
-    for name in sorted(lamina.__all__, key=str.lower):
-        lines += [f"::: {_home_of(name)}.{name}", ""]
-    return "\n".join(lines)
-
-
-def _write_reference(title: str, modules: list[str]) -> str:
-    """A page for some modules. A name that `lamina` exports is shown on its page only, so links are clear."""
-    lines = [f"# {title}", ""]
-    for module in modules:
-        exported = [name for name in lamina.__all__ if _home_of(name) == module]
-        hidden = "|".join(["_.*", *exported])
-        lines += [f"::: {module}", "    options:", "      show_root_full_path: true"]
-        lines += [f'      filters: ["!^({hidden})$"]', ""]
-        if exported:
-            names = ", ".join(f"[`{name}`][{module}.{name}]" for name in exported)
-            lines += [f"On the page of [lamina](lamina.md): {names}.", ""]
-    return "\n".join(lines)
-
-
-def _home_of(name: str) -> str:
-    """The module that defines a public name; `lamina` itself for a plain value, such as the version."""
-    home: str = getattr(getattr(lamina, name), "__module__", "lamina")
-    return home
 
 
 if __name__ == "__main__":

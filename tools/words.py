@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
     "README.md", "docs/quickstart.md", "docs/concepts.md", "docs/wrap.md", "docs/run.md", "docs/gateway.md",
     "docs/inspector.md", "docs/chat.md", "docs/replay.md", "docs/doors.md", "docs/install.md", "docs/move.md",
-    "docs/why-miss.md", "docs/conversations.md", "docs/deletion.md", "docs/clients/claude-code.md",
-    "docs/anthropic-loop.md", "docs/openai-loop.md",
+    "docs/why-miss.md", "docs/conversations.md", "docs/clients.md", "docs/reminders.md",
+    "docs/coming-from.md",
 )  # fmt: skip
 OWN = (
     "lowered?", "lowers", "room", "floor", "ladder", "envelope", "epochs?", "folds?", "folded", "memos?",

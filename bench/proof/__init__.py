@@ -8,6 +8,6 @@
 
 Read `tasks.py` first: what a task is. `parts.py` lists the benchmarks and where their data comes from, one
 module each makes their tasks. `follow.py` sends a task under a policy, `recalling.py` recalls as a reader
-without a model would, `rows.py` sums up and has the intervals. `answers.py` asks a model. docs/benchmarks.md
+without a model would, `rows.py` sums up and has the intervals. `answers.py` asks a model. notes/benchmarks.md
 has the figures and says what they do not show.
 """

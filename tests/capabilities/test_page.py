@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-DOCS = HERE.parents[1] / "docs"
+DOCS = HERE.parents[1] / "notes"
 PAGE = (DOCS / "capabilities.md").read_text("utf-8")
 ROWS = re.findall(r"^\| (\d+|[A-M]) \| ([^|]+) \|", PAGE, re.MULTILINE)
 

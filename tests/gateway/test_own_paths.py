@@ -10,7 +10,7 @@ from lamina.gateway.routes import match_route
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.upstream_stub import run_stub
 
-PAGE = Path(__file__).parents[2] / "docs" / "gateway" / "api.md"
+PAGE = Path(__file__).parents[2] / "docs" / "gateway.md"
 
 
 def list_rows(head: str) -> dict[str, str]:

@@ -128,7 +128,7 @@ def test_a_token_that_anybody_guesses_opens_no_public_address(token: str) -> Non
 
 
 def test_the_sample_of_the_documentation_opens_nothing(tmp_path: Path) -> None:
-    page = (ROOT / "docs/gateway/team.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/deploy.md").read_text(encoding="utf-8")
     sample = page.split("```toml\n")[1].split("```")[0]
     file = tmp_path / "gateway.toml"
     file.write_text(sample)

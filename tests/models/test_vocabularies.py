@@ -19,7 +19,7 @@ from lamina.models.counters.vocabularies import vocabulary
 NAMES = vocabularies.names()
 MILLION = 1_000_000
 
-# Counts of the references that docs/counting.md names: tiktoken, tokenizers, mistral-common's ranks.
+# Counts of the references that notes/counting.md names: tiktoken, tokenizers, mistral-common's ranks.
 TEXTS = {
     "code": "def area(r: float) -> float:\n    return 3.14159 * r**2  # m²\n",
     "json": '{"id": 40817, "tags": ["new", "\\u00fc"], "price": 12.50, "ok": true, "next": null}',

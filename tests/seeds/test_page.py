@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PAGE = HERE.parents[1] / "docs" / "seeds.md"
+PAGE = HERE.parents[1] / "notes" / "seeds.md"
 
 
 def test_every_case_with_a_verdict_has_a_test_and_every_test_a_case() -> None:

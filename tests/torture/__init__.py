@@ -6,7 +6,7 @@
 
 `open_my_store(folder)` is as for `lamina.testing.store`: an async context manager of the store that lives in
 this folder. Processes are forked, so it works where `os.fork` does. `trials` gives the outcomes themselves;
-`docs/torture.md` says what each trial does and what it cannot see.
+`notes/torture.md` says what each trial does and what it cannot see.
 """
 
 from __future__ import annotations

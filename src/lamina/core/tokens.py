@@ -34,7 +34,7 @@ COUNTING = 3
 """The version of what is counted in a request. Raise it if the same request would be counted differently."""
 
 SEALED_BYTES, SEALED_FRAME = 4, 200
-"""Characters of sealed reasoning for one token, and those around it that hold none: see docs/counting.md."""
+"""Characters of sealed reasoning for one token, and those around it that hold none: see notes/counting.md."""
 
 COVERED_CHARACTERS = 64
 """Characters of an id, or of a tool's name in a result, that the framing covers: APIs allow no more."""

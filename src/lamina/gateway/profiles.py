@@ -144,7 +144,7 @@ PROFILES: dict[str, Profile] = {
     "vllm": Profile(_OPEN_DIALECTS, "authorization", _ALL_EDITS, drops_betas=True, salts=True),
     "ollama": Profile(("ollama", "openai_chat", "anthropic"), "authorization", _ALL_EDITS, drops_betas=True),
 }
-"""Every profile by its name in the settings. docs/gateway-upstreams.md lists what each leaves out."""
+"""Every profile by its name in the settings. docs/upstreams.md lists what each leaves out."""
 
 
 def drops_billing(name: str) -> bool:

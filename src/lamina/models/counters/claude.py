@@ -110,7 +110,7 @@ _PROOFS = {"3.0": 10, "4.8": 10}
 _FAMILIES = {"3.0": "claude3", "4.8": "claude"}
 
 # What ctok 1.3 says of itself (read 2026-11-15) and recorded usage confirms for the models that
-# docs/counting.md names. Opus 4.7 differs from 4.8 only in the frame.
+# notes/counting.md names. Opus 4.7 differs from 4.8 only in the frame.
 _GENERATIONS: dict[str, tuple[str, bool]] = {
     prefix: generation
     for prefixes, generation in (

@@ -2,7 +2,7 @@
 
 `exact` means that the reference of that very model agreed with the vocabulary on the corpus of
 bench/counting.py, text for text; `measured` that the counts fit usage that the provider reported. A model
-with neither has the vocabulary that comes nearest. docs/counting.md has the evidence.
+with neither has the vocabulary that comes nearest. notes/counting.md has the evidence.
 """
 
 from __future__ import annotations
