@@ -2,7 +2,8 @@
 
 What a store deletes it also overwrites: SQLite rewrites its file and empties its write-ahead log, a folder
 of files has no such file any more, a sealed store loses the data key as well. PostgreSQL keeps the old rows
-until VACUUM, and longer in its write-ahead log; every backup keeps what it has. docs/conversations.md says more.
+until VACUUM, and longer in its write-ahead log; every backup keeps what it has.
+docs/conversations.md says more.
 """
 
 from __future__ import annotations

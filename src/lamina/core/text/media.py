@@ -2,7 +2,8 @@
 
 Providers read a PDF page by page, and sound and pictures second by second. So pages and seconds are looked
 for in the data, with scans that take linear time and no more memory than a bound. If they are not found,
-the size decides. No file is opened, and nothing is rendered. notes/counting.md says what each number rests on.
+the size decides. No file is opened, and nothing is rendered. notes/counting.md says what each
+number rests on.
 """
 
 from __future__ import annotations
