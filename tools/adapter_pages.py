@@ -5,8 +5,8 @@
 For each section of docs/frameworks.md it makes an empty environment and types the section's install line,
 with the wheel of this checkout in place of the published one. Packages that requirements/adapters/ pins have
 these versions. Then it runs the blocks of the section, one after the other, in an empty folder. A server on
-this machine plays the APIs of OpenAI and Gemini: its model reads one page of a manual with the tool that it is
-offered, and then answers. Fails if a block raises, or if the model never got a tool's result.
+this machine plays the APIs of OpenAI and Gemini: its model reads one page of a manual with the tool that it
+is offered, and then answers. Fails if a block raises, or if the model never got a tool's result.
 """
 
 from __future__ import annotations
