@@ -150,8 +150,8 @@ def test_tools_are_added_unless_the_client_has_their_name() -> None:
 def test_tools_are_kept_unless_the_policy_defers_them_and_the_api_can() -> None:
     tools = [{"name": name, "input_schema": {"type": "object"}} for name in ("read", "rare")]
     request = {"model": "claude-sonnet-5-5", "max_tokens": 500, "tools": tools, "messages": []}
-    deferring = Policy(tools="defer", load_tools=("read",))
-    keeping = Policy(tools="keep", load_tools=("read",))
+    deferring = Policy(load_tools=("read",))
+    keeping = Policy()
     deferred = deferring.defer_tools(request, DIALECTS["anthropic"])
     assert [bool(tool.get("defer_loading")) for tool in deferred["tools"][-2:]] == [False, True]
     assert keeping.defer_tools(request, DIALECTS["anthropic"]) is request

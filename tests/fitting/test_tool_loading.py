@@ -19,7 +19,7 @@ from tests.gateway.upstream_stub import run_stub
 
 MARKER = {"cache_control": {"type": "ephemeral"}}
 ASKED = [{"role": "user", "content": "Hello"}]
-DEFER = Policy(tools="defer", load_tools=("read", "edit"), breakpoints="keep")
+DEFER = Policy(load_tools=("read", "edit"), breakpoints="keep")
 SEARCH = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
 
 
@@ -149,7 +149,7 @@ def test_the_gateway_sends_what_fit_request_would() -> None:
 
     async def send() -> Any:
         async with run_stub() as stub:
-            policy = {"tools": "defer", "load_tools": ("read", "edit")}
+            policy = {"load_tools": ("read", "edit")}
             async with run_gateway(settings_for(stub, upstream=policy)) as gateway, open_client() as client:
                 headers = {"x-api-key": "k", "anthropic-version": "2023-06-01"}
                 async with client.post(f"{gateway.url}/v1/messages", json=request, headers=headers) as answer:
@@ -164,7 +164,7 @@ def test_the_gateway_sends_what_fit_request_would() -> None:
 def test_a_session_keeps_its_recall_tool_loaded() -> None:
     async def ask() -> Any:
         head = PlainHead(tools=(Tool(name="read"), Tool(name="rare")), output=500)
-        policy = Policy(tools="defer", load_tools=("read",), recall="tool")
+        policy = Policy(load_tools=("read",), recall="tool")
         async with Session.open(
             MemoryStore(), "one", model="claude-sonnet-5-5", policy=policy, setup=SetupOptions(head=head)
         ) as session:
@@ -184,7 +184,7 @@ def test_a_framework_sends_its_tools_itself_so_all_of_them_are_counted() -> None
     assert counts[0] == counts[1]
 
 
-@pytest.mark.parametrize("fields", [{"tools": "none"}, {"load_tools": "read"}, {"load_tools": (1,)}])
+@pytest.mark.parametrize("fields", [{"load_tools": "read"}, {"load_tools": (1,)}])
 def test_a_wrong_choice_is_named(fields: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match="tools is "):
         Policy(**fields)

@@ -152,7 +152,7 @@ class ContextFitter:
         if self.recall:
             recall_mode = "handles"
         self._sent_policy = msgspec.structs.replace(
-            self.policy, breakpoints="keep", recall=recall_mode, tools="keep"
+            self.policy, breakpoints="keep", recall=recall_mode, load_tools=None
         )
         self._dialect = find_dialect(codec.dialect)
         self._field = _FIELDS.get(codec.dialect, "messages")

@@ -29,7 +29,9 @@ exit status: 0 explained, 2 input that cannot be used, 3 no request that small i
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "lamina explain FILE [--window N] [--ledger FILE] [--dialect NAME] [--json]"
+    parser.usage = (
+        "lamina explain FILE [--window N] [--tool NAME=RULE] [--ledger FILE] [--dialect NAME] [--json]"
+    )
     parser.epilog = _EXAMPLES
     add_file(parser)
     add_request_options(parser)

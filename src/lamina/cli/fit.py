@@ -9,14 +9,14 @@ import msgspec
 
 from lamina.cli.files import read_ledger, read_request, write_ledger
 from lamina.cli.output import emit, progress, tell
-from lamina.cli.parser import add_dialect, add_file, add_json, window_size
+from lamina.cli.parser import add_dialect, add_file, add_json, add_tool_rules, window_size
 from lamina.core.entries import find_logged
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import describe_cut, explain
 from lamina.core.values import Form
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
-from lamina.fitting.policy import Policy
+from lamina.fitting.policy import load_policy
 from lamina.fitting.request import Fitted, fit_request, translate
 
 _EXAMPLES = """\
@@ -34,8 +34,8 @@ exit status: 0 fitted, 2 input that cannot be used, 3 no request that small is p
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina fit FILE [--window N] [--ledger FILE] [--dialect NAME] [--to NAME] [--model NAME]\n"
-        "           [--json]"
+        "lamina fit FILE [--window N] [--tool NAME=RULE] [--ledger FILE] [--dialect NAME] [--to NAME]\n"
+        "           [--model NAME] [--json]"
     )
     parser.epilog = _EXAMPLES
     add_file(parser)
@@ -82,6 +82,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ledger", metavar="FILE", help="what was shortened or left out before in this conversation"
     )
+    add_tool_rules(parser)
     add_dialect(parser, " or ".join(DIALECTS))
 
 
@@ -90,7 +91,7 @@ def fit_from_arguments(arguments: argparse.Namespace) -> Fitted:
     request = read_request(arguments.file)
     ledger = read_ledger(arguments.ledger)
     try:
-        policy = Policy(budget=arguments.window)
+        policy = load_policy({"budget": arguments.window, "tools": dict(arguments.tools or ())})
         with progress(f"fitting {arguments.file}"):
             if arguments.to is not None:
                 return translate(

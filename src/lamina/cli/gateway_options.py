@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from importlib.util import find_spec
 
-from lamina.cli.parser import window_size
+from lamina.cli.parser import add_tool_rules, window_size
 from lamina.errors import BadInput
 
 INSTALL = "pip install 'lamina-context[run]'"
@@ -38,5 +38,6 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
         help="what kind of server that is (default: by the client, else openai)",
     )
     add("--window", metavar="N", type=window_size, help="the window of every upstream, in tokens")
+    add_tool_rules(parser)
     add("--store", metavar="STORE", help="a path, files:FOLDER or postgresql://...; by default, yours")
     add("--key-file", metavar="FILE", help="the key of the store: with it the store is sealed")

@@ -71,6 +71,27 @@ def add_dialect(parser: argparse.ArgumentParser, names: str) -> None:
     parser.add_argument("--dialect", metavar="NAME", help=f"{names}; by default, what the request looks like")
 
 
+def add_tool_rules(parser: argparse.ArgumentParser) -> None:
+    """What the user decided about the results of single tools."""
+    parser.add_argument(
+        "--tool",
+        metavar="NAME=RULE",
+        dest="tools",
+        action="append",
+        type=_read_tool_rule,
+        help="results of this tool stay whole as long as they fit (whole), go first (short), or are never "
+        "kept in digests and reminders (never); give it once for each tool",
+    )
+
+
+def _read_tool_rule(text: str) -> tuple[str, str]:
+    """`grep=short` as a pair. The policy checks the rule."""
+    name, equals, rule = text.rpartition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not like grep=short")
+    return name, rule
+
+
 def seed_number(text: str) -> int:
     """A whole number that may be below 0."""
     try:

@@ -64,8 +64,9 @@ PATIENCE = 5.0
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina run [--window N] [--store STORE] [--key-file FILE] [--keep all|lowered|nothing]\n"
-        "                [--settings FILE] [--upstream URL] [--profile NAME] [--gateway URL] -- CLIENT ..."
+        "lamina run [--window N] [--tool NAME=RULE] [--store STORE] [--key-file FILE]\n"
+        "                [--keep all|lowered|nothing] [--settings FILE] [--upstream URL] [--profile NAME]\n"
+        "                [--gateway URL] -- CLIENT ..."
     )
     parser.epilog = _EXAMPLES
     add_gateway_options(parser)

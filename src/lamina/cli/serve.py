@@ -35,7 +35,7 @@ exit status: 0 stopped, 2 settings that cannot be used, 4 a store that cannot be
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina serve [--settings FILE] [--host HOST] [--port N] [--store STORE] [--key-file FILE]\n"
-        "                [--upstream URL] [--profile NAME] [--window N]"
+        "                [--upstream URL] [--profile NAME] [--window N] [--tool NAME=RULE]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
@@ -95,6 +95,8 @@ def apply_arguments(
     values = msgspec.to_builtins(settings)
     values |= _read_given(arguments, ("host", "port", "store", "key_file"))
     values["policy"] |= _read_given(arguments, ("keep",))
+    if arguments.tools:
+        values["policy"]["tools"] = dict(arguments.tools)
     if arguments.upstream:
         upstream = {
             "url": arguments.upstream,

@@ -114,7 +114,6 @@ def _list_lines(advice: ToolAdvice) -> Iterator[str]:
         yield "nothing to defer: every tool costs less if it is loaded"
         return
     yield "[policy]"
-    yield 'tools = "defer"'
     yield f"load_tools = {json.dumps(advice.load, ensure_ascii=False)}"
 
 

@@ -38,6 +38,7 @@ from lamina.core.run_text import Reader
 from lamina.core.scale import begins_with_assistant, make_scale
 from lamina.core.system_text import promote_later_sections
 from lamina.core.tokens import ESTIMATE, Counter
+from lamina.core.tool_rules import choose_whole
 from lamina.core.values import (
     Budget,
     Digest,
@@ -48,7 +49,7 @@ from lamina.core.values import (
     RequestHead,
     Segment,
 )
-from lamina.core.wishes import choose_held, read_wishes
+from lamina.core.wishes import NO_WISHES, choose_held, read_wishes
 
 NO_HEAD = RequestHead()
 EMPTY_LEDGER = Ledger()
@@ -173,18 +174,21 @@ def _find_limits(budget: Budget, draft: Draft, context: BuildContext) -> CutLimi
 
 
 def _read_wishes(draft: Draft, budget: Budget, context: BuildContext) -> Draft:
-    """The draft with what the model asked for, and with what its pins hold in this room."""
+    """The draft with what the model asked for, and what its pins and the rules of tools hold in this room."""
     tool = context.options.context_tool
-    if not tool:
+    rules = context.options.tools
+    if not tool and not rules:
         return draft
-    wishes = read_wishes(draft.entries, draft.ledger, tool=tool)
     room = cut_target.find_room(budget, context.head)
-    held = choose_held(wishes, draft.entries, room)
+    wishes = NO_WISHES
+    if tool:
+        wishes = read_wishes(draft.entries, draft.ledger, tool=tool)
+    held = choose_held(wishes, draft.entries, room) | choose_whole(draft.entries, rules, room)
     return msgspec.structs.replace(draft, wishes=wishes, held=held)
 
 
 def _count_held(draft: Draft) -> int:
-    """Tokens of what the model's pins hold: no cut can free them."""
+    """Tokens of what the model's pins and rules of tools hold: no cut can free them."""
     if not draft.held:
         return 0
     return sum(entry.tokens for entry in draft.entries if entry.ref in draft.held)

@@ -129,6 +129,7 @@ class _Lowering:
         self.released = progress.released
         self.cut_number = progress.number
         self.weights = progress.weights
+        self.tool_rules = progress.tool_rules
         self.entries = list(progress.entries)
         self.folded = set(progress.folded)
         self.lines = dict(progress.lines)
@@ -150,6 +151,7 @@ class _Lowering:
             current=self.current,
             released=self.released,
             weights=self.weights,
+            tool_rules=self.tool_rules,
         )
 
     def take(

@@ -19,6 +19,7 @@ from lamina.core.scale import weigh_entries
 from lamina.core.system_text import find_later_sections, put_system_first, unmark_promoted
 from lamina.core.text.spoken_messages import LaterRule
 from lamina.core.text.standing_rules import find_rules
+from lamina.core.tool_rules import ToolRule, find_silent, map_rules
 from lamina.core.turns import current_turn
 from lamina.core.values import Cut, Entry, Fold, LedgerLine, Ref
 from lamina.core.wording import text_of
@@ -70,8 +71,10 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     `lines` the new lines and `folds` all folds, old and new. `request` are the entries as they would be sent
     now, and `tokens` their size. `exhausted`: nothing more could be lowered to reach the goal.
 
-    `current` are the positions of the prompt and the last step, `held` and `released` those that the model
-    pinned and let go. Only digests of nothing but `mergeable` segments may be written anew; None allows all.
+    `current` are the positions of the prompt and the last step, `held` those that the model pinned or
+    a rule of tools holds, `released` those that the model let go. `tool_rules` has the rules of tools by
+    position, and `silent` the entries of which no digest says anything. Only digests of nothing but
+    `mergeable` segments may be written anew; None allows all.
 
     `written` remembers the digests of this cut, by what they cover, their size and their limit in tokens:
     while the cut spares less and less, most of them would be written again word for word. `runs` and `reader`
@@ -101,6 +104,8 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     written: dict[tuple[tuple[Ref, ...], DigestSize, int | None], Fold] = msgspec.field(default_factory=dict)
     runs: dict[tuple[Ref, ...], RunText] = msgspec.field(default_factory=dict)
     weights: dict[int, int] = {}
+    tool_rules: dict[int, ToolRule] = {}
+    silent: frozenset[Ref] = frozenset()
 
     @property
     def number(self) -> int:
@@ -115,7 +120,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
             # Calls of the context tool say nothing about the work. A run of nothing else is still titled.
             own = self.draft.wishes.own
             quoted_entries = [entry for entry in run if entry.ref not in own] or run
-            run_text = read_run(quoted_entries, self.reader)
+            run_text = read_run(quoted_entries, self.reader, silent=self.silent)
             self.runs[name] = run_text
         return run_text
 
@@ -159,6 +164,8 @@ def start_cut(
         held=_find_positions(draft.entries, draft.held),
         released=_find_positions(draft.entries, draft.wishes.released),
         weights=weigh_results(draft.entries),
+        tool_rules=map_rules(draft.entries, context.options.tools),
+        silent=find_silent(draft.entries, context.options.tools),
     )
 
 

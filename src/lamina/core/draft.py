@@ -98,7 +98,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     `folds` and `reminders` (all that hold now), `repairs`, `promoted` and `cut`. `reworded`: this release
     words some lines differently than they were sent. The first `unchanged` entries, of which `unchanged_sent`
     are sent, are as the last build left them. `wishes` are what the model asked for, and `held` what its pins
-    hold.
+    and the rules of tools hold.
     """
 
     log: tuple[Segment, ...]

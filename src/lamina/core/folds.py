@@ -23,7 +23,7 @@ from lamina.core.digest_sizes import TITLE_ROOM, DigestSize
 from lamina.core.digests import DigestText, write_rules, write_within
 from lamina.core.entries import find_sent, is_message, is_users_text, make_closing_line, make_own_entry, omit
 from lamina.core.repair import find_side
-from lamina.core.run_text import Reader, RunText
+from lamina.core.run_text import Reader, ReadSegment, RunText
 from lamina.core.scale import Scale
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.printed_talk import mark_replaced_rules
@@ -61,9 +61,13 @@ def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int
     return runs
 
 
-def read_run(run: Sequence[Entry], reader: Reader) -> RunText:
-    """What is in a run of entries that a digest may show."""
-    segments = [reader.read_segment(entry.ref, entry.source) for entry in run if not entry.segment.is_own]
+def read_run(run: Sequence[Entry], reader: Reader, *, silent: frozenset[Ref] = frozenset()) -> RunText:
+    """What is in a run of entries that a digest may show. Of `silent` entries it may show nothing."""
+    segments: list[ReadSegment] = []
+    for entry in run:
+        if not entry.segment.is_own:
+            is_silent = entry.ref in silent
+            segments.append(reader.read_segment(entry.ref, entry.source, is_silent=is_silent))
     return RunText(segments, first_turn=run[0].turn + 1, reader=reader)
 
 

@@ -1,8 +1,9 @@
 """What is lowered first, unless a caller has an order of their own.
 
-The ladder, top rung first: what the model released; what is disposable; superseded results; then everything
-else that can be had again, the ripest first; at the very end what cannot be recovered. A move is the riper,
-the older and larger the entry is that it lowers, and the less that entry says for its size (`ripeness`).
+The ladder, top rung first: what the model released; what is disposable; results of tools with the rule
+"short"; superseded results; then everything else that can be had again, the ripest first; at the very end
+what cannot be recovered. A move is the riper, the older and larger the entry is that it lowers, and the less
+that entry says for its size (`ripeness`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ REPLY_LIMIT = 400
 
 RELEASED = f"released, {BY_THE_MODEL}"
 OLD_RESULT = "old result"
+SHORT_TOOL = "results of this tool go first, by its rule"
 
 DOES_NOT_FIT = "does not fit beside what must stand"
 
@@ -53,7 +55,7 @@ COMPACT_TOKENS, SHORT_TOKENS, STUB_TOKENS = 250, 100, 60
 def ladder(view: OrderView) -> Iterator[Batch]:
     """The order that is lamina's own.
 
-    The first four rungs are taken whole, in their order. From there on the ripest move comes first, wherever
+    The first five rungs are taken whole, in their order. From there on the ripest move comes first, wherever
     it is from.
     """
     free = _free_foreign(view)
@@ -61,6 +63,7 @@ def ladder(view: OrderView) -> Iterator[Batch]:
     yield from _lower_released(view)
     yield from _drop_disposable(view, plain)
     yield from _drop_thinking(view, plain)
+    yield from _stub_short(view, plain)
     yield from _stub_superseded(view, plain)
     rated_batches = [
         *_shorten_spared_results(view),
@@ -123,6 +126,14 @@ def _drop_thinking(view: OrderView, free: list[int]) -> Iterator[Batch]:
             moves_by_step.setdefault(entry.step, []).append(move)
     for moves in moves_by_step.values():
         yield tuple(moves)
+
+
+def _stub_short(view: OrderView, free: list[int]) -> Iterator[Batch]:
+    """Results of tools that the caller wants short, oldest first."""
+    for position in free:
+        is_result = begins_with(view.entries[position].parts, ToolResult)
+        if is_result and view.tool_rules.get(position) == "short":
+            yield (Move(position, Form.STUB, SHORT_TOOL),)
 
 
 def _stub_superseded(view: OrderView, free: list[int]) -> Iterator[Batch]:
@@ -219,6 +230,8 @@ def _shorten_spared_results(view: OrderView) -> Iterator[RatedBatch]:
         entry = view.entries[position]
         if entry.form is not Form.FULL or entry.tokens <= worth_shortening:
             continue
+        if view.tool_rules.get(position) == "never":
+            continue
         if begins_with(entry.parts, ToolResult) and not goes_last(entry, view.kinds):
             yield _rate(view, Move(position, Form.COMPACT, "large result", limit), "full")
 
@@ -227,9 +240,11 @@ def _shorten_in_steps(view: OrderView, position: int, why: str) -> Iterator[Rate
     """COMPACT and then STUB; a small text has no COMPACT form that would be worth it."""
     entry = view.entries[position]
     stub = Move(position, Form.STUB, why)
+    # Of a tool with the rule "never" no old words stay, not even the outline of a COMPACT form.
+    has_no_outline = entry.tokens <= COMPACT_TOKENS or view.tool_rules.get(position) == "never"
     if entry.form is not Form.FULL:
         yield _rate(view, stub, "compact")
-    elif entry.tokens <= COMPACT_TOKENS:
+    elif has_no_outline:
         yield _rate(view, stub, "small")
     else:
         compact = _rate(view, Move(position, Form.COMPACT, why), "full")

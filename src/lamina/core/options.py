@@ -20,6 +20,7 @@ from lamina.core.passages import PassageIndex
 from lamina.core.repair import AS_IS, Repairs
 from lamina.core.run_text import Reader
 from lamina.core.scale import Scale
+from lamina.core.tool_rules import ToolRules, check_tool_rules
 from lamina.core.values import Digest, Ledger, Preference, Ref, RequestHead, Segment
 from lamina.core.wording import PLAIN, Wording
 from lamina.errors import BadInput
@@ -40,6 +41,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     at once, at a recorded cut. `context_tool` is the name of the tool with which the model pins, releases and
     notes; "" if it has none (`lamina.core.wishes`).
     With `remind`, lowered passages that a prompt is about are quoted before it (`lamina.core.remind`).
+    `tools` has what the caller decided about the results of single tools (`lamina.core.tool_rules`).
     """
 
     layout: Layout = _IN_PLACE
@@ -57,12 +59,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     late_system: bool = True
     context_tool: str = ""
     remind: bool = True
+    tools: ToolRules = {}
 
     def __post_init__(self) -> None:
         """Give the wording the table of kinds of these options: all stages must use the same one."""
         if self.prefer not in get_args(Preference):
             hint = f"it is one of {', '.join(get_args(Preference))}"
             raise BadInput(f"prefer is {self.prefer!r:.100}", place="Options", hint=hint)
+        check_tool_rules(self.tools, "Options")
         if self.wording.kinds is not self.kinds:
             wording = msgspec.structs.replace(self.wording, kinds=self.kinds)
             msgspec.structs.force_setattr(self, "wording", wording)

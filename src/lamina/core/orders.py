@@ -22,6 +22,7 @@ from lamina.core.entries import (
     pair_calls,
 )
 from lamina.core.kinds import Kinds, Retention, is_section, kind_of, recoverable
+from lamina.core.tool_rules import ToolRule
 from lamina.core.values import (
     Digest,
     Document,
@@ -59,7 +60,8 @@ class OrderView(msgspec.Struct, frozen=True, kw_only=True):
     the spared, what is above `largest_spared` tokens may go; 0 sets no limit. `current` are the positions of
     the prompt and the last step: they may be lowered only where they are not untouchable, and they are never
     folded. `released` are positions that the model is done with. `weights` say of results, by position, how
-    much more often they are needed again than their age and size say (`lamina.core.need`).
+    much more often they are needed again than their age and size say (`lamina.core.need`). `tool_rules` has
+    the rules of tools by position (`lamina.core.tool_rules`).
     """
 
     entries: Sequence[Entry]
@@ -70,6 +72,7 @@ class OrderView(msgspec.Struct, frozen=True, kw_only=True):
     current: frozenset[int] = frozenset()
     released: frozenset[int] = frozenset()
     weights: Mapping[int, int] = {}
+    tool_rules: Mapping[int, ToolRule] = {}
 
     def free(self) -> list[int]:
         """Positions that may be lowered now, oldest first.

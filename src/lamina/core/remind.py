@@ -38,6 +38,7 @@ from lamina.core.text.characters import split_words
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.printed_talk import indent_lines
 from lamina.core.text.tags import make_inert
+from lamina.core.tool_rules import ToolRules, find_silent
 from lamina.core.turns import continues_message
 from lamina.core.values import Entry, Form, Layer, Ref, Reminder, Role, Segment, Text, ToolResult
 from lamina.core.wording import NAME_LIMIT, Wording, describe_segment, text_of
@@ -83,7 +84,7 @@ def remind(draft: Draft, room: int, context: BuildContext) -> Draft:
     if _has_steps(entries, prompt_at) and (draft.cut is None or context.binds_thinking):
         # Thinking of this turn may be bound to all that stands before it.
         return draft
-    sources = find_sources(draft, prompt_at)
+    sources = find_sources(draft, prompt_at, context.options.tools)
     if not sources:
         return draft
     limit = _find_limit(draft, prompt_at, room, context)
@@ -132,10 +133,11 @@ def _has_steps(entries: Sequence[Entry], prompt_at: int) -> bool:
     return any(entry.role is Role.ASSISTANT for entry in entries[prompt_at:])
 
 
-def find_sources(draft: Draft, prompt_at: int) -> list[Entry]:
+def find_sources(draft: Draft, prompt_at: int, tool_rules: ToolRules) -> list[Entry]:
     """The lowered entries that a reminder may quote, in order.
 
-    What came with the prompt was lowered for it, and is not quoted. All others stand before the last message
+    What came with the prompt was lowered for it, and is not quoted. Nor is what a tool with the rule "never"
+    returned. All others stand before the last message
     of the model. So they are in the part of the log that a memo has compared, and what they say is still
     there as long as the memo holds.
     """
@@ -143,6 +145,7 @@ def find_sources(draft: Draft, prompt_at: int) -> list[Entry]:
     if draft.next_front is not None:
         end = min(end, find_position(draft.entries, draft.next_front.first_ref))
     folded = map_covered(draft.folds)
+    silent = find_silent(draft.entries, tool_rules)
     sources: list[Entry] = []
     asked_in = draft.entries[prompt_at].turn
     for entry in draft.entries[:end]:
@@ -151,6 +154,7 @@ def find_sources(draft: Draft, prompt_at: int) -> list[Entry]:
             or entry.form is Form.FULL
             or entry.role is Role.SYSTEM
             or entry.segment.is_own
+            or entry.ref in silent
         ):
             continue
         line = draft.lines.get(entry.ref) or draft.ledger.lines.get(entry.ref)

@@ -134,15 +134,15 @@ class Reader:
         """Whether more was read than is worth keeping until the next cut."""
         return max(len(self._segments), len(self._messages)) > MOST_REMEMBERED
 
-    def read_segment(self, ref: Ref, segment: Segment) -> ReadSegment:
+    def read_segment(self, ref: Ref, segment: Segment, *, is_silent: bool = False) -> ReadSegment:
         """What the segment with this ref says, as far as it was asked for before.
 
         A repair may word it differently than at the last cut. It is the same object otherwise, and to compare
         two large results would cost more than most of what is remembered of them.
         """
         read = self._segments.get(ref)
-        if read is None or read.segment is not segment:
-            read = ReadSegment(segment)
+        if read is None or read.segment is not segment or read.is_silent is not is_silent:
+            read = ReadSegment(segment, is_silent=is_silent)
             self._segments[ref] = read
         return read
 
@@ -174,10 +174,14 @@ class _Place(NamedTuple):
 
 
 class ReadSegment:
-    """What one segment says. Everything is looked for when it is first asked for, and then kept."""
+    """What one segment says. Everything is looked for when it is first asked for, and then kept.
 
-    def __init__(self, segment: Segment) -> None:
+    If it `is_silent`, it counts as a message and says nothing: its tool has the rule "never".
+    """
+
+    def __init__(self, segment: Segment, *, is_silent: bool = False) -> None:
         self.segment = segment
+        self.is_silent = is_silent
         self.has_calls = any(isinstance(part, ToolCall | ToolResult) for part in segment.parts)
         self.is_from_user = _is_from_user(segment, has_calls=self.has_calls)
         self._pieces: tuple[_Place | None, list[GistPiece]] = (None, [])
@@ -190,21 +194,29 @@ class ReadSegment:
     @cached_property
     def names(self) -> Tally[str]:
         """How often each name stands in it."""
+        if self.is_silent:
+            return Tally()
         return count_names(_text_for_names(self.segment))
 
     @cached_property
     def written_names(self) -> Tally[str]:
         """How often each name stands in it, if the model wrote it: its texts, and what it asked of tools."""
+        if self.is_silent:
+            return Tally()
         return count_written_names(text_of(find_written(self.segment)))
 
     @cached_property
     def facts(self) -> list[ReadFacts]:
         """The facts in each of its results."""
+        if self.is_silent:
+            return []
         parts = self.segment.parts
         return [ReadFacts(_show_parts(part.content)) for part in parts if isinstance(part, ToolResult)]
 
     def list_pieces(self, place: _Place, kinds: Kinds) -> list[GistPiece]:
         """What it says that is worth keeping. In every digest of a cut most segments stand in one place."""
+        if self.is_silent:
+            return []
         last_place, pieces = self._pieces
         if place != last_place:
             pieces = list(_read_segment(self, place, kinds))

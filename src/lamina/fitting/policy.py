@@ -30,6 +30,7 @@ from lamina.core.kinds import Kinds
 from lamina.core.layout import Layout
 from lamina.core.orders import Order
 from lamina.core.tokens import Counter
+from lamina.core.tool_rules import ToolRules, check_tool_rules
 from lamina.core.values import Budget, Preference
 from lamina.core.wording import PLAIN
 from lamina.dialects.port import Dialect
@@ -61,9 +62,6 @@ answer (`fit_request`, sessions, the other adapters), handles are shown.
 RemindMode = Literal["auto", "off"]
 """Whether lowered passages that a prompt is about are quoted before it, or only recalled by the model."""
 
-ToolLoading = Literal["keep", "defer"]
-"""What is done with the tools of a request: nothing, or those that are not in `load_tools` are deferred."""
-
 Keep = Literal["all", "lowered", "nothing"]
 """What a store keeps of the contents of conversations."""
 
@@ -80,16 +78,18 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     **How it is counted.** `counter` counts tokens: a `Counter`, or the path of a tokenizer.json. `rules` are
     those of the cache, by which cuts are priced and markers placed. By default both are the model's.
 
-    **What is lowered, and what stands in its place.** `order` is the order of cuts, `kinds` the
+    **What is lowered, and what stands in its place.** `tools` has rules for the results of single tools:
+    "whole" (they stay whole as long as the room allows), "short" (they go first) or "never" (nothing of them
+    is kept in digests and reminders). `order` is the order of cuts, `kinds` the
     table of kinds, `wording` the words for what was lowered. `layout` says where a session puts what it adds;
     a request that comes whole keeps its own order.
 
     **What else is sent.** `breakpoints` says what to do with cache markers, `recall` how the model can have
     again what was lowered, and `remind` whether lowered passages that a prompt is about are quoted before it.
     With `context_tools` the model also gets the context tool, where lamina answers its calls: it pins,
-    releases and notes with it. With `tools="defer"`, tools that are not in `load_tools`
-    are loaded when the model searches for them, where the API has tool search; `lamina tools advise` says
-    which to load, and in which order they should stand.
+    releases and notes with it. If `load_tools` names tools, the others are loaded when the model searches for
+    them, where the API has tool search; `lamina tools advise` says which to load, and in which order they
+    should stand.
 
     **What is stored.** `keep` says what `wrap` and the gateway keep of the contents: all, what was lowered,
     or nothing. A session is its log, so it keeps all.
@@ -108,8 +108,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     recall: RecallChoice = "auto"
     remind: RemindMode = "auto"
     context_tools: bool = False
-    tools: ToolLoading = "keep"
-    load_tools: tuple[str, ...] = ()
+    tools: ToolRules = {}
+    load_tools: tuple[str, ...] | None = None
     keep: Keep = "lowered"
 
     def __post_init__(self) -> None:
@@ -121,7 +121,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             case int(count):
                 msgspec.structs.force_setattr(self, "history", LastN(count))
         _check_choices(self)
-        _check_load_tools(self)
+        _check_tools(self)
         check_breakpoints(self.breakpoints, "Policy")
         _check_types(self)
 
@@ -173,11 +173,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return msgspec.structs.replace(wording, handles=False)
 
     def defer_tools(self, request: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any]:
-        """The request with its tools deferred, if this policy says so and the API has tool search.
+        """The request with all tools deferred but those to load, where the API has tool search.
 
         It is the same object if nothing changes, and if it was done before.
         """
-        if self.tools == "keep" or dialect.defer_tools is None:
+        if self.load_tools is None or dialect.defer_tools is None:
             return request
         return dialect.defer_tools(request, self.load_tools)
 
@@ -220,6 +220,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "kinds": self.kinds,
             "window": self.find_window(),
             "remind": self.remind == "auto",
+            "tools": self.tools,
         }
         return {name: value for name, value in options.items() if value is not None}
 
@@ -293,9 +294,12 @@ def _check_choices(policy: Policy) -> None:
         raise BadInput(f"{name} is {value!r:.100}", place="Policy", hint=f"use one of {words}")
 
 
-def _check_load_tools(policy: Policy) -> None:
-    """Make a list of names a tuple. Raises BadInput for anything else."""
+def _check_tools(policy: Policy) -> None:
+    """Check the rules of tools, and make a list of names a tuple. Raises BadInput for anything else."""
+    check_tool_rules(policy.tools, "Policy")
     names: Any = policy.load_tools
+    if names is None:
+        return
     # A set is refused: its order differs from process to process, and so would the bytes of the tools.
     is_ordered = isinstance(names, list | tuple)
     if not is_ordered or not all(isinstance(name, str) for name in names):
@@ -322,7 +326,6 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "recall": get_args(RecallChoice),
     "remind": get_args(RemindMode),
     "keep": get_args(Keep),
-    "tools": get_args(ToolLoading),
 }
 """The fields that hold one of a few words."""
 

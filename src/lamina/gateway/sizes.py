@@ -89,8 +89,7 @@ def find_budget(
     `served_window` is what the upstream lists for the model. The budget of the policy wins over it.
     """
     # Of the policy only its budget: the whole has no hash, as a table of kinds has none.
-    policy = Policy(budget=upstream.policy.budget)
-    budget = _find_configured(policy, served_window or 0, model)
+    budget = _find_configured(upstream.policy.budget, served_window or 0, model)
     if reported_window is None or reported_window >= budget.window:
         return budget
     return limit_budget(budget, reported_window)
@@ -113,8 +112,9 @@ def choose_window(
 
 
 @lru_cache(maxsize=256)
-def _find_configured(policy: Policy, served_window: int, model: str) -> Budget:
-    """The budget of a model at an upstream with this policy, the same object each time."""
+def _find_configured(own_budget: Budget | int | None, served_window: int, model: str) -> Budget:
+    """The budget of a model at an upstream with this budget of its own, the same object each time."""
+    policy = Policy(budget=own_budget)
     if policy.own_budget is not None:
         return policy.own_budget
     facts = model_or_none(model)

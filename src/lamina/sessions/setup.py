@@ -146,6 +146,8 @@ def _list_definitions(setup: Setup) -> tuple[Tool, ...]:
 
 def defer_head_tools(head: RequestHead, setup: Setup, dialect: Dialect, policy: Policy) -> RequestHead:
     """The head with its tools deferred, if the policy says so. The session's own stay loaded."""
+    if policy.load_tools is None:
+        return head
     request = {**head.parameters, "tools": list(head.tools)}
     own_names = tuple(own_tool.name for own_tool in find_own_tools(setup))
     policy = msgspec.structs.replace(policy, load_tools=(*policy.load_tools, *own_names))
