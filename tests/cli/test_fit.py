@@ -186,3 +186,19 @@ def test_markers_are_planned_unless_the_request_brings_its_own(tmp_path: Path) -
     assert run("fit", path).out.count("cache_control") == 2
     marked = saved(tmp_path, request | {"cache_control": {"type": "ephemeral"}})
     assert run("fit", marked).out.count("cache_control") == 1
+
+
+def test_rules_for_single_tools_are_given_by_name(tmp_path: Path) -> None:
+    path = saved(tmp_path, long_session(12))
+    plain, whole = (
+        json.loads(run("fit", path, *WINDOW, *rule, "--json").out)["manifest"]["tokens"]
+        for rule in ((), ("--tool", "read_file=whole"))
+    )
+    assert whole > plain
+    for rule, problem in (
+        ("run=shrot", "the rule of the tool 'run' is 'shrot'; give"),
+        ("run", "not like grep=short"),
+    ):
+        done = run("fit", path, *WINDOW, "--tool", rule)
+        assert done.code == 2
+        assert problem in done.err

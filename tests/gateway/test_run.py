@@ -406,6 +406,16 @@ def test_an_upstream_speaks_the_api_of_the_client(client: str, profile: str) -> 
     assert settings.upstreams["upstream"].profile == profile
 
 
+def test_rules_for_single_tools_come_from_the_command_line() -> None:
+    tools = [("grep", "short"), ("vault", "never")]
+    arguments = argparse.Namespace(upstream=None, profile=None, window=None, tools=tools)
+    settings = apply_arguments(GatewaySettings(), arguments, place="run")
+    assert settings.policy.tools == {"grep": "short", "vault": "never"}
+    arguments.tools = [("grep", "shrot")]
+    with pytest.raises(BadInput, match="the rule of the tool 'grep' is 'shrot'"):
+        apply_arguments(GatewaySettings(), arguments, place="run")
+
+
 def test_it_says_where_to_see_what_the_model_sees() -> None:
     url = "http://127.0.0.1:1"
     assert find_inspector(GatewaySettings(), url, "agent") == f"{url}/lamina/inspect/"

@@ -95,7 +95,7 @@ def apply_arguments(
     values = msgspec.to_builtins(settings)
     values |= _read_given(arguments, ("host", "port", "store", "key_file"))
     values["policy"] |= _read_given(arguments, ("keep",))
-    if arguments.tools:
+    if getattr(arguments, "tools", None):
         values["policy"]["tools"] = dict(arguments.tools)
     if arguments.upstream:
         upstream = {

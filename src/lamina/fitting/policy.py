@@ -30,7 +30,7 @@ from lamina.core.kinds import Kinds
 from lamina.core.layout import Layout
 from lamina.core.orders import Order
 from lamina.core.tokens import Counter
-from lamina.core.tool_rules import ToolRules, check_tool_rules
+from lamina.core.tool_rules import check_tool_rules
 from lamina.core.values import Budget, Preference
 from lamina.core.wording import PLAIN
 from lamina.dialects.port import Dialect
@@ -108,7 +108,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     recall: RecallChoice = "auto"
     remind: RemindMode = "auto"
     context_tools: bool = False
-    tools: ToolRules = {}
+    tools: Mapping[str, str] = {}
     load_tools: tuple[str, ...] | None = None
     keep: Keep = "lowered"
 
