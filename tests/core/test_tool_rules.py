@@ -166,9 +166,9 @@ def test_calls_that_the_server_made_follow_the_rules() -> None:
     log = [user("Go."), server_step]
     for number in range(24):
         log += use_tool("read_file", number)
-    kept = build(log, budget=BUDGET, counter=CHARS4)
+    quoting = build(log, budget=BUDGET, counter=CHARS4)
     silent = build(log, budget=BUDGET, counter=CHARS4, options=Options(tools={"vault": "never"}))
-    assert "vault" in own_text(kept)
+    assert "vault" in own_text(quoting)
     assert "vault" not in own_text(silent)
 
 

@@ -56,15 +56,15 @@ def map_rules(entries: Sequence[Entry], rules: ToolRules) -> dict[int, ToolRule]
     if not rules:
         return {}
     rule_of: dict[str, ToolRule | None] = {}
-    found: dict[int, ToolRule] = {}
+    rules_by_position: dict[int, ToolRule] = {}
     for position, entry in enumerate(entries):
         for tool in _list_tools(entry):
             if tool not in rule_of:
                 rule_of[tool] = find_rule(rules, tool)
             rule = rule_of[tool]
             if rule is not None:
-                found[position] = rule
-    return found
+                rules_by_position[position] = rule
+    return rules_by_position
 
 
 def _list_tools(entry: Entry) -> list[str]:
