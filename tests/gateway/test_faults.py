@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import sys
@@ -13,7 +14,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from lamina.gateway import limits
+from lamina.gateway import limits, upstream_answer
+from lamina.gateway.account import GatewayAccount
 from lamina.gateway.bodies import RequestBody
 from lamina.gateway.conversation_store import StoreGone
 from lamina.gateway.conversations import ConversationIndex
@@ -114,7 +116,11 @@ def test_upstreams_that_fail_get_an_answer_in_the_shape_of_the_api(monkeypatch: 
             error = json.loads(body)["error"]
             assert error["type"] == "api_error"
             assert "cannot be reached: Connection refused; check that it runs" in error["message"]
-        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, retry_seconds=0)) as gateway,
+            open_client() as client,
+        ):
             for fault in (drop, talk_garbage):
                 stub.play(fault)
                 status, body = await post(client, gateway.url, messages_request(1))
@@ -124,7 +130,7 @@ def test_upstreams_that_fail_get_an_answer_in_the_shape_of_the_api(monkeypatch: 
                 status, body = await post(client, gateway.url, chat_request(1), "/v1/chat/completions")
                 assert status == 502
                 assert json.loads(body)["error"]["message"].startswith("lamina: ")
-            assert len(stub.seen) == 4  # nothing is tried again by itself
+            assert len(stub.seen) == 4  # nothing is tried again by itself, with these settings
             stub.play(drop_in_json)
             with pytest.raises(aiohttp.ClientPayloadError):
                 await post(client, gateway.url, messages_request(1))
@@ -146,6 +152,65 @@ def test_errors_of_the_upstream_pass_unchanged_and_once(status: int) -> None:
                 assert answer.headers["retry-after"] == "7"
                 assert answer.headers["request-id"] == "r1"
             assert len(stub.seen) == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("stream", [{}, STREAM])
+@pytest.mark.parametrize("fault", [fail(529), fail(503, "retry-after: 0"), drop])
+def test_an_upstream_that_fails_for_a_moment_is_asked_once_more(
+    fault: Fault, stream: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream_answer, "PAUSE_SECONDS", 0.01)
+
+    async def main() -> None:
+        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
+            stub.play(fault)
+            status, body = await post(client, gateway.url, messages_request(1) | stream)
+            assert (status, body) == (200, answer_of(stub.seen[0])[1])
+            assert [seen.body for seen in stub.seen] == [stub.seen[0].body] * 2
+            account = GatewayAccount()
+            for line in gateway.log.getvalue().splitlines():
+                account.read_line(line.encode())
+            assert (account.requests, account.retried, account.refused) == (1, 1, 0)
+            assert "1 asked again" in account.write_lines()[0]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [(fail(503), 503), (fail(529, "retry-after: 3600"), 529), (fail(500), 500), (drop, 502)],
+)
+def test_a_second_failure_is_passed_on_and_what_would_take_too_long_is_not_tried(
+    fault: Fault, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream_answer, "PAUSE_SECONDS", 0.01)
+
+    async def main() -> None:
+        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
+            stub.play(fault, fault)
+            answer_status, _ = await post(client, gateway.url, messages_request(1))
+            assert answer_status == status
+            tries = 2 - len(stub.faults)
+            assert tries == (2 if status in (502, 503) else 1)
+
+    asyncio.run(main())
+
+
+def test_nothing_is_asked_again_once_the_client_has_got_a_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_answer, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(limits, "KEEP_ALIVE_SECONDS", 0.05)
+
+    async def main() -> None:
+        async with run_stub() as stub, run_gateway(settings_for(stub)) as gateway, open_client() as client:
+            for fault in (answer_late(0.3, after=fail(529)), answer_late(0.3, after=drop)):
+                stub.play(fault)
+                with contextlib.suppress(aiohttp.ClientPayloadError):
+                    _, body = await post(client, gateway.url, messages_request(1, stream=True))
+                    assert b"the upstream says no" in body
+            assert len(stub.seen) == 2
+            assert not gateway.events("retried")
 
     asyncio.run(main())
 

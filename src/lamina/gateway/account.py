@@ -38,9 +38,11 @@ own.
 
 
 class GatewayAccount:
-    """The sum over the answers of a gateway. `refused` counts each try, by the gateway or by the upstream.
+    """The sum over the answers of a gateway.
 
-    `read_earlier` gives the lines of earlier runs. It is called once, if a conversation of theirs goes on.
+    `refused` counts each try, by the gateway or by the upstream, and `retried` what the gateway itself asked
+    an upstream again. `read_earlier` gives the lines of earlier runs. It is called once, if a
+    conversation of theirs goes on.
     """
 
     def __init__(self, read_earlier: Callable[[], Iterable[Mapping[str, Any]]] | None = None) -> None:
@@ -49,6 +51,7 @@ class GatewayAccount:
         self.cuts = 0
         self.recalls = 0
         self.refused = 0
+        self.retried = 0
         self.usage = Usage()
         self._unreported = 0
         self._forks: dict[str, str] = {}
@@ -91,6 +94,8 @@ class GatewayAccount:
                 self._cost_without.miss(NO_USAGE)
             case "unanswered":
                 self.refused += 1
+            case "retried":
+                self.retried += 1
             case "refused" if event.get("status") not in _NO_REFUSALS:
                 self.refused += 1
             case "miss":
@@ -213,6 +218,8 @@ class GatewayAccount:
             counts.append(count_noun(self.recalls, "recall"))
         if self.refused:
             counts.append(f"{self.refused:,} refused")
+        if self.retried:
+            counts.append(f"{self.retried:,} asked again")
         tokens = (
             f"{usage.input:,} tokens read, {usage.cached:,} of them from the cache, {usage.output:,} answered"
         )

@@ -103,8 +103,9 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
     the inspector's pages. `policy` holds for all upstreams that say nothing else; what it keeps, it keeps for
     all. Conversations that were not used for `keep_days`, and the oldest ones beyond `keep_bytes`, are
     deleted; without these limits nothing is. `body_bytes` is how large a request may be. An upstream may take
-    `first_byte_seconds` to begin an answer, and requests that run may take `drain_seconds` to end after
-    SIGTERM. All other limits are fixed (`lamina.gateway.limits`).
+    `first_byte_seconds` to begin an answer. One that is overloaded or drops the connection before that is
+    asked once more, if it can be within `retry_seconds`. Requests that run may take `drain_seconds` to end
+    after SIGTERM. All other limits are fixed (`lamina.gateway.limits`).
     """
 
     host: str = "127.0.0.1"
@@ -116,6 +117,7 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
     keep_bytes: Positive | None = None
     body_bytes: Positive = 32 * MEBIBYTE
     first_byte_seconds: Seconds = 600.0
+    retry_seconds: Annotated[float, msgspec.Meta(ge=0)] = 5.0
     drain_seconds: Seconds = 30.0
     journal: str = ""
     inspect: bool = True

@@ -1,7 +1,8 @@
 """How large a request may be, and how long each step may take.
 
-What depends on the machine and its models is a setting: `body_bytes`, `first_byte_seconds` and
-`drain_seconds`. The rest is here. It guards the gateway against broken and hostile clients and servers.
+What depends on the machine and its models is a setting: `body_bytes`, `first_byte_seconds`,
+`retry_seconds` and `drain_seconds`. The rest is here. It guards the gateway against broken and hostile
+clients and servers.
 """
 
 from __future__ import annotations

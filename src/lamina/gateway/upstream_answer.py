@@ -1,4 +1,8 @@
-"""Sends a request to its upstream, in time, and reads its errors."""
+"""Sends a request to its upstream, in time, and reads its errors.
+
+An upstream that is overloaded for a moment, or drops the connection before it answers, is asked once more:
+many clients give up then. It is never asked again after the client has got a byte.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +42,12 @@ LARGE_BODY = 1 << 20
 JOINED_BODY = 32 << 10
 """Bytes up to which a body is copied behind its headers, since one small write costs less than two."""
 
+OVERLOADED = (503, 529)
+"""Statuses of an upstream that may have time in a moment. 529 is Anthropic's."""
+
+PAUSE_SECONDS = 0.5
+"""Before an upstream is asked again that does not say when, with `Retry-After`."""
+
 RELAYED = range(200, 600)
 """Statuses that end a request. 101 would switch the connection to a protocol that is not served here."""
 
@@ -75,6 +85,7 @@ class UpstreamAnswer:
         self._journal = gateway.journal
         self._metrics = gateway.metrics
         self._patience = gateway.settings.first_byte_seconds
+        self._retry_seconds = gateway.settings.retry_seconds
         self._writer = writer
         self._answer: aiohttp.ClientResponse | None = None
         self.sent_id = request.sent_id
@@ -88,7 +99,7 @@ class UpstreamAnswer:
 
     async def _ask_until_answered(self) -> aiohttp.ClientResponse:
         began = monotonic()
-        answer = await self._ask()
+        answer = await self._ask_twice_at_most()
         if answer.status not in RELAYED:
             answer.close()
             problem = f"upstream {self._request.upstream.name!r} answered with the status {answer.status}"
@@ -112,6 +123,35 @@ class UpstreamAnswer:
         if self._request.sent_id:
             self._journal.write("unanswered", id=self._request.sent_id, status=status)
 
+    async def _ask_twice_at_most(self) -> aiohttp.ClientResponse:
+        """Ask, and once more if what went wrong may be over in a moment.
+
+        A second answer or error is passed on, whatever it is.
+        """
+        began = monotonic()
+        try:
+            answer = await self._ask()
+        except DroppedConnection:
+            if not self._may_ask_again(began, PAUSE_SECONDS):
+                raise
+            pause = PAUSE_SECONDS
+            status = 0
+        else:
+            pause = _read_pause(answer)
+            status = answer.status
+            if status not in OVERLOADED or not self._may_ask_again(began, pause):
+                return answer
+            answer.close()
+        await asyncio.sleep(pause)
+        self._journal.write("retried", upstream=self._request.upstream.name, status=status)
+        return await self._ask()
+
+    def _may_ask_again(self, began: float, pause: float) -> bool:
+        """Whether the client has got nothing, the body can be sent again, and it can be so soon enough."""
+        if self._writer.started or not isinstance(self._request.body, bytes | None):
+            return False
+        return monotonic() - began + pause <= self._retry_seconds
+
     async def _ask(self) -> aiohttp.ClientResponse:
         name = self._request.upstream.name
         try:
@@ -121,6 +161,8 @@ class UpstreamAnswer:
         except aiohttp.ClientConnectorError as error:
             problem = f"upstream {name!r} cannot be reached: {_describe_refusal(error)}"
             raise Refusal(502, f"{problem}; check that it runs, and its address") from None
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            raise DroppedConnection(f"upstream {name!r} failed: {type(error).__name__}") from None
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise BrokenOff(f"upstream {name!r} failed: {type(error).__name__}") from None
 
@@ -168,6 +210,18 @@ class UpstreamAnswer:
             headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
             await self._writer.start(200, headers)
         await self._writer.comment()
+
+
+class DroppedConnection(BrokenOff):
+    """The upstream dropped the connection before it answered."""
+
+
+def _read_pause(answer: aiohttp.ClientResponse) -> float:
+    """The seconds that an upstream asks to wait. A date, or anything else that is no number, says nothing."""
+    words = answer.headers.get("retry-after", "")
+    if words.isascii() and words.isdigit():
+        return float(words)
+    return PAUSE_SECONDS
 
 
 def _make_payload(body: bytes) -> Any:
