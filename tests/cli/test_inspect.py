@@ -162,9 +162,9 @@ def test_the_demo_has_cuts_a_lost_cache_a_recall_a_sub_agent_and_an_error(seed: 
     (recalled,) = [call["number"] for call in calls if call["recalled"]]
     assert calls[recalled + 1]["follows"] == recalled
     assert source.first_address == f"#/s/{parent.id}/r/{recalled + 1}?tour=1"
-    (lost,) = [call["number"] for call in calls if call["lost"] and not call["cut"]]
+    (lost,) = [call["number"] for call in calls if call["loss"] and not call["cut"]]
     compared = compare_requests(inspector, parent.id, lost - 1, lost, BuildSettings())
-    assert (compared["cause"], compared["reported"]["is_lost"]) == ("system changed", True)
+    assert (compared["cause"], compared["reported"]["loss"]["by"]) == ("system changed", "client")
     (refused,) = [call for call in calls if call["refusal"]]
     assert refused["status"] == 529
     (lane,) = shown["lanes"]

@@ -18,7 +18,7 @@ from lamina import Budget, Policy
 from lamina.caches import CacheRules, Tally, cost, rules_for, simulator
 from lamina.caches.stream import Stream
 from lamina.conversations import pending_call
-from lamina.conversations.events import NOT_CACHED
+from lamina.conversations.lost_caches import NOT_CACHED
 from lamina.core.tokens import BYTES4
 from lamina.dialects import DIALECTS
 from lamina.fitting import Lifetimes
@@ -206,7 +206,8 @@ def test_a_window_that_slides_over_the_history_is_named(api: Api, monkeypatch: p
     after = api.weigh(played.sent[-1])
     earlier = {(block.role, block.data) for block in before.blocks}
     sent_again = sum(block.tokens for block in after.blocks if (block.role, block.data) in earlier)
-    assert event.lost == pytest.approx(sent_again - event.cached, rel=0.05)
+    # Amounts cannot tell what is sent again from what is new: all of the later request could have been read.
+    assert sent_again - event.cached < event.lost <= after.tokens - event.cached
 
 
 @pytest.mark.parametrize(

@@ -143,12 +143,12 @@ def test_recalls_errors_and_sub_agents_are_rows_of_their_own(
 def test_a_lost_cache_has_its_cause_its_byte_and_its_price(
     view: View, session_id: str, calls: list[dict[str, Any]]
 ) -> None:
-    lost = next(call for call in calls if call["lost"] and not call["cut"])
+    lost = next(call for call in calls if call["loss"] and not call["cut"])
     view.go(f"#/s/{session_id}/r/{lost['number']}")
     view.click("#why-cost")
     assert view.clicks == 1
     assert "The system text changed" in view.text("#verdict .sentence")
-    assert f"{lost['lost']:,} tokens were paid anew" in view.text("#reported")
+    assert f"{lost['loss']['tokens']:,} tokens were paid anew" in view.text("#reported")
     assert "Today is Tuesday" in view.text("#first-byte .added")
     assert view.texts(".sides .added")[0] == " Today is Tuesday."
 
@@ -289,7 +289,7 @@ def test_axe_finds_nothing_in_any_view_of_a_recorded_session(
     opened, _ = open_page(browser, server, scheme=scheme, width=width)
     opened.page.evaluate(f"{AXE}; void 0")
     recalled = next(call["number"] for call in calls if call["recalled"])
-    lost = next(call["number"] for call in calls if call["lost"] and not call["cut"])
+    lost = next(call["number"] for call in calls if call["loss"] and not call["cut"])
     addresses = {
         "entries": f"#/s/{session_id}/r/{recalled}?tour=3",
         "body": f"#/s/{session_id}/r/{recalled}?show=body",

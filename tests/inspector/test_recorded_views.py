@@ -396,16 +396,9 @@ def test_a_read_that_was_reported_is_never_called_unmarked() -> None:
     answer = compare_requests(inspector, session_id, 0, 1, AS_SENT)
     assert answer["cause"] == "none"
     assert "marked" not in answer["sentence"]
-    assert answer["reported"] == {
-        "shared": 22_900,
-        "read": 22_800,
-        "is_lost": False,
-        "lost": 0,
-        "dollars": None,
-        "why": "",
-    }
+    assert answer["reported"] == {"shared": 22_900, "read": 22_800, "loss": None}
     (first, second) = show_session(inspector, session_id, AS_SENT)["calls"]
-    assert (first["lost"], second["lost"]) == (0, 0)
+    assert (first["loss"], second["loss"]) == (None, None)
 
 
 def test_a_loss_that_was_reported_is_told_even_where_the_bytes_continue() -> None:
@@ -416,11 +409,11 @@ def test_a_loss_that_was_reported_is_told_even_where_the_bytes_continue() -> Non
         ]
     )
     answer = compare_requests(inspector, session_id, 0, 1, AS_SENT)
-    assert answer["reported"]["is_lost"]
-    assert answer["reported"]["lost"] == 22_900
-    assert answer["reported"]["dollars"] == pytest.approx(22_900 * (3.75 - 0.3) / 1e6)
-    second = show_session(inspector, session_id, AS_SENT)["calls"][1]
-    assert (second["lost"], second["lost_why"]) == (22_900, "no call of it read anything")
+    loss = answer["reported"]["loss"]
+    assert (loss["tokens"], loss["cause"], loss["by"]) == (22_890, "forgotten", "provider")
+    assert loss["dollars"] == pytest.approx(22_890 * (3.75 - 0.3) / 1e6)
+    assert answer["price"] is None, "a loss has one price"
+    assert show_session(inspector, session_id, AS_SENT)["calls"][1]["loss"] == loss
 
 
 def test_a_loss_of_the_overview_leads_to_its_request_though_one_before_it_reported_nothing() -> None:
@@ -435,7 +428,7 @@ def test_a_loss_of_the_overview_leads_to_its_request_though_one_before_it_report
     assert figures is not None
     summary = summarise_across([figures])
     assert [lost.place.request for lost in summary.lost] == [2]
-    assert show_session(inspector, session_id, AS_SENT)["calls"][2]["lost"] == summary.lost_tokens
+    assert show_session(inspector, session_id, AS_SENT)["calls"][2]["loss"]["tokens"] == summary.lost_tokens
 
 
 def test_a_pause_is_the_cause_if_it_was_longer_than_the_cache_lives() -> None:
@@ -448,8 +441,8 @@ def test_a_pause_is_the_cause_if_it_was_longer_than_the_cache_lives() -> None:
         gap=400.0,
     )
     answer = compare_requests(inspector, session_id, 1, 2, AS_SENT)
-    assert (answer["cause"], answer["reported"]["is_lost"]) == ("expired", True)
-    assert answer["reported"]["why"].startswith("idle for 7 minutes")
+    assert (answer["cause"], answer["reported"]["loss"]["by"]) == ("expired", "expiry")
+    assert answer["sentence"].startswith("idle for 7 minutes")
 
 
 def test_the_log_of_a_client_is_not_blamed_for_markers_that_it_does_not_hold(tmp_path: Any) -> None:

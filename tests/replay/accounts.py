@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from lamina.replay.values import LostCache, Point, ReplayAccount, ReplayOutcome, Reported, UnreadableLine
+from lamina.conversations.lost_caches import LostCache
+from lamina.replay.values import Point, ReplayAccount, ReplayOutcome, Reported, UnreadableLine
 
 HOSTILE = '<script>alert("x")</script>&amp;\'"><img src=x onerror=alert(1)>'
 POLICIES = ("none", "drop_oldest", "sliding", "lamina")

@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from lamina.conversations.lost_caches import LostCache
 from lamina.replay.account_columns import (
     POLICY_COLUMNS,
     format_money,
@@ -14,7 +15,7 @@ from lamina.replay.account_columns import (
 from lamina.replay.account_sums import list_losses, sum_losses, sum_outcomes
 from lamina.replay.account_table import account_json, account_text
 from lamina.replay.groups import group_sessions
-from lamina.replay.values import LostCache, ReplayAccount, ReplayOutcome, Reported, UnreadableLine
+from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported, UnreadableLine
 from tests.replay.accounts import HOSTILE, POLICIES, account
 
 
@@ -70,7 +71,8 @@ def test_records_are_added_up_by_model_and_lost_caches_by_reason() -> None:
     ours, other = group_sessions(ReplayAccount(reported=tuple(found)), "model")
     assert (other.name, ours.sessions, ours.sent, ours.read, ours.cached) == ("n", 2, 100, 30, 0.3)
     assert (ours.dollars, ours.losses, other.dollars) == (1.0, 3, None)
-    assert sum_losses(list_losses(found)) == [("idle", 2, 11, None), ("edit", 1, 9, None)]
+    reasons = [(each.why, each.times, each.tokens) for each in sum_losses(list_losses(found))]
+    assert reasons == [("idle", 2, 11), ("edit", 1, 9)]
 
 
 def test_gaps_of_any_length_are_one_reason() -> None:
@@ -80,7 +82,8 @@ def test_gaps_of_any_length_are_one_reason() -> None:
         for n, span in enumerate(spans)
     )
     found = [Reported(trace="a", source="s", lost=lost)]
-    assert sum_losses(list_losses(found)) == [("idle, past the lifetime of 5 minutes", 2, 10, 1.0)]
+    [reason] = sum_losses(list_losses(found))
+    assert (reason.why, reason.times, reason.dollars) == ("idle, past the lifetime of 5 minutes", 2, 1.0)
 
 
 def test_json_has_every_figure_that_a_table_shows() -> None:

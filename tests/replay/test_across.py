@@ -3,9 +3,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from lamina.conversations.lost_caches import LostCache
 from lamina.replay.across import SessionFigures, summarise_across
 from lamina.replay.runs import TraceReplay
-from lamina.replay.values import LostCache, ReplayOutcome, Reported
+from lamina.replay.values import ReplayOutcome, Reported
 
 DAY = 86_400.0
 
@@ -46,8 +47,8 @@ def test_sums_are_those_of_the_sessions_and_groups_are_in_order() -> None:
 def test_lost_caches_are_told_by_reason_with_what_to_do_and_with_their_places() -> None:
     pause = "past the lifetime of 5 minutes"
     first = (
-        LostCache(call=4, tokens=5_000, why="the model changed from a to b", dollars=0.6),
-        LostCache(call=6, tokens=2_000, why=f"idle for 20 minutes, {pause}", dollars=0.5),
+        LostCache(call=4, tokens=5_000, why="the model changed from a to b", dollars=0.6, advice="Stay."),
+        LostCache(call=6, tokens=2_000, why=f"idle for 20 minutes, {pause}", dollars=0.5, advice="Go on."),
     )
     second = (LostCache(call=3, tokens=3_000, why=f"idle for 9 minutes, {pause}", dollars=0.4),)
     summary = summarise_across([figures(0, lost=first), figures(1, lost=second)])

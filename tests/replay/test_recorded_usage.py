@@ -56,7 +56,7 @@ def test_a_cache_that_was_read_is_not_lost() -> None:
         ((call(0, 50_000), call(40_000, 11_000), call(5_000, 7_000)), (4,), "the client compacted"),
         ((call(0, 50_000, at=0), call(50_000, at=10), call(0, 52_000, at=800)), (),
          "idle for 13 minutes, past the lifetime of 5 minutes"),
-        ((call(0, 50_000), call(50_000), call(5_000, 20_000)), (), "sent less than before"),
+        ((call(0, 50_000), call(50_000), call(5_000, 20_000)), (), "less was sent than before"),
         ((call(0, 50_000), call(50_000), call(0, 52_000)), (), "nothing was read"),
         ((call(9_000, 3_000), call(12_000, 40_000), call(12_000, 41_000)), (), "only the head was read"),
         ((call(9_000, 3_000), call(12_000, 90_000), call(20_000, 83_000)), (), "only a part of the messages"),
@@ -74,7 +74,7 @@ def test_a_loss_has_its_number_its_tokens_and_a_reason(
 def test_where_no_call_ever_read_it_says_so() -> None:
     told = sum_recorded_usage(trace(call(0, 9_000), call(0, 10_000), call(0, 11_000)))
     assert [(loss.call, loss.why) for loss in told.lost] == [
-        (2, "no call of it read anything"), (3, "no call of it read anything"),
+        (2, "no call of it had read anything"), (3, "no call of it had read anything"),
     ]  # fmt: skip
 
 

@@ -88,7 +88,7 @@ def test_a_change_of_model_is_why_its_cache_is_empty() -> None:
     ("first", "why"),
     [
         (RecordedUsage(written=50_000, at=1), "idle for 30 minutes, past the lifetime of 5 minutes"),
-        (RecordedUsage(written_long=50_000, at=1), "no call of it read anything"),
+        (RecordedUsage(written_long=50_000, at=1), "no call of it had read anything"),
     ],
 )
 def test_what_was_bought_for_an_hour_is_not_lost_by_half_an_hour(first: RecordedUsage, why: str) -> None:

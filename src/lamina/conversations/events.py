@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from time import time
+from typing import Any
 
 import msgspec
 
 from lamina.caches import rules_for
 from lamina.caches.prices import fill_prices
 from lamina.conversations.conversation import LastRequest
+from lamina.conversations.costs import tally_usage
+from lamina.conversations.lost_caches import NOT_CACHED, PaidCall, explain_by_bytes, find_loss
+from lamina.conversations.record import CutNote
 from lamina.core.explanation import LeftOut
 from lamina.core.values import Cut, Ledger
 from lamina.diagnose.differences import diff
-from lamina.diagnose.values import CAUSES, Difference
+from lamina.diagnose.values import CAUSES
 from lamina.dialects.cache_reports import NO_REPORT, CacheReport
 from lamina.dialects.model_names import find_model
 from lamina.dialects.usage import Usage
@@ -33,9 +37,6 @@ from lamina.models.prices import Prices
 
 LOGGER = logging.getLogger("lamina")
 LOGGER.addHandler(logging.NullHandler())
-
-LEAST_MISS = 256
-"""Fewer tokens than this are no miss: caches count in steps, and some leave the last message out."""
 
 
 class CutEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,13 +80,12 @@ class RepairEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MissEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """The cache held `held` tokens of the last request. Only `cached` were read, and `lost` were paid again.
+    """The request could have read `held` tokens of the last one. It read `cached`, and paid `lost` again.
 
-    What is no longer sent is not lost. `price` is what the lost ones cost above a read, in USD, as they were
-    paid: written, or not cached. `cause` is a word of `lamina.diagnose.values.CAUSES`, or `NOT_CACHED`;
-    `reason` says it in a sentence, `advice` says what to do, and `remedy` is that as code. If an API does
-    not report what it wrote, `held` is what its rules say; if nothing was marked for the cache, it is what
-    the cache could have held. `provider` is the API's own word for the cause, "" if it said none.
+    It is reported if less than three quarters were read. `price` is what the lost ones cost above a read, in
+    USD, as they were paid: written, or not cached. `cause` is a fixed word, and `by` is who did it: the
+    client, expiry or the provider (`lamina.conversations.lost_caches`). `reason` says it in a sentence,
+    `advice` says what to do, and `remedy` is that as code. `provider` is the API's own word for the cause.
     """
 
     conversation: str
@@ -94,6 +94,7 @@ class MissEvent(msgspec.Struct, frozen=True, kw_only=True):
     cached: int
     lost: int
     cause: str
+    by: str = ""
     price: float | None = None
     reason: str = ""
     advice: str = ""
@@ -173,107 +174,57 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
         conversation: str,
         report: CacheReport = NO_REPORT,
     ) -> MissEvent | None:
-        """Report a miss: the provider says that it read less than it held. After a cut that is no news.
+        """Report a miss: the provider read less than three quarters of what it could. A cut is no miss.
 
         `last` is the request before this one, which was sent `gap` seconds earlier. The two are compared to
         say why. If the later one continues the earlier, it is the provider's doing. `report` is what the API
         itself says about its cache. Returns the event.
         """
-        cut = fitted.envelope.cut
-        if cut is not None and cut.lowered:
-            return None
-        if not _may_be_missed(usage, last.usage):
-            return None
         model = _model_of(fitted)
-        dialect_name = ""
+        dialect = ""
         if fitted.dialect is not None:
-            dialect_name = fitted.dialect.name
-        rules = rules_for(model, dialect=dialect_name)
-        difference = diff(last.fitted, fitted, rules=rules, tokens=last.usage.input, gap=gap)
-        miss = _Miss.measure(usage, last.usage, difference)
-        if difference.cause == UNMARKED:
-            unchanged = diff(last.fitted, fitted, tokens=last.usage.input).kept
-            could_read = unchanged if unchanged >= rules.least(model) else 0
-            miss = _Miss(could_read, could_read - usage.cached)
-        if miss.lost < LEAST_MISS:
+            dialect = fitted.dialect.name
+        cut = None
+        if fitted.envelope.cut is not None:
+            cut = CutNote.of(fitted.envelope.cut)
+        now = time()
+        earlier = PaidCall(
+            tally=tally_usage(last.usage), model=_model_of(last.fitted), dialect=dialect, at=now - gap
+        )
+        call = PaidCall(
+            tally=tally_usage(usage),
+            model=model,
+            dialect=dialect,
+            at=now,
+            tier=usage.tier,
+            cut=cut,
+        )
+        loss = find_loss([earlier], call)
+        if loss is None or loss.is_cut:
             return None
-        is_uncached = not any((usage.cached, usage.written, last.usage.cached, last.usage.written))
-        if is_uncached and _prices_of(model).read is None:
-            return None  # nobody sells cached tokens of this model, so nothing was missed
-        if is_uncached and difference.continues and last.is_uncached:
+        difference = diff(last.fitted, fitted, rules=call.rules, tokens=last.usage.input, gap=gap)
+        loss = explain_by_bytes(loss, difference)
+        if loss.cause == NOT_CACHED and last.is_uncached:
             return None  # a listener was told so before
-        cause, reason = _explain_miss(difference, is_uncached=is_uncached)
+        remedy = ""
+        if loss.cause in CAUSES:
+            remedy = CAUSES[loss.cause].remedy
         event = MissEvent(
             conversation=conversation,
             model=model,
-            held=miss.held,
+            held=loss.tokens + usage.cached,
             cached=usage.cached,
-            lost=miss.lost,
-            cause=cause,
-            price=_price_lost(model, miss.lost, usage),
-            reason=reason,
-            advice=difference.advice,
-            remedy=CAUSES[difference.cause].remedy,
+            lost=loss.tokens,
+            cause=loss.cause,
+            by=loss.by,
+            price=loss.dollars,
+            reason=loss.why,
+            advice=loss.advice,
+            remedy=remedy,
             provider=report.cause,
         )
         _tell(event, self.on_miss)
         return event
-
-
-FORGOTTEN = "forgotten"
-"""The cause of a miss that nothing in the two requests explains."""
-
-_FORGOTTEN_REASON = "the request continues the last one, so the provider forgot it or served it elsewhere"
-
-UNMARKED = "no breakpoint"
-"""The cause of a miss, if nothing of the last request was marked, and the cache keeps only what is marked."""
-
-NOT_CACHED = "not cached"
-"""The cause of a miss, if the API reports neither reads nor writes of requests that continue each other."""
-
-_NOT_CACHED_REASON = (
-    "the request continues the last one, and the API reported neither a read nor a write: it does not cache "
-    "requests for this model, or does not say so"
-)
-
-
-def _explain_miss(difference: Difference, *, is_uncached: bool) -> tuple[str, str]:
-    """The cause of a miss, and its reason. If one request continues the other, the cause is the provider."""
-    if not difference.continues:
-        return difference.cause, difference.sentence
-    if is_uncached:
-        return NOT_CACHED, _NOT_CACHED_REASON
-    return FORGOTTEN, _FORGOTTEN_REASON
-
-
-class _Miss(NamedTuple):
-    """What a cache held of the last request, and how much of that was paid again."""
-
-    held: int
-    lost: int
-
-    @classmethod
-    def measure(cls, usage: Usage, last: Usage, difference: Difference) -> _Miss:
-        """What was reported comes first. An API that reports no writes is taken by its rules.
-
-        Of what was held, the comparison knows what is still sent. It is paid again unless it was read.
-        """
-        held = last.cached + last.written
-        if not last.written and difference.cached is not None:
-            held = max(held, difference.cached)
-        held = min(held, last.input)
-        lost = min(held, usage.input) - usage.cached
-        if not difference.continues and difference.lost > 0:
-            lost = min(lost, difference.lost)
-        return cls(held, max(lost, 0))
-
-
-def _may_be_missed(usage: Usage, last: Usage) -> bool:
-    """Whether so little was read that the two requests are worth comparing, which takes time."""
-    could_read = min(last.input, usage.input)
-    if last.written:
-        could_read = min(last.cached + last.written, usage.input)
-    return could_read - usage.cached >= LEAST_MISS
 
 
 def _tell(event: Any, callback: Callable[[Any], Any] | None) -> None:
@@ -307,23 +258,6 @@ def _price_cut(model: str, before: int, after: int) -> tuple[float | None, float
     saves = (before - after) * prices.read / 1_000_000
     costs = after * ((prices.write or prices.input) - prices.read) / 1_000_000
     return saves, costs
-
-
-def _price_lost(model: str, tokens: int, usage: Usage) -> float | None:
-    """What lost tokens cost above a read, as they were paid. None if there is no price.
-
-    They stand behind what was read. What is written for long stands first there, then what is written for
-    the usual time, then what is not cached.
-    """
-    prices = _prices_of(model)
-    if prices.input is None or prices.read is None:
-        return None
-    written_long = min(tokens, usage.written_long)
-    written = min(tokens - written_long, usage.written - usage.written_long)
-    uncached = tokens - written_long - written
-    write_price = prices.write or prices.input
-    paid = written_long * (prices.write_1h or write_price) + written * write_price + uncached * prices.input
-    return (paid - tokens * prices.read) / 1_000_000
 
 
 def _prices_of(model: str) -> Prices:

@@ -24,7 +24,7 @@ import msgspec
 from lamina.caches.lifetimes import FOR_EVER
 from lamina.conversations.conversation import DOOR, Conversation, LastRequest
 from lamina.conversations.conversations import Conversations, KeptAnswer
-from lamina.conversations.events import NOT_CACHED
+from lamina.conversations.lost_caches import NOT_CACHED
 from lamina.conversations.recall_loop import (
     RecallExchange,
     RecallLoop,

@@ -13,6 +13,7 @@ from lamina.conversations.record import is_compaction
 from lamina.core.values import Cut, Ledger
 from lamina.dialects.model_names import MODEL_FIELDS
 from lamina.dialects.port import Dialect
+from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.fitting.request import Fitted
 from lamina.gateway.bodies import RequestBody, encode_body
 from lamina.gateway.conversations import ConversationMatch
@@ -68,7 +69,9 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     # The request before it in the conversation.
     previous: Mapping[str, Any] | None = None
-    previous_reported: int = 0
+    previous_usage: Usage = NOTHING_REPORTED
+    """What the upstream reported for it."""
+
     gap: float = 0.0
     """Seconds since it was sent."""
 
@@ -106,7 +109,7 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Tokens that the cache should give back: the whole last request, unless this one was cut."""
         if self.previous is None or self.cut:
             return 0
-        return self.previous_reported
+        return self.previous_usage.input
 
 
 class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -164,7 +167,7 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return msgspec.structs.replace(
             outgoing,
             previous=conversation.request,
-            previous_reported=conversation.reported,
+            previous_usage=conversation.reported,
             gap=monotonic() - conversation.sent_at,
         )
 

@@ -58,7 +58,7 @@ def _learn_usage(sent: OutgoingRequest, conversation: LiveConversation, usage: U
         return False
     if state.requests != sent.number:  # the report is late, and would be taken for that of a longer request
         return False
-    conversation.reported = usage.input
+    conversation.reported = usage
     conversation.measured = _measure_request(sent, conversation, usage)
     conversation.state = msgspec.structs.replace(state, usage=usage)
     return True

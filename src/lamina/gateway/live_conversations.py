@@ -15,6 +15,7 @@ from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links
 from lamina.conversations.store import ConversationState
 from lamina.dialects.memos import CheckMemo, ParseMemo
+from lamina.dialects.usage import NOTHING_REPORTED
 from lamina.fitting.request import RequestMemo
 from lamina.gateway.conversation_store import GatewayConversation
 from lamina.gateway.sizes import CountedRequest, KnownTrigger
@@ -99,8 +100,8 @@ class LiveConversation:
         self.sent_id = ""
         """The id under which the gateway logged it."""
 
-        self.reported = 0
-        """The tokens that the upstream counted."""
+        self.reported = NOTHING_REPORTED
+        """What the upstream reported."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -137,7 +138,7 @@ class LiveConversation:
             return
         if is_news:  # the last request was another process's, and what it sent is not known here
             self.request = None
-            self.reported = 0
+            self.reported = NOTHING_REPORTED
         self.state = stored.state
         self.digests = saved_digests
         self.counted = None

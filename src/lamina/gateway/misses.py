@@ -1,21 +1,26 @@
-"""Compares the cache reads that were predicted with those that an upstream reports, and names why one missed.
+"""Logs each answer with what it reported, and each lost cache with its cause.
 
-If a request continues the last one, its cache should give back what the last one held. If the upstream
-reports far fewer tokens, `lamina.diagnose` compares the two requests as they were sent, and the gateway logs
-the cause. The comparison runs in a thread after the answer, one at a time, and delays nobody. If the client
-has asked the upstream why its cache missed, the log has the upstream's word, too.
+`lamina.conversations.lost_caches` says whether a cache was lost, by what the upstream reported of two
+requests. Then the two are compared as they were sent, to name the cause. The comparison runs in a thread
+after the answer, one at a time, and delays nobody. If the client has asked the upstream why its cache missed,
+the log has the upstream's word, too.
 """
 
 from __future__ import annotations
 
 import asyncio
+from time import time
 from typing import Any
 
 from anyio import to_thread
 
 from lamina.caches import rules_for
+from lamina.conversations.costs import tally_usage
+from lamina.conversations.lost_caches import LostCache, PaidCall, explain_by_bytes, find_loss
+from lamina.conversations.record import CutNote, is_compaction
 from lamina.diagnose import Difference, diff
 from lamina.dialects.cache_reports import NO_REPORT, CacheReport
+from lamina.dialects.model_names import find_model
 from lamina.dialects.usage import Usage
 from lamina.errors import LaminaError
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
@@ -24,15 +29,9 @@ from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.sizes import ChosenWindow
 from lamina.gateway.uncut_sizes import measure_uncut
 
-SMALLEST = 2048
-"""Tokens of the last request below which a miss costs nothing worth a line."""
-
-EXPECTED_SHARE = 0.5
-"""A read of less than this share of the last request is a miss."""
-
 
 class MissReporter:
-    """Compares each request with the one before it, where its cache gave back too little."""
+    """Logs answers, and compares each request that lost its cache with the one before it."""
 
     def __init__(self, metrics: GatewayMetrics, journal: Journal) -> None:
         self._metrics = metrics
@@ -50,7 +49,7 @@ class MissReporter:
         report: CacheReport = NO_REPORT,
         window: ChosenWindow | None = None,
     ) -> dict[str, Any]:
-        """Log the cache reads that were expected beside those that were reported, and begin a diagnosis.
+        """Log what was reported beside what was expected, and begin to say why a cache was lost.
 
         `sent_id` is the id under which the request was logged when it was sent. `recalled`: the answer
         recalled something, and the same request of the client goes on. `report` is what the upstream says
@@ -91,37 +90,77 @@ class MissReporter:
             **account,
             **window_facts,
         )
-        # One diagnosis at a time is enough to name a cause.
-        is_busy = self._task is not None and not self._task.done()
-        if sent.previous is not None and _is_missed(sent, usage) and not is_busy:
-            self._task = asyncio.ensure_future(self._diagnose(incoming, sent, usage))
+        loss = _find_loss(incoming, sent, usage)
+        if loss is not None and not loss.is_cut:
+            self._report_loss(incoming, sent, usage, loss)
         return account
 
-    async def _diagnose(self, incoming: IncomingRequest, sent: OutgoingRequest, usage: Usage) -> None:
+    def _report_loss(
+        self, incoming: IncomingRequest, sent: OutgoingRequest, usage: Usage, loss: LostCache
+    ) -> None:
+        """Log a lost cache, with what the bytes tell if no other comparison is under way."""
+        if self._task is not None and not self._task.done():
+            self._log_loss(incoming, sent, usage, loss)
+            return
+        self._task = asyncio.ensure_future(self._diagnose(incoming, sent, usage, loss))
+
+    async def _diagnose(
+        self, incoming: IncomingRequest, sent: OutgoingRequest, usage: Usage, loss: LostCache
+    ) -> None:
+        place = ""
         try:
             difference = await to_thread.run_sync(_compare, incoming, sent)
         except LaminaError as error:
             self._journal.write("miss not diagnosed", error=type(error).__name__)
-            return
-        self._metrics.add("lamina_misses_total", upstream=incoming.upstream.name, cause=difference.cause)
+        else:
+            loss = explain_by_bytes(loss, difference)
+            place = difference.place
+        self._log_loss(incoming, sent, usage, loss, place=place)
+
+    def _log_loss(
+        self,
+        incoming: IncomingRequest,
+        sent: OutgoingRequest,
+        usage: Usage,
+        loss: LostCache,
+        *,
+        place: str = "",
+    ) -> None:
+        self._metrics.add("lamina_misses_total", upstream=incoming.upstream.name, cause=loss.cause)
         self._journal.write(
             "miss",
             conversation=sent.conversation_name,
-            cause=difference.cause,
-            place=difference.place,
-            predicted=difference.kept,
+            cause=loss.cause,
+            by=loss.by,
+            why=loss.why,
+            place=place,
+            predicted=loss.tokens + usage.cached,
             cached=usage.cached,
-            lost=difference.lost,
-            price=difference.price,
-            advice=difference.advice,
+            lost=loss.tokens,
+            price=loss.dollars,
+            advice=loss.advice,
         )
 
 
-def _is_missed(sent: OutgoingRequest, usage: Usage) -> bool:
-    """Whether the cache gave back far less than the last request held. After a cut that is no news."""
-    if sent.cut or sent.previous_reported < SMALLEST:
-        return False
-    return usage.cached < EXPECTED_SHARE * sent.previous_reported
+def _find_loss(incoming: IncomingRequest, sent: OutgoingRequest, usage: Usage) -> LostCache | None:
+    """What the cache lost between the last request of the conversation and this one."""
+    if sent.previous is None or not sent.previous_usage.input:
+        return None
+    cut = None
+    if sent.new_cuts:
+        cut = CutNote.of(max(sent.new_cuts, key=is_compaction))
+    dialect = incoming.dialect.name
+    at = time()
+    last = PaidCall(
+        tally=tally_usage(sent.previous_usage),
+        model=find_model(sent.previous) or incoming.model,
+        dialect=dialect,
+        at=at - sent.gap,
+    )
+    call = PaidCall(
+        tally=tally_usage(usage), model=incoming.model, dialect=dialect, at=at, tier=usage.tier, cut=cut
+    )
+    return find_loss([last], call)
 
 
 def _describe_request(
@@ -150,6 +189,6 @@ def _compare(incoming: IncomingRequest, sent: OutgoingRequest) -> Difference:
         sent.request,
         rules=rules_for(incoming.model, dialect=incoming.dialect.name),
         gap=sent.gap,
-        tokens=sent.previous_reported,
+        tokens=sent.previous_usage.input,
         dialect=incoming.dialect,
     )

@@ -67,7 +67,7 @@ class RecallTurns:
         call = msgspec.structs.replace(call, request=request, is_spliced=True)
         before = sent.fitted.ledger
         async with self._index.lock(conversation.workspace, conversation.family):
-            conversation.reported = usage.input
+            conversation.reported = usage
             try:
                 fitted = await self._call_fitter.fit(call, conversation, ledger=before, usage=usage)
             except (BudgetExceeded, InvalidRequest) as error:
@@ -88,7 +88,7 @@ class RecallTurns:
             await self._learner.record_answer(sent, usage, at_once=True)
             return
         async with self._index.lock(conversation.workspace, conversation.family):
-            conversation.reported = usage.input
+            conversation.reported = usage
             records = encode_lowered(sent.fitted.envelope, conversation.state.ledger, self._keep)
             try:
                 await self._store_exchange(conversation, sent, usage, exchange, records)

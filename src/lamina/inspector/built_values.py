@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from lamina.caches import CacheRules
+from lamina.conversations.lost_caches import LostCache
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger, Ref, RequestHead
@@ -39,8 +40,7 @@ class BuiltCall(msgspec.Struct, frozen=True, kw_only=True):
     are the seconds to the first and to the last byte of the answer, 0 where they are not known. `turn` is 0
     until somebody looks at the request.
 
-    `lost` are the tokens that the cache should have had and had not, by what was reported of this call and
-    the one before it; `lost_why` says why, `lost_dollars` what that cost.
+    `loss` is what the cache lost, by what was reported of this call and the ones before it.
     """
 
     number: int
@@ -81,9 +81,7 @@ class BuiltCall(msgspec.Struct, frozen=True, kw_only=True):
     first: float = 0.0
     last: float = 0.0
     model: str = ""
-    lost: int = 0
-    lost_why: str = ""
-    lost_dollars: float | None = None
+    loss: LostCache | None = None
 
     @property
     def is_refused(self) -> bool:

@@ -1,7 +1,7 @@
 """Compares two requests, and a session with what other settings would have made of it.
 
-Three sources say what a cache did: the amounts that the provider reported, the bytes of the two requests, and
-the rules of the cache. The reported amounts win wherever the others contradict them.
+Whether a cache was lost, why, and for how much, is what every other view says of the later request. The bytes
+of both requests show where they part.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from lamina.caches import CacheRules
 from lamina.caches.prefix_path import count_common_items
 from lamina.caches.stream import StreamBlock
+from lamina.conversations.lost_caches import ADVICE, CUT, explain_by_bytes
 from lamina.diagnose.differences import diff
-from lamina.diagnose.values import CAUSES, Difference
+from lamina.diagnose.values import Difference
 from lamina.dialects import DIALECTS
-from lamina.fitting.recalls import RECALL
 from lamina.inspector.building import build_session, find_call
 from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession
 from lamina.inspector.settings import LAMINA, BuildSettings
@@ -32,9 +31,6 @@ LONGEST_SIDE = 6_000
 
 AROUND_BYTE = 60
 """Bytes before and after the first differing one."""
-
-READ_SHARE = 0.9
-"""A request that reads this share of what it could has not lost its cache."""
 
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 
@@ -67,33 +63,23 @@ def compare_requests(
     difference = _find_difference(built, calls, built_requests, gap)
     answer: Json = msgspec.to_builtins(difference)
     calls_since = [call for call in built.calls if before < call.number <= after]
-    if any(call.cut for call in calls_since):
+    cuts = [call.cut for call in calls_since if call.cut]
+    if cuts:
         # What lamina did itself, it knows better than the bytes say.
-        own_cause = diff(built_requests[0].envelope, built_requests[1].envelope)
-        answer |= {name: getattr(own_cause, name) for name in ("cause", "sentence", "advice", "name")}
-        if own_cause.cause == "tool added" and own_cause.name == RECALL.name:
-            answer |= _explain_own_tool(calls[1])
+        answer |= {
+            "cause": CUT,
+            "sentence": f"lamina made a cut: {cuts[-1]}",
+            "advice": ADVICE[CUT],
+            "name": "",
+        }
     answer["before"] = before
     answer["after"] = after
     answer["gap"] = gap
     answer["reported"] = None
     if len(calls_since) <= 1:  # of two requests that are apart, the cache knew one between them better
-        answer["reported"] = _show_reported(calls)
+        answer |= _show_reported(calls, difference)
     answer |= _compare_blocks(built, built_requests)
     return answer
-
-
-def _explain_own_tool(call: BuiltCall) -> Json:
-    """With its first cut lamina adds the tool that brings things back: nobody else changed the tools."""
-    words = CAUSES["cut"]
-    sentence = "lamina made a cut"
-    if call.cut:
-        sentence += f": {call.cut}"
-    return {
-        "cause": "cut",
-        "sentence": f"{sentence}, and added its own tool {RECALL.name}",
-        "advice": words.advice,
-    }
 
 
 def _measure_gap(calls: Sequence[BuiltCall]) -> float | None:
@@ -119,17 +105,7 @@ def _find_difference(
     difference = diff(one, other, rules=built.rules, gap=gap, dialect=dialect, tokens=earlier.reported)
     if difference.cause in _MARKER_CAUSES and not _can_blame_markers(built, later):
         difference = diff(one, other, dialect=dialect, tokens=earlier.reported)
-    if difference.cause != "none" or not _is_expired(built.rules, gap):
-        return difference
-    if not _is_lost(earlier, later):
-        return difference
-    expired = CAUSES["expired"]
-    return msgspec.structs.replace(
-        difference,
-        cause="expired",
-        sentence=expired.sentence,
-        advice=built.rules.advice.get("expired", expired.advice),
-    )
+    return difference
 
 
 def _can_blame_markers(built: BuiltSession, later: BuiltCall) -> bool:
@@ -139,35 +115,21 @@ def _can_blame_markers(built: BuiltSession, later: BuiltCall) -> bool:
     return later.reported is None or later.read + later.written == 0
 
 
-def _is_expired(rules: CacheRules, gap: float | None) -> bool:
-    """Whether the cache had forgotten the earlier request. Caches without a lifetime forget nothing."""
-    return gap is not None and gap > rules.seconds("")
-
-
-def _is_lost(earlier: BuiltCall, later: BuiltCall) -> bool:
-    """Whether a request read clearly less than it could have, by what was reported of both."""
-    if later.reported is None or earlier.reported is None:
-        return False
-    return later.read < READ_SHARE * min(earlier.reported, later.reported)
-
-
-def _show_reported(calls: Sequence[BuiltCall]) -> Json | None:
-    """What the provider reported of both requests, in one sentence; None if it reported nothing."""
+def _show_reported(calls: Sequence[BuiltCall], difference: Difference) -> Json:
+    """What the provider reported of both requests, and the loss that it shows, with its one price."""
     earlier, later = calls
     if later.reported is None or earlier.reported is None or later.simulated:
-        return None
-    shared = min(earlier.reported, later.reported)
-    is_lost = _is_lost(earlier, later)
-    lost = 0
-    if is_lost:
-        lost = shared - later.read
+        return {}
+    reported = {"shared": min(earlier.reported, later.reported), "read": later.read, "loss": None}
+    if later.loss is None:
+        return {"reported": reported, "price": None}
+    loss = explain_by_bytes(later.loss, difference)
     return {
-        "shared": shared,
-        "read": later.read,
-        "is_lost": is_lost,
-        "lost": lost,
-        "dollars": later.lost_dollars,
-        "why": later.lost_why,
+        "reported": reported | {"shared": loss.tokens + later.read, "loss": msgspec.to_builtins(loss)},
+        "cause": loss.cause,
+        "sentence": loss.why,
+        "advice": loss.advice,
+        "price": None,
     }
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from lamina.caches import CacheRules, Tally, cost
+from lamina.conversations.costs import price_tally
+from lamina.conversations.lost_caches import LostCache, find_losses
 from lamina.errors import LaminaError
 from lamina.inspector.built_values import BuiltCall
 from lamina.inspector.walk import SessionWalk
 from lamina.models.facts import model as facts_of
 from lamina.replay.outcomes import input_equivalents, simulate_cache
 from lamina.replay.policies.port import Setting
+from lamina.replay.recorded_usage import list_answered, tally_recorded
 
 
 def price_calls(walk: SessionWalk) -> list[BuiltCall]:
@@ -26,41 +29,64 @@ def price_calls(walk: SessionWalk) -> list[BuiltCall]:
         model=trace.model,
     )
     tallies = iter(simulate_cache(walk.steps, setting, walk.rules))
+    losses = _find_losses(walk)
     priced: list[BuiltCall] = []
     for call in walk.calls:
         if call.error:
             priced.append(call)
             continue
         tally = add_unrecorded(next(tallies), walk.unrecorded)
-        priced.append(price_call(walk, call, tally))
+        priced_call = price_call(walk, call, tally)
+        priced.append(msgspec.structs.replace(priced_call, loss=losses.get(call.number)))
     return priced
+
+
+def _find_losses(walk: SessionWalk) -> dict[int, LostCache]:
+    """What was lost by the amounts that were reported, by the number of the call."""
+    trace = walk.session.conversation.trace
+    if not _shows_records(walk) or None in walk.usages:
+        return {}
+    return {loss.call - 1: loss for loss in find_losses(list_answered(trace))}
+
+
+def _shows_records(walk: SessionWalk) -> bool:
+    """Whether the session is shown as it was recorded.
+
+    Under other rules or settings the provider reported nothing: its amounts are of what was sent then.
+    """
+    return not walk.settings.changes_requests and not walk.settings.rules
 
 
 def price_call(walk: SessionWalk, call: BuiltCall, tally: Tally) -> BuiltCall:
     """One call with its tally, or with the reported one where the session is shown as it was recorded."""
-    model = walk.session.conversation.trace.model
+    trace = walk.session.conversation.trace
     usage = walk.usages[call.number]
-    # Under other rules or settings the provider reported nothing: its amounts are of what was sent then.
-    shows_records = not walk.settings.changes_requests and not walk.settings.rules
-    if usage is not None and shows_records:
-        tally = Tally(
-            read=usage.read,
-            written=usage.written,
-            written_long=usage.written_long,
-            uncached=usage.uncached,
-            why=tally.why,
+    miss = ""
+    if not call.continues:
+        miss = tally.why
+    if usage is not None and _shows_records(walk):
+        tally = tally_recorded(usage)
+        dollars = price_tally(
+            tally,
+            usage.model or trace.model,
+            output=usage.output,
+            dialect=trace.dialect,
+            at=usage.at,
+            tier=usage.tier,
         )
+    else:
+        dollars = _price_simulated(tally, trace.model, walk.rules, call.call.output)
     return msgspec.structs.replace(
         call,
         read=tally.read,
         written=tally.written + tally.written_long,
         uncached=tally.uncached,
         output=call.call.output,
-        dollars=_price_tally(tally, model, walk.rules, call.call.output),
-        equivalents=input_equivalents(tally, walk.rules, walk.rules.read_share(model)),
-        simulated=usage is None or not shows_records,
+        dollars=dollars,
+        equivalents=input_equivalents(tally, walk.rules, walk.rules.read_share(trace.model)),
+        simulated=usage is None or not _shows_records(walk),
         reported=None if usage is None else usage.total,
-        miss="" if call.continues else tally.why,
+        miss=miss,
     )
 
 
@@ -78,7 +104,7 @@ def add_unrecorded(tally: Tally, unrecorded: int) -> Tally:
     return msgspec.structs.replace(tally, uncached=tally.uncached + unrecorded)
 
 
-def _price_tally(tally: Tally, model: str, rules: CacheRules, output: int) -> float | None:
+def _price_simulated(tally: Tally, model: str, rules: CacheRules, output: int) -> float | None:
     try:
         return cost(tally, facts_of(model), rules=rules, output=output).total
     except LaminaError:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from lamina.conversations.lost_caches import count_losses
 from lamina.errors import LaminaError
 from lamina.inspector.first_words import find_first_words
 from lamina.inspector.sent_conversations import SentConversation
@@ -135,7 +136,7 @@ def read_session(trace: Trace) -> RecordedSession | None:
         messages=len(trace.items),
         tokens=max((usage.total for usage in usages), default=None),
         dollars=reported.dollars,
-        lost_caches=len(reported.lost),
+        lost_caches=count_losses(reported.lost),
         began=min(times, default=None),
         ended=max(times, default=None),
         cuts=len(trace.compacted),

@@ -15,7 +15,7 @@ from typing import Any
 _NAMES_OF_VIEWS = frozenset(
     (
         "advice all_rules cache cause columns content_type cut dialect entries form hint id kind lamina layer"
-        " layers list lost_why miss model name operation order parent policy prices_as_of project recorded"
+        " layers list loss miss model name operation order parent policy prices_as_of project recorded"
         " ref role rules settings sort source state states status stop tools why"
     ).split()
 )

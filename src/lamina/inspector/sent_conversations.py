@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lamina.conversations.answer_bodies import read_answer
+from lamina.conversations.lost_caches import LostCache, find_losses
 from lamina.conversations.record import ConversationRecord, RecordedCall
 from lamina.conversations.store import ConversationState
 from lamina.core.values import Segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
 from lamina.errors import LaminaError
+from lamina.replay.recorded_usage import list_answered
 from lamina.replay.traces.recorded_conversations import decode_body, to_recorded_usage
-from lamina.replay.values import RecordedUsage
+from lamina.replay.values import RecordedUsage, Trace
 
 
 class SentConversation:
@@ -84,9 +86,23 @@ class SentConversation:
         for number, call in enumerate(self.calls):
             if call.answer is None or call.answer.usage is None:
                 continue
-            request = call.request
-            usages[number] = to_recorded_usage(call.answer.usage, at=request.at or None, model=request.model)
+            usages[number] = to_recorded_usage(call.answer.usage, call.request)
         return usages
+
+    def find_losses(self) -> dict[int, LostCache]:
+        """What the cache lost, by the number of the request. What lamina's cuts cost is among it."""
+        usages = self.read_usages()
+        trace = Trace(
+            id=self.name,
+            place=self.name,
+            dialect=self.dialect,
+            items=[],
+            model=self.model,
+            used=usages,
+        )
+        numbers = list(usages)
+        losses = find_losses(list_answered(trace))
+        return {numbers[loss.call - 1]: loss for loss in losses}
 
 
 def count_request_tokens(call: RecordedCall) -> int:

@@ -11,11 +11,12 @@ import msgspec
 
 from lamina.caches import CacheRules, Tally
 from lamina.conversations.costs import is_refused, price_call, tally_usage
+from lamina.conversations.lost_caches import NOT_CACHED, LostCache, explain_by_bytes
 from lamina.conversations.record import RecordedCall, is_compaction
 from lamina.core.values import Ledger, RequestHead
+from lamina.diagnose.values import Difference
 from lamina.inspector.built_values import BuiltCall, BuiltSession
 from lamina.inspector.continuations import Continuations
-from lamina.inspector.losses import find_losses
 from lamina.inspector.progress import report_steps
 from lamina.inspector.recorded_sessions import RecordedSession
 from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
@@ -24,7 +25,6 @@ from lamina.inspector.walk import idle_between
 from lamina.models.counters.openai import o200k
 from lamina.replay.model_calls import ModelCall
 from lamina.replay.outcomes import input_equivalents
-from lamina.replay.values import LostCache
 
 IN_FLIGHT = "no answer was recorded: it was in flight when lamina ended, or still is"
 
@@ -35,7 +35,7 @@ def list_sent_calls(
     """Every recorded request of a conversation, in the order in which they were sent."""
     rules = find_rules(settings.rules, conversation.model, conversation.dialect)
     continuations = Continuations(conversation.record)
-    losses = find_losses(conversation)
+    losses = conversation.find_losses()
     calls: list[BuiltCall] = []
     previous: RecordedCall | None = None
     for number in report_steps(range(len(conversation.calls)), "reading requests"):
@@ -46,7 +46,7 @@ def list_sent_calls(
             idle = idle_between(previous.request.at, built.at)
             built = msgspec.structs.replace(built, idle=idle, continues=continues)
         built = _add_cut(_add_answer(built, call), call)
-        calls.append(_add_loss(built, losses.get(number)))
+        calls.append(_add_loss(built, losses.get(number), has_bodies=call.sent_pieces is not None))
         previous = call
     return BuiltSession(
         session=session,
@@ -101,10 +101,11 @@ def _measure(conversation: SentConversation, number: int, rules: CacheRules) -> 
     )
 
 
-def _add_loss(built: BuiltCall, loss: LostCache | None) -> BuiltCall:
-    if loss is None:
-        return built
-    return msgspec.structs.replace(built, lost=loss.tokens, lost_why=loss.why, lost_dollars=loss.dollars)
+def _add_loss(built: BuiltCall, loss: LostCache | None, *, has_bodies: bool) -> BuiltCall:
+    """The call with what its cache lost. If its bytes continue the request before it, nobody else did it."""
+    if loss is not None and has_bodies and built.continues and loss.cause != NOT_CACHED:
+        loss = explain_by_bytes(loss, Difference(cause="none", at=0))
+    return msgspec.structs.replace(built, loss=loss)
 
 
 def _add_cut(built: BuiltCall, call: RecordedCall) -> BuiltCall:

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import msgspec
 
 from lamina.errors import LaminaError
-from lamina.inspector.losses import find_losses
 from lamina.inspector.progress import report_steps
 from lamina.inspector.recorded_sessions import RecordedSession, SessionSummary
 from lamina.inspector.sent_conversations import SentConversation
@@ -149,7 +148,7 @@ def _report_sent(session: RecordedSession, sent: SentConversation) -> Reported:
             user=trace.user,
         )
     )
-    lost = [msgspec.structs.replace(loss, call=number + 1) for number, loss in find_losses(sent).items()]
+    lost = [msgspec.structs.replace(loss, call=number + 1) for number, loss in sent.find_losses().items()]
     reported = msgspec.structs.replace(reported, dollars=summary.dollars, lost=tuple(lost))
     return _name(reported, summary)
 

@@ -14,6 +14,7 @@ from functools import cache, partial
 from typing import Protocol, TypeVar
 
 from lamina.conversations.costs import sum_calls_cost
+from lamina.conversations.lost_caches import count_losses
 from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import (
     ConversationState,
@@ -25,7 +26,6 @@ from lamina.errors import BadInput, LaminaError
 from lamina.fitting.recalls import read_turns
 from lamina.inspector.first_words import find_first_words
 from lamina.inspector.last_used import LastUsed
-from lamina.inspector.losses import find_losses
 from lamina.inspector.recorded_sessions import RecordedSession, SessionSummary, StoredSession, make_id
 from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
 from lamina.replay.model_calls import RecordedConversation, read_conversation
@@ -191,7 +191,7 @@ def summarise_sent(conversation: SentConversation) -> SessionSummary:
         messages=_count_messages(conversation),
         tokens=max(map(count_request_tokens, calls)) or None,
         dollars=sum_calls_cost(calls).amount,
-        lost_caches=len(find_losses(conversation)),
+        lost_caches=count_losses(conversation.find_losses().values()),
         began=min(moments, default=None),
         ended=max(moments, default=None),
         cuts=sum(call.request.is_cut for call in calls),

@@ -90,9 +90,7 @@ GROUP_COLUMNS = (
     Column("cached", "cached", "of the tokens sent, those that the cache gave", format_percent),
     Column("output", "output", "tokens that the model wrote", format_whole),
     Column("dollars", "USD", "at list prices, where they are known", format_money),
-    Column(
-        "losses", "misses", "calls that read less than half of what the call before had sent", format_whole
-    ),
+    Column("losses", "misses", "calls that read less than 3/4 of what they could", format_whole),
     Column("lost_dollars", "USD of misses", "what those calls cost beyond reading the cache", format_money),
     Column("saved", "lamina saves", "of the cost, where it can be compared", format_percent),
 )

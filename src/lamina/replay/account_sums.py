@@ -9,7 +9,10 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from lamina.replay.values import LostCache, PolicyFigures, ReplayOutcome, Reported
+import msgspec
+
+from lamina.conversations.lost_caches import LostCache
+from lamina.replay.values import PolicyFigures, ReplayOutcome, Reported
 
 AS_IT_WAS = "as it was"
 """The name of the row that has what the records say."""
@@ -71,13 +74,26 @@ class Total(PolicyFigures, frozen=True, kw_only=True):
         return self.recall_dollars
 
 
-class LossSum(NamedTuple):
-    """One reason for which caches were lost: how often, the tokens that were paid again, and for how much."""
+class LossReason(msgspec.Struct, frozen=True, kw_only=True):
+    """One reason for which caches were lost: how often, for how much, by whom, and what to do about it."""
 
     why: str
     times: int
     tokens: int
-    dollars: float | None = None
+    dollars: float | None
+    by: str
+    advice: str
+
+
+class CutSum(msgspec.Struct, frozen=True, kw_only=True):
+    """What lamina's cuts cost and saved: requests that were written anew, and tokens that later ones spared.
+
+    The money is None where no price is known.
+    """
+
+    cuts: int
+    cost: float | None
+    saved: float | None
 
 
 def setting_of(outcome: ReplayOutcome) -> ReplaySetting:
@@ -176,22 +192,34 @@ def sum_recorded(reported: Iterable[Reported]) -> list[Total]:
 
 
 def list_losses(reported: Iterable[Reported]) -> list[LostCache]:
-    """Every lost cache of the records."""
-    losses: list[LostCache] = []
-    for report in reported:
-        losses += report.lost
-    return losses
+    """Every lost cache of the records. What lamina's cuts cost is not among them: see `sum_cuts`."""
+    return [loss for report in reported for loss in report.lost if not loss.is_cut]
 
 
-def sum_losses(losses: Iterable[LostCache]) -> list[LossSum]:
+def sum_cuts(reported: Iterable[Reported]) -> CutSum | None:
+    """What the recorded cuts of lamina cost and saved; None if there were none."""
+    cuts = [loss for report in reported for loss in report.lost if loss.is_cut]
+    if not cuts:
+        return None
+    return CutSum(cuts=len(cuts), cost=sum_known(cuts, "dollars"), saved=sum_known(cuts, "saved"))
+
+
+def sum_losses(losses: Iterable[LostCache]) -> list[LossReason]:
     """Why caches were lost, the dearest reason first.
 
     "idle for 7 minutes, past …" and "idle for 9 minutes, past …" are one reason.
     """
     sums = []
     for why, group in group_by(losses, lambda loss: _IDLE_SPAN.sub("idle, ", loss.why)).items():
-        tokens = sum(loss.tokens for loss in group)
-        sums.append(LossSum(why, len(group), tokens, sum_known(group, "dollars")))
+        reason = LossReason(
+            why=why,
+            times=len(group),
+            tokens=sum(loss.tokens for loss in group),
+            dollars=sum_known(group, "dollars"),
+            by=group[0].by,
+            advice=group[0].advice,
+        )
+        sums.append(reason)
     # without a price, that of most tokens comes first
     return sorted(sums, key=lambda row: (-(row.dollars or 0.0), -row.tokens, row.why))
 

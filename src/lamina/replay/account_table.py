@@ -26,6 +26,8 @@ from lamina.replay.account_sums import (
     AS_IT_WAS,
     OWN_RULES,
     OWN_WINDOW,
+    CutSum,
+    LossReason,
     ReplaySetting,
     Total,
     group_by_setting,
@@ -37,7 +39,6 @@ from lamina.replay.account_sums import (
 from lamina.replay.groups import group_sessions
 from lamina.replay.headline import (
     Headline,
-    LossReason,
     SessionCost,
     SimulatedPair,
     compare_sessions,
@@ -67,7 +68,7 @@ def account_json(account: ReplayAccount, *, by: Sequence[str] = ()) -> dict[str,
         "headline": msgspec.to_builtins(summarise(account)),
         "totals": [_total_as_json(total) for total in sum_outcomes(account.outcomes)],
         "recorded": next(iter(recorded), None),
-        "losses": [loss._asdict() for loss in sum_losses(list_losses(account.reported))],
+        "losses": [msgspec.to_builtins(loss) for loss in sum_losses(list_losses(account.reported))],
         "sessions": msgspec.to_builtins(compare_sessions(account)),
         "reported": msgspec.to_builtins(account.reported),
         "outcomes": msgspec.to_builtins(account.outcomes),
@@ -139,6 +140,8 @@ def headline_lines(headline: Headline, *, as_of: str) -> list[str]:
         lines.append(f"{count} ran under lamina already: what was recorded is the cost under lamina")
     lines += _pair_lines(headline)
     lines += _lost_lines(headline)
+    if headline.cut_sum is not None:
+        lines.append(describe_cuts(headline.cut_sum))
     return lines
 
 
@@ -202,12 +205,23 @@ def describe_difference(headline: Headline) -> str:
 def _lost_lines(headline: Headline) -> list[str]:
     """What was lost to cache misses, for which reasons, and what to do about each."""
     if not headline.lost_calls:
-        return [f"{'lost to cache misses':<22}$         0  no call read less than half of what it could"]
+        return [f"{'lost to cache misses':<22}$         0  no call read less than 3/4 of what it could"]
     dollars = f"${format_money(headline.lost):>10}"
     lines = [f"{'lost to cache misses':<22}{dollars}  in {count_noun(headline.lost_calls, 'call')}, mostly:"]
     for reason in headline.reasons:
         lines += [f"  {describe_reason(reason)}", f"      {reason.advice}"]
     return lines
+
+
+def describe_cuts(cuts: CutSum) -> str:
+    """What lamina's own cuts cost, and what they saved beside that."""
+    words = f"{count_noun(cuts.cuts, 'cut')} of lamina: what was left was written anew"
+    if cuts.cost is None:
+        return words
+    words += f", ${format_money(cuts.cost)} above reading it"
+    if cuts.saved is None:
+        return words
+    return f"{words}; what they left out would have been read for about ${format_money(cuts.saved)}"
 
 
 def describe_reason(reason: LossReason) -> str:

@@ -10,9 +10,17 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from lamina.replay.account_sums import list_losses, share_of, sum_fields, sum_known
+from lamina.replay.account_sums import (
+    CutSum,
+    LossReason,
+    list_losses,
+    share_of,
+    sum_cuts,
+    sum_fields,
+    sum_known,
+    sum_losses,
+)
 from lamina.replay.groups import GroupCost, group_sessions
-from lamina.replay.headline import LossReason, explain_losses
 from lamina.replay.runs import TraceReplay, make_account
 from lamina.replay.values import ReplayAccount, Reported
 
@@ -77,7 +85,8 @@ class PlacedSession(msgspec.Struct, frozen=True, kw_only=True):
 class AcrossSessions(msgspec.Struct, frozen=True, kw_only=True):
     """The first page. `priced` sessions have prices, and `dollars` is theirs.
 
-    `reasons` say why caches were lost, with what to do, and `lost` where that was dearest.
+    `reasons` say why caches were lost, with what to do, and `lost` where that was dearest. `cut_sum` is what
+    lamina's cuts cost and saved.
     """
 
     sessions: int
@@ -96,6 +105,7 @@ class AcrossSessions(msgspec.Struct, frozen=True, kw_only=True):
     ended: float | None
     groups: dict[str, list[GroupCost]]
     reasons: list[LossReason]
+    cut_sum: CutSum | None
     lost: list[PlacedLoss]
     dearest: list[PlacedSession]
 
@@ -124,7 +134,8 @@ def summarise_across(
         began=min(moments, default=None),
         ended=max(moments, default=None),
         groups={by: _list_groups(account, by) for by in GROUPS},
-        reasons=explain_losses(losses),
+        reasons=sum_losses(losses),
+        cut_sum=sum_cuts(reports),
         lost=_find_losses(sessions)[:MOST],
         dearest=_find_dearest(sessions),
         **sums,
@@ -166,7 +177,7 @@ def _find_losses(sessions: Iterable[SessionFigures]) -> list[PlacedLoss]:
             place=_place_call(session, lost.call), why=lost.why, tokens=lost.tokens, dollars=lost.dollars
         )
         for session in sessions
-        for lost in session.reported.lost
+        for lost in list_losses([session.reported])
     ]
     return sorted(placed, key=lambda lost: (-(lost.dollars or 0.0), -lost.tokens))
 

@@ -7,23 +7,26 @@ terminal and the JSON file show these figures. Nothing here writes them down.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 import msgspec
 
 from lamina.dialects.usage import count_noun
 from lamina.replay.account_sums import (
+    CutSum,
+    LossReason,
     add_known,
     group_by,
     list_losses,
     select_known,
     setting_of,
+    sum_cuts,
     sum_fields,
     sum_known,
     sum_losses,
 )
-from lamina.replay.values import LostCache, ReplayAccount, ReplayOutcome, Reported
+from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported
 
 OWN_POLICY = "lamina"
 UNTOUCHED = "none"
@@ -32,41 +35,6 @@ MOST_REASONS = 3
 
 DEARER_BY = 1.01
 """A session is dearer under lamina if it costs more than this times what it cost before."""
-
-ADVICE = (
-    ("idle", "Go on sooner, or buy the longer lifetime (Claude Code: CLAUDE_CODE_PROMPT_CACHE_TTL=1h)."),
-    ("the model changed", "Stay with one model in a session; begin a new session for another one."),
-    (
-        "lamina made a cut",
-        "A cut is paid once and saves with each later call. A larger window cuts less often.",
-    ),
-    (
-        "the caller changed",
-        "Keep tools, system text and sent messages byte for byte; `lamina diff` finds the place.",
-    ),
-    ("the client compacted", "Begin a new session for a new task, before the window is full."),
-    (
-        "the client sent less",
-        "Do not drop or rewrite earlier messages call by call: cut seldom, and much at once.",
-    ),
-    (
-        "no call of it read",
-        "Nothing is cached: set cache breakpoints, or let lamina plan them, and send the same beginning.",
-    ),
-    (
-        "nothing was read",
-        "The beginning changed. Keep tools and system text byte for byte; `lamina diff` finds the place.",
-    ),
-    (
-        "only the head",
-        "An early message changed. Keep sent messages as they are; `lamina diff` finds the place.",
-    ),
-    (
-        "only a part",
-        "A message in the middle changed. Keep sent messages as they are; `lamina diff` finds the place.",
-    ),
-)
-"""What to do about each reason for a lost cache, by how the reason begins."""
 
 
 class SessionCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,16 +109,6 @@ class SimulatedPair(msgspec.Struct, frozen=True, kw_only=True):
     own_refused: int
 
 
-class LossReason(msgspec.Struct, frozen=True, kw_only=True):
-    """One reason for which caches were lost, and what to do about it."""
-
-    why: str
-    times: int
-    tokens: int
-    dollars: float | None
-    advice: str
-
-
 class Headline(msgspec.Struct, frozen=True, kw_only=True):
     """All sessions in a few figures; money is in dollars, and of the `compared` sessions.
 
@@ -179,6 +137,7 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
     lost_calls: int
     lost_tokens: int
     reasons: tuple[LossReason, ...]
+    cut_sum: CutSum | None
 
 
 def summarise(account: ReplayAccount) -> Headline:
@@ -212,7 +171,8 @@ def summarise(account: ReplayAccount) -> Headline:
         lost=sum_known(losses, "dollars"),
         lost_calls=len(losses),
         lost_tokens=sum(loss.tokens for loss in losses),
-        reasons=tuple(explain_losses(losses)[:MOST_REASONS]),
+        reasons=tuple(sum_losses(losses)[:MOST_REASONS]),
+        cut_sum=sum_cuts(account.reported),
         **sum_fields(sessions, ["calls"]),
     )
 
@@ -230,22 +190,6 @@ def _sum_refused(sessions: Sequence[SessionCost]) -> SimulatedPair | None:
         own=add_known(session.policies.get(OWN_POLICY) for session in refused),
         own_refused=sum(session.refused.get(OWN_POLICY, 0) for session in refused),
     )
-
-
-def explain_losses(losses: Iterable[LostCache]) -> list[LossReason]:
-    """Why caches were lost, the dearest reason first, each with what to do about it."""
-    return [LossReason(**loss._asdict(), advice=_find_advice(loss.why)) for loss in sum_losses(losses)]
-
-
-def _find_advice(why: str) -> str:
-    """What to do about a reason for a lost cache; "" if nothing is known.
-
-    Reasons name models and spans of time, so only their beginnings are compared.
-    """
-    for start, advice in ADVICE:
-        if why.startswith(start):
-            return advice
-    return ""
 
 
 def compare_sessions(account: ReplayAccount) -> list[SessionCost]:

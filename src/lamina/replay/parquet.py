@@ -2,7 +2,7 @@
 
     outcomes     a session under one policy, window and cache
     reported     what the records say of a session
-    lost_caches  a call that read less than half of what it could
+    lost_caches  a call that read less than three quarters of what it could
     unreadable   a line or a file that was skipped
 
 A table has the fields of its struct as columns, without those that are lists. Before them stand the file, the
@@ -20,10 +20,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from lamina.conversations.lost_caches import LostCache
 from lamina.errors import BadInput
 from lamina.replay.account_sums import group_by
 from lamina.replay.runs import TraceReplay
-from lamina.replay.values import LostCache, ReplayOutcome, Reported, UnreadableLine
+from lamina.replay.values import ReplayOutcome, Reported, UnreadableLine
 
 TABLES: dict[str, type[msgspec.Struct]] = {
     "outcomes": ReplayOutcome,

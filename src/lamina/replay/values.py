@@ -10,13 +10,16 @@ from typing import Any
 
 import msgspec
 
+from lamina.conversations.lost_caches import LostCache
+from lamina.conversations.record import CutNote
+
 
 class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
     """What the provider reported of one model call, in tokens; `at` in seconds, where a time was recorded.
 
     `written_long` is what was written for the longer of two lifetimes, and not part of `written`; `model` is
     the one that answered, where the records say so for each call. `tier` is how the call was served
-    (`lamina.dialects.usage`).
+    (`lamina.dialects.usage`). `cut` is the one that lamina recorded for the request.
     """
 
     uncached: int = 0
@@ -27,6 +30,7 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
     at: float | None = None
     model: str = ""
     tier: str = ""
+    cut: CutNote | None = None
 
     @property
     def total(self) -> int:
@@ -156,18 +160,6 @@ class ReplayOutcome(PolicyFigures, frozen=True, kw_only=True):
     model: str = ""
     dollars: float | None = None
     points: tuple[Point, ...] = ()
-
-
-class LostCache(msgspec.Struct, frozen=True, kw_only=True):
-    """One call that read less than half of what it can share with the call before it.
-
-    `call` is its number from 1, `tokens` what it paid again, and `dollars` what that cost beyond reading it.
-    """
-
-    call: int
-    tokens: int
-    why: str
-    dollars: float | None = None
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):

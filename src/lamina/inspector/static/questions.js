@@ -101,20 +101,26 @@ function showVerdict(answer, session) {
     "div",
     { class: "verdict", id: "verdict" },
     h("p", { class: "sentence" }, sentence),
-    answer.reported ? h("p", { id: "reported", class: answer.reported.is_lost ? "bad" : null }, describeReport(answer)) : null,
+    answer.reported ? h("p", { id: "reported", class: isBad(answer.reported.loss) ? "bad" : null }, describeReport(answer)) : null,
     earlier && later ? h("p", { id: "cost-change" }, describeCost(earlier, later)) : null,
     answer.advice ? h("p", {}, answer.advice) : null,
     h("dl", { class: "inline" }, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
   );
 }
 
+const BY = { client: "by what the client sent", expiry: "by time", provider: "by the provider", unknown: "nobody knows by whom" };
+
+const isBad = (loss) => loss !== null && loss.by !== "lamina";
+
 // What the provider reported decides whether the cache was lost; the bytes say why.
 function describeReport(answer) {
-  const { shared, read, is_lost: isLost, lost, dollars, why } = answer.reported;
-  if (!isLost) return `The cache was not lost: the provider reported ${number(read)} tokens read, of ${number(shared)} that it could have had.`;
-  const price = dollars === null ? "" : `, which cost ${money(dollars)} more than reading them`;
-  const cause = answer.cause === "none" ? ` The bytes of the request are not the cause: ${why || "the provider did not keep it"}.` : "";
-  return `The cache was lost: the provider reported ${number(read)} tokens read, of ${number(shared)} that it could have had. ${number(lost)} tokens were paid anew${price}.${cause}`;
+  const { shared, read, loss } = answer.reported;
+  const amounts = `the provider reported ${number(read)} tokens read, of ${number(shared)} that it could have had`;
+  if (!loss) return `The cache was not lost: ${amounts}.`;
+  const price = loss.dollars === null ? "" : `, which cost ${money(loss.dollars)} more than reading them`;
+  const saved = loss.saved === null ? "" : ` Until the next cut, what it left out would have been read for about ${money(loss.saved)}.`;
+  const verdict = loss.by === "lamina" ? "lamina's cut took the cache" : `The cache was lost (${BY[loss.by]})`;
+  return `${verdict}: ${amounts}. ${number(loss.tokens)} tokens were paid anew${price}.${saved}`;
 }
 
 function describeCost(earlier, later) {

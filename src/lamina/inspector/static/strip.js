@@ -175,7 +175,7 @@ const ZOOM_KEYS = { "+": 0.5, "=": 0.5, "-": 2, 0: 0 };
 // A request that lost its cache, other than by a cut that lamina made.
 export function isLost(call) {
   if (call.cut) return false;
-  return call.lost > 0 || (call.simulated && !call.continues);
+  return Boolean(call.loss && call.loss.by !== "lamina") || (call.simulated && !call.continues);
 }
 
 function nearest(bars, x) {
@@ -199,7 +199,7 @@ function barTip(call, session) {
   ];
   if (session.unrecorded) lines.push(h("span", {}, `of them about ${tokens(session.unrecorded)} not recorded`));
   if (call.idle > IDLE) lines.push(h("span", {}, `‖ after a pause of ${span(call.idle)}`));
-  if (call.cut) lines.push(h("span", {}, `✂ cut: ${call.cut}; ${number(call.cut_lowered)} pieces`));
+  if (call.cut) lines.push(h("span", {}, `✂ cut: ${call.cut}; ${number(call.cut_lowered)} pieces${describeCutCost(call.loss)}`));
   if (isLost(call)) lines.push(h("span", { class: "bad" }, `▼ ${describeLoss(call)}`));
   if (call.follows !== null) lines.push(h("span", {}, `↺ sent by lamina after request ${call.follows + 1}: ${call.why || "a recall"}`));
   if (call.refusal) lines.push(h("span", { class: "bad" }, call.refusal));
@@ -207,11 +207,19 @@ function barTip(call, session) {
   return lines;
 }
 
+const priceLoss = (loss) => `${tokens(loss.tokens)} tokens${loss.dollars === null ? "" : `, ${money(loss.dollars)}`}`;
+
+// "; it cost 5K tokens written anew, $0.02, and spared reads for $0.10": what a cut cost, and what it saved until the next one.
+function describeCutCost(loss) {
+  if (!loss) return "";
+  const saved = loss.saved === null ? "" : `, and spared reads for ${money(loss.saved)}`;
+  return `; it cost ${priceLoss(loss)}${saved}`;
+}
+
 // "the cache was lost: idle for 7 minutes; 22.8K tokens, $0.08"
 export function describeLoss(call) {
-  const why = call.lost_why || call.miss || "what was sent before has changed";
-  const price = call.lost_dollars === null || call.lost_dollars === undefined ? "" : `, ${money(call.lost_dollars)}`;
-  return `the cache was lost: ${why}${call.lost ? `; ${tokens(call.lost)} tokens${price}` : ""}`;
+  if (!call.loss) return `the cache was lost: ${call.miss || "what was sent before has changed"}`;
+  return `the cache was lost: ${call.loss.why}; ${priceLoss(call.loss)}`;
 }
 
 function laneTip(lane, bar) {
@@ -402,7 +410,7 @@ function drawSeen(pen, { x, width }, state) {
 function signOf(call, hasPause, compacted) {
   if (call.refusal && !call.is_open) return ["✕", call.status ? String(call.status) : "error", "bad"];
   if (call.cut) return ["✂", "cut", "ink"];
-  if (isLost(call)) return ["▼", call.lost ? `lost ${tokens(call.lost)}` : "lost", "bad"];
+  if (isLost(call)) return ["▼", call.loss ? `lost ${tokens(call.loss.tokens)}` : "lost", "bad"];
   if (call.follows !== null && call.follows !== undefined) return ["↺", call.why ? "again" : "recall", "ink"];
   if (compacted.has(call.number)) return ["◇", "compacted", "faint"];
   if (hasPause) return ["‖", span(call.idle), "faint"];

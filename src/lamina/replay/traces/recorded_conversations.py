@@ -15,7 +15,7 @@ import msgspec
 from lamina.conversations.answer_bodies import read_answer
 from lamina.conversations.body_places import BodyPlaces
 from lamina.conversations.costs import is_refused
-from lamina.conversations.record import ConversationRecord, RecordedCall
+from lamina.conversations.record import ConversationRecord, RecordedCall, SentRequest
 from lamina.conversations.recorded_log import KEPT_BY
 from lamina.conversations.store import (
     ConversationState,
@@ -134,17 +134,18 @@ def decode_body(body: bytes | None) -> dict[str, Any] | None:
     return None
 
 
-def to_recorded_usage(usage: Usage, *, at: float | None, model: str = "") -> RecordedUsage:
-    """What was reported of one call, in the words of the lab."""
+def to_recorded_usage(usage: Usage, request: SentRequest) -> RecordedUsage:
+    """What was reported of one request, in the words of the lab."""
     return RecordedUsage(
         uncached=max(usage.input - usage.cached - usage.written, 0),
         read=usage.cached,
         written=usage.written - usage.written_long,
         written_long=usage.written_long,
         output=usage.output,
-        at=at,
-        model=model,
+        at=request.at or None,
+        model=request.model,
         tier=usage.tier,
+        cut=request.cut,
     )
 
 
@@ -162,7 +163,7 @@ def add_reported(trace: Trace, record: ConversationRecord) -> Trace:
     used: dict[int, RecordedUsage] = {}
     for place, call, usage in zip(places, record.calls, usages, strict=True):
         if usage is not None:
-            used[place] = to_recorded_usage(usage, at=call.request.at or None, model=call.request.model)
+            used[place] = to_recorded_usage(usage, call.request)
     return msgspec.structs.replace(trace, used=used, under_lamina=True)
 
 
@@ -186,7 +187,7 @@ class _Reports:
         if answer.usage is None:
             self.unreported += 1
             return
-        usage = to_recorded_usage(answer.usage, at=answer.at, model=call.request.model)
+        usage = to_recorded_usage(answer.usage, call.request)
         place = self._find_place(call)
         if place is None:
             self.repeated.append((len(self._items), usage))
