@@ -129,7 +129,7 @@ def test_only_a_report_with_news_is_saved(usage: Usage, number: int, saves: int,
     conversation = make_conversation(requests=2, usage=Usage(input=50))
     saver = learn(OutgoingRequest(conversation=conversation, number=number), usage, waits=waits)
     assert (saver.later, saver.now) == (saves, 0)
-    assert conversation.reported == (usage.input if saves else 0)
+    assert conversation.reported == (usage if saves else NOTHING_REPORTED)
     assert conversation.state.usage == (usage if saves else Usage(input=50))
 
 
@@ -163,7 +163,7 @@ def test_a_report_with_too_many_bytes_for_each_token_is_not_believed(
     conversation.text_size = 100 * MOST_BYTES + more_bytes
     learn(OutgoingRequest(conversation=conversation, number=1), Usage(input=100))
     assert (conversation.measured is not None) is is_believed
-    assert conversation.reported == 100
+    assert conversation.reported.input == 100
 
 
 @pytest.mark.parametrize(("tokens", "now"), [(50, 0), (51, 1)])
@@ -181,9 +181,9 @@ def test_a_report_is_stored_at_once_above_half_of_the_trigger(tokens: int, now: 
 
 def test_a_read_is_predicted_from_the_last_report_unless_something_was_cut() -> None:
     previous: Json = {"model": "m"}
-    sent = OutgoingRequest(previous=previous, previous_reported=70)
+    sent = OutgoingRequest(previous=previous, previous_usage=Usage(input=70))
     assert sent.predicted_read == 70
-    assert OutgoingRequest(previous=None, previous_reported=70).predicted_read == 0
+    assert OutgoingRequest(previous=None, previous_usage=Usage(input=70)).predicted_read == 0
     cut = Cut(number=1, reason="over the trigger", lowered=2)
     assert msgspec.structs.replace(sent, new_cuts=(cut,)).predicted_read == 0
 

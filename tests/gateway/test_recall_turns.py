@@ -92,7 +92,7 @@ def test_an_exchange_is_stored_or_waits_for_the_store(
     assert (saver.saved, saver.later) == (saved, later)
     assert conversation.state.exchanges == (EXCHANGE,)
     assert conversation.state.usage == Usage(input=10)
-    assert conversation.reported == 10
+    assert conversation.reported == Usage(input=10)
 
 
 @pytest.mark.parametrize("missing", ["conversation", "fitted", "exchange"])
