@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from lamina import Budget, fit_request, recall
+from lamina import Budget, build, fit_request, recall
 from lamina.conversations import pending_call
 from lamina.conversations.conversation_store import ConversationStore
 from lamina.conversations.conversations import Conversations
@@ -98,6 +98,29 @@ def test_what_the_user_deleted_stays_in_no_state_and_no_record(door: str, tmp_pa
     stored = anyio.run(read_bytes, address)
     assert "secret-0003" not in stored
     assert "secret-0002" in re.findall(r"secret-\d{4}", stored)
+
+
+@each_door
+def test_a_request_is_fitted_once_and_built_once(
+    door: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the first one that is cut: nothing of the past is built again to count it."""
+    builds: list[bool] = []
+
+    def count(*arguments: Any, **options: Any) -> Any:
+        envelope = build(*arguments, **options)
+        builds.append(envelope.cut is not None)
+        return envelope
+
+    monkeypatch.setattr("lamina.fitting.building.build", count)
+    cuts = 0
+    with DOORS[door](str(tmp_path / "kept.db"), budget=Budget(window=6_000, reserve=500)) as (send, _):
+        for steps in range(2 * STEPS):
+            builds.clear()
+            send(messages_request(steps))
+            assert len(builds) <= 1
+            cuts += sum(builds)
+    assert cuts
 
 
 def test_two_agents_on_one_client_are_fitted_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from lamina.conversations.store import (
     read_record,
 )
 from lamina.dialects import DIALECTS
-from lamina.fitting.request import fit_request
+from lamina.fitting.request import fit_after_passed
 from lamina.gateway import fit_call
 from lamina.stores.address import open_store
 from lamina.stores.paging import every_conversation
@@ -462,16 +462,16 @@ def test_a_request_is_not_counted_if_its_upstream_reported_far_less_than_the_tri
     """By its bytes the second request may be over the trigger. 1,000 tokens cannot be all of the first."""
     counted_lengths: list[int] = []
 
-    def note_and_fit(request: Any, **options: Any) -> Any:
+    def note_and_fit(request: Any, *passed: Any, **options: Any) -> Any:
         counted_lengths.append(len(request["messages"]))
-        return fit_request(request, **options)
+        return fit_after_passed(request, *passed, **options)
 
     async def report(_: SeenRequest, writer: asyncio.StreamWriter) -> None:
         body = b'{"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":1}}' % reported
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n")
         writer.write(b"content-length: %d\r\n\r\n" % len(body) + body)
 
-    monkeypatch.setattr(fit_call, "fit_request", note_and_fit)
+    monkeypatch.setattr(fit_call, "fit_after_passed", note_and_fit)
     first: list[dict[str, Any]] = [{"role": "user", "content": "some words " * 13_600}]
     second = [*first, {"role": "assistant", "content": "ok"}, {"role": "user", "content": "words " * 7_500}]
 

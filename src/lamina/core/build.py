@@ -23,7 +23,7 @@ from lamina.core.cut import CutPlan, cut_to_fit, preview_cut
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
 from lamina.core.entries import find_last_turn, find_position, is_message
-from lamina.core.envelope import Envelope, seal
+from lamina.core.envelope import Envelope, mark_unlowered, seal
 from lamina.core.epochs import find_change
 from lamina.core.hashing import chain_root, is_same_json
 from lamina.core.history_window import release_window
@@ -48,6 +48,7 @@ from lamina.core.values import (
     Ref,
     RequestHead,
     Segment,
+    SentMark,
 )
 from lamina.core.wishes import NO_WISHES, choose_held, read_wishes
 
@@ -106,6 +107,25 @@ def build(
 
     memo.keep(draft, envelope, context)
     return envelope
+
+
+def mark_log(
+    log: Sequence[Segment],
+    *,
+    head: RequestHead,
+    counter: Counter,
+    options: Options,
+    memo: BuildMemo,
+) -> SentMark:
+    """The mark that a request with this log would have left, had it been built and sent in full.
+
+    The next request needs it if this one was sent without a build. Of the memo only counts are used.
+    """
+    log = tuple(log)
+    context = _make_context(
+        log, head=head, ledger=EMPTY_LEDGER, counter=counter, options=options, memo=memo, idle=0
+    )
+    return mark_unlowered(draft_log(log, context), context)
 
 
 def plan_cut(

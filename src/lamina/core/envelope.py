@@ -229,7 +229,6 @@ def _join_dicts(before: dict[Ref, _Value], new: dict[Ref, _Value]) -> dict[Ref, 
 
 def _mark_sent(draft: Draft, envelope: Envelope, settings: Digest) -> SentMark:
     """The request as hashes, for the next build to compare with. They do not include its tail."""
-    account = envelope.account
     new_entries = envelope.entries[draft.unchanged :]
     sent = draft.unchanged_sent + count_sent(new_entries)
     return SentMark(
@@ -238,10 +237,29 @@ def _mark_sent(draft: Draft, envelope: Envelope, settings: Digest) -> SentMark:
         tools=digest_tools(envelope.head.tools),
         system=layers_end(envelope.entries, envelope.root, Layer.SYSTEM),
         library=layers_end(envelope.entries, envelope.root, Layer.LIBRARY),
-        tokens=account.total - account.margin,
-        counter=account.counter,
+        tokens=_count_uncalibrated(envelope.account),
+        counter=envelope.account.counter,
         settings=settings,
     )
+
+
+def mark_unlowered(draft: Draft, context: BuildContext) -> SentMark:
+    """The mark of a request that left as it was drafted, with nothing lowered and nothing added."""
+    account = context.scale.account(draft.tokens)
+    return SentMark(
+        sent=count_sent(draft.entries),
+        prefix=find_prefix(draft.entries, context.root),
+        tools=digest_tools(context.head.tools),
+        system=layers_end(draft.entries, context.root, Layer.SYSTEM),
+        library=layers_end(draft.entries, context.root, Layer.LIBRARY),
+        tokens=_count_uncalibrated(account),
+        counter=account.counter,
+        settings=digest_settings(context.options),
+    )
+
+
+def _count_uncalibrated(account: TokenAccount) -> int:
+    return account.total - account.margin
 
 
 def _lasting_prefix(envelope: Envelope) -> Digest:

@@ -13,12 +13,13 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.caches import CacheRules
-from lamina.core.build import BuildMemo, build
+from lamina.core.build import BuildMemo, build, mark_log
 from lamina.core.cut_target import Rates
 from lamina.core.envelope import Envelope
 from lamina.core.layout import Layout
+from lamina.core.options import Options
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Ledger, RequestHead
+from lamina.core.values import Budget, Ledger, RequestHead, SentMark
 from lamina.dialects.port import Dialect, ParsedRequest, Request
 from lamina.dialects.sending import keeps_head, settle_repairs
 from lamina.dialects.translate import choose_options
@@ -149,19 +150,35 @@ def _build(fit: Fit, conditions: BuildConditions) -> Built:
         counter=fit.counter,
         idle=conditions.idle,
         memo=fit.build_memo,
-        options=choose_options(
-            fit.target,
-            fit.head,
-            layout=AS_LOGGED,
-            drop_block=fit.drop_block,
-            rates=conditions.rates,
-            wording=fit.policy.find_wording(has_handles=fit.has_handles),
-            context_tool=_find_context_tool(fit),
-            **fit.policy.options(),
-        ),
+        options=_choose_options(fit, conditions.rates),
     )
     envelope = settle_repairs(envelope, fit.target, before=fit.previous_ledger.mark, memo=fit.build_memo)
     return Built(fit=fit, envelope=envelope)
+
+
+def mark_passed(fit: Fit, rates: Rates, *, new_segments: int) -> SentMark:
+    """The mark of the last request, which was sent as it came: all of this one but its new segments."""
+    log = fit.parsed.log
+    return mark_log(
+        log[: len(log) - new_segments],
+        head=fit.head,
+        counter=fit.counter,
+        options=_choose_options(fit, rates),
+        memo=fit.build_memo,
+    )
+
+
+def _choose_options(fit: Fit, rates: Rates) -> Options:
+    return choose_options(
+        fit.target,
+        fit.head,
+        layout=AS_LOGGED,
+        drop_block=fit.drop_block,
+        rates=rates,
+        wording=fit.policy.find_wording(has_handles=fit.has_handles),
+        context_tool=_find_context_tool(fit),
+        **fit.policy.options(),
+    )
 
 
 def _find_context_tool(fit: Fit) -> str:

@@ -42,7 +42,7 @@ from lamina.dialects.sending import (
 from lamina.dialects.translate import translate_head, translate_log
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput, BudgetExceeded
-from lamina.fitting.building import BuildConditions, Built, Fit, build_request
+from lamina.fitting.building import BuildConditions, Built, Fit, build_request, mark_passed
 from lamina.fitting.fitted import Fitted
 from lamina.fitting.markers import Marked, place_markers
 from lamina.fitting.names import name_segments
@@ -108,6 +108,43 @@ def fit_request(
     return _fit(call, source, source, "")
 
 
+class PassedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The last request of a conversation that was sent as it came, and not fitted.
+
+    The next one has `new_segments` more. `usage` is what the provider reported for it, None if nothing.
+    """
+
+    new_segments: int
+    usage: Usage | None = None
+
+
+def fit_after_passed(
+    request: Mapping[str, Any],
+    passed: PassedRequest,
+    *,
+    policy: Policy,
+    dialect: Dialect,
+    drop_block: bool = True,
+    memo: RequestMemo | None = None,
+) -> Fitted:
+    """Fit a request as `fit_request` does, in a conversation that has no ledger yet.
+
+    What was sent before counts as sent: a large result in it is not shortened as if it were new. And what was
+    reported calibrates the count, as if the last request had been counted when it left.
+    """
+    call = _Call(
+        request=policy.defer_tools(request, dialect),
+        ledger=None,
+        usage=None,
+        policy=policy,
+        idle=None,
+        memo=memo or RequestMemo(),
+        drop_block=drop_block,
+        passed=passed,
+    )
+    return _fit(call, dialect, dialect, "")
+
+
 def translate(
     request: Mapping[str, Any],
     *,
@@ -136,7 +173,7 @@ def translate(
 
 
 class _Call(msgspec.Struct, frozen=True, kw_only=True):
-    """What `fit_request` and `translate` were called with."""
+    """What `fit_request`, `fit_after_passed` and `translate` were called with."""
 
     request: Request
     ledger: Ledger | Mapping[str, Any] | None
@@ -145,6 +182,7 @@ class _Call(msgspec.Struct, frozen=True, kw_only=True):
     idle: float | None
     memo: RequestMemo
     drop_block: bool = True
+    passed: PassedRequest | None = None
 
 
 def _fit(call: _Call, source: Dialect, target: Dialect, model: str) -> Fitted:
@@ -173,6 +211,9 @@ def _fit(call: _Call, source: Dialect, target: Dialect, model: str) -> Fitted:
         build_memo=call.memo.build,
         drop_block=call.drop_block,
     )
+    if call.passed is not None:
+        ledger = _begin_ledger(call.passed, fit, model_name)
+        fit = msgspec.structs.replace(fit, previous_ledger=ledger)
     conditions = _choose_conditions(call, fit, model_name)
     try:
         built = build_request(fit, conditions)
@@ -235,6 +276,12 @@ def _head_for(head: RequestHead, source: Dialect, target: Dialect, model: str) -
     if model and model != find_model(head.parameters):
         return OwnHead(head=RequestHead(tools=head.tools, parameters=set_model(head.parameters, model)))
     return OwnHead(head=head)
+
+
+def _begin_ledger(passed: PassedRequest, fit: Fit, model_name: str) -> Ledger:
+    """The ledger that the last request would have left, had it been fitted."""
+    mark = mark_passed(fit, rates(fit.rules, model_name), new_segments=passed.new_segments)
+    return calibrate_ledger(Ledger(mark=mark), passed.usage, fit.counter, request=fit.came_as)
 
 
 def _choose_conditions(call: _Call, fit: Fit, model_name: str) -> BuildConditions:

@@ -25,13 +25,11 @@ from lamina.conversations.recognise import names_conversation
 from lamina.conversations.recorder import encode_lowered
 from lamina.conversations.request_digests import count_shared_links
 from lamina.conversations.store import ConversationState, changes_requests
-from lamina.core.calibration import calibrate
-from lamina.core.entries import find_logged
-from lamina.core.values import Calibration, Ledger
+from lamina.core.values import Ledger
 from lamina.dialects.sending import find_violations
 from lamina.errors import BadInput, BudgetExceeded, Conflict, InvalidRequest
 from lamina.fitting.policy import Policy
-from lamina.fitting.request import Fitted, fit_request
+from lamina.fitting.request import Fitted, PassedRequest, fit_request
 from lamina.gateway.bodies import RequestBody
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
 from lamina.gateway.config import GatewaySettings
@@ -46,7 +44,6 @@ from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.policies import RequestPolicies, find_server_conversation
 from lamina.gateway.refusals import Refusal, explain_floor
 from lamina.gateway.saving import ConversationSaver
-from lamina.gateway.sent_marks import mark_last_request
 from lamina.gateway.sizes import UNCOUNTED, CountedRequest, bound_tokens, find_trigger
 
 HEAVY = 64 << 10
@@ -231,39 +228,15 @@ class Fitter:
         raise Refusal(503, "other requests of this conversation come too fast", retry_after=1)
 
     async def _fit(self, call: UpstreamCall, match: ConversationMatch) -> Fitted:
-        """Fit a request. The first one of a conversation that is cut gets a mark of what was sent before it.
+        """Fit a request, once. Before the first cut of a conversation its requests pass, and leave no ledger.
 
-        Without the mark, a large result that was sent in full would be shortened as if it were new.
-        """
-        conversation = match.conversation
-        calibration = await self._calibrate(call, match)
-        fitted = await self._call_fitter.fit(call, conversation, calibration=calibration)
-        if conversation.state.has_ledger or not match.shared or not fitted.ledger.lines:
-            return fitted
-        whole = await self._call_fitter.fit(call, conversation, budget=UNCOUNTED)
-        ledger = Ledger(calibration=calibration, mark=mark_last_request(match, whole))
-        return await self._call_fitter.fit(call, conversation, ledger=ledger)
-
-    async def _calibrate(self, call: UpstreamCall, match: ConversationMatch) -> Calibration | None:
-        """How far off an estimate is, from what the upstream reported for the last request.
-
-        Most requests are not counted. So the last one is counted now, as the part of this request that both
-        have in common. That depends on nothing but the two requests and the report, and is the same after a
-        restart. A conversation that was cut has its calibration in the ledger.
+        So the first one that is fitted says how much of it was sent before, and what was reported for that.
         """
         state = match.conversation.state
-        counter = self._policies.find_counter(call.incoming)
-        if state.has_ledger or counter.exact:
-            return None
-        if state.usage is None or not state.usage.input:
-            return None
-        fitted = await self._call_fitter.fit(call, match.conversation, budget=UNCOUNTED)
-        return calibrate(
-            None,
-            counted=max(fitted.envelope.tokens - _count_new(match, fitted), 1),
-            reported=state.usage.input + state.usage.cleared.tokens,
-            counter=counter.identity,
-        )
+        passed = None
+        if match.shared and not state.has_ledger:
+            passed = PassedRequest(new_segments=match.new_segments, usage=state.usage)
+        return await self._call_fitter.fit(call, match.conversation, passed=passed)
 
     async def _find_again(
         self, match: ConversationMatch, parsed_call: ParsedCall, deadline: float
@@ -373,13 +346,6 @@ def _next_state(
         requests=match.conversation.state.requests + 1,
         tokens=tokens,
     )
-
-
-def _count_new(match: ConversationMatch, fitted: Fitted) -> int:
-    """The tokens of what the last request of the conversation did not have, as it is sent now."""
-    logged_entries = find_logged(fitted.envelope.entries)
-    first_new = len(logged_entries) - match.new_segments
-    return sum(entry.tokens for entry in logged_entries[first_new:])
 
 
 def _must_save(call: UpstreamCall, fitted: Fitted, state: ConversationState) -> bool:

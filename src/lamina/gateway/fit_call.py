@@ -6,14 +6,16 @@ model recalled something. The caller holds the lock of the conversation's family
 
 from __future__ import annotations
 
+from functools import partial
 from time import monotonic
+from typing import Any
 
 from anyio import to_thread
 
-from lamina.core.values import Budget, Calibration, Ledger
+from lamina.core.values import Budget, Ledger
 from lamina.dialects.usage import Usage
 from lamina.errors import LaminaError
-from lamina.fitting.request import Fitted, fit_request
+from lamina.fitting.request import Fitted, PassedRequest, fit_after_passed, fit_request
 from lamina.gateway.calls import OutgoingRequest, UpstreamCall
 from lamina.gateway.journal import Journal
 from lamina.gateway.live_conversations import LiveConversation
@@ -35,13 +37,13 @@ class CallFitter:
         conversation: LiveConversation,
         *,
         budget: Budget | None = None,
-        calibration: Calibration | None = None,
         ledger: Ledger | None = None,
         usage: Usage | None = None,
+        passed: PassedRequest | None = None,
     ) -> Fitted:
         """Fit a call. Without a `ledger`, that of the conversation holds, and what was reported since.
 
-        `calibration` is for a conversation that has no ledger yet.
+        `passed` is the last request of a conversation that has no ledger yet.
         """
         state = conversation.state
         incoming = call.incoming
@@ -49,24 +51,21 @@ class CallFitter:
         if ledger is None and state.has_ledger:
             ledger = state.ledger
             usage = state.usage
-        elif ledger is None:
-            ledger = Ledger(calibration=calibration)
         memo = conversation.memo
         if call.is_spliced:  # its messages are not those of the client, so it would spoil the client's memo
             memo = conversation.spliced_memo
+        options: dict[str, Any] = {
+            "dialect": incoming.dialect,
+            "policy": policy,
+            "drop_block": self._policies.may_drop_thinking(incoming),
+            "memo": memo,
+        }
+        fit = partial(fit_request, call.request, ledger=ledger, usage=usage, **options)
+        if passed is not None:
+            fit = partial(fit_after_passed, call.request, passed, **options)
         began = monotonic()
         try:
-            fitted = await to_thread.run_sync(
-                lambda: fit_request(
-                    call.request,
-                    dialect=incoming.dialect,
-                    ledger=ledger,
-                    usage=usage,
-                    policy=policy,
-                    drop_block=self._policies.may_drop_thinking(incoming),
-                    memo=memo,
-                )
-            )
+            fitted = await to_thread.run_sync(fit)
         except LaminaError as error:
             # The traceback holds the thread's future, and that holds the error. A large body would stay in
             # memory until the garbage collector comes by.
