@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina import Budget
+from lamina.conversations.conversation import from_state, to_state
 from lamina.conversations.conversations import CONVERSATIONS, Conversations, _branch_memo
 from lamina.conversations.pending_call import PendingCall
 from lamina.conversations.store import ConversationState, decode_state
@@ -413,3 +414,8 @@ def test_a_stored_state_of_another_version_is_refused(part: str, version: int, a
     changed["version"] = version
     with pytest.raises(Damaged, match=f"version {version}; .*{advice}"):
         decode_state(json.dumps(fields).encode())
+
+
+def test_a_conversation_keeps_the_door_that_began_it() -> None:
+    stored = from_state("name", ConversationState(door="gateway"))
+    assert to_state(stored).door == "gateway"

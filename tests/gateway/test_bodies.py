@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from lamina.gateway import limits
-from lamina.gateway.bodies import RequestBody, decode_body, encode_body
 from lamina.gateway.refusals import Refusal
+from lamina.gateway.request_bodies import RequestBody, decode_body, encode_body
 from lamina.gateway.turn_memory import TurnMemory
 
 

@@ -20,7 +20,6 @@ from lamina.fitting.own_tools import OwnTool
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, fit_request
 from lamina.gateway import usage as usage_module
-from lamina.gateway.bodies import decode_body
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, call_upstream
 from lamina.gateway.config import UpstreamSettings
 from lamina.gateway.fit import _bound_next
@@ -28,6 +27,7 @@ from lamina.gateway.identity import ClientIdentity
 from lamina.gateway.learning import MOST_BYTES, AnswerLearner
 from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.marker_modes import plans_markers
+from lamina.gateway.request_bodies import decode_body
 from lamina.gateway.sizes import (
     UNKNOWN_WINDOW,
     ChosenWindow,

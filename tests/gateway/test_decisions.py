@@ -14,7 +14,7 @@ from lamina.core.cut import OPEN_LOOP
 from lamina.errors import BudgetExceeded
 from lamina.gateway.clients import point_client
 from lamina.gateway.config import is_loopback, read_host_name
-from lamina.gateway.encodings import unpack
+from lamina.gateway.packed_bodies import unpack
 from lamina.gateway.refusals import Refusal, describe_error, explain_floor
 
 DIALECTS = ("anthropic", "openai_chat", "openai_responses", "gemini", "ollama", "bedrock_converse")

@@ -17,11 +17,9 @@ from lamina.core.tokens import Counter
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
-from lamina.gateway import conversations as conversations_module
-from lamina.gateway import limits, serving
+from lamina.gateway import conversation_index, limits, serving
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.answered_requests import AnsweredRequest
-from lamina.gateway.bodies import decode_body
 from lamina.gateway.body_values import decode_value
 from lamina.gateway.config import (
     AccessToken,
@@ -29,13 +27,14 @@ from lamina.gateway.config import (
     UpstreamSettings,
     check_settings,
 )
-from lamina.gateway.conversation_store import GatewayStore
-from lamina.gateway.conversations import ConversationIndex
+from lamina.gateway.conversation_index import ConversationIndex
 from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.profiles import add_salt
 from lamina.gateway.recall_usage import UsageSum, add_output, find_usage_object
 from lamina.gateway.refusals import Refusal
+from lamina.gateway.request_bodies import decode_body
 from lamina.gateway.security import Visitor, admit_visitor
+from lamina.gateway.store_access import GatewayStore
 from lamina.gateway.turn_memory import TurnMemory
 from lamina.gateway.uncut_requests import MeasuredConversation, UncutRequest
 from lamina.gateway.upstreams import Upstream, Upstreams, request_headers
@@ -350,7 +349,7 @@ class Records:
 
 @pytest.mark.parametrize(("more", "reads"), [(0, 1), (1, 0)])
 def test_a_record_is_learnt_unless_it_is_too_long(more: int, reads: int) -> None:
-    store: Any = Records(conversations_module.MOST_LEARNT + more)
+    store: Any = Records(conversation_index.MOST_LEARNT + more)
     conversation = LiveConversation("default", "name", "family", ConversationState())
     asyncio.run(ConversationIndex(store, shared=True).reload(conversation))
     assert store.reads == reads

@@ -16,10 +16,10 @@ import pytest
 
 from lamina.gateway import limits, upstream_answer
 from lamina.gateway.account import GatewayAccount
-from lamina.gateway.bodies import RequestBody
-from lamina.gateway.conversation_store import StoreGone
-from lamina.gateway.conversations import ConversationIndex
+from lamina.gateway.conversation_index import ConversationIndex
 from lamina.gateway.live_conversations import LiveConversation
+from lamina.gateway.request_bodies import RequestBody
+from lamina.gateway.store_access import StoreGone
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_conversations import SMALL, converse, post

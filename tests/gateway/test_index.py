@@ -10,10 +10,10 @@ import pytest
 
 from lamina.conversations.recognise import recognise
 from lamina.dialects import DIALECTS
-from lamina.gateway import conversations
-from lamina.gateway.bodies import RequestBody, decode_body
-from lamina.gateway.conversations import ConversationIndex, ConversationMatch
+from lamina.gateway import conversation_index
+from lamina.gateway.conversation_index import ConversationIndex, ConversationMatch
 from lamina.gateway.identity import ClientIdentity
+from lamina.gateway.request_bodies import RequestBody, decode_body
 from lamina.gateway.turn_memory import TurnMemory
 
 UNNAMED = ClientIdentity(group="", parent="")
@@ -62,7 +62,7 @@ def test_a_request_is_compared_with_its_own_family_only(monkeypatch: pytest.Monk
         requests = Requests()
         for number in range(200):
             await requests.send([f"question {number}"])
-        monkeypatch.setattr(conversations, "recognise", count)
+        monkeypatch.setattr(conversation_index, "recognise", count)
         match = await requests.send(["question 7", "answer", "more"])
         assert match.shared == 1
         assert len(compared) == 1
@@ -99,7 +99,7 @@ def test_conversations_that_begin_alike_stay_apart_and_find_themselves_again() -
 
 
 def test_short_conversations_are_forgotten_by_what_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversations, "LIVE_BYTES", 50 * conversations.CONVERSATION_BYTES)
+    monkeypatch.setattr(conversation_index, "LIVE_BYTES", 50 * conversation_index.CONVERSATION_BYTES)
 
     async def main() -> None:
         requests = Requests()
@@ -119,7 +119,7 @@ def test_short_conversations_are_forgotten_by_what_they_take(monkeypatch: pytest
 def test_a_conversation_that_is_too_large_for_the_memory_keeps_only_its_digests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(conversations, "LIVE_BYTES", 20_000)
+    monkeypatch.setattr(conversation_index, "LIVE_BYTES", 20_000)
 
     async def main() -> None:
         requests = Requests()

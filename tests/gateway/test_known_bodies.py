@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.gateway.bodies import decode_body
 from lamina.gateway.refusals import Refusal
+from lamina.gateway.request_bodies import decode_body
 from lamina.gateway.turn_memory import TurnMemory
 
 

@@ -13,10 +13,10 @@ from lamina.conversations.store import ConversationState
 from lamina.dialects.usage import Usage
 from lamina.errors import Conflict
 from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.conversation_store import StoreGone
 from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.recall_turns import RecallTurns
+from lamina.gateway.store_access import StoreGone
 
 REQUEST = {"model": "m", "messages": [{"role": "user", "content": "What did the file say?"}]}
 EXCHANGE = RecallExchange(

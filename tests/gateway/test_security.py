@@ -20,7 +20,6 @@ import lamina.gateway
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
 from lamina.gateway import limits
-from lamina.gateway.bodies import decode_body
 from lamina.gateway.config import (
     AccessToken,
     GatewaySettings,
@@ -28,8 +27,9 @@ from lamina.gateway.config import (
     check_settings,
     load_gateway_settings,
 )
-from lamina.gateway.encodings import unpack
+from lamina.gateway.packed_bodies import unpack
 from lamina.gateway.refusals import Refusal
+from lamina.gateway.request_bodies import decode_body
 from lamina.gateway.security import check_sender
 from lamina.gateway.turn_memory import TurnMemory
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request

@@ -11,9 +11,9 @@ import pytest
 
 from lamina.errors import StoreError
 from lamina.fitting.policy import Policy
-from lamina.gateway import conversation_store
+from lamina.gateway import store_access
 from lamina.gateway.config import GatewaySettings
-from lamina.gateway.conversation_store import LAST_TRY, READY_SECONDS, GatewayStore, StoreGone
+from lamina.gateway.store_access import LAST_TRY, READY_SECONDS, GatewayStore, StoreGone
 from lamina.stores.sqlite import SqliteStore
 
 
@@ -38,8 +38,8 @@ def waits(monkeypatch: pytest.MonkeyPatch, answers: list[str]) -> list[float]:
             task.cancel()
         return set(), set(tasks)
 
-    monkeypatch.setattr("lamina.gateway.conversation_store.asyncio.wait", wait)
-    monkeypatch.setattr(conversation_store, "monotonic", lambda: 1_000 + sum(seconds))
+    monkeypatch.setattr("lamina.gateway.store_access.asyncio.wait", wait)
+    monkeypatch.setattr(store_access, "monotonic", lambda: 1_000 + sum(seconds))
     return seconds
 
 

@@ -17,16 +17,9 @@ from lamina.core.values import Ledger
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.fitting.request import RequestMemo
 
-DOOR = "wrap"
-"""What the record calls a wrapped client."""
-
 
 def _now() -> int:
     return int(time())
-
-
-def _make_uid() -> str:
-    return f"{DOOR}-{uuid4().hex[:20]}"
 
 
 class LastRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -51,10 +44,11 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     the conversation that it was forked from. `exchanges` are the recalls that the client did not see; a
     request with them in it has a memo of its own (`spliced_memo`). Who uses a memo holds `memo_lock`.
 
-    In a store the conversation is known by its `uid`, and `revision` counts its calls. `group` is "name:…"
-    for a conversation that its caller named. `family` is what it begins with, "" before it is stored. `left`
-    are the uids of conversations that the client left for this one: they lose what this one has lost.
-    `parent` is the one that it was forked from. `record` is what happened in it, for the store.
+    `door` is the part of lamina that began it. In a store it is known by its `uid`, and `revision` counts its
+    calls. `group` is "name:…" for a conversation that its caller named. `family` is what it begins with, ""
+    before it is stored. `left` are the uids of conversations that the client left for this one: they lose
+    what this one has lost. `parent` is the one that it was forked from. `record` is what happened in it, for
+    the store.
     """
 
     ledger: Ledger = Ledger()
@@ -62,7 +56,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     spliced_memo: Any = msgspec.field(default_factory=RequestMemo)
     memo_lock: Any = msgspec.field(default_factory=Lock)
     exchanges: tuple[RecallExchange, ...] = ()
-    uid: str = msgspec.field(default_factory=_make_uid)
+    door: str = ""
+    uid: str = ""
     revision: int = 0
     dialect: str = ""
     turns: tuple[Any, ...] = ()
@@ -80,11 +75,16 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     record: RecordWriter = msgspec.field(default_factory=RecordWriter)
 
 
+def begin_conversation(door: str, **fields: Any) -> Conversation:
+    """A conversation that begins at this door."""
+    return Conversation(door=door, uid=f"{door}-{uuid4().hex[:20]}", **fields)
+
+
 def to_state(conversation: Conversation) -> ConversationState:
     """What is stored of a conversation: everything but memos, which only save time."""
     digests = conversation.digests
     return ConversationState(
-        door=DOOR,
+        door=conversation.door,
         dialect=conversation.dialect,
         group=conversation.group,
         family=conversation.family,
@@ -105,6 +105,7 @@ def to_state(conversation: Conversation) -> ConversationState:
 def from_state(name: str, state: ConversationState) -> Conversation:
     """The conversation that was stored. It knows its digests, but not its segments."""
     return Conversation(
+        door=state.door,
         uid=name,
         revision=state.requests,
         dialect=state.dialect,

@@ -17,7 +17,7 @@ from weakref import ReferenceType, ref
 
 import msgspec
 
-from lamina.conversations.conversation import Conversation, LastRequest
+from lamina.conversations.conversation import Conversation, LastRequest, begin_conversation
 from lamina.conversations.events import Listeners
 from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
 from lamina.conversations.recognise import find_left, read_user, recognise, rewind_to_fork
@@ -77,21 +77,23 @@ class Conversations:
     The lock guards what is remembered, for as long as it takes to look or to note something. Nobody holds it
     while a request is parsed or fitted, or while the store is read or written.
 
-    `policy` says how their requests are fitted. With its `recall` on "auto", the model has the recall tool.
-    Conversations are remembered in `by_key`: a name that the caller gave, or a number. `numbered` has the
-    first two numbers that were used, which is enough to know whether there is more than one. `without_switch`
-    are models whose API refused the switch that drops unbound thinking. `pauses` are the last ones between
-    two requests, in seconds.
+    `door` is what the record calls this client. `policy` says how requests are fitted. With its `recall` on
+    "auto", the model has the recall tool. Conversations are remembered in `by_key`: a name that the caller
+    gave, or a number. `numbered` has the first two numbers that were used, which is enough to know whether
+    there is more than one. `without_switch` are models whose API refused the switch that drops unbound
+    thinking. `pauses` are the last ones between two requests, in seconds.
     """
 
     def __init__(
         self,
         policy: Policy = DEFAULT_POLICY,
         *,
+        door: str = "wrap",
         listeners: Listeners | None = None,
         store: ConversationStore | None = None,
     ) -> None:
         self.policy = policy
+        self.door = door
         self.without_switch: set[str] = set()
         self.pauses: deque[float] = deque(maxlen=PAUSES)
         self.listeners = listeners or Listeners()
@@ -109,7 +111,7 @@ class Conversations:
         view = Conversations()
         vars(view).update(vars(self), name=name)
         if ledger is not None:
-            self.by_key[name] = Conversation(ledger=ledger)
+            self.by_key[name] = begin_conversation(self.door, ledger=ledger)
         return view
 
     def remember_id(self, shown_id: str, answer: KeptAnswer) -> None:
@@ -171,8 +173,14 @@ class Conversations:
         digests = digest_log(log, similar.digests)
         user = read_user(request)
         family = family_of(WORKSPACE, user, dialect.name, digests)
-        new = Conversation(
-            memo=memo, dialect=dialect.name, turns=turns, digests=digests, group=user, family=family
+        new = begin_conversation(
+            self.door,
+            memo=memo,
+            dialect=dialect.name,
+            turns=turns,
+            digests=digests,
+            group=user,
+            family=family,
         )
         if self.store is not None:
             self._take_stored(self.store.load(family, dialect.name))
@@ -293,7 +301,7 @@ class Conversations:
         before = self.by_key.get(self.name)
         conversation = before
         if conversation is None:
-            conversation = Conversation(dialect=dialect.name)
+            conversation = begin_conversation(self.door, dialect=dialect.name)
         elif conversation.dialect not in ("", dialect.name):
             conversation = msgspec.structs.replace(
                 conversation,

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from lamina.caches.lifetimes import FOR_EVER
-from lamina.conversations.conversation import DOOR, Conversation, LastRequest
+from lamina.conversations.conversation import Conversation, LastRequest
 from lamina.conversations.conversations import Conversations, KeptAnswer
 from lamina.conversations.lost_caches import NOT_CACHED
 from lamina.conversations.recall_loop import (
@@ -85,7 +85,7 @@ class PendingCall:
         self._keep: Keep = "nothing"
         if conversations.store is not None:
             self._keep = conversations.store.keep
-        self._recorder = CallRecorder(DOOR, self._keep)
+        self._recorder = CallRecorder(conversations.door, self._keep)
         self._why = ""
         client_request = conversations.continue_last(client_request)
         found = conversations.find(client_request, dialect)

@@ -8,9 +8,9 @@ The way of a request, module by module. Start reading in `exchange`, which shows
   the settings, and `limits` what nobody sets.
 - `security` says who may ask. `routes`, `upstreams` and `profiles` say where a request goes and what that
   server cannot take. `refusals` says how an error looks in each API.
-- `bodies` reads a body, and `body_values` its values. `identity` and `conversations` find out which
-  conversation a request continues. `live_conversations` has what is remembered of it here,
-  `conversation_store` every call of the store, and `saving` says when it is called.
+- `request_bodies` reads a body, and `body_values` its values. `identity` and `conversation_index` find out
+  which conversation a request continues. `live_conversations` has what is remembered of it here,
+  `store_access` every call of the store, and `saving` says when it is called.
 - `fit` decides what leaves. `policies` chooses how it is fitted, `sizes` whether it has to be, and `fit_call`
   runs `fit_request`.
 - `upstream_answer` sends it. If it is refused, `mending` may know a remedy.

@@ -18,8 +18,8 @@ from lamina.core.text.characters import lower_ascii
 from lamina.dialects.usage import Usage
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.client_request import ClientRequest
-from lamina.gateway.encodings import make_answer_unpacker
 from lamina.gateway.learning import AnswerLearner
+from lamina.gateway.packed_bodies import make_answer_unpacker
 from lamina.gateway.recalls import RecallRelay
 from lamina.gateway.recording import ExchangeRecord
 from lamina.gateway.refusals import Refusal

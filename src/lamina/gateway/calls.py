@@ -15,11 +15,11 @@ from lamina.dialects.model_names import MODEL_FIELDS
 from lamina.dialects.port import Dialect
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.fitting.request import Fitted
-from lamina.gateway.bodies import RequestBody, encode_body
-from lamina.gateway.conversations import ConversationMatch
+from lamina.gateway.conversation_index import ConversationMatch
 from lamina.gateway.identity import ClientIdentity
 from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.profiles import add_salt, apply_profile
+from lamina.gateway.request_bodies import RequestBody, encode_body
 from lamina.gateway.upstreams import Upstream
 
 

@@ -12,7 +12,7 @@ from anyio import to_thread
 from lamina.gateway import limits
 from lamina.gateway.body_room import SMALL, BodyTicket
 from lamina.gateway.config import GatewaySettings
-from lamina.gateway.encodings import unpack
+from lamina.gateway.packed_bodies import unpack
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.security import Headers, read_header, read_list
 from lamina.gateway.stream import ClientGone

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from lamina.conversations.recall_loop import PREVIOUS_ANSWER, RecallExchange, continue_answer
-from lamina.gateway.conversation_store import GatewayStore, StoreGone
+from lamina.gateway.store_access import GatewayStore, StoreGone
 
 
 async def remember_answer(

@@ -19,13 +19,13 @@ from multidict import CIMultiDict
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects import DIALECTS
 from lamina.gateway.answer import AnswerRelay, relay_unread
-from lamina.gateway.bodies import RequestBody, decode_body
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.client_connection import LINK, ClientConnection, Receive
 from lamina.gateway.client_request import ClientRequest, Scope
 from lamina.gateway.identity import identify_client
 from lamina.gateway.recording import ExchangeRecord
 from lamina.gateway.refusals import BrokenOff, Refusal
+from lamina.gateway.request_bodies import RequestBody, decode_body
 from lamina.gateway.routes import match_route
 from lamina.gateway.security import admit_visitor, read_header, read_list
 from lamina.gateway.shared import Gateway
@@ -160,7 +160,7 @@ class ProxiedExchange:
             await self._pass_through()
             return
         gateway = self._gateway
-        with gateway.bodies.open_ticket() as ticket:
+        with gateway.request_bodies.open_ticket() as ticket:
             packed = await self._client.read_body(ticket)
             text = await self._client.unpack_body(packed, ticket)
             memory = gateway.memory(self._request.visitor.workspace)

@@ -30,12 +30,10 @@ from lamina.dialects.sending import find_violations
 from lamina.errors import BadInput, BudgetExceeded, Conflict, InvalidRequest
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, PassedRequest, fit_request
-from lamina.gateway.bodies import RequestBody
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.continued_answers import continue_last
-from lamina.gateway.conversation_store import GatewayStore, StoreGone
-from lamina.gateway.conversations import ConversationIndex, ConversationMatch, ParsedCall
+from lamina.gateway.conversation_index import ConversationIndex, ConversationMatch, ParsedCall
 from lamina.gateway.fit_call import CallFitter
 from lamina.gateway.journal import Journal
 from lamina.gateway.live_conversations import LiveConversation
@@ -43,8 +41,10 @@ from lamina.gateway.marker_modes import plans_markers
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.policies import RequestPolicies, find_server_conversation
 from lamina.gateway.refusals import Refusal, explain_floor
+from lamina.gateway.request_bodies import RequestBody
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.sizes import UNCOUNTED, CountedRequest, bound_tokens, find_trigger
+from lamina.gateway.store_access import GatewayStore, StoreGone
 
 HEAVY = 64 << 10
 """Bytes of new messages above which parsing them would keep other requests waiting. They go to a thread."""

@@ -3,7 +3,7 @@
 An id names a group of conversations, not one. Claude Code sends the same session id for a title call, Codex
 for a thread, opencode for all calls of a session. Without such an id, the user that a request names is one.
 Inside a group, and for clients that send no id at all, the chain of message digests decides
-(`lamina.gateway.conversations`).
+(`lamina.gateway.conversation_index`).
 """
 
 from __future__ import annotations

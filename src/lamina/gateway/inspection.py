@@ -18,7 +18,6 @@ from anyio import from_thread
 from lamina.core.text.characters import lower_ascii
 from lamina.errors import StoreError
 from lamina.gateway.config import GatewaySettings
-from lamina.gateway.conversation_store import GatewayStore, StoreGone
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import INSPECTOR
 from lamina.gateway.saving import ConversationSaver
@@ -30,6 +29,7 @@ from lamina.gateway.security import (
     check_sender,
     read_header,
 )
+from lamina.gateway.store_access import GatewayStore, StoreGone
 from lamina.inspector.asgi import make_app
 from lamina.inspector.page_cookies import is_valid, read_cookie
 from lamina.inspector.pages import is_followed_link

@@ -6,7 +6,7 @@ import msgspec
 
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.conversations import ConversationIndex
+from lamina.gateway.conversation_index import ConversationIndex
 from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.sizes import CountedRequest

@@ -1,7 +1,7 @@
 """A conversation in the memory of one gateway process: what the last request left for the next one.
 
 Everything here but the name can be had again: from the store, or by decoding and counting once more.
-`conversations` finds the conversation of a request, and forgets those that were not used for longest.
+`conversation_index` finds the conversation of a request, and forgets those that were not used for longest.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from lamina.conversations.store import ConversationState
 from lamina.dialects.memos import CheckMemo, ParseMemo
 from lamina.dialects.usage import NOTHING_REPORTED
 from lamina.fitting.request import RequestMemo
-from lamina.gateway.conversation_store import GatewayConversation
 from lamina.gateway.sizes import CountedRequest, KnownTrigger
+from lamina.gateway.store_access import GatewayConversation
 from lamina.gateway.turn_memory import MOVING
 
 DOOR = "gateway"

@@ -19,8 +19,7 @@ from lamina.dialects.overflow import Overflow, read_overflow
 from lamina.errors import BudgetExceeded, Conflict, InvalidRequest
 from lamina.fitting.request import Fitted
 from lamina.gateway.calls import OutgoingRequest, UpstreamCall
-from lamina.gateway.conversation_store import StoreGone
-from lamina.gateway.conversations import ConversationIndex
+from lamina.gateway.conversation_index import ConversationIndex
 from lamina.gateway.fit_call import CallFitter
 from lamina.gateway.journal import Journal
 from lamina.gateway.live_conversations import LiveConversation
@@ -29,6 +28,7 @@ from lamina.gateway.policies import RequestPolicies
 from lamina.gateway.refusals import Refusal, explain_unfit
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.sizes import UNCOUNTED
+from lamina.gateway.store_access import StoreGone
 
 
 class _RefusedRequest(NamedTuple):

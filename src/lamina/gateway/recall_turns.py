@@ -19,14 +19,14 @@ from lamina.errors import BudgetExceeded, Conflict, InvalidRequest
 from lamina.fitting.policy import Keep
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.continued_answers import remember_answer
-from lamina.gateway.conversation_store import GatewayStore, StoreGone
-from lamina.gateway.conversations import ConversationIndex
+from lamina.gateway.conversation_index import ConversationIndex
 from lamina.gateway.fit_call import CallFitter
 from lamina.gateway.learning import AnswerLearner
 from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.refusals import Refusal, explain_unfit
 from lamina.gateway.saving import ConversationSaver
+from lamina.gateway.store_access import GatewayStore, StoreGone
 
 TRIES = 8
 """How often an exchange is stored again because another process changed its conversation meanwhile."""

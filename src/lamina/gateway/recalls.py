@@ -39,7 +39,7 @@ from lamina.dialects.port import Absorbed, Dialect
 from lamina.errors import LaminaError
 from lamina.gateway import limits
 from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.encodings import make_answer_unpacker
+from lamina.gateway.packed_bodies import make_answer_unpacker
 from lamina.gateway.recall_turns import RecallTurns
 from lamina.gateway.recall_usage import UsageSum
 from lamina.gateway.stream import AnswerWriter, read_pieces

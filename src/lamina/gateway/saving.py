@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from lamina.conversations.store import ConversationState
 from lamina.errors import Conflict
-from lamina.gateway.conversation_store import GatewayStore, StoreGone
-from lamina.gateway.conversations import ConversationIndex
+from lamina.gateway.conversation_index import ConversationIndex
 from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
+from lamina.gateway.store_access import GatewayStore, StoreGone
 
 SAVE_PAUSE, SHARED_PAUSE = 2.0, 0.02
 """Seconds before a conversation that no request depends on is saved: alone, and beside other processes.

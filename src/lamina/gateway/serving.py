@@ -17,8 +17,8 @@ import msgspec
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy, choose_policy
 from lamina.gateway.config import GatewaySettings, check_settings, load_gateway_settings
-from lamina.gateway.conversation_store import GatewayStore
 from lamina.gateway.server import run_server
+from lamina.gateway.store_access import GatewayStore
 
 
 def serve(

@@ -15,8 +15,7 @@ import aiohttp
 from lamina.gateway import limits
 from lamina.gateway.body_room import BodyRoom
 from lamina.gateway.config import GatewaySettings
-from lamina.gateway.conversation_store import GatewayStore
-from lamina.gateway.conversations import ConversationIndex
+from lamina.gateway.conversation_index import ConversationIndex
 from lamina.gateway.draining import Drain
 from lamina.gateway.fit import Fitter
 from lamina.gateway.fit_call import CallFitter
@@ -30,6 +29,7 @@ from lamina.gateway.recall_turns import RecallTurns
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.served_windows import ServedWindows
+from lamina.gateway.store_access import GatewayStore
 from lamina.gateway.turn_memory import TurnMemory
 from lamina.gateway.upstreams import Upstreams
 from lamina.telemetry import Telemetry

@@ -17,8 +17,8 @@ from lamina.conversations.pending_call import limit_budget
 from lamina.core import cut_target
 from lamina.core.values import Budget, RequestHead
 from lamina.fitting.policy import Policy
-from lamina.gateway.bodies import RequestBody
 from lamina.gateway.config import UpstreamSettings
+from lamina.gateway.request_bodies import RequestBody
 from lamina.models.facts import model_or_none
 
 UNCOUNTED = Budget(window=1 << 40)

@@ -21,7 +21,7 @@ from yarl import URL
 
 from lamina.dialects.overflow import STATUS as OVERFLOW_STATUS
 from lamina.gateway import limits
-from lamina.gateway.encodings import unpack
+from lamina.gateway.packed_bodies import unpack
 from lamina.gateway.refusals import BrokenOff, Refusal
 from lamina.gateway.shared import Gateway
 from lamina.gateway.stream import AnswerWriter

@@ -30,11 +30,11 @@ from lamina.conversations.store import ConversationState, family_of, find_title
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import Dialect, ParsedRequest
 from lamina.fitting.policy import Keep
-from lamina.gateway.bodies import RequestBody
-from lamina.gateway.conversation_store import GatewayConversation, GatewayStore, StoreGone
 from lamina.gateway.identity import ClientIdentity
 from lamina.gateway.live_conversations import DOOR, Group, Landmark, LeftBranch, LiveConversation
+from lamina.gateway.request_bodies import RequestBody
 from lamina.gateway.sizes import MOVED_MARKERS
+from lamina.gateway.store_access import GatewayConversation, GatewayStore, StoreGone
 from lamina.gateway.turn_memory import MEMORY_BYTES
 
 LIVE_BYTES = MEMORY_BYTES
