@@ -160,7 +160,7 @@ class ProxiedExchange:
             await self._pass_through()
             return
         gateway = self._gateway
-        with gateway.request_bodies.open_ticket() as ticket:
+        with gateway.bodies.open_ticket() as ticket:
             packed = await self._client.read_body(ticket)
             text = await self._client.unpack_body(packed, ticket)
             memory = gateway.memory(self._request.visitor.workspace)
