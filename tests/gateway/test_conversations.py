@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from lamina import Budget
-from lamina.conversations.record import ConversationRecord
+from lamina.conversations.record import ConversationRecord, count_compactions
 from lamina.conversations.store import (
     FAMILIES,
     conversation_workspace,
@@ -27,6 +27,7 @@ from lamina.gateway import fit_call
 from lamina.stores.address import open_store
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Where
+from tests.cli.running import run
 from tests.gateway.client_shapes import SHAPES
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
@@ -219,6 +220,9 @@ def test_an_edited_history_is_a_fork_with_the_common_ledger(tmp_path: Path) -> N
     assert branch.parent in states(store)
     assert (main_line.requests, branch.requests) == (20, 1)
     assert len(branch.ledger.lines) + len(branch.ledger.folds) > 0
+    assert branch.inherited_cuts == count_compactions(branch.ledger) > 0
+    listed = json.loads(run("conversations", "list", "--store", store, "--json").out)["conversations"]
+    assert {talk["requests"]: talk["cuts"] > 0 for talk in listed} == {20: True, 1: False}
 
 
 def test_a_retry_sends_the_same_bytes_and_parallel_requests_agree(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -114,6 +115,7 @@ class _ChosenReplay:
         self._engine = engine
         self._jobs = jobs
         self._sessions = ReplayedSessions(bar.count_one)
+        self._recorded_calls: Counter[str] = Counter()
 
     def run(self) -> Iterator[TraceReplay]:
         """Every session. What a folder of figures has already comes first."""
@@ -122,9 +124,9 @@ class _ChosenReplay:
         if self._figures is not None:
             files = self._figures.select_new(files)
             yield from self._figures.read()
-        yield from self._replay_files(files)
         if arguments.store is not None:
             yield from self._replay_store()
+        yield from self._replay_files(files)
 
     def _replay_files(self, files: Sequence[TraceFile]) -> Iterator[TraceReplay]:
         seen = None
@@ -142,7 +144,9 @@ class _ChosenReplay:
         ):
             if self._figures is not None:
                 self._figures.add(file_replay)
-            yield from file_replay.replays
+            for trace_replay in file_replay.replays:
+                if not self._is_recorded(trace_replay):
+                    yield trace_replay
 
     def _replay_store(self) -> Iterator[TraceReplay]:
         replays = []
@@ -150,9 +154,19 @@ class _ChosenReplay:
         for trace_replay in self._replay(traces):
             self._sessions.add(trace_replay)
             replays.append(trace_replay)
+            reported = trace_replay.reported
+            if reported is not None and reported.session:
+                self._recorded_calls[reported.session] += reported.calls
         if self._figures is not None:
             self._figures.add_stored(self._arguments.store, replays)
         yield from replays
+
+    def _is_recorded(self, trace_replay: TraceReplay) -> bool:
+        """Whether this is a client's log of a session that the store has as lamina sent it."""
+        reported = trace_replay.reported
+        if reported is None or reported.session not in self._recorded_calls:
+            return False
+        return reported.calls <= self._recorded_calls[reported.session]
 
     def _replay(self, traces: Iterable[Trace | UnreadableLine]) -> Iterator[TraceReplay]:
         return replay_each(traces, self._options, engine=self._engine, jobs=self._jobs)

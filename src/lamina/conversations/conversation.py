@@ -47,8 +47,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     `door` is the part of lamina that began it. In a store it is known by its `uid`, and `revision` counts its
     calls. `group` is "name:…" for a conversation that its caller named. `family` is what it begins with, ""
     before it is stored. `left` are the uids of conversations that the client left for this one: they lose
-    what this one has lost. `parent` is the one that it was forked from. `record` is what happened in it, for
-    the store.
+    what this one has lost. `parent` is the one that it was forked from, whose cuts are its `inherited_cuts`.
+    `record` is what happened in it, for the store.
     """
 
     ledger: Ledger = Ledger()
@@ -72,6 +72,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     began: int = msgspec.field(default_factory=_now)
     left: tuple[str, ...] = ()
     parent: str = ""
+    inherited_cuts: int = 0
     record: RecordWriter = msgspec.field(default_factory=RecordWriter)
 
 
@@ -94,6 +95,7 @@ def to_state(conversation: Conversation) -> ConversationState:
         chain=b"".join(digests.chain),
         first_answer=digests.first_answer,
         ledger=conversation.ledger,
+        inherited_cuts=conversation.inherited_cuts,
         usage=conversation.usage,
         windows=conversation.windows,
         exchanges=conversation.exchanges,
@@ -114,6 +116,7 @@ def from_state(name: str, state: ConversationState) -> Conversation:
         parent=state.parent,
         model=state.model,
         ledger=state.ledger,
+        inherited_cuts=state.inherited_cuts,
         digests=state.digests(),
         usage=state.usage or NOTHING_REPORTED,
         windows=state.windows,

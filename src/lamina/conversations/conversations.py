@@ -21,6 +21,7 @@ from lamina.conversations.conversation import Conversation, LastRequest, begin_c
 from lamina.conversations.events import Listeners
 from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
 from lamina.conversations.recognise import find_left, read_user, recognise, rewind_to_fork
+from lamina.conversations.record import count_compactions
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.conversations.store import WORKSPACE, family_of
 from lamina.core.values import Digest, Ledger
@@ -225,6 +226,7 @@ class Conversations:
             last_request=nearest.last_request,
             left=left,
             parent=nearest.uid,
+            inherited_cuts=count_compactions(ledger),
         )
         return FoundConversation(next(self.numbers), fork, memo.parse)
 

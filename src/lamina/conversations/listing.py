@@ -206,7 +206,7 @@ async def _find_recorded(store: Store, workspace: str, name: str) -> ListedTalk 
         began=state.began,
         updated=state.updated,
         requests=state.requests,
-        cuts=count_compactions(state.ledger),
+        cuts=count_compactions(state.ledger) - state.inherited_cuts,
         tokens=state.tokens,
         keep=state.keep,
         records=head.count,

@@ -68,6 +68,14 @@ def answer_place(workspace: str, answer_id: str) -> Where:
 STATE_VERSION = 1
 
 
+def is_client_id(name: str) -> bool:
+    """Whether this is a client's own id of a session, such as `claude-code:5f0c`, and no conversation's name.
+
+    The parent of a sub-agent is an id, and the parent of a fork is a conversation.
+    """
+    return ":" in name
+
+
 class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is stored of a conversation between two requests.
 
@@ -77,7 +85,8 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     reported for it, None if the ledger has learnt from it already. `windows` has the window of each model
     that refused a request as too long. `exchanges` are the recalls that lamina answered: the client's own
     history does not have them. `keep` is what the record has of requests: "all", "lowered" or "nothing".
-    `answers` are the ids under which `ANSWERS` names this conversation.
+    `answers` are the ids under which `ANSWERS` names this conversation. `inherited_cuts` are the cuts of
+    lamina that the ledger had when this conversation was forked: they were made in the one that it came from.
     """
 
     # A factory, since a value that is only the default would not be written.
@@ -94,6 +103,7 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     chain: bytes = b""
     first_answer: int = 0
     ledger: Ledger = Ledger()
+    inherited_cuts: int = 0
     usage: Usage | None = None
     windows: dict[str, int] = {}
     exchanges: tuple[RecallExchange, ...] = ()

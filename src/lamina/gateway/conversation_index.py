@@ -24,6 +24,7 @@ import msgspec
 
 from lamina.conversations.recall_loop import select_exchanges
 from lamina.conversations.recognise import Recognised, find_left, recognise, rewind_to_fork
+from lamina.conversations.record import count_compactions
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.conversations.shelf import MEMBERS, forget_lost_text
 from lamina.conversations.store import ConversationState, family_of, find_title
@@ -359,6 +360,7 @@ def _fork_state(
         state,
         parent=conversation.name,
         ledger=ledger,
+        inherited_cuts=count_compactions(ledger),
         windows=conversation.state.windows,
         exchanges=exchanges,
     )

@@ -28,7 +28,9 @@ DEFAULT_WINDOW = 200_000
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the list of sessions. Amounts that the records do not have are None.
 
-    `answered` is False if no model has answered the first request, which is then the only one.
+    `answered` is False if no model has answered the first request, which is then the only one. `session` is
+    the client's own id. `parent` is the session whose sub-agent this is; or if it `is_fork`, the one that it
+    was forked from: a client that compacts or edits its history makes a fork.
     """
 
     id: str
@@ -47,7 +49,9 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     ended: float | None
     cuts: int = 0
     project: str = ""
+    session: str = ""
     parent: str = ""
+    is_fork: bool = False
     answered: bool = True
 
 
@@ -141,6 +145,7 @@ def read_session(trace: Trace) -> RecordedSession | None:
         ended=max(times, default=None),
         cuts=len(trace.compacted),
         project=_find_project(trace),
+        session=trace.session,
         parent=_find_parent(trace),
         answered=is_answered,
     )

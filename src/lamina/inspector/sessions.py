@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from lamina.errors import BadInput
+from lamina.inspector.joined_sessions import join_sessions
 from lamina.inspector.recorded_sessions import (
     ListedSession,
     RecordedSession,
@@ -77,10 +78,10 @@ class Sessions:
         return _load(session)
 
     def children(self, session: RecordedSession) -> list[RecordedSession | StoredSession]:
-        """The sessions of the sub-agents of a session, and what was forked from it."""
+        """The sessions of the sub-agents of a session. What was forked from it is none of them."""
         with self._lock:
             self._refresh()
-            others = list(self._sessions.values())
+            others = [other for other in self._sessions.values() if not other.summary.is_fork]
         return [other for other in others if other.summary.parent == session.summary.name]
 
     def state(self) -> str:
@@ -111,6 +112,7 @@ class Sessions:
             else:
                 session = _name_apart(result, self._sessions)
                 self._sessions[session.summary.id] = session
+        self._sessions = join_sessions(self._sessions)
 
     def _read_files(self) -> None:
         """Read the files that are new or have changed. Files that are gone are forgotten."""
@@ -163,11 +165,11 @@ def _read_sessions(
 
 
 def _load(session: ListedSession) -> RecordedSession:
-    """The whole session, under the id that it has in the list."""
+    """The whole session, under the id and with the parent that it has in the list."""
     if isinstance(session, RecordedSession):
         return session
     loaded = session.load()
-    summary = msgspec.structs.replace(loaded.summary, id=session.summary.id)
+    summary = msgspec.structs.replace(loaded.summary, id=session.summary.id, parent=session.summary.parent)
     return msgspec.structs.replace(loaded, summary=summary)
 
 

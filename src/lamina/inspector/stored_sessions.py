@@ -21,6 +21,7 @@ from lamina.conversations.store import (
     conversation_place,
     conversation_workspace,
     decode_state,
+    is_client_id,
 )
 from lamina.errors import BadInput, LaminaError
 from lamina.fitting.recalls import read_turns
@@ -195,7 +196,9 @@ def summarise_sent(conversation: SentConversation) -> SessionSummary:
         began=min(moments, default=None),
         ended=max(moments, default=None),
         cuts=sum(call.request.is_cut for call in calls),
+        session=state.group,
         parent=state.parent,
+        is_fork=bool(state.parent) and not is_client_id(state.parent),
         answered=any(call.answer is not None for call in calls),
     )
 

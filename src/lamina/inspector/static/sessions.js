@@ -70,7 +70,7 @@ function makeTable(sessions, address) {
   );
 }
 
-// Sub-agents stand under their parent, and theirs under them, in whichever order the parents are.
+// Sub-agents and forks stand under their parent, and theirs under them, in whichever order the parents are.
 function arrange(sessions, by) {
   const column = COLUMNS.find(([name]) => name === by);
   const names = new Set(sessions.map((session) => session.name));
@@ -105,7 +105,7 @@ function makeRow(session, depth) {
       {},
       isLive ? h("span", { class: "live", title: "It is running" }, "live ") : null,
       h("a", { href: `#/s/${session.id}` }, depth ? "↳ " : "", session.first_words || session.name),
-      h("div", { class: "faint small" }, [...describeAnswer(session), session.project, session.source, session.name].filter(Boolean).join(" · ")),
+      h("div", { class: "faint small" }, [...describeAnswer(session), session.is_fork ? "fork" : "", session.project, session.source, session.name].filter(Boolean).join(" · ")),
     ),
     h("td", {}, session.model || "not recorded"),
     h("td", { class: "nowrap" }, session.ended === null ? "not recorded" : date(session.ended)),

@@ -166,4 +166,5 @@ class _Rollout:
             call_ids=self.call_ids,
             project=self.project,
             began=self.began,
+            session=f"thread:{self.id}",
         )
