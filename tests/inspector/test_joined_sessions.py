@@ -111,7 +111,7 @@ def test_a_replay_of_logs_and_of_the_store_counts_a_session_once(tmp_path: Path)
 
     anyio.run(save)
 
-    def replay(*places: object) -> dict[str, int]:
+    def replay(*places: str | Path) -> dict[str, int]:
         told = json.loads(run("replay", *places, "--jobs", "1", "--json", "-").out)
         return {each["trace"]: each["calls"] for each in told["reported"]}
 
