@@ -60,32 +60,37 @@ def join(sessions: Iterable[StoredSession | RecordedSession]) -> dict[str, Sessi
 
 
 def test_a_record_stands_for_the_log_of_its_session() -> None:
-    main = recorded("claude-code-1", session=SESSION, calls=2)
-    fork = recorded("claude-code-2", session=SESSION, calls=1, parent="claude-code-1", is_fork=True)
-    assert set(join([logged("5f0c", session=SESSION), main, fork])) == {"claude-code-1", "claude-code-2"}
+    main = recorded("claude-code-1", client_session=SESSION, calls=2)
+    fork = recorded("claude-code-2", client_session=SESSION, calls=1, parent="claude-code-1", is_fork=True)
+    assert set(join([logged("5f0c", client_session=SESSION), main, fork])) == {
+        "claude-code-1",
+        "claude-code-2",
+    }
 
 
 def test_a_log_with_more_calls_than_lamina_saw_stays() -> None:
-    seen_in_part = recorded("claude-code-1", session=SESSION, calls=2)
-    assert set(join([logged("5f0c", session=SESSION), seen_in_part])) == {"5f0c", "claude-code-1"}
+    seen_in_part = recorded("claude-code-1", client_session=SESSION, calls=2)
+    assert set(join([logged("5f0c", client_session=SESSION), seen_in_part])) == {"5f0c", "claude-code-1"}
     assert set(join([logged("a"), recorded("b")])) == {"a", "b"}, "neither names a session"
 
 
 def test_a_sub_agent_belongs_to_the_conversation_that_was_under_way() -> None:
     joined = join(
         [
-            recorded("first", session=SESSION, began=1.0),
-            recorded("agent", session=f"{SESSION}:agent-7", parent=SESSION, began=7.0),
-            recorded("second", session=SESSION, began=5.0),
-            recorded("third", session=SESSION, began=9.0),
+            recorded("first", client_session=SESSION, began=1.0),
+            recorded("agent", client_session=f"{SESSION}:agent-7", parent=SESSION, began=7.0),
+            recorded("second", client_session=SESSION, began=5.0),
+            recorded("third", client_session=SESSION, began=9.0),
         ]
     )
     assert joined["agent"].parent == "second"
 
 
 def test_the_log_of_a_sub_agent_stands_under_the_record_of_its_parent() -> None:
-    log = logged("5f0c/agent-7", session=f"{SESSION}:agent-7", parent="5f0c", began=7.0)
-    joined = join([logged("5f0c", session=SESSION), recorded("main", session=SESSION, began=1.0), log])
+    log = logged("5f0c/agent-7", client_session=f"{SESSION}:agent-7", parent="5f0c", began=7.0)
+    joined = join(
+        [logged("5f0c", client_session=SESSION), recorded("main", client_session=SESSION, began=1.0), log]
+    )
     assert {name: each.parent for name, each in joined.items()} == {"main": "", "5f0c/agent-7": "main"}
 
 

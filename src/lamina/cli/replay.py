@@ -155,8 +155,8 @@ class _ChosenReplay:
             self._sessions.add(trace_replay)
             replays.append(trace_replay)
             reported = trace_replay.reported
-            if reported is not None and reported.session:
-                self._recorded_calls[reported.session] += reported.calls
+            if reported is not None and reported.client_session:
+                self._recorded_calls[reported.client_session] += reported.calls
         if self._figures is not None:
             self._figures.add_stored(self._arguments.store, replays)
         yield from replays
@@ -164,9 +164,9 @@ class _ChosenReplay:
     def _is_recorded(self, trace_replay: TraceReplay) -> bool:
         """Whether this is a client's log of a session that the store has as lamina sent it."""
         reported = trace_replay.reported
-        if reported is None or reported.session not in self._recorded_calls:
+        if reported is None or reported.client_session not in self._recorded_calls:
             return False
-        return reported.calls <= self._recorded_calls[reported.session]
+        return reported.calls <= self._recorded_calls[reported.client_session]
 
     def _replay(self, traces: Iterable[Trace | UnreadableLine]) -> Iterator[TraceReplay]:
         return replay_each(traces, self._options, engine=self._engine, jobs=self._jobs)

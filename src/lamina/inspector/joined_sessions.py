@@ -20,12 +20,12 @@ def join_sessions(sessions: Mapping[str, ListedSession]) -> dict[str, ListedSess
     """The sessions without logs that lamina has recorded, each with the name of its parent."""
     recorded_calls: Counter[str] = Counter()
     for session in sessions.values():
-        if isinstance(session, StoredSession) and session.summary.session:
-            recorded_calls[session.summary.session] += session.summary.calls
+        if isinstance(session, StoredSession) and session.summary.client_session:
+            recorded_calls[session.summary.client_session] += session.summary.calls
     joined: dict[str, ListedSession] = {}
     for session_id, session in sessions.items():
         summary = session.summary
-        is_recorded = summary.calls <= recorded_calls[summary.session]
+        is_recorded = summary.calls <= recorded_calls[summary.client_session]
         if isinstance(session, StoredSession) or not is_recorded:
             joined[session_id] = session
     conversations = _group_conversations(joined.values())
@@ -43,8 +43,8 @@ def _group_conversations(sessions: Iterable[ListedSession]) -> dict[str, list[Se
     conversations: dict[str, list[SessionSummary]] = {}
     for session in sessions:
         summary = session.summary
-        if summary.session and summary.parent != summary.session:
-            conversations.setdefault(summary.session, []).append(summary)
+        if summary.client_session and summary.parent != summary.client_session:
+            conversations.setdefault(summary.client_session, []).append(summary)
     for group in conversations.values():
         group.sort(key=lambda summary: summary.began or 0.0)
     return conversations

@@ -28,8 +28,8 @@ DEFAULT_WINDOW = 200_000
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the list of sessions. Amounts that the records do not have are None.
 
-    `answered` is False if no model has answered the first request, which is then the only one. `session` is
-    the client's own id. `parent` is the session whose sub-agent this is; or if it `is_fork`, the one that it
+    `answered` is False if no model has answered the first request, which is then the only one. `client_session`
+    is the client's own id. `parent` is the session whose sub-agent this is; or if it `is_fork`, the one that it
     was forked from: a client that compacts or edits its history makes a fork.
     """
 
@@ -49,7 +49,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     ended: float | None
     cuts: int = 0
     project: str = ""
-    session: str = ""
+    client_session: str = ""
     parent: str = ""
     is_fork: bool = False
     answered: bool = True
@@ -145,7 +145,7 @@ def read_session(trace: Trace) -> RecordedSession | None:
         ended=max(times, default=None),
         cuts=len(trace.compacted),
         project=_find_project(trace),
-        session=trace.session,
+        client_session=trace.client_session,
         parent=_find_parent(trace),
         answered=is_answered,
     )

@@ -196,7 +196,7 @@ def summarise_sent(conversation: SentConversation) -> SessionSummary:
         began=min(moments, default=None),
         ended=max(moments, default=None),
         cuts=sum(call.request.is_cut for call in calls),
-        session=state.group,
+        client_session=state.group,
         parent=state.parent,
         is_fork=bool(state.parent) and not is_client_id(state.parent),
         answered=any(call.answer is not None for call in calls),

@@ -51,7 +51,7 @@ def sum_recorded_usage(trace: Trace) -> Reported:
         project=trace.project,
         began=trace.began,
         title=trace.title,
-        session=trace.session,
+        client_session=trace.client_session,
         **sum_fields(usages, ["read", "uncached", "output"]),
     )
 

@@ -50,8 +50,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     are the answers that another trace has already. A recording may begin in the middle of a conversation:
     answers before the item `recorded_from` came in with its first request, and are no calls of it. `project`,
     `began` (in seconds) and `title` are what a reader tells a session by. `user` is whom the records name,
-    and `client` the program that ran the session, where that is not its source. `session` is the client's own
-    id, as the gateway writes it: a client's log and lamina's record of one session have the same.
+    and `client` the program that ran the session, where that is not its source. `client_session` is the
+    client's own id, as the gateway writes it: a client's log and lamina's record of one session have the same.
 
     Some requests have no answer of their own among the items: one that was sent again, or that lamina
     answered with a recall. `repeated` has what was reported for each, with the place that its answer would
@@ -79,7 +79,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
     user: str = ""
     client: str = ""
-    session: str = ""
+    client_session: str = ""
 
 
 class UnreadableLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +168,8 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
     """What the records themselves say that a trace took: sums of `used`, and where its cache was lost.
 
     `under_lamina`: its requests were fitted by lamina before they were recorded. `client` is the program that
-    ran the session, and `place` the file and line at which it begins. `session` is that of its trace.
+    ran the session, and `place` the file and line at which it begins. `client_session` is
+    that of its trace.
     """
 
     trace: str
@@ -190,7 +191,7 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
     project: str = ""
     began: float | None = None
     title: str = ""
-    session: str = ""
+    client_session: str = ""
 
     @property
     def sent(self) -> int:

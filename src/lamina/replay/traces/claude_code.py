@@ -264,7 +264,7 @@ class _Chain:
             call_ids=self.call_ids,
             project=self.project,
             began=self.began,
-            session=f"claude-code:{trace_id.replace('/', ':')}",
+            client_session=f"claude-code:{trace_id.replace('/', ':')}",
         )
 
 

@@ -87,7 +87,7 @@ def make_trace(name: str, state: ConversationState, record: ConversationRecord) 
         title=state.title,
         user=find_user({}, request),
         client=name_client(name, state),
-        session=state.group,
+        client_session=state.group,
     )
 
 
