@@ -28,9 +28,9 @@ DEFAULT_WINDOW = 200_000
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the list of sessions. Amounts that the records do not have are None.
 
-    `answered` is False if no model has answered the first request, which is then the only one. `client_session`
-    is the client's own id. `parent` is the session whose sub-agent this is; or if it `is_fork`, the one that it
-    was forked from: a client that compacts or edits its history makes a fork.
+    `answered` is False if no model has answered the first request, which is then the only one.
+    `client_session` is the client's own id. `parent` is the session whose sub-agent this is; or if it
+    `is_fork`, the one that it was forked from: a client that compacts or edits its history makes a fork.
     """
 
     id: str

@@ -51,7 +51,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     answers before the item `recorded_from` came in with its first request, and are no calls of it. `project`,
     `began` (in seconds) and `title` are what a reader tells a session by. `user` is whom the records name,
     and `client` the program that ran the session, where that is not its source. `client_session` is the
-    client's own id, as the gateway writes it: a client's log and lamina's record of one session have the same.
+    client's own id, as the gateway writes it: a client's log and lamina's record of a session have the same.
 
     Some requests have no answer of their own among the items: one that was sent again, or that lamina
     answered with a recall. `repeated` has what was reported for each, with the place that its answer would

@@ -166,5 +166,5 @@ class _Rollout:
             call_ids=self.call_ids,
             project=self.project,
             began=self.began,
-            client_session=f"thread:{self.id}",
+            client_session=f"thread:{self.id or self.place}",
         )
