@@ -172,7 +172,7 @@ def test_a_second_call_of_the_same_conversation_does_not_wait_for_its_memo() -> 
     with conversation.memo_lock:
         PendingCall(conversations, DIALECT, messages_request(3)).finish()
     [conversation] = conversations.by_key.values()
-    assert conversation.revision == 2
+    assert conversation.state.requests == 2
 
 
 def _run_together(work: Any) -> None:

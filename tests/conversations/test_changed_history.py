@@ -167,7 +167,7 @@ def test_a_wrapped_client_records_changes_that_no_word_shows(dialect: str) -> No
             pending = PendingCall(among, DIALECTS[dialect], deepcopy(body))
             pending.finish()
         [known] = among.by_key.values()
-        assert len(known.ledger.cuts) == cuts
+        assert len(known.state.ledger.cuts) == cuts
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina import Budget
-from lamina.conversations.conversation import from_state, to_state
 from lamina.conversations.conversations import CONVERSATIONS, Conversations, _branch_memo
 from lamina.conversations.pending_call import PendingCall
 from lamina.conversations.store import ConversationState, decode_state
@@ -157,7 +156,7 @@ def test_a_cut_is_not_forgotten_for_a_call_that_began_before_it() -> None:
     late.finish()
     early.finish()
     assert among.last_fitted() is not None
-    assert len(among.by_key["a"].ledger.cuts) == 1
+    assert len(among.by_key["a"].state.ledger.cuts) == 1
 
 
 def test_threads_may_share_a_client() -> None:
@@ -414,8 +413,3 @@ def test_a_stored_state_of_another_version_is_refused(part: str, version: int, a
     changed["version"] = version
     with pytest.raises(Damaged, match=f"version {version}; .*{advice}"):
         decode_state(json.dumps(fields).encode())
-
-
-def test_a_conversation_keeps_the_door_that_began_it() -> None:
-    stored = from_state("name", ConversationState(door="gateway"))
-    assert to_state(stored).door == "gateway"

@@ -7,11 +7,11 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import anyio
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina import Budget
-from lamina.conversations.conversation import Conversation, to_state
 from lamina.conversations.conversation_store import ConversationStore
 from lamina.conversations.conversations import Conversations
 from lamina.conversations.pending_call import PendingCall
@@ -134,13 +134,13 @@ def test_a_branch_that_goes_on_keeps_its_digests() -> None:
     try:
         talk.say(8)
         [left] = talk.conversations.by_key.values()
-        assert left.ledger.folds
+        assert left.state.ledger.folds
         del talk.turns[-1]
         talk.say(1)
         living = list(talk.conversations.by_key.values())[-1]
         assert living is not left
-        assert forget_lost_text(to_state(left), living.digests) == to_state(left)
-        assert talk.stored() >= _find_secrets(str(left.ledger.folds))
+        assert forget_lost_text(left.state, living.digests) is left.state
+        assert talk.stored() >= _find_secrets(str(left.state.ledger.folds))
     finally:
         talk.store.close()
 
@@ -153,14 +153,12 @@ def test_recalled_text_goes_with_its_place() -> None:
         links = conversation.digests.chain
         early = exchange_at(2, links)
         late = exchange_at(6, links)
-        other = Conversation(
-            ledger=conversation.ledger, exchanges=(early, late), digests=conversation.digests, dialect="x"
-        )
+        other = msgspec.structs.replace(conversation.state, exchanges=(early, late))
         del talk.turns[2:]
         talk.say(2)
         living = list(talk.conversations.by_key.values())[-1]
-        assert forget_lost_text(to_state(other), living.digests).exchanges == (early,)
-        assert forget_lost_text(to_state(other), other.digests).exchanges == (early, late)
+        assert forget_lost_text(other, living.digests).exchanges == (early,)
+        assert forget_lost_text(other, conversation.digests).exchanges == (early, late)
     finally:
         talk.store.close()
 

@@ -25,7 +25,7 @@ import anyio
 import msgspec
 from anyio.from_thread import BlockingPortal
 
-from lamina.conversations.conversation import Conversation, from_state, to_state
+from lamina.conversations.conversation import Conversation
 from lamina.conversations.request_digests import RequestDigests
 from lamina.conversations.shelf import TRIES, forget_left, list_members, save_conversation
 from lamina.conversations.store import WORKSPACE, conversation_place, find_conversation, find_title
@@ -173,21 +173,22 @@ async def _load_family(store: Store, *, family: str, dialect: str) -> list[Conve
     for name in await list_members(store, WORKSPACE, family):
         stored = await find_conversation(store, WORKSPACE, name)
         if stored is not None and stored.state.dialect == dialect:
-            conversation = from_state(name, stored.state)
+            conversation = Conversation(uid=name, state=stored.state, digests=stored.state.digests())
             conversation.record.skip_to(stored.records)
             conversation.record.is_listed = True
             conversations.append(conversation)
-    return sorted(conversations, key=lambda conversation: conversation.revision)
+    return sorted(conversations, key=lambda conversation: conversation.state.requests)
 
 
 async def _write(store: Store, conversation: Conversation, names: Sequence[str], keep: Keep) -> None:
     """Write a conversation over its last state, and add what happened to its record."""
     record = conversation.record
     title = find_title(conversation.digests.segments) if keep == "all" else ""
-    state = msgspec.structs.replace(to_state(conversation), keep=keep, title=title)
+    state = conversation.state.after(conversation.digests)
+    state = msgspec.structs.replace(state, keep=keep, title=title)
 
     async def write() -> None:
-        families = () if record.is_listed else (conversation.family, *names)
+        families = () if record.is_listed else (state.family, *names)
         try:
             await save_conversation(
                 store,

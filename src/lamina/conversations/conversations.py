@@ -12,18 +12,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from threading import Lock
+from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ReferenceType, ref
 
 import msgspec
 
-from lamina.conversations.conversation import Conversation, LastRequest, begin_conversation
+from lamina.conversations.conversation import Conversation, LastRequest, make_uid
 from lamina.conversations.events import Listeners
 from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
-from lamina.conversations.recognise import find_left, read_user, recognise, rewind_to_fork
-from lamina.conversations.record import count_compactions
+from lamina.conversations.recognise import choose_state, find_left, read_user, recognise
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
-from lamina.conversations.store import WORKSPACE, family_of
+from lamina.conversations.store import WORKSPACE, ConversationState, family_of
 from lamina.core.values import Digest, Ledger
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import Dialect
@@ -112,7 +112,7 @@ class Conversations:
         view = Conversations()
         vars(view).update(vars(self), name=name)
         if ledger is not None:
-            self.by_key[name] = begin_conversation(self.door, ledger=ledger)
+            self.by_key[name] = Conversation(uid=make_uid(self.door), state=self._begin_state(ledger=ledger))
         return view
 
     def remember_id(self, shown_id: str, answer: KeptAnswer) -> None:
@@ -174,61 +174,50 @@ class Conversations:
         digests = digest_log(log, similar.digests)
         user = read_user(request)
         family = family_of(WORKSPACE, user, dialect.name, digests)
-        new = begin_conversation(
-            self.door,
-            memo=memo,
-            dialect=dialect.name,
-            turns=turns,
-            digests=digests,
-            group=user,
-            family=family,
-        )
+        new = self._begin_state(dialect=dialect.name, group=user, family=family)
         if self.store is not None:
             self._take_stored(self.store.load(family, dialect.name))
         unnamed = self._list_unnamed(dialect.name)
-        users_own = {key: conversation for key, conversation in unnamed if conversation.group == user}
+        users_own = {key: conversation for key, conversation in unnamed if conversation.state.group == user}
         recognised = recognise(digests, [(key, each.digests) for key, each in users_own.items()])
-        if recognised.nearest is not None and recognised.relation == "continues":
+        nearest = None
+        if recognised.nearest is not None:
             nearest = users_own[recognised.nearest]
-            continued = msgspec.structs.replace(
-                nearest,
-                digests=digests,
-                turns=turns,
-                exchanges=select_exchanges(nearest.exchanges, digests),
-                left=(),
-            )
+        state = choose_state(
+            recognised,
+            new,
+            nearest.state if nearest is not None else None,
+            parent=nearest.uid if nearest is not None else "",
+            request=request,
+            log=log,
+            digests=digests,
+            dialect=dialect,
+        )
+        if nearest is not None and recognised.nearest is not None and recognised.relation == "continues":
+            continued = msgspec.structs.replace(nearest, state=state, digests=digests, turns=turns, left=())
             return FoundConversation(recognised.nearest, continued, memo.parse, nearest)
 
         others = list(users_own.values())
         left = tuple(find_left(digests, [(each.uid, each.digests) for each in others]))
-        if recognised.nearest is None:
+        if nearest is None:
             last_request = _find_likeliest(digests, others)
-            conversation = msgspec.structs.replace(new, last_request=last_request, left=left)
-            return FoundConversation(next(self.numbers), conversation, memo.parse)
-        nearest = users_own[recognised.nearest]
-        # Not what was read for cuts and reminders: another thread may be reading for the nearest one now.
-        memo.build.checkpoint = nearest.memo.build.checkpoint
-        exchanges = select_exchanges(nearest.exchanges, digests)
-        ledger = rewind_to_fork(
-            nearest.ledger,
-            exchanges,
-            request=request,
-            log=log,
+        else:
+            last_request = nearest.last_request
+            # Not what was read for cuts and reminders: another thread may be reading for the nearest one now.
+            memo.build.checkpoint = nearest.memo.build.checkpoint
+        conversation = Conversation(
+            uid=make_uid(self.door),
+            state=state,
             digests=digests,
-            shared=recognised.shared,
-            dialect=dialect,
-        )
-        fork = msgspec.structs.replace(
-            new,
-            ledger=ledger,
-            windows=nearest.windows,
-            exchanges=exchanges,
-            last_request=nearest.last_request,
+            turns=turns,
+            memo=memo,
+            last_request=last_request,
             left=left,
-            parent=nearest.uid,
-            inherited_cuts=count_compactions(ledger),
         )
-        return FoundConversation(next(self.numbers), fork, memo.parse)
+        return FoundConversation(next(self.numbers), conversation, memo.parse)
+
+    def _begin_state(self, **fields: Any) -> ConversationState:
+        return ConversationState(door=self.door, began=int(time()), **fields)
 
     def remember(
         self, key: str | int, conversation: Conversation, *, before: Conversation | None
@@ -244,7 +233,7 @@ class Conversations:
             if current is not None and current is not before:
                 if isinstance(key, int):
                     key = next(self.numbers)
-                elif len(current.ledger.cuts) > len(conversation.ledger.cuts):
+                elif len(current.state.ledger.cuts) > len(conversation.state.ledger.cuts):
                     return key
             if (
                 isinstance(key, int) and len(self.numbered) < 2
@@ -269,9 +258,8 @@ class Conversations:
             conversation = self.by_key.get(key)
             if conversation is None or conversation.fitted is not fitted:
                 return None
-            updated = msgspec.structs.replace(
-                conversation, usage=usage, last_request=last_request, revision=conversation.revision + 1
-            )
+            updated = conversation.with_state(usage=usage, requests=conversation.state.requests + 1)
+            updated = msgspec.structs.replace(updated, last_request=last_request)
             self.by_key[key] = updated
             return updated
 
@@ -303,35 +291,34 @@ class Conversations:
         before = self.by_key.get(self.name)
         conversation = before
         if conversation is None:
-            conversation = begin_conversation(self.door, dialect=dialect.name)
-        elif conversation.dialect not in ("", dialect.name):
+            state = self._begin_state(dialect=dialect.name)
+            conversation = Conversation(uid=make_uid(self.door), state=state)
+        elif conversation.state.dialect not in ("", dialect.name):
             conversation = msgspec.structs.replace(
-                conversation,
+                conversation.with_state(exchanges=()),
                 memo=RequestMemo(),
                 spliced_memo=RequestMemo(),
                 memo_lock=Lock(),
-                exchanges=(),
                 digests=NO_DIGESTS,
             )
         parse_memo = _branch_memo(conversation.memo).parse
         log = dialect.wire.parse(request, memo=parse_memo).log
         digests = digest_log(log, conversation.digests)
-        exchanges = select_exchanges(conversation.exchanges, digests)
-        conversation = msgspec.structs.replace(
-            conversation,
+        group = _group_of(self.name)
+        conversation = msgspec.structs.replace(conversation, digests=digests)
+        conversation = conversation.with_state(
             dialect=dialect.name,
-            digests=digests,
-            exchanges=exchanges,
-            group=_group_of(self.name),
+            exchanges=select_exchanges(conversation.state.exchanges, digests),
+            group=group,
             # As the gateway reckons it: so each finds what the other has stored.
-            family=conversation.family or family_of(WORKSPACE, _group_of(self.name), dialect.name, digests),
+            family=conversation.state.family or family_of(WORKSPACE, group, dialect.name, digests),
         )
         return FoundConversation(self.name, conversation, parse_memo, before)
 
     def _take_stored(self, stored: list[Conversation], *, key: str | None = None) -> None:
         """Remember stored conversations that are new here, or that another process has continued.
 
-        A stored conversation with a lower revision than ours is older, and is left alone.
+        A stored conversation with fewer requests than ours is older, and is left alone.
         """
         with self._lock:
             keys = {conversation.uid: known_key for known_key, conversation in self.by_key.items()}
@@ -340,7 +327,7 @@ class Conversations:
                 if own_key is None:
                     own_key = next(self.numbers)
                 own = self.by_key.get(own_key)
-                if own is None or own.revision < conversation.revision:
+                if own is None or own.state.requests < conversation.state.requests:
                     self.by_key[own_key] = conversation
 
     def _find_similar(self, turns: tuple[Any, ...], dialect: Dialect) -> Conversation | None:
@@ -373,7 +360,7 @@ class Conversations:
             known = list(self.by_key.items())
         unnamed: list[tuple[int, Conversation]] = []
         for key, conversation in known:
-            if isinstance(key, int) and conversation.dialect == dialect:
+            if isinstance(key, int) and conversation.state.dialect == dialect:
                 unnamed.append((key, conversation))
         return unnamed
 

@@ -93,13 +93,13 @@ class PendingCall:
         self._conversation = found.conversation
         self._parse_memo = found.parse_memo
         self._last_remembered = found.before
-        self._recorded_ledger: Ledger = found.conversation.ledger
-        self._windows = self._conversation.windows
+        self._recorded_ledger: Ledger = found.conversation.state.ledger
+        self._windows = self._conversation.state.windows
         digests = self._conversation.digests
         self._note_pause()
-        is_named = names_conversation(self._conversation.group)
+        is_named = names_conversation(self._conversation.state.group)
         self._place = place_after(client_request, digests, is_named=is_named)
-        self._request = splice_exchanges(client_request, self._conversation.exchanges, digests)
+        self._request = splice_exchanges(client_request, self._conversation.state.exchanges, digests)
         self._is_spliced = self._request is not client_request
         self._fitted = self._fit(self._current_budget())
         self._reported: Fitted | None = None
@@ -166,13 +166,13 @@ class PendingCall:
         counted = self._fitted.envelope.tokens
         window = overflow.window(counted, otherwise=RETRY_SHARE)
         try:
-            self._windows = {**self._conversation.windows, self._model: window}
+            self._windows = {**self._conversation.state.windows, self._model: window}
             self._fitted = self._fit(self._current_budget())
         except BudgetExceeded as error:
             if error.floor >= counted:
                 return False
             # No later request would fit this window either, so it is not remembered.
-            self._windows = self._conversation.windows
+            self._windows = self._conversation.state.windows
             smallest = limit_budget(self._current_budget(), error.floor, reserve=0)
             self._fitted = self._fit(smallest)
         return True
@@ -209,9 +209,7 @@ class PendingCall:
         self._request = append_turns(self._request, turns)
         self._is_spliced = True
         self._conversation = msgspec.structs.replace(
-            self._conversation,
-            ledger=self._fitted.ledger,
-            usage=absorbed.usage,
+            self._conversation.with_state(ledger=self._fitted.ledger, usage=absorbed.usage),
             fitted=self._fitted,
             last_request=self._describe_request(absorbed.usage),
         )
@@ -229,17 +227,17 @@ class PendingCall:
         if is_whole:
             self._record_answer(usage, answer)
         self._record_lowered()
-        conversation = msgspec.structs.replace(
-            self._conversation,
+        answered = self._conversation.with_state(
             ledger=self._fitted.ledger,
-            fitted=self._fitted,
             windows=self._windows,
             usage=self._complete_usage(usage),
-            last_request=self._describe_request(usage),
             exchanges=self._list_exchanges(),
-            revision=self._conversation.revision + 1,
+            requests=self._conversation.state.requests + 1,
+            tokens=self._fitted.envelope.tokens,
             model=self._model,
-            left=(),
+        )
+        conversation = msgspec.structs.replace(
+            answered, fitted=self._fitted, last_request=self._describe_request(usage), left=()
         )
         self._key = self._conversations.remember(self._key, conversation, before=self._last_remembered)
         self._last_remembered = conversation
@@ -317,7 +315,7 @@ class PendingCall:
 
     def _list_exchanges(self) -> tuple[RecallExchange, ...]:
         """The recalls of the conversation, with those of this call."""
-        exchanges = self._conversation.exchanges
+        exchanges = self._conversation.state.exchanges
         exchange = self._make_exchange()
         if exchange is None:
             return exchanges
@@ -333,7 +331,7 @@ class PendingCall:
         """Report what was done to the request, once it was answered."""
         if self._reported is not self._fitted:
             self._reported = self._fitted
-            before: Ledger = self._conversation.ledger
+            before: Ledger = self._conversation.state.ledger
             self._conversations.listeners.report_request(
                 self._fitted, before, self._conversation.fitted, self._name
             )
@@ -391,7 +389,7 @@ class PendingCall:
                 fitted = fit_request(
                     self._request,
                     dialect=self._dialect,
-                    ledger=conversation.ledger,
+                    ledger=conversation.state.ledger,
                     usage=conversation.usage,
                     policy=self._current_policy(budget),
                     drop_block=self._model not in self._conversations.without_switch,

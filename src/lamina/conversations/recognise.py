@@ -24,8 +24,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from lamina.conversations.recall_loop import RecallExchange, splice_exchanges
+import msgspec
+
+from lamina.conversations.recall_loop import RecallExchange, select_exchanges, splice_exchanges
+from lamina.conversations.record import count_compactions
 from lamina.conversations.request_digests import RequestDigests, count_shared_links
+from lamina.conversations.store import ConversationState
 from lamina.core.ledger import rewind
 from lamina.core.recall import list_refs
 from lamina.core.values import Digest, Ledger, Role, Segment
@@ -147,7 +151,47 @@ def _is_left(living: RequestDigests, other: RequestDigests, messages: frozenset[
     return other.system == living.system or answers > 1
 
 
-def rewind_to_fork(
+def choose_state(
+    recognised: Recognised[Any],
+    new: ConversationState,
+    nearest: ConversationState | None,
+    *,
+    parent: str,
+    request: Mapping[str, Any],
+    log: Sequence[Segment],
+    digests: RequestDigests,
+    dialect: Dialect,
+) -> ConversationState:
+    """The state that a request goes on with: that of the `nearest` conversation, of a fork of it, or `new`.
+
+    Both have only those recalls whose place is in the request. A fork has the ledger of the common part, and
+    the windows that were learnt. `parent` is the name of the nearest one.
+    """
+    if nearest is None:
+        return new
+    exchanges = select_exchanges(nearest.exchanges, digests)
+    if recognised.relation == "continues":
+        return msgspec.structs.replace(nearest, exchanges=exchanges)
+    ledger = _rewind_to_fork(
+        nearest.ledger,
+        exchanges,
+        request=request,
+        log=log,
+        digests=digests,
+        shared=recognised.shared,
+        dialect=dialect,
+    )
+    return msgspec.structs.replace(
+        new,
+        parent=parent,
+        ledger=ledger,
+        inherited_cuts=count_compactions(ledger),
+        windows=nearest.windows,
+        exchanges=exchanges,
+    )
+
+
+def _rewind_to_fork(
     ledger: Ledger,
     exchanges: Sequence[RecallExchange],
     *,

@@ -124,6 +124,15 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         """Whether a request of this conversation was fitted and sent in another form than it came in."""
         return self.was_cut or self.ledger.mark is not None
 
+    def after(self, digests: RequestDigests) -> ConversationState:
+        """The state after a request with these digests."""
+        return msgspec.structs.replace(
+            self,
+            system=digests.system,
+            chain=b"".join(digests.chain),
+            first_answer=digests.first_answer,
+        )
+
     def digests(self) -> RequestDigests:
         """The digests of the last request, without its segments."""
         links = [self.chain[start : start + LINK] for start in range(0, len(self.chain), LINK)]

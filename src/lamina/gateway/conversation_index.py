@@ -20,11 +20,7 @@ from time import time
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-import msgspec
-
-from lamina.conversations.recall_loop import select_exchanges
-from lamina.conversations.recognise import Recognised, find_left, recognise, rewind_to_fork
-from lamina.conversations.record import count_compactions
+from lamina.conversations.recognise import Recognised, choose_state, find_left, recognise
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.conversations.shelf import MEMBERS, forget_lost_text
 from lamina.conversations.store import ConversationState, family_of, find_title
@@ -149,20 +145,25 @@ class ConversationIndex:
         nearest = recognised.nearest
         shared = 0  # a new conversation has sent nothing yet, a fork neither
         left: list[LiveConversation] = []
-        if recognised.relation != "continues":
-            left = self._find_left(call, members)
-        if nearest is None:
-            conversation = self._begin(call, members)
-        elif recognised.relation == "forks":
-            conversation = self._begin(call, members)
-            conversation.state = _fork_state(conversation.state, nearest, call, recognised.shared)
-            conversation.compare_with(nearest)
-        else:
+        if nearest is not None and recognised.relation == "continues":
             conversation = nearest
             conversation.left = None
             shared = recognised.shared
-            exchanges = select_exchanges(conversation.state.exchanges, call.digests)
-            conversation.state = msgspec.structs.replace(conversation.state, exchanges=exchanges)
+        else:
+            left = self._find_left(call, members)
+            conversation = self._begin(call, members)
+            if nearest is not None:
+                conversation.compare_with(nearest)
+        conversation.state = choose_state(
+            recognised,
+            conversation.state,
+            nearest.state if nearest is not None else None,
+            parent=nearest.name if nearest is not None else "",
+            request=call.request,
+            log=call.parsed.log,
+            digests=call.digests,
+            dialect=call.dialect,
+        )
         conversation.memo.parse = call.memo
         self._touch(conversation)
         return ConversationMatch(conversation, call.parsed, call.digests, shared, certain, tuple(left))
@@ -337,33 +338,6 @@ def _recognise(
     members: Mapping[str, LiveConversation], digests: RequestDigests
 ) -> Recognised[LiveConversation]:
     return recognise(digests, [(member, member.digests) for member in members.values()])
-
-
-def _fork_state(
-    state: ConversationState,
-    conversation: LiveConversation,
-    call: ParsedCall,
-    shared: int,
-) -> ConversationState:
-    """The state of a fork: ledger and recalls of the common part, and the windows that were learnt."""
-    exchanges = select_exchanges(conversation.state.exchanges, call.digests)
-    ledger = rewind_to_fork(
-        conversation.state.ledger,
-        exchanges,
-        request=call.request,
-        log=call.parsed.log,
-        digests=call.digests,
-        shared=shared,
-        dialect=call.dialect,
-    )
-    return msgspec.structs.replace(
-        state,
-        parent=conversation.name,
-        ledger=ledger,
-        inherited_cuts=count_compactions(ledger),
-        windows=conversation.state.windows,
-        exchanges=exchanges,
-    )
 
 
 def _make_name(

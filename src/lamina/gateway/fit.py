@@ -335,12 +335,9 @@ def _next_state(
 ) -> ConversationState:
     """The state after this request. What was reported for the last one is in the ledger now."""
     return msgspec.structs.replace(
-        match.conversation.state,
+        match.conversation.state.after(match.digests),
         upstream=call.incoming.upstream.name,
         model=call.incoming.model,
-        system=match.digests.system,
-        chain=b"".join(match.digests.chain),
-        first_answer=match.digests.first_answer,
         ledger=ledger,
         usage=None,
         requests=match.conversation.state.requests + 1,
