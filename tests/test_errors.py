@@ -101,6 +101,11 @@ def test_a_limit_that_nothing_is_derived_for_cannot_be_left_open(field: str) -> 
         Budget(**({"window": 4000} | {field: None}))  # type: ignore[arg-type]
 
 
+def test_a_window_alone_needs_no_name() -> None:
+    assert Budget(16_000) == Budget(window=16_000)
+    assert Budget(16_000, reserve=1_000).reserve == 1_000
+
+
 @pytest.mark.parametrize(
     ("ledger", "hint"),
     [

@@ -390,7 +390,15 @@ def _list_constructor(module: str, node: ast.ClassDef) -> list[str]:
     keywords = {keyword.arg for keyword in node.keywords}
     if fields and "kw_only" in keywords:
         fields.insert(0, "*")
-    return fields
+    private_bases = [
+        statement
+        for statement in read_module(module).body
+        if isinstance(statement, ast.ClassDef)
+        and statement.name.startswith("_")
+        and statement.name in [_source(module, base) for base in node.bases]
+    ]
+    inherited = [field for base in private_bases for field in _list_constructor(module, base)]
+    return inherited + fields
 
 
 def _describe_field(module: str, field: ast.AnnAssign) -> str:

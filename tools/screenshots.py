@@ -20,7 +20,7 @@ from urllib.parse import quote
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-from lamina.cli.demo import SEED
+from lamina.cli.demo_session import SEED
 from lamina.cli.inspect import DemoSource
 from lamina.cli.recording import make_recording
 from lamina.inspector import request_views, segment_views

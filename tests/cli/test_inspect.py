@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lamina.cli import main, parser_for
-from lamina.cli.demo import SEED
+from lamina.cli.demo_session import SEED
 from lamina.cli.inspect import DemoSource
 from lamina.inspector.comparisons import compare_requests
 from lamina.inspector.request_views import show_request

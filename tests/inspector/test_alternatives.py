@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lamina.cli.demo import SEED
+from lamina.cli.demo_session import SEED
 from lamina.cli.inspect import DemoSource
 from lamina.errors import BadInput
 from lamina.inspector.alternatives import show_alternative, show_choices

@@ -39,6 +39,7 @@ from lamina.inspector.sent_conversations import SentConversation
 from lamina.models.counters import counter_for
 from lamina.replay.model_calls import CHAT
 
+SEED = 7
 WINDOW = 32_000
 TURNS = 12
 FIRST_TIME = 1_790_000_000.0

@@ -13,8 +13,7 @@ from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 
-from lamina.cli.demo import SEED
-from lamina.cli.demo_session import DemoConversation, make_demo
+from lamina.cli.demo_session import SEED, DemoConversation, make_demo
 from lamina.cli.files import check_folder, refuse_databases, write_file
 from lamina.cli.output import show, tell, write_result
 from lamina.cli.parser import seed_number, whole_number
@@ -74,7 +73,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=seed_number,
         const=SEED,
-        help="the made-up session of `lamina demo`",
+        help="a made-up session, with a tour",
     )
     add("--open", action="store_true", help="open the page in a browser")
     add("--port", metavar="N", type=whole_number, default=0, help="the port; by default, a free one")

@@ -194,7 +194,13 @@ Preference = Literal["memory", "balanced", "cost"]
 """Whether a cut would rather keep what was said, or tokens; or weighs both."""
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _BudgetWindow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The one field of a budget that needs no name: `Budget(16_000)`. `kw_only` leaves inherited fields alone."""
+
+    window: int = 0
+
+
+class Budget(_BudgetWindow, frozen=True, kw_only=True, omit_defaults=True):
     """How large a request may be. `window` is the one dial; the rest is derived.
 
     All limits are tokens of the room (`window - reserve`), by the counter in use. 0 is the window of the
@@ -204,7 +210,6 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     counts the assistant's steps that a cut would rather spare. Without it, a share of the room is spared.
     """
 
-    window: int = 0
     reserve: int | None = None
     input: int | None = None
     trigger: float = 0.95
@@ -218,7 +223,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 continue
             problem = f"{name} is {value!r:.100}"
             if not isinstance(value, int | float):
-                raise BadInput(problem, place="Budget", hint="give a number: Budget(window=4000)")
+                raise BadInput(problem, place="Budget", hint="give a number: Budget(4000)")
             if not is_allowed(value):
                 raise BadInput(problem, place="Budget", hint=hint)
 
