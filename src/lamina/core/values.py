@@ -195,7 +195,7 @@ Preference = Literal["memory", "balanced", "cost"]
 
 
 class _BudgetWindow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The one field of a budget that needs no name: `Budget(16_000)`. `kw_only` leaves inherited fields alone."""
+    """The one field of a budget that needs no name, as in `Budget(16_000)`: `kw_only` is not inherited."""
 
     window: int = 0
 
