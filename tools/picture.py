@@ -20,14 +20,15 @@ from lamina.cli import main as run_lamina
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "session.svg"
 
-WIDTH, HEIGHT = 760, 380
-LEFT, RIGHT, TOP, BOTTOM = 64, 180, 74, 46
-CUT_WIDTH = 34
-"""Pixels that the words at a cut take; they stand above the bars below them."""
+WIDTH, HEIGHT = 480, 424
+LEFT, RIGHT, TOP, BOTTOM = 40, 16, 84, 124
+"""The drawing is narrow and its letters are large, so that it can be read on a telephone."""
+
+CUT_WIDTH = 28
+"""Pixels that the word at a cut takes; it stands above the bars below it."""
 
 GREY, RED, CACHED, NEW = "#6b7280", "#c0392b", "#2a9d8f", "#e9973f"
 NAMES = {
-    "none": "untouched",
     "drop_oldest": "dropping the oldest",
     "sliding": "a sliding window",
     "lamina": "lamina",
@@ -88,35 +89,30 @@ class _Scale:
 
 
 def _opening(facts: dict[str, Any], calls: int) -> str:
-    title = f"{calls} requests of one agent session, in a window of {facts['window']:,} tokens"
+    title = f"{calls} requests in a window of {facts['window']:,} tokens"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'font-family="system-ui, sans-serif" font-size="12" fill="#1f2937">\n'
+        f'font-family="system-ui, sans-serif" font-size="14" fill="#1f2937">\n'
         f"<title>{title}</title>\n"
         f'<rect width="{WIDTH}" height="{HEIGHT}" rx="8" fill="#ffffff"/>\n'
-        f'<text x="24" y="30" font-size="16" font-weight="600">{title}</text>\n'
-        f'<text x="24" y="50" fill="{GREY}">from lamina demo, seed {facts["seed"]}; '
-        "tokens of each request</text>"
+        f'<text x="16" y="28" font-size="17" font-weight="600">{title}</text>\n'
+        f'<text x="16" y="48" fill="{GREY}">lamina demo, seed {facts["seed"]}: tokens of each request</text>'
     )
 
 
 def _axes(scale: _Scale, window: int) -> list[str]:
     """Tokens at the left, calls below, and the room: the lab leaves an eighth of the window to the answer."""
     lines = []
-    for tokens in range(0, scale.most, 10_000):
+    for tokens in range(0, scale.most, 20_000):
         y = scale.y(tokens)
-        lines.append(f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end" fill="{GREY}">{tokens:,}</text>')
+        label = f"{tokens // 1_000}k" if tokens else "0"
+        lines.append(f'<text x="{LEFT - 6}" y="{y + 5}" text-anchor="end" fill="{GREY}">{label}</text>')
         lines.append(f'<path d="M{LEFT} {y}H{scale.x(scale.calls)}" stroke="#e5e7eb"/>')
     room = window * 7 // 8
     y = scale.y(room)
     lines.append(f'<path d="M{LEFT} {y}H{scale.x(scale.calls)}" stroke="{RED}" stroke-dasharray="5 4"/>')
-    lines.append(f'<text x="{LEFT + 6}" y="{y - 6}" fill="{RED}">a request may have {room:,}</text>')
-    below = HEIGHT - BOTTOM + 18
-    calls = [
-        f'<text x="{scale.x(call)}" y="{below}" text-anchor="middle" fill="{GREY}">{call}</text>'
-        for call in (1, 50, 100, scale.calls)
-    ]
-    return lines + calls
+    lines.append(f'<text x="{LEFT + 4}" y="{y - 6}" fill="{RED}">limit {room:,}</text>')
+    return lines
 
 
 def _bars(scale: _Scale, points: Sequence[dict[str, Any]]) -> list[str]:
@@ -129,9 +125,10 @@ def _bars(scale: _Scale, points: Sequence[dict[str, Any]]) -> list[str]:
         cached.append(f"M{x} {floor}V{middle}h{width}V{floor}z")
         new.append(f"M{x} {middle}V{top}h{width}V{middle}z")
         if point["cut"]:
+            left = min(x + 2, scale.x(scale.calls) - CUT_WIDTH)
             below = points[at : at + round(CUT_WIDTH / scale.step)]
             highest = scale.y(max(each["tokens"] for each in below))
-            cuts.append(f'<text x="{x + 2}" y="{round(highest - 6, 1)}">a cut</text>')
+            cuts.append(f'<text x="{round(left, 1)}" y="{round(highest - 6, 1)}">cut</text>')
     return [
         f'<path d="{"".join(cached)}" fill="{CACHED}"/>',
         f'<path d="{"".join(new)}" fill="{NEW}"/>',
@@ -141,36 +138,34 @@ def _bars(scale: _Scale, points: Sequence[dict[str, Any]]) -> list[str]:
 
 def _line(scale: _Scale, plain: Sequence[int], *, refused: int) -> list[str]:
     places = " ".join(f"{scale.x(at)},{scale.y(tokens)}" for at, tokens in enumerate(plain))
-    x = scale.x(len(plain))
     return [
         f'<polyline points="{places}" fill="none" stroke="{GREY}" stroke-width="2"/>',
-        f'<text x="{x + 8}" y="{scale.y(plain[-1]) + 10}" fill="{GREY}" font-weight="600">untouched:</text>',
-        f'<text x="{x + 8}" y="{scale.y(plain[-1]) + 26}" fill="{RED}">{refused} requests too large</text>',
+        f'<text x="{LEFT + 4}" y="{TOP + 8}" fill="{GREY}">without lamina: {refused} are too large</text>',
     ]
 
 
 def _costs(totals: dict[str, dict[str, Any]]) -> list[str]:
-    """The legend, and what the input costs under each policy that fits the window."""
-    x, y = WIDTH - RIGHT + 8, HEIGHT - BOTTOM - 148
+    """The legend, and what the input costs under each policy that fits the window, below the drawing."""
+    y = HEIGHT - BOTTOM + 26
     lines = [
-        f'<rect x="{x}" y="{y - 10}" width="12" height="12" fill="{NEW}"/>',
-        f'<text x="{x + 18}" y="{y}">lamina: new</text>',
-        f'<rect x="{x}" y="{y + 10}" width="12" height="12" fill="{CACHED}"/>',
-        f'<text x="{x + 18}" y="{y + 20}">lamina: from the cache</text>',
-        f'<text x="{x}" y="{y + 54}" font-weight="600">input cost, gpt-5</text>',
+        f'<rect x="16" y="{y - 11}" width="12" height="12" fill="{CACHED}"/>',
+        f'<text x="34" y="{y}">lamina, from the cache</text>',
+        f'<rect x="{WIDTH // 2}" y="{y - 11}" width="12" height="12" fill="{NEW}"/>',
+        f'<text x="{WIDTH // 2 + 18}" y="{y}">lamina, new</text>',
     ]
-    y += 74
     for policy, total in totals.items():
         if total["over"]:
             continue
+        y += 24
         dollars = total["dollars"] * (1 + total["recall_equivalents"] / total["equivalents"])
+        lost = total["needed"] - total["recallable"]
         weight = 700 if policy == "lamina" else 400
+        row = f'y="{y}" font-weight="{weight}"'
         lines.append(
-            f'<text x="{x}" y="{y}" font-weight="{weight}">{NAMES[policy]}</text>'
-            f'<text x="{WIDTH - 16}" y="{y}" text-anchor="end" font-weight="{weight}">${dollars:.2f}</text>'
+            f'<text x="16" {row}>{NAMES[policy]}</text>'
+            f'<text x="{WIDTH * 2 // 3}" {row} text-anchor="end">${dollars:.2f} input</text>'
+            f'<text x="{WIDTH - 16}" {row} text-anchor="end">{lost} names lost</text>'
         )
-        y += 18
-    lines.append(f'<text x="{x}" y="{y + 4}" fill="{GREY}">recalls are included</text>')
     return lines
 
 

@@ -137,8 +137,8 @@ def make_session(seed: int) -> dict[str, Any]:
 
 def _ask(session: dict[str, Any], window: int) -> DemoQuestion:
     """Send every request of the session and then the question, with lamina and with a sliding window."""
-    asked = {**session, "messages": [*session["messages"], {"role": "user", "content": QUESTION}]}
-    calls = list(split_calls(asked))
+    prompt = {"role": "user", "content": QUESTION}
+    calls = list(split_calls({**session, "messages": [*session["messages"], prompt]}))
     fitted = _fit_calls(calls, window)
     reminder, tokens = _find_reminder(fitted)
     return DemoQuestion(
@@ -212,20 +212,26 @@ def _print_question(question: DemoQuestion, arguments: argparse.Namespace) -> No
     print(f"It first reads ops/runbook.md. After {question.calls - 1} requests the user asks:\n")
     print(f"    {QUESTION}\n")
     print("What does the model still know of the file?")
-    forgotten = "the whole file: it never left the window"
-    if question.lost_at:
-        forgotten = f"nothing: the file left the window at request {question.lost_at}"
-    print(f"  {TITLES['sliding']:<15}  {forgotten}")
-    kept = "everything: nothing had to be left out"
-    if question.reminder:
-        kept = f"a reminder of {question.reminder_tokens} tokens before the question, with this line:"
-    elif question.cuts and question.in_sight:
-        kept = "the answer: a digest of the earlier requests has it"
-    elif question.cuts:
-        kept = "its name, and a handle that recalls it"
-    print(paint(f"  {TITLES[OWN]:<15}  {kept}", "good"))
+    print(f"  {TITLES['sliding']:<15}  {_describe_sliding(question)}")
+    print(paint(f"  {TITLES[OWN]:<15}  {_describe_own(question)}", "good"))
     if question.reminder:
         print(f"      {question.reminder}")
+
+
+def _describe_sliding(question: DemoQuestion) -> str:
+    if question.lost_at:
+        return f"nothing: the file left the window at request {question.lost_at}"
+    return "the whole file: it never left the window"
+
+
+def _describe_own(question: DemoQuestion) -> str:
+    if question.reminder:
+        return f"a reminder of {question.reminder_tokens} tokens before the question, with this line:"
+    if not question.cuts:
+        return "everything: nothing had to be left out"
+    if question.in_sight:
+        return "the answer: a digest of the earlier requests has it"
+    return "its name, and a handle that recalls it"
 
 
 def _print_costs(account: ReplayAccount) -> None:
