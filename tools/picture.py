@@ -157,13 +157,13 @@ def _costs(totals: dict[str, dict[str, Any]]) -> list[str]:
         if total["over"]:
             continue
         y += 24
-        dollars = total["dollars"] * (1 + total["recall_equivalents"] / total["equivalents"])
         lost = total["needed"] - total["recallable"]
+        price = total["price"]
         weight = 700 if policy == "lamina" else 400
         row = f'y="{y}" font-weight="{weight}"'
         lines.append(
             f'<text x="16" {row}>{NAMES[policy]}</text>'
-            f'<text x="{WIDTH * 2 // 3}" {row} text-anchor="end">${dollars:.2f} input</text>'
+            f'<text x="{WIDTH * 2 // 3}" {row} text-anchor="end">${price:.2f} input</text>'
             f'<text x="{WIDTH - 16}" {row} text-anchor="end">{lost} names lost</text>'
         )
     return lines
