@@ -16,6 +16,10 @@ UNREADABLE = [
     "A request that is none is refused.",
     "What cannot be had again is never summarised.",
     "Hosted caches are held against usage that providers reported.",
+    "What need not change is not changed.",
+    "In the first minute nothing changes.",
+    "So the two are priced apart.",
+    "Every decision can be asked for its reason, and it may be looked at after every call.",
 ]
 
 

@@ -49,6 +49,10 @@ BANNED = {
     r"\bto nobody\b|\bis nobody\b": 'say "unknown"',
     r"\bsuch as it\b|\bas it leaves it\b": "make two sentences",
     r"\bit is that\b": "say what it is",
+    r"\bWhat (?:is|was|needs?)\b[^.?:]* (?:is|was|are|stays|goes)\b[^?]*$": "begin with the actor",
+    r"\b(?:can|may|could) be (?:had|asked for|looked at)\b": 'say who does it: "you can …"',
+    r"\bIn the first minute\b|\bgains? authority\b|\bA say for\b|\bpriced apart\b": "use the plain words",
+    r"\bthat [a-z]+ that [a-z]+ that\b|\bwhich [a-z]+ that was\b": "make two sentences",
     r"\bcase [A-Z]?[0-9]+\b|\b[A-Z][0-9]{1,2} to [A-Z][0-9]{1,2}\b": "readers cannot look up case numbers",
 }
 """Constructions that a newcomer could not read, as patterns, and what to write instead."""

@@ -1,4 +1,4 @@
-"""`lamina config`: every setting that holds, and where it comes from."""
+"""`lamina config`: the settings in effect, and where each comes from."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = "lamina config [--settings FILE] [--all] [--json]"
     parser.epilog = _EXAMPLES
     parser.add_argument("--settings", metavar="FILE", help="a TOML file with the settings of the gateway")
-    parser.add_argument("--all", action="store_true", help="print settings that have their default, too")
+    parser.add_argument("--all", action="store_true", help="also print settings that have their default")
     add_json(parser, "the settings")
 
 

@@ -47,7 +47,7 @@ WORDS; prune --yes; verify [NAME]; rescue NAME; inspect NAME
 Show, export and inspect also take the beginning of a NAME, if no other begins alike, and say which they took.
 Delete, erase, verify and rescue take the whole NAME. List shows the conversations of the gateway, of wrapped
 clients, of sessions and of the chat. Summary says what all of them cost together, by day, client, project and
-model, what was read again and again, where caches were lost, and what would have saved something; with a
+model, what was read again and again, where caches were lost, and possible savings; with a
 PATH, it reads logs, or a folder that `lamina replay --parquet` wrote. Export writes a page of Markdown, or
 with --format json one line for each request: what was sent, what came back, and its usage. Import reads both.
 Copy puts everything into another store; with --new-key-file that one is sealed. Delete removes a
@@ -102,7 +102,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "--client",
         metavar="ID",
         default="",
-        help="for list: a part of the client's own id, or of the name; for delete: this very id or name, "
+        help="for list: a part of the client's own id, or of the name; for delete: exactly this id or name, "
         "with all forks",
     )
     add("--all", action="store_true", help="for delete: everything of the workspace")

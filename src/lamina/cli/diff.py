@@ -47,7 +47,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("before", metavar="BEFORE", help="a request as JSON; - is standard input")
     parser.add_argument("after", metavar="AFTER", help="a request that was sent later")
     parser.add_argument(
-        "--rules", metavar="R", help="the cache: auto, the name of a rule set, or a file of one's own"
+        "--rules", metavar="R", help="the cache: auto, the name of a rule set, or a file of your own"
     )
     parser.add_argument(
         "--gap", metavar="SECONDS", type=_seconds, default=0.0, help="the time between the two (default: 0)"

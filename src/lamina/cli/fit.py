@@ -40,8 +40,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     add_file(parser)
     add_request_options(parser)
-    parser.add_argument("--to", metavar="NAME", help="the dialect to answer in, where it is another")
-    parser.add_argument("--model", metavar="NAME", default="", help="the model to ask, where it is another")
+    parser.add_argument("--to", metavar="NAME", help="the dialect to write, if it differs")
+    parser.add_argument("--model", metavar="NAME", default="", help="the model to use, if it differs")
     add_json(parser, "request, ledger and manifest")
 
 

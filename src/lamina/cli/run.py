@@ -70,7 +70,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = _EXAMPLES
     add_gateway_options(parser)
-    parser.add_argument("--gateway", metavar="URL", help="use this gateway, which runs already")
+    parser.add_argument("--gateway", metavar="URL", help="use this running gateway")
     parser.add_argument(
         "--keep",
         choices=("all", "lowered", "nothing"),

@@ -53,8 +53,10 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add("file", metavar="FILE", nargs="?", default="", help="the lines of a gateway; - is standard input")
     add("--store", metavar="STORE", help="the store of the gateway; by default, yours")
     add("--settings", metavar="FILE", help="the TOML file with the settings of the gateway")
-    add("-n", metavar="N", dest="last", type=whole_number, default=20, help="begin with so many lines (20)")
-    add("--once", action="store_true", help="print what is there and end, with the sum")
+    add(
+        "-n", metavar="N", dest="last", type=whole_number, default=20, help="start with the last N lines (20)"
+    )
+    add("--once", action="store_true", help="print what is there with its sum, and exit")
     add("--json", action="store_true", help="print the events as JSON lines")
 
 

@@ -41,7 +41,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--persona", metavar="P", default="", help="who the model is: a text, or a file that has it"
     )
-    parser.add_argument("--conversation", metavar="NAME", default="", help="go on with this one, or begin it")
+    parser.add_argument("--conversation", metavar="NAME", default="", help="continue this one, or start it")
     parser.add_argument(
         "--window",
         metavar="N",
@@ -64,7 +64,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sealed",
         action="store_true",
-        help="encrypt what is kept, with a key that is made and kept for you",
+        help="encrypt everything stored, with a key that lamina makes and keeps for you",
     )
     parser.add_argument(
         "--key-file",
