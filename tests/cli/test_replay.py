@@ -16,7 +16,7 @@ from lamina.cli.recording import make_recording
 from tests.cli.running import run
 from tests.replay.recorded import chat_log, written
 
-USAGE = {"prompt_tokens": 5_000, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 4_000}}
+USAGE = {"prompt_tokens": 9000, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 0}}
 
 
 @pytest.fixture(scope="module")

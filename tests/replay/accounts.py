@@ -64,6 +64,6 @@ def reported(random: Random, trace: str, calls: int) -> Reported:
     model = f"model {HOSTILE}" if trace == HOSTILE else "claude-opus-5-5"
     return Reported(
         trace=trace, source="made up", model=model, calls=calls,
-        read=random.randint(0, 90_000), written=9_000, uncached=random.randint(0, 5_000), output=4_000,
-        dollars=random.uniform(0.1, 9), lost=lost if random.random() < 0.7 else (),
+        read=random.randint(180_000, 190_000), written=9_000, uncached=random.randint(0, 5_000), output=4_000,
+        dollars=random.uniform(0.6, 0.7), lost=lost if random.random() < 0.7 else (),
     )  # fmt: skip

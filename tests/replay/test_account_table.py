@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -144,3 +145,39 @@ def test_shares_and_hostile_names() -> None:
     assert format_percent(0.1234) == "12.3 %"
     assert format_percent(None) == "-"
     assert HOSTILE in account_text(account())
+
+
+def simulated_beside(paid: float, *, simulated: float, **fields: Any) -> str:
+    report = {"trace": "t", "source": "s", "calls": 5, "dollars": paid, "uncached": 1_000, **fields}
+    outcomes = [outcome(name, dollars=simulated, calls=5, sent=4_000) for name in ("none", "lamina")]
+    found = ReplayAccount(outcomes=tuple(outcomes), reported=(msgspec.convert(report, Reported),))
+    return " ".join(account_text(found).split())
+
+
+def test_a_simulation_that_is_near_the_records_stands_under_them() -> None:
+    told = simulated_beside(1.0, simulated=1.19, uncached=4_000)
+    assert "as it was 1.00" in told
+    assert "not to be compared" not in told
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({}, "1,000 tokens were sent, and the logs hold 4,000"),
+        ({"under_lamina": True}, "the records are of requests that lamina had cut"),
+        ({"compactions": 1}, "the clients compacted what they sent"),
+        ({"uncached": 4_000}, "the real cache did not do what its rules say"),
+    ],
+)
+def test_two_scales_do_not_stand_under_each_other(fields: dict[str, Any], why: str) -> None:
+    told = simulated_beside(1.67, simulated=4.50, **fields)
+    assert "as it was 1.67" not in told
+    assert "as it was: $1.67, which is not to be compared" in told
+    assert f"2.69 times that: {why}" in told
+
+
+def test_a_session_that_something_shortened_is_not_compared() -> None:
+    """The log of a client whose requests went through a gateway: the record is of what the gateway sent."""
+    told = simulated_beside(1.67, simulated=4.50)
+    assert "not compared: of 1 session far less was sent than the log holds" in told
+    assert "would have changed nothing" not in told

@@ -38,6 +38,7 @@ from lamina.replay.account_sums import (
 )
 from lamina.replay.groups import group_sessions
 from lamina.replay.headline import (
+    UNTOUCHED,
     Headline,
     SessionCost,
     SimulatedPair,
@@ -45,10 +46,13 @@ from lamina.replay.headline import (
     summarise,
 )
 from lamina.replay.traces.own_answers import WITHOUT_TIMES
-from lamina.replay.values import ReplayAccount, UnreadableLine
+from lamina.replay.values import ReplayAccount, Reported, UnreadableLine
 
 WIDTH = 80
 """Columns of the sentences in a terminal. Tables are as wide as their figures."""
+
+MOST_GAP = 0.2
+"""How far a simulation of sending everything may be off from the records, to stand under them in a table."""
 
 MOST_GROUPS = 40
 """Rows of a table of groups in a terminal."""
@@ -138,6 +142,12 @@ def headline_lines(headline: Headline, *, as_of: str) -> list[str]:
     if headline.under_lamina:
         count = count_noun(headline.under_lamina, "session")
         lines.append(f"{count} ran under lamina already: what was recorded is the cost under lamina")
+    if headline.shortened:
+        count = count_noun(headline.shortened, "session")
+        lines.append(
+            f"not compared: of {count} far less was sent than the log holds, and the log has no compaction. "
+            "If lamina ran between the client and the API, its record has the cuts: give --store"
+        )
     lines += _pair_lines(headline)
     lines += _lost_lines(headline)
     if headline.cut_sum is not None:
@@ -250,24 +260,67 @@ def describe_setting(setting: ReplaySetting) -> str:
 def _policy_lines(account: ReplayAccount, *, recorded: bool) -> list[str]:
     """One table for each setting, and under the last what its columns mean.
 
-    What was recorded is the first row of each table. A column that says nothing is left out.
+    What was recorded is the first row of a table, unless the simulation is far off from it: two scales do not
+    stand under each other. A column that says nothing is left out.
     """
     lines: list[str] = []
     recorded_rows = sum_recorded(account.reported) if recorded else []
     columns: list[Column] = []
+    gaps: list[str] = []
     for setting, totals in group_by_setting(sum_outcomes(account.outcomes)).items():
-        rows = [*recorded_rows, *totals]
+        gap = describe_gap(recorded_rows, totals, account.reported)
+        gaps.append(gap)
+        rows = list(totals)
+        if not gap:
+            rows = [*recorded_rows, *totals]
         columns = useful_columns(rows)
         counts = f"{count_noun(totals[0].sessions, 'session')}, {count_noun(totals[0].calls, 'call')}"
         lines.append(f"{describe_setting(setting)}: {counts}")
-        lines += [*align_columns(columns, rows), ""]
+        lines += align_columns(columns, rows)
+        if gap:
+            lines += wrap_line(gap)
+        lines.append("")
     if not columns:
         return []
-    if recorded_rows:
+    if recorded_rows and not all(gaps):
         lines.append(f"{AS_IT_WAS}: what the records say; all other rows are simulated")
     for column in columns[1:]:
         lines += wrap_line(f"{column.head}: {column.meaning}")
     return [*lines, ""]
+
+
+def describe_gap(recorded: Sequence[Total], totals: Sequence[Total], reported: Sequence[Reported]) -> str:
+    """How far the simulation of sending everything is off from the records, and why; "" if it is near."""
+    untouched = [total for total in totals if total.policy == UNTOUCHED]
+    if not recorded or not untouched or recorded[0].priced != untouched[0].priced:
+        return ""
+    paid = recorded[0].price
+    simulated = untouched[0].price
+    if not paid or simulated is None or abs(simulated / paid - 1) <= MOST_GAP:
+        return ""
+    reason = _explain_gap(untouched[0], reported)
+    return (
+        f"{AS_IT_WAS}: ${format_money(paid)}, which is not to be compared with these rows. The simulation "
+        f"of sending everything says {simulated / paid:.2f} times that: {reason}. Compare the rows with each "
+        "other"
+    )
+
+
+def _explain_gap(untouched: Total, reported: Sequence[Reported]) -> str:
+    """Why the simulation is far off from the records: the first reason that is known."""
+    reported_calls = sum(report.calls for report in reported)
+    if reported_calls < untouched.calls:
+        return f"only {reported_calls:,} of {untouched.calls:,} calls have a reported usage"
+    if untouched.refused:
+        return f"{count_noun(untouched.refused, 'call')} of it would be refused, and cost nothing"
+    if any(report.under_lamina for report in reported):
+        return "the records are of requests that lamina had cut"
+    if any(report.compactions for report in reported):
+        return "the clients compacted what they sent"
+    recorded_tokens = sum(report.sent for report in reported)
+    if recorded_tokens < untouched.sent * (1 - MOST_GAP):
+        return f"{recorded_tokens:,} tokens were sent, and the logs hold {untouched.sent:,}"
+    return "the real cache did not do what its rules say, or calls came from other places"
 
 
 def _dearer_lines(sessions: Iterable[SessionCost]) -> list[str]:

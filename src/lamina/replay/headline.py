@@ -33,6 +33,9 @@ UNTOUCHED = "none"
 MOST_REASONS = 3
 """Reasons for lost caches in a headline."""
 
+SHORTENED_SHARE = 2 / 3
+"""If the records have less than this share of the tokens that the log holds, something left the rest out."""
+
 DEARER_BY = 1.01
 """A session is dearer under lamina if it costs more than this times what it cost before."""
 
@@ -47,7 +50,8 @@ class SessionCost(msgspec.Struct, frozen=True, kw_only=True):
     lamina costs more than before.
 
     A call that is refused costs nothing, so a session with such calls on either side has no `own`: less
-    would be done for it, or more. Nor has one that ran under lamina: its record is the cost under lamina.
+    would be done for it, or more. Nor has one that ran under lamina: its record is the cost under lamina. Nor
+    has one that `is_shortened`: far less was sent than its log holds, and the log does not say why.
     """
 
     trace: str
@@ -62,6 +66,7 @@ class SessionCost(msgspec.Struct, frozen=True, kw_only=True):
     policies: dict[str, float] = {}
     refused: dict[str, int] = {}
     under_lamina: bool = False
+    is_shortened: bool = False
     compactions: int = 0
     own: float | None = None
     dearer: str = ""
@@ -92,7 +97,7 @@ class SessionCost(msgspec.Struct, frozen=True, kw_only=True):
         untouched = self.policies.get(UNTOUCHED)
         if not self.recorded or untouched is None:
             return None
-        sent_less = self.compactions or self.under_lamina or self.refused.get(UNTOUCHED)
+        sent_less = self.compactions or self.under_lamina or self.is_shortened or self.refused.get(UNTOUCHED)
         if sent_less:
             return None
         return untouched / self.recorded
@@ -114,7 +119,8 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
 
     `is_recorded`: `before` is what the records say, and not what sending everything would have cost. `own`
     is what lamina would have cost in the `comparable` ones of them, which cost `comparable_before`. `pair`
-    has those with refused calls, and `under_lamina` counts those that ran under lamina already.
+    has those with refused calls. `under_lamina` counts those that ran under lamina already, and `shortened`
+    those of which far less was sent than their log holds.
     `simulated_share` is the median of what the simulation says of sending everything beside the records.
     """
 
@@ -131,6 +137,7 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
     own_cuts: int
     pair: SimulatedPair | None
     under_lamina: int
+    shortened: int
     simulated_share: float | None
     dearer: int
     lost: float | None
@@ -166,6 +173,7 @@ def summarise(account: ReplayAccount) -> Headline:
         own_cuts=sum(session.cuts for session in comparable),
         pair=_sum_refused(compared),
         under_lamina=sum(session.under_lamina for session in sessions),
+        shortened=sum(session.is_shortened for session in sessions),
         simulated_share=median(shares) if shares else None,
         dearer=sum(bool(session.dearer) for session in comparable),
         lost=sum_known(losses, "dollars"),
@@ -227,9 +235,13 @@ def _compare(trace: str, report: Reported | None, outcomes: Sequence[ReplayOutco
     own = None
     policies = {}
     refused = {}
+    is_shortened = False
     for outcome in outcomes:
         if outcome.policy == OWN_POLICY:
             own = outcome
+        if outcome.policy == UNTOUCHED and not report.compactions and not report.under_lamina:
+            has_all_calls = report.calls >= outcome.calls
+            is_shortened = has_all_calls and report.sent < SHORTENED_SHARE * outcome.sent
         if outcome.dollars is not None:
             policies[outcome.policy] = outcome.dollars + outcome.recall_dollars
         refused[outcome.policy] = outcome.refused
@@ -246,10 +258,11 @@ def _compare(trace: str, report: Reported | None, outcomes: Sequence[ReplayOutco
         policies=policies,
         refused=refused,
         under_lamina=report.under_lamina,
+        is_shortened=is_shortened,
         compactions=report.compactions,
     )
     # a refused call costs nothing, and a record under lamina is the cost under lamina already
-    if not session.has_refused and not session.under_lamina:
+    if not session.has_refused and not session.under_lamina and not session.is_shortened:
         session = msgspec.structs.replace(session, own=_estimate_own(policies, report))
     return msgspec.structs.replace(session, dearer=_explain_dearer(session, own))
 
