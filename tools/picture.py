@@ -91,8 +91,8 @@ class _Scale:
 def _opening(facts: dict[str, Any], calls: int) -> str:
     title = f"{calls} requests in a window of {facts['window']:,} tokens"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'font-family="system-ui, sans-serif" font-size="14" fill="#1f2937">\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="560" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'role="img" font-family="system-ui, sans-serif" font-size="14" fill="#1f2937">\n'
         f"<title>{title}</title>\n"
         f'<rect width="{WIDTH}" height="{HEIGHT}" rx="8" fill="#ffffff"/>\n'
         f'<text x="16" y="28" font-size="17" font-weight="600">{title}</text>\n'
