@@ -36,7 +36,7 @@ TIMEOUT = 900
 REACHES = ("nearest", "room", "all")
 """How far the tests of a mutant may be from it."""
 
-COPIED_FOLDERS = ("src", "tests", "tools", "bench", "docs", "examples")
+COPIED_FOLDERS = ("src", "tests", "tools", "bench", "docs", "notes", "examples")
 COPIED_FILES = ("pyproject.toml", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md")
 
 WIDER_TESTS = {
