@@ -164,7 +164,7 @@ def excerpt(text: str, *, source: str, place: str = "", **fields: Any) -> Segmen
 
 
 def selected_text(text: str, *, path: str = "", **fields: Any) -> Segment:
-    """What the user marked: it cannot be had again, so it is lowered last."""
+    """What the user marked: it cannot be recovered, so it is lowered last."""
     attrs = {}
     if path:
         attrs["path"] = path

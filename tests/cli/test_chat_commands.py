@@ -367,7 +367,7 @@ def test_only_the_last_messages_are_sent_if_asked_for(server: Model, chat: Chat)
     kept = chat("/last", "/last all", "/last", "/last x", options=())
     assert kept.out.startswith("the last 2 messages are sent")
     assert "all messages are sent; /last N" in kept.out
-    assert "'x' is no number" in kept.err
+    assert "'x' is not a number" in kept.err
 
 
 @pytest.mark.usefixtures("server")

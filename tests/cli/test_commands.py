@@ -318,8 +318,8 @@ def test_diff_under_the_rules_of_a_cache(tmp_path: Path) -> None:
     ("option", "value", "said"),
     [
         ("--rules", "nowhere", "--rules: unknown rules 'nowhere'; use auto, a TOML file, or one of "),
-        ("--gap", "-1", "argument --gap: '-1' is no number of seconds, 0 or more"),
-        ("--gap", "nan", "argument --gap: 'nan' is no number of seconds, 0 or more"),
+        ("--gap", "-1", "argument --gap: '-1' is not a number of seconds, 0 or more"),
+        ("--gap", "nan", "argument --gap: 'nan' is not a number of seconds, 0 or more"),
     ],
 )
 def test_diff_refuses_rules_and_times_that_are_none(

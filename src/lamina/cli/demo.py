@@ -1,7 +1,7 @@
 """`lamina demo`: a long session of an agent, a question about its beginning, and what each policy costs.
 
 The session is made up, no model is asked and nothing leaves the machine. The figures are the lab's: those
-that `lamina replay` gives for sessions of one's own.
+that `lamina replay` gives for your own sessions.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def _seconds(text: str) -> float:
     """A number of seconds, 0 or more, from the command line."""
     seconds = float_or_nan(text)
     if not 0 <= seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
     return seconds
 
 

@@ -1,7 +1,7 @@
 """The table of kinds: one row for everything a segment can be.
 
 A row says how a kind is tagged, whose voice it has, in which layer it is sent, what goes first when room is
-short, and whether its full text can be had again. Users add rows (`{**KINDS, "ticket": Kind(...)}`)
+short, and whether its full text can be recovered. Users add rows (`{**KINDS, "ticket": Kind(...)}`)
 and pass the table on; nothing is registered globally.
 """
 
@@ -234,7 +234,7 @@ def is_turn_scoped(kinds: Kinds, segment: Segment) -> bool:
 
 
 def recoverable(kinds: Kinds, segment: Segment) -> bool:
-    """Whether the full text can be had again: what the segment says, else what its kind says."""
+    """Whether the full text can be recovered: what the segment says, else what its kind says."""
     if segment.recover is None:
         return kind_of(kinds, segment).recoverable
     return bool(segment.recover)

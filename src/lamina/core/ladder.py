@@ -1,7 +1,7 @@
 """What is lowered first, unless a caller has an order of their own.
 
 The ladder, top rung first: what the model released; what is disposable; results of tools with the rule
-"short"; superseded results; then everything else that can be had again, the ripest first; at the very end
+"short"; superseded results; then everything else that can be recovered, the ripest first; at the very end
 what cannot be recovered. A move is the riper, the older and larger the entry is that it lowers, and the less
 that entry says for its size (`ripeness`).
 """
@@ -150,7 +150,7 @@ def _stub_superseded(view: OrderView, free: list[int]) -> Iterator[Batch]:
             yield (Move(positions[index], Form.STUB, f"superseded by {later.ref}"),)
 
 
-# Everything else that can be had again, by ripeness.
+# Everything else that can be recovered, by ripeness.
 
 
 class RatedBatch(NamedTuple):

@@ -134,7 +134,7 @@ class _Library:
     def _shorten(self, entry: Entry) -> Entry:
         """The attachment as it stands in the library, at most as long as the layout allows.
 
-        What cannot be had again, such as text that the user marked, stays word for word.
+        What cannot be recovered, such as text that the user marked, stays word for word.
         """
         size = len(text_of(entry.source.parts))
         limit = self.layout.prior_limit_of(entry.segment.kind)

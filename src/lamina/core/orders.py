@@ -160,7 +160,7 @@ def _is_reminder(view: OrderView, entry: Entry) -> bool:
 
 
 def goes_last(entry: Entry, kinds: Kinds) -> bool:
-    """Critical, or not to be had again: lowered when nothing else is left. Images have their own rung.
+    """Critical, or not to be recovered: lowered when nothing else is left. Images have their own rung.
 
     The user's own words go last, and text that the user selected somewhere. A file does not: it can be read
     again.
@@ -196,7 +196,7 @@ def fold_steps(view: OrderView, *, verbatim: int | None) -> Iterator[Batch]:
 def _is_foldable(entry: Entry, kinds: Kinds, verbatim: int | None, *, is_task: bool) -> bool:
     """Whether a digest may replace an entry.
 
-    A digest quotes what the user said, and shortens what is long. So a message that cannot be had again is
+    A digest quotes what the user said, and shortens what is long. So a message that cannot be recovered is
     folded only if it is text alone, and the task only if it has at most `verbatim` characters. None sets no
     limit at all. What the user attached is not quoted.
     """

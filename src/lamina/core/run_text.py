@@ -359,7 +359,7 @@ def _read_call(call: ToolCall, result: ToolResult | None, turn: int) -> Iterable
 
 
 def _read_user_segment(segment: Segment, turn: int, kinds: Kinds) -> Iterator[GistPiece]:
-    """The user's words. An attachment that can be had again is only named.
+    """The user's words. An attachment that can be recovered is only named.
 
     `attached: file src/a.py -> 1,204 bytes` is all that a digest says of a file.
     """
@@ -387,7 +387,7 @@ def _find_label(segment: Segment, kinds: Kinds) -> str:
 
 
 def _can_be_attached_again(segment: Segment, kinds: Kinds) -> bool:
-    """Whether a segment is an attachment, and its full text can be had again."""
+    """Whether a segment is an attachment, and its full text can be recovered."""
     return kind_of(kinds, segment).attachment and recoverable(kinds, segment)
 
 

@@ -151,7 +151,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `attrs` are shown (in tags and handles) and belong to the content; `meta` is for the caller's own
     tags and routing and is never shown or hashed. `joins`: it continues the message of the segment
     before it. `covers`: the keys of older segments that this one replaces. `recover` says how the
-    full text can be had again; None leaves that to the kind, "" says that it cannot. `beside` is what the
+    full text can be recovered; None leaves that to the kind, "" says that it cannot. `beside` is what the
     provider's message has for the model besides `parts`, such as a speaker's name: it is sent with every
     form of the segment, and counted, but never shown. `uncounted` is the digest of what that message has
     besides, such as a number or a switch in a field that lamina does not know: it is sent too, and takes no

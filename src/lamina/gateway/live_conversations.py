@@ -1,6 +1,6 @@
 """A conversation in the memory of one gateway process: what the last request left for the next one.
 
-Everything here but the name can be had again: from the store, or by decoding and counting once more.
+Everything here but the name can be recovered: from the store, or by decoding and counting once more.
 `conversation_index` finds the conversation of a request, and forgets those that were not used for longest.
 """
 

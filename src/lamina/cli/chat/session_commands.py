@@ -210,7 +210,7 @@ async def _last(chat: TerminalChat, words: str) -> None:
 def _whole_number(text: str, *, command: str) -> int:
     digits = text.strip().replace(",", "").replace("_", "")
     if not digits.isdecimal() or not int(digits):
-        raise BadInput(f"{text!r:.40} is no number", place=command, hint="give a whole number above 0")
+        raise BadInput(f"{text!r:.40} is not a number", place=command, hint="give a whole number above 0")
     return int(digits)
 
 

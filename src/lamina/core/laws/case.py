@@ -101,9 +101,9 @@ def find_large_in_full(case: Case) -> Iterator[Entry]:
 
 
 def is_unrecoverable(entry: Entry, case: Case) -> bool:
-    """Whether an entry cannot be had again, and was not left out by choice.
+    """Whether an entry cannot be recovered, and was not left out by choice.
 
-    System text cannot be had again either, but no cut touches it.
+    System text cannot be recovered either, but no cut touches it.
     """
     if entry.segment.is_own or entry.role is Role.SYSTEM:
         return False
