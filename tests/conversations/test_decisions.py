@@ -10,8 +10,8 @@ import pytest
 
 from lamina.conversations.costs import NO_USAGE, is_refused, price_call, sum_calls_cost
 from lamina.conversations.recall_answers import strip_recalls
+from lamina.conversations.recall_filter import mend_recalls
 from lamina.conversations.recall_loop import RecallLoop, RecallPlace
-from lamina.conversations.recall_streams import filter_for, mend_recalls
 from lamina.conversations.record import (
     CHANGES_OF_THE_CALLER,
     Answered,
@@ -21,6 +21,7 @@ from lamina.conversations.record import (
     is_compaction,
 )
 from lamina.conversations.request_digests import NO_DIGESTS, count_shared_links, digest_log
+from lamina.conversations.stream_filters import filter_for
 from lamina.core.values import Cut, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage

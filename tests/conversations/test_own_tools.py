@@ -9,7 +9,7 @@ import pytest
 
 from lamina.conversations.recall_answers import shows_client_call, strip_recalls
 from lamina.conversations.recall_loop import ROUNDS, RecallLoop
-from lamina.conversations.recall_streams import filter_for
+from lamina.conversations.stream_filters import filter_for
 from lamina.core.values import Segment, ToolCall
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Tool

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -20,11 +19,9 @@ from hypothesis import strategies as st
 
 from lamina import Budget, fit_request
 from lamina.conversations.recall_answers import shows_client_call, strip_recalls
+from lamina.conversations.recall_filter import RecallFilter
 from lamina.conversations.recall_loop import RecallLoop
-from lamina.conversations.recall_streams import StreamFilter, filter_for, mend_recalls
 from lamina.dialects import DIALECTS
-from lamina.dialects.port import Absorbed
-from lamina.errors import LaminaError
 from lamina.fitting.fitted import Fitted
 from lamina.fitting.own_tools import RECALL_TOOL
 from tests.wrapped.scripted_api import APIS, Call, Said
@@ -69,7 +66,7 @@ class Outcome(NamedTuple):
     shown: list[Any]
     events: list[Any]
     turns: tuple[Any, ...]
-    stream_filter: StreamFilter
+    recall_filter: RecallFilter
 
 
 def list_events(name: str, said: Said) -> list[dict[str, Any]]:
@@ -108,20 +105,17 @@ def walk(value: Any) -> Iterator[dict[str, Any]]:
 def take_stream(name: str, events: list[Any]) -> Outcome:
     """Take a stream as a wrapped client and the gateway do."""
     dialect = DIALECTS[name]
-    stream_filter = filter_for(dialect, OWN_NAMES)
+    recall_filter = RecallFilter(dialect, OWN_NAMES)
     shown: list[Any] = []
     for event in events:
-        shown += stream_filter.take(event)
-    absorbed = Absorbed(segments=())
-    with suppress(LaminaError):
-        absorbed = dialect.answers.absorb_stream(mend_recalls(events, dialect, OWN_NAMES))
+        shown += recall_filter.take(event)
     loop = RecallLoop(dialect, streams=True)
-    turns = loop.take(absorbed, fit(name), shows_call=stream_filter.shows_call)
+    turns = loop.take(recall_filter.absorb(), fit(name), shows_call=recall_filter.shows_call)
     if turns:
-        shown += stream_filter.next_round()
+        shown += recall_filter.next_round()
     else:
-        shown += stream_filter.closing
-    return Outcome(shown, events, turns, stream_filter)
+        shown += recall_filter.list_closing()
+    return Outcome(shown, events, turns, recall_filter)
 
 
 def list_stops(events: list[Any]) -> list[str]:
@@ -171,11 +165,11 @@ def test_a_call_that_was_shown_makes_the_answer_the_clients(
     shows_own = names_call(outcome.shown, OWN) or names_call(outcome.shown, OTHER_OWN)
     if shows_own:
         assert outcome.turns == ()
-    if outcome.stream_filter.shows_call:
+    if outcome.recall_filter.shows_call:
         assert list_stops(outcome.shown) == list_stops(outcome.events)
     if outcome.turns:
         assert names_call(outcome.events, RECALL)
-        assert not outcome.stream_filter.shows_call
+        assert not outcome.recall_filter.shows_call
 
 
 @pytest.mark.parametrize("order", [[RECALL, OWN], [OWN, RECALL]])
@@ -194,7 +188,7 @@ def test_the_reason_why_a_cut_off_answer_stopped_stays(name: str, order: Said) -
 def test_a_recall_alone_is_answered_though_its_stream_says_more(name: str) -> None:
     outcome = take_stream(name, list_events(name, ["See: ", RECALL]))
     assert outcome.turns
-    assert not outcome.stream_filter.shows_call
+    assert not outcome.recall_filter.shows_call
 
 
 @pytest.mark.parametrize("said", [["See: ", RECALL, OWN], ["See: ", OWN], [OWN, RECALL]])

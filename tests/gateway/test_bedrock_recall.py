@@ -23,8 +23,8 @@ from botocore.eventstream import EventStreamBuffer
 from lamina import Budget
 from lamina.conversations import recall_loop
 from lamina.conversations.answer_events import splitter_for
-from lamina.conversations.recall_notice import NOTICE
-from lamina.conversations.recall_streams import filter_for
+from lamina.conversations.recall_answers import NOTICE
+from lamina.conversations.stream_filters import filter_for
 from lamina.dialects.bedrock_converse import DIALECT
 from lamina.dialects.bedrock_converse.event_stream import CONTENT_TYPE, read_events, write_frame
 from lamina.gateway.config import UpstreamSettings

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from lamina.conversations.costs import price_usage
+from lamina.conversations.recall_usage import UsageSum, add_output, find_usage_object
 from lamina.conversations.store import ConversationState
 from lamina.core.tokens import Counter
 from lamina.dialects.usage import Usage
@@ -30,7 +31,6 @@ from lamina.gateway.config import (
 from lamina.gateway.conversation_index import ConversationIndex
 from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.profiles import add_salt
-from lamina.gateway.recall_usage import UsageSum, add_output, find_usage_object
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.request_bodies import decode_body
 from lamina.gateway.security import Visitor, admit_visitor

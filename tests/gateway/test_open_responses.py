@@ -18,7 +18,7 @@ import pytest
 
 from lamina import Budget
 from lamina.conversations import recall_loop
-from lamina.conversations.recall_notice import NOTICE
+from lamina.conversations.recall_answers import NOTICE
 from lamina.fitting.policy import Policy
 from lamina.gateway.config import GatewaySettings, UpstreamSettings
 from lamina.testing.model_server import MODEL, run_model_server

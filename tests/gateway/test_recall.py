@@ -20,9 +20,9 @@ import openai
 import pytest
 
 from lamina.conversations import recall_loop
+from lamina.conversations.recall_answers import NOTICE
 from lamina.conversations.recall_loop import RecallExchange, RecallPlace
-from lamina.conversations.recall_notice import NOTICE
-from lamina.conversations.recall_streams import filter_for
+from lamina.conversations.stream_filters import filter_for
 from lamina.core.values import Budget
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage, find_usage
@@ -506,7 +506,7 @@ def test_a_client_that_streams_hears_something_while_the_model_reads(monkeypatch
 def test_an_upstream_that_fails_after_a_recall_is_told_to_the_client_which_may_ask_again() -> None:
     """A whole answer has the status of the error. The retry finds the conversation as it was."""
     wire = Wire("anthropic", streams=False)
-    failures = iter([True])
+    failures = iter([True, True])  # it is asked once more by itself
 
     def script(wire: Wire, request: dict[str, Any]) -> Said:
         said = recall_once(wire, request)
@@ -521,8 +521,8 @@ def test_an_upstream_that_fails_after_a_recall_is_told_to_the_client_which_may_a
         assert failed.value.code == 502
         failed.value.close()
         assert wire.ask(served.gateway.url, history).text == ANSWER
-        first, second, again, answered = served.api.requests
-        assert (first, second) == (again, answered)
+        first, second, repeated, again, answered = served.api.requests
+        assert (first, second, second) == (again, answered, repeated)
 
 
 @pytest.mark.parametrize("name", ["anthropic", "openai_responses"])

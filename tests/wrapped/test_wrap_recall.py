@@ -16,7 +16,7 @@ from openai.types.chat import ChatCompletionChunk
 import lamina
 from lamina import BadInput, Budget, Policy
 from lamina.conversations import recall_loop
-from lamina.conversations.recall_notice import NOTICE, fill_stream
+from lamina.conversations.recall_answers import NOTICE, fill_stream
 from lamina.core.tokens import BYTES4
 from lamina.dialects import DIALECTS
 from lamina.fitting.policy import RecallChoice

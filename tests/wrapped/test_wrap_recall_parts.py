@@ -13,7 +13,7 @@ from google.genai import types
 
 import lamina
 from lamina.conversations import recall_loop
-from lamina.conversations.recall_notice import NOTICE
+from lamina.conversations.recall_answers import NOTICE
 from lamina.core.tokens import BYTES4
 from lamina.fitting.policy import Policy
 from tests.talking import all_of, got

@@ -28,7 +28,7 @@ from lamina.adapters.bridge import RecentValues
 from lamina.adapters.chat_turns import write_output_format
 from lamina.conversations.conversations import Conversations
 from lamina.conversations.pending_call import PendingCall
-from lamina.conversations.recall_answers import strip_recalls
+from lamina.conversations.recall_filter import RecallFilter
 from lamina.core.values import Budget
 from lamina.dialects.anthropic import DIALECT as ANTHROPIC
 from lamina.dialects.openai_chat import DIALECT as OPENAI_CHAT
@@ -101,10 +101,16 @@ class _LiteCall(NamedTuple):
 
     def is_recall(self, response: Any) -> bool:
         """Whether an answer only wants to recall something. What it asks for is then in the request."""
-        return self.pending.take_answer(self.api.dialect.answers.absorb(response))
+        recall_filter = self._filter(response)
+        return self.pending.take_answer(recall_filter.absorb(), shows_call=recall_filter.shows_call)
 
     def hide_recalls(self, response: Any) -> Any:
-        return strip_recalls(response, self.api.dialect, self.pending.fitted.own_names)
+        return self._filter(response).show_whole(shows_nothing=self.pending.shows_nothing)
+
+    def _filter(self, response: Any) -> RecallFilter:
+        recall_filter = RecallFilter(self.api.dialect, self.pending.fitted.own_names)
+        recall_filter.take_whole(response)
+        return recall_filter
 
 
 class LaminaLogger(CustomLogger):

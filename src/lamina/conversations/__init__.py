@@ -3,8 +3,8 @@
 - `recognise` says which conversation a request continues or forks, from its `request_digests`.
 - `conversation` and `conversations` are what a wrapped client remembers. `pending_call` takes a request to
   the API and back, and `events` reports what happened to it.
-- `recall_loop` answers recalls inside a call. `recall_answers` takes them out of whole answers, and
-  `recall_streams` with `block_filters` and `chunk_filters` out of streams.
+- `recall_loop` answers recalls inside a call, and `recall_filter` leaves them out of what the client sees: of
+  whole answers with `recall_answers`, of streams with `stream_filters`. `recall_usage` adds up their usage.
 - `store` has the one layout of conversations in a store, and `shelf` loads and saves them. `record` is what
   was sent and what came back: every door notes it with a `recorder`, `record_writer` makes its records, with
   `bodies`; `recorded_log`, `answer_bodies` and `costs` read them.

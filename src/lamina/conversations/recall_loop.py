@@ -9,7 +9,7 @@ answer without the recall, and the result of the recall is put beside the result
 
 Nothing is sent here and no SDK is imported: whoever sends requests passes each answer to `RecallLoop.take`.
 Which tools are lamina's the request says (`Fitted.own_tools`); a recall stands for a call of any of them
-here. `lamina.conversations.recall_streams` does the same for answers that arrive in pieces.
+here. `lamina.conversations.recall_filter` leaves them out of what the client sees.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     client ──▶ gateway ──▶ model: recall("k…")
                   └──────▶ the request again, with the text ──▶ model: answer ──▶ client
 
-The client gets one answer: one begin, blocks that are numbered through, one end. `recall_streams` in
+The client gets one answer: one begin, blocks that are numbered through, one end. `recall_filter` in
 `lamina.conversations` leaves the calls and their results out of it. They are stored with the conversation,
 and put back into every later request (`recall_loop` there). They are stored before the client sees the end of
 the answer, since the client may go on at once, with another worker or after a restart.
@@ -12,9 +12,7 @@ the answer, since the client may go on at once, with another worker or after a r
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
 from functools import partial
-from operator import is_
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -24,24 +22,15 @@ from anyio import to_thread
 
 from lamina.conversations.answer_events import AnswerEvent, splitter_for
 from lamina.conversations.encodings import Unpacker
-from lamina.conversations.recall_answers import shows_client_call, strip_recalls
-from lamina.conversations.recall_loop import RecallExchange, RecallLoop
-from lamina.conversations.recall_notice import fill_answer, fill_stream
-from lamina.conversations.recall_streams import (
-    StreamFilter,
-    filter_for,
-    find_answer_id,
-    mend_recalls,
-)
+from lamina.conversations.recall_filter import RecallFilter
+from lamina.conversations.recall_loop import RecallLoop
 from lamina.core.text.characters import lower_ascii
 from lamina.dialects.bedrock_converse.event_stream import CONTENT_TYPE as FRAMES
-from lamina.dialects.port import Absorbed, Dialect
-from lamina.errors import LaminaError
+from lamina.dialects.port import Dialect
 from lamina.gateway import limits
 from lamina.gateway.calls import OutgoingRequest
 from lamina.gateway.packed_bodies import make_answer_unpacker
 from lamina.gateway.recall_turns import RecallTurns
-from lamina.gateway.recall_usage import UsageSum
 from lamina.gateway.stream import AnswerWriter, read_pieces
 from lamina.gateway.usage import UsageReader
 
@@ -65,9 +54,7 @@ class RecallRelay:
         self._turns = turns
         self._writer = writer
         self._dialect = dialect
-        self._own_names = own_names
-        self._filter: StreamFilter = filter_for(dialect, own_names)
-        self._usage = UsageSum()
+        self._filter = RecallFilter(dialect, own_names)
         self._loop: RecallLoop | None = None
         self._last_written = monotonic()
 
@@ -109,9 +96,7 @@ class RecallRelay:
             await self._pass_event(event, stream)
 
         # The events that end the answer wait meanwhile: whether it has ended is known only now.
-        absorbed = _absorb_events(self._filter.events, self._dialect, self._own_names)
-        shows_call = self._filter.shows_call
-        following = await self._recall(absorbed, received, loop, self._filter.events, shows_call=shows_call)
+        following = await self._recall(received, loop)
         if following is None:
             await self._close_stream(stream, loop)
             return None
@@ -128,17 +113,13 @@ class RecallRelay:
             await self._write(event.source)
             return
         stream.events[id(event.value)] = event
-        self._usage.read(event.value)
         for value in self._filter.take(event.value):
             await self._write(stream.encode(value))
 
     async def _close_stream(self, stream: _AnswerStream, loop: RecallLoop) -> None:
         """Write the events that end the answer."""
-        closing = self._filter.closing
-        if loop.shows_nothing:
-            closing = fill_stream(closing, self._dialect, index=self._filter.shown)
-        for value in closing:
-            await self._write(stream.encode(self._usage.complete(value)))
+        for value in self._filter.list_closing(shows_nothing=loop.shows_nothing):
+            await self._write(stream.encode(value))
         for event in stream.closing:
             await self._write(event.source)
         await self._writer.finish()
@@ -156,40 +137,20 @@ class RecallRelay:
         pieces = [piece async for piece in received.read_pieces(None)]
         source = b"".join(pieces)
         value = _decode(received.unpacker(source))
-        if isinstance(value, list):
-            chunks = value
-            absorbed = _absorb_events(value, self._dialect, self._own_names)
-        else:
-            chunks = [value]
-            absorbed = _absorb(value, self._dialect)
-        for chunk in chunks:
-            self._usage.read(chunk)
-        shows_call = any(shows_client_call(chunk, self._dialect, self._own_names) for chunk in chunks)
-        following = await self._recall(absorbed, received, loop, chunks, shows_call=shows_call)
+        self._filter.take_whole(value)
+        following = await self._recall(received, loop)
         if following is not None:
+            self._filter.next_round()
             return following
-        shown_chunks = self._show_chunks(chunks, loop)
+        shown_value = self._filter.show_whole(shows_nothing=loop.shows_nothing)
         status = received.answer.status
-        if all(map(is_, shown_chunks, chunks)):
+        if shown_value is value:
             await self._write_whole(status, list(received.headers), source)
             return None
-        shown_value: Any = shown_chunks
-        if not isinstance(value, list):
-            [shown_value] = shown_chunks
         body = msgspec.json.encode(shown_value)
         length = (b"content-length", str(len(body)).encode())
         await self._write_whole(status, [*_without_body_headers(received.headers), length], body)
         return None
-
-    def _show_chunks(self, chunks: list[Any], loop: RecallLoop) -> list[Any]:
-        """What the client sees of an answer; the same objects where nothing is hidden."""
-        shown_chunks: list[Any] = []
-        for chunk in chunks:
-            stripped = strip_recalls(chunk, self._dialect, self._own_names)
-            shown_chunks.append(self._usage.complete(stripped))
-        if loop.shows_nothing:
-            shown_chunks[-1] = fill_answer(shown_chunks[-1], self._dialect)
-        return shown_chunks
 
     async def _write_whole(self, status: int, headers: list[Header], body: bytes) -> None:
         if not self._writer.started:
@@ -197,38 +158,25 @@ class RecallRelay:
         await self._write(body)
         await self._writer.finish()
 
-    async def _recall(
-        self,
-        absorbed: Absorbed,
-        received: _ReceivedAnswer,
-        loop: RecallLoop,
-        events: list[Any],
-        *,
-        shows_call: bool,
-    ) -> OutgoingRequest | None:
+    async def _recall(self, received: _ReceivedAnswer, loop: RecallLoop) -> OutgoingRequest | None:
         """Answer the recalls of the model, or store what there is to remember of this request."""
         outgoing = received.outgoing
         usage = received.reader.finish()
         assert outgoing.fitted is not None  # noqa: S101 - it has own tools
         assert outgoing.place is not None  # noqa: S101
+        absorbed = self._filter.absorb()
         # in a thread, since a tool of lamina's own may wait for the store
-        take = partial(loop.take, absorbed, outgoing.fitted, shows_call=shows_call)
+        take = partial(loop.take, absorbed, outgoing.fitted, shows_call=self._filter.shows_call)
         turns = await to_thread.run_sync(take)
         if turns:  # `RecallLoop` ends a model that recalls without end
-            self._usage.next_round()
             return await self._turns.add_turns(outgoing, turns, usage)
         exchange = loop.exchange(outgoing.place)
         keeps_answers = outgoing.request.get("store") is not False  # only then a request can continue one
         if exchange is not None and keeps_answers:
-            exchange = self._note_ids(exchange, events)
+            shown_id, last_id = self._filter.find_ids()
+            exchange = msgspec.structs.replace(exchange, shown_id=shown_id, last_id=last_id)
         await self._turns.record_exchange(outgoing, usage, exchange)
         return None
-
-    def _note_ids(self, exchange: RecallExchange, events: list[Any]) -> RecallExchange:
-        """An exchange with the ids by which a later request may continue the answer."""
-        last_id = find_answer_id(events, self._dialect)
-        shown_id = next(iter(self._filter.continued_ids), last_id)
-        return msgspec.structs.replace(exchange, shown_id=shown_id, last_id=last_id)
 
     async def _write(self, data: bytes) -> None:
         if data:
@@ -285,19 +233,6 @@ def _without_body_headers(headers: Sequence[Header]) -> list[Header]:
         if lower_ascii(name.decode("latin-1")) not in _BODY_HEADERS:
             kept_headers.append((name, value))
     return kept_headers
-
-
-def _absorb(answer: Any, dialect: Dialect) -> Absorbed:
-    """Read an answer. One that cannot be read calls nothing, and is passed on as it is."""
-    with suppress(LaminaError):
-        return dialect.answers.absorb(answer)
-    return Absorbed(segments=())
-
-
-def _absorb_events(events: list[Any], dialect: Dialect, own_names: Collection[str]) -> Absorbed:
-    with suppress(LaminaError):
-        return dialect.answers.absorb_stream(mend_recalls(events, dialect, own_names))
-    return Absorbed(segments=())
 
 
 def _decode(text: bytes) -> Any:

@@ -16,18 +16,14 @@ from contextlib import suppress
 from functools import partial, wraps
 from typing import Any
 
-import msgspec
-
 from lamina.conversations.conversations import Conversations
 from lamina.conversations.pending_call import PendingCall
-from lamina.conversations.recall_answers import shows_client_call, strip_recalls
-from lamina.conversations.recall_notice import fill_answer, fill_stream
-from lamina.conversations.recall_streams import StreamFilter, filter_for, find_answer_id, mend_recalls
-from lamina.dialects.anthropic.server import read_cleared
+from lamina.conversations.recall_filter import RecallFilter
+from lamina.conversations.recall_usage import read_usage
 from lamina.dialects.bedrock_converse import to_sdk_arguments
 from lamina.dialects.port import Absorbed, Dialect
-from lamina.dialects.usage import Usage, find_usage
-from lamina.errors import BudgetExceeded, LaminaError
+from lamina.dialects.usage import Usage
+from lamina.errors import BudgetExceeded
 from lamina.fitting.server_reports import with_headers
 from lamina.wrapped.refusals import MENDS, Mend
 from lamina.wrapped.shown_answers import AsyncShownStream, ShownResponse, SyncShownStream
@@ -157,7 +153,7 @@ class SdkCall:
 
     def exit(self, manager: Any, stream: Any, error: tuple[object, ...]) -> Steps:
         snapshot = _read_snapshot(stream)
-        usage = _read_usage(snapshot)
+        usage = read_usage(snapshot)
         yield partial(self._wait, partial(self.pending.record_usage, usage, answer=snapshot))
         leave = manager.__aexit__ if self._is_async else manager.__exit__
         left = yield partial(leave, *error)
@@ -179,22 +175,18 @@ class SdkCall:
 
     def _answer_recalls(self, answer: Any) -> Steps:
         """Answer the recalls in a whole answer, until there is one for the client, and return that."""
+        recall_filter = RecallFilter(self.pending.dialect, self.pending.fitted.own_names)
         while True:
             parsed_answer = yield from self._parse(answer)
-            absorbed = self._absorb(parsed_answer)
-            shows_call = shows_client_call(parsed_answer, self.pending.dialect, self.pending.fitted.own_names)
-            take = partial(self.pending.take_answer, absorbed, shows_call=shows_call, answer=parsed_answer)
-            is_recall = yield partial(self._wait, take)
+            recall_filter.take_whole(parsed_answer)
+            is_recall = yield from self._take_answer(recall_filter, recall_filter.absorb(), parsed_answer)
             if not is_recall:
                 break
+            recall_filter.next_round()
             answer = yield from self._send_fitting(self._send_once)
-        dialect = self.pending.dialect
-        answer_id = find_answer_id([parsed_answer], dialect)
-        self.pending.remember_id(answer_id, answer_id)
-        yield from self._finish(_read_usage(parsed_answer), answer=parsed_answer)
-        shown_answer = strip_recalls(parsed_answer, dialect, self.pending.fitted.own_names)
-        if self.pending.shows_nothing:
-            shown_answer = fill_answer(shown_answer, dialect)
+        self.pending.remember_id(*recall_filter.find_ids())
+        yield from self._finish(read_usage(parsed_answer), answer=parsed_answer)
+        shown_answer = recall_filter.show_whole(shows_nothing=self.pending.shows_nothing)
         if shown_answer is parsed_answer:
             shown_answer = answer
         elif parsed_answer is not answer:
@@ -211,7 +203,7 @@ class SdkCall:
 
     def _finish_answer(self, answer: Any) -> Steps:
         shown_answer = None if _is_stream(answer) else answer
-        yield from self._finish(_read_usage(answer), answer=shown_answer)
+        yield from self._finish(read_usage(answer), answer=shown_answer)
         return self.pending.remember_answer(answer)
 
     def _send_fitting(self, send: Callable[[], Steps]) -> Steps:
@@ -287,44 +279,52 @@ class SdkCall:
         stream, event = yield from self._send_fitting(open_stream)
         yield from self._finish(Usage(), is_whole=False)
         own_names = self.pending.fitted.own_names
-        events = filter_for(self.pending.dialect, own_names) if own_names else AllEvents()
+        if not own_names:
+            yield from self._pass_all(stream, event)
+            return
+        recall_filter = RecallFilter(self.pending.dialect, own_names)
         while True:
             while event is not END:
                 self._keep_event(event)
-                for shown_event in events.take(event):
+                for shown_event in recall_filter.take(event):
                     yield StreamValue(shown_event)
                 event = yield self._next(stream)
-            if not own_names:  # nothing to answer: the last event has the usage
-                usage = _read_usage(next(iter(events.events), None))
-                yield partial(self._wait, partial(self.pending.record_usage, usage, answer=self._kept_events))
-                return
-            absorbed = self._absorb_events(events.events)
-            take = partial(
-                self.pending.take_answer, absorbed, shows_call=events.shows_call, answer=self._kept_events
-            )
-            is_recall = yield partial(self._wait, take)
+            absorbed = recall_filter.absorb()
+            is_recall = yield from self._take_answer(recall_filter, absorbed, self._kept_events)
             if not is_recall:
                 break
             self._kept_events = []
-            for shown_event in events.next_round():
+            for shown_event in recall_filter.next_round():
                 yield StreamValue(shown_event)
             stream, event = yield from self._send_fitting(open_stream)
         yield from self._finish(absorbed.usage, answer=self._kept_events)
-        last_id = find_answer_id(events.events, self.pending.dialect)
-        shown_id = next(iter(events.continued_ids), last_id)
-        self.pending.remember_id(shown_id, last_id)
-        for event in self._list_closing(events, stream):
+        self.pending.remember_id(*recall_filter.find_ids())
+        for shown_event in recall_filter.list_closing(
+            shows_nothing=self.pending.shows_nothing, stream=stream
+        ):
+            yield StreamValue(shown_event)
+
+    def _pass_all(self, stream: Any, event: Any) -> Steps:
+        """Show every event: there is nothing to answer. The last one has the usage."""
+        last_event = None
+        while event is not END:
+            self._keep_event(event)
             yield StreamValue(event)
+            last_event = event
+            event = yield self._next(stream)
+        record = partial(self.pending.record_usage, read_usage(last_event), answer=self._kept_events)
+        yield partial(self._wait, record)
+
+    def _take_answer(self, recall_filter: RecallFilter, absorbed: Absorbed, answer: Any) -> Steps:
+        """Take an answer of the model. Returns whether the request has to be sent once more."""
+        shows_call = recall_filter.shows_call
+        take = partial(self.pending.take_answer, absorbed, shows_call=shows_call, answer=answer)
+        return (yield partial(self._wait, take))
 
     def _keep_event(self, event: Any) -> None:
         """Keep an event for the record, if it keeps answers."""
         if self.pending.keeps_bodies:
             self._kept_events.append(event)
-
-    def _list_closing(self, events: StreamFilter, stream: Any) -> list[Any]:
-        if not self.pending.shows_nothing:
-            return events.closing
-        return fill_stream(events.closing, self.pending.dialect, index=events.shown, stream=stream)
 
     def _close_streams(self) -> Steps:
         """Close the streams that followed a recall. The client knows only the first, and closes that."""
@@ -341,18 +341,6 @@ class SdkCall:
         if ".with_raw_response." not in self._path:
             return answer
         return (yield answer.parse)
-
-    def _absorb(self, answer: Any) -> Absorbed:
-        """Read an answer. One that cannot be read is passed on as it is, so it calls nothing."""
-        with suppress(LaminaError):
-            return self.pending.dialect.answers.absorb(answer)
-        return Absorbed(segments=())
-
-    def _absorb_events(self, events: list[Any]) -> Absorbed:
-        with suppress(LaminaError):
-            dialect = self.pending.dialect
-            return dialect.answers.absorb_stream(mend_recalls(events, dialect, self.pending.fitted.own_names))
-        return Absorbed(segments=(), usage=_read_usage(events[-1]))
 
     def _start(self, steps: Steps) -> Any:
         if self._is_async:
@@ -376,25 +364,6 @@ class SdkCall:
         from anyio import to_thread  # noqa: PLC0415 - a client without a store needs no anyio
 
         return to_thread.run_sync(action)
-
-
-class AllEvents:
-    """A filter that shows every event, and remembers only the last."""
-
-    def __init__(self) -> None:
-        self.events: list[Any] = []
-        self.closing: list[Any] = []
-        self.continued_ids: dict[str, str] = {}
-        self.shown = 0
-        self.shows_call = False
-
-    def take(self, event: Any) -> list[Any]:
-        self.events = [event]
-        return self.events
-
-    def next_round(self) -> list[Any]:
-        self.events = []
-        return []
 
 
 class StreamContext:
@@ -439,8 +408,3 @@ def _read_snapshot(stream: Any) -> Any:
         with suppress(Exception):  # the attribute raises before the first event
             return getattr(stream, name)
     return None
-
-
-def _read_usage(answer: Any) -> Usage:
-    """The tokens that an answer reports, and what its server cleared before."""
-    return msgspec.structs.replace(find_usage(answer), cleared=read_cleared(answer))

@@ -2,13 +2,18 @@
 
 Its input is that of the last call, which read everything before it: a client that decides by it when to
 compact its history must not see the sum. Its output is the sum over all calls, since the client pays for all
-of it. The account of the gateway has every call by itself.
+of it. The account of a gateway has every call by itself. Objects of an SDK are not summed: only JSON is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import msgspec
+
+from lamina.dialects.anthropic.server import read_cleared
+from lamina.dialects.usage import Usage, find_usage
 
 Json = dict[str, Any]
 Path = tuple[str, ...]
@@ -33,6 +38,11 @@ _TOTALS: dict[str, tuple[Path, ...]] = {
 """Fields that hold input and output together, each with the fields of its output."""
 
 _HOLDERS = ("usage", "usageMetadata")
+
+
+def read_usage(answer: Any) -> Usage:
+    """The tokens that an answer or an event reports, and what its server cleared before."""
+    return msgspec.structs.replace(find_usage(answer), cleared=read_cleared(answer))
 
 
 class UsageSum:
