@@ -336,6 +336,7 @@ def walk(logs: Sequence[list[Segment]]) -> int:
     reminders = 0
     for log in logs:
         envelope = fit(log, ledger, memo=memo)
+        assert fit(log, ledger).sent == envelope.sent, "a memo saves time and changes nothing"
         inputs = BuildInputs(budget=BUDGET, ledger=ledger, idle=0)
         audit(Case(envelope=envelope, log=tuple(log), before=before, counter=CHARS4, inputs=inputs))
         reminders += bool(reminders_of(envelope))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lamina.core.text.characters import split_words
 from lamina.core.text.sentences import split_sentences
-from lamina.core.text.terms import list_terms
+from lamina.core.text.terms import list_terms, rate_length
 from lamina.core.values import Ref
 
 SHORTEST_PASSAGE, LONGEST_PASSAGE = 240, 480
@@ -36,8 +37,19 @@ NEVER_COMMON = 3
 MOST_TERMS = 48
 """Terms of a question that are looked for, the rarest first: a question may quote a whole file."""
 
+MOST_PLACES = 4_000
+"""Sentences that are rated for one question: all that have its rarest term, and those of further terms as
+long as there are no more than these. In a very large conversation a term may be in thousands and not be
+common."""
+
 RELATIVE = 0.3
 """A passage is quoted if it has at least this share of the best one's score."""
+
+MOST_RATED = 120
+"""Sentences that may be quoted, the best first: ten times what the longest reminder has room for."""
+
+MOST_REFUSED = 8
+"""Passages for which there is no room any more before no further one is tried."""
 
 ASKED, SAID = 0.2, 0.5
 """The share of the question's weight that the best passage must have: of a question, and of anything else
@@ -162,26 +174,41 @@ class _Rated(NamedTuple):
 
 
 def weigh_terms(index: PassageIndex, text: str) -> dict[str, int]:
-    """The rare terms of a text that some passage has, with their weights in thousandths, the rarest first."""
-    rarities: dict[str, int] = {}
-    for term in dict.fromkeys(list_terms(text)):
-        count = len(index.sentences_with(term))
-        if count and not index.is_common(term):
-            rarities[term] = _rate_rarity(count, len(index.sentences))
-    rarest = sorted(rarities.items(), key=lambda item: -item[1])[:MOST_TERMS]
-    return dict(rarest)
+    """The rare terms of a text that some passage has, with their weights in thousandths, the heaviest first.
 
-
-def _rate_rarity(count: int, total: int) -> int:
-    """How much a term says that so many sentences have, in thousandths.
-
-    It is rounded, so that two machines whose logarithms differ in the last bit rank alike.
+    If the text asks something, the rest of it counts half: it may say what the question is about, or how to
+    answer it.
     """
-    return round(1000 * math.log(1 + (total - count + 0.5) / (count + 0.5)))
+    asked = frozenset(list_terms(find_questions(text)))
+    all_weights: dict[str, int] = {}
+    for term in dict.fromkeys(list_terms(text)):
+        if index.sentences_with(term) and not index.is_common(term):
+            weight = _weigh_term(index, term)
+            all_weights[term] = weight if term in asked or not asked else weight // 2
+    weights: dict[str, int] = {}
+    places = 0
+    for term, weight in sorted(all_weights.items(), key=lambda item: -item[1])[:MOST_TERMS]:
+        places += len(index.sentences_with(term))
+        if weights and places > MOST_PLACES:
+            break
+        weights[term] = weight
+    return weights
+
+
+def _weigh_term(index: PassageIndex, term: str) -> int:
+    """How much a term says, in thousandths: the more, the rarer it is.
+
+    A short word says less. In every language the words of grammar are short, and in a short conversation they
+    are as rare as any other. The weight is rounded, so that two machines whose logarithms differ in the last
+    bit rank alike.
+    """
+    count = len(index.sentences_with(term))
+    rarity = math.log(1 + (len(index.sentences) - count + 0.5) / (count + 0.5))
+    return round(1000 * rarity * rate_length(term))
 
 
 def rate_sentences(index: PassageIndex, weights: Mapping[str, int], order: Sequence[Ref]) -> list[_Rated]:
-    """The sentences that have a term of the question, the best first; of equals the newest.
+    """The sentences that may be quoted for a question, the best first; of equals the newest.
 
     A sentence has a score of its own and that of the whole message: an answer often stands beside the words
     of the question, not among them.
@@ -205,11 +232,13 @@ def rate_sentences(index: PassageIndex, weights: Mapping[str, int], order: Seque
         own = _damp(weight, sentence.terms, sentence_length)
         whole = _damp(source_weights[sentence.source], source.terms, source_length)
         rated.append(_Rated(at, own + whole))
+    least_score = RELATIVE * max((each.score for each in rated), default=0)
+    rated = [each for each in rated if each.score >= least_score]
     place_of = {index.number_of(ref): at for at, ref in enumerate(order)}
     rated.sort(
         key=lambda each: (-each.score, -place_of[index.sentences[each.sentence].source], -each.sentence)
     )
-    return rated
+    return rated[:MOST_RATED]
 
 
 def _damp(weight: int, length: int, mean: float) -> int:
@@ -236,20 +265,26 @@ def is_about(index: PassageIndex, rated: Sequence[_Rated], text: str, *, asks: b
         if index.is_common(term):
             continue
         numbers = index.sentences_with(term)
-        weight = _rate_rarity(len(numbers), len(index.sentences))
+        weight = _weigh_term(index, term)
         if not numbers:
             weight //= 2
         total += weight
-        if not sentences.isdisjoint(numbers):
+        if any(_has_number_between(numbers, sentence, sentence + 1) for sentence in sentences):
             own += weight
             shared.append(term)
-        if any(source.first <= number < source.end for source in sources for number in numbers):
+        if any(_has_number_between(numbers, source.first, source.end) for source in sources):
             whole += weight
     share = ASKED if asks else SAID
     is_named = any(_HAS_DIGIT_OR_JOINT.search(term) for term in shared)
     if not asks and len(shared) < FEWEST_SHARED and not is_named:
         return False
     return (own + whole) / 2 >= share * total
+
+
+def _has_number_between(numbers: Sequence[int], first: int, end: int) -> bool:
+    """Whether one of these rising numbers is at least `first` and below `end`."""
+    at = bisect_left(numbers, first)
+    return at < len(numbers) and numbers[at] < end
 
 
 def refers_back(index: PassageIndex, text: str) -> bool:
@@ -287,17 +322,15 @@ def choose_passages(
     What stands in the request is not quoted again, and of two equal sentences the newest is.
     """
     choice = _Choice(index, order, in_sight=in_sight, limit=limit, count=count)
-    if rated:
-        least_score = rated[0].score * RELATIVE
-        for each in rated:
-            if each.score < least_score or choice.left < _AROUND_SOURCE:
-                break
-            choice.consider(each.sentence)
+    for each in rated:
+        if choice.left < _AROUND_SOURCE or choice.refused == MOST_REFUSED:
+            break
+        choice.consider(each.sentence)
     return choice.sentences
 
 
 class _Choice:
-    """Sentences that were chosen so far, and the tokens that are left."""
+    """Sentences that were chosen so far, the tokens that are left, and how often they were not enough."""
 
     def __init__(
         self,
@@ -311,6 +344,7 @@ class _Choice:
         self.index = index
         self.sentences: set[int] = set()
         self.left = limit
+        self.refused = 0
         self._in_sight = in_sight
         self._count = count
         self._longest = min(max(SHORTEST_PASSAGE, limit * 4 // 3), LONGEST_PASSAGE)
@@ -328,6 +362,7 @@ class _Choice:
         tokens = _AROUND_SOURCE * len(sources - self._sources)
         tokens += sum(self._count(_quote(self.index, at)) + 1 for at in passage)
         if tokens > self.left:
+            self.refused += 1
             return
         self.left -= tokens
         self._sources |= sources
@@ -377,12 +412,12 @@ class _Choice:
                 options.append(last + 1)
             if first > source.first:
                 options.append(first - 1)
-            new = [at for at in options if self._is_new(at)]
-            fitting = [at for at in new if size + _length(self.index, at) <= self._longest]
-            if not fitting:
+            fitting = [at for at in options if size + _length(self.index, at) <= self._longest]
+            new = [at for at in fitting if self._is_new(at)]
+            if not new:
                 return list(range(first, last + 1))
             # What follows comes first: an answer stands behind its question.
-            nearest = min(fitting, key=lambda at: (abs(at - number), -at))
+            nearest = min(new, key=lambda at: (abs(at - number), -at))
             size += _length(self.index, nearest)
             first = min(first, nearest)
             last = max(last, nearest)

@@ -37,6 +37,13 @@ def list_terms(text: str) -> list[str]:
     return terms + _NAME.findall(folded)
 
 
+def rate_length(term: str) -> float:
+    """What a term is worth by its length: less than 1 for a word of fewer letters than count."""
+    if len(term) >= _STEM or _DIGIT.search(term) or UNSPACED.search(term):
+        return 1.0
+    return len(term) / _STEM
+
+
 def _split_word(word: str) -> list[str]:
     """The terms of one word: its beginning, or its pairs of characters if its script has no spaces."""
     if UNSPACED.search(word) is None:
