@@ -4,7 +4,7 @@
     python -m bench.proof answers ask rows.jsonl.gz --model FILE.gguf --out answers.jsonl
     python -m bench.proof answers ask rows.jsonl.gz --server http://127.0.0.1:8000 --out answers.jsonl
     python -m bench.proof answers table answers.jsonl
-    python -m bench.proof answers chart answers.jsonl --svg docs/answers.svg
+    python -m bench.proof answers chart answers.jsonl --svg notes/answers.svg
 
 Answers are greedy, and right or wrong by their letters: one of the right spellings stands in the answer, or
 all of them where a question asks for several. F1 compares their words with those of the right answer, which

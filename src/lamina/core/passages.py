@@ -54,8 +54,8 @@ MOST_REFUSED = 8
 ASKED, SAID = 0.2, 0.5
 """The share of the question's weight that the best passage must have: of a question, and of anything else
 that the user says. What is said in passing shares a word with something old by chance, and a reminder of
-noise is worse than none. In talks half of the messages share less than 0.25 with anything before them, and
-nine questions in ten share more than 0.2 with what answers them."""
+noise is worse than none. If a question had to share a quarter, two long dialogues would cost the same, and
+three questions in a hundred fewer would have their answer in sight."""
 
 _PARTS = 3
 """Passages that may answer a question together."""
