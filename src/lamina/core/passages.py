@@ -51,7 +51,7 @@ MOST_RATED = 120
 MOST_REFUSED = 8
 """Passages for which there is no room any more before no further one is tried."""
 
-ASKED, SAID = 0.2, 0.5
+SHARE_OF_QUESTION, SHARE_OF_REMARK = 0.2, 0.5
 """The share of the question's weight that the best passage must have: of a question, and of anything else
 that the user says. What is said in passing shares a word with something old by chance, and a reminder of
 noise is worse than none. If a question had to share a quarter, two long dialogues would cost the same, and
@@ -179,12 +179,12 @@ def weigh_terms(index: PassageIndex, text: str) -> dict[str, int]:
     If the text asks something, the rest of it counts half: it may say what the question is about, or how to
     answer it.
     """
-    asked = frozenset(list_terms(find_questions(text)))
+    terms_of_question = frozenset(list_terms(find_questions(text)))
     all_weights: dict[str, int] = {}
     for term in dict.fromkeys(list_terms(text)):
         if index.sentences_with(term) and not index.is_common(term):
-            weight = _weigh_term(index, term)
-            all_weights[term] = weight if term in asked or not asked else weight // 2
+            is_beside = bool(terms_of_question) and term not in terms_of_question
+            all_weights[term] = _weigh_term(index, term) // (2 if is_beside else 1)
     weights: dict[str, int] = {}
     places = 0
     for term, weight in sorted(all_weights.items(), key=lambda item: -item[1])[:MOST_TERMS]:
@@ -274,7 +274,7 @@ def is_about(index: PassageIndex, rated: Sequence[_Rated], text: str, *, asks: b
             shared.append(term)
         if any(_has_number_between(numbers, source.first, source.end) for source in sources):
             whole += weight
-    share = ASKED if asks else SAID
+    share = SHARE_OF_QUESTION if asks else SHARE_OF_REMARK
     is_named = any(_HAS_DIGIT_OR_JOINT.search(term) for term in shared)
     if not asks and len(shared) < FEWEST_SHARED and not is_named:
         return False

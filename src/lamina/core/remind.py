@@ -103,10 +103,10 @@ def _find_limit(draft: Draft, prompt_at: int, room: int, context: BuildContext) 
 
     A question always has some, however many stand: those of small talk must not take its place.
     """
-    standing = sum(entry.tokens for entry in draft.entries if is_reminder(entry))
+    standing_tokens = sum(entry.tokens for entry in draft.entries if is_reminder(entry))
     own_part = min(max(room // WINDOW_PART, USEFUL), MOST)
     free = room - context.scale.total(draft.tokens)
-    left = max(room // STANDING_PART, 2 * USEFUL) - standing
+    left = max(room // STANDING_PART, 2 * USEFUL) - standing_tokens
     if find_questions(_read_question(draft.entries[prompt_at:])):
         left = max(left, USEFUL)
     return min(own_part, left, free)
