@@ -101,18 +101,16 @@ def list_pictures(inspector: Inspector) -> list[Picture]:
     session_id = next(each.id for each in summaries if each.source == "demo" and not each.parent)
     calls = show_session(inspector, session_id, BuildSettings())["calls"]
     recalled = next(call["number"] for call in calls if call["recalled"])
-    lost = next(call["number"] for call in calls if call["lost"] and not call["cut"])
+    lost = next(call["number"] for call in calls if call["loss"] and not call["cut"])
     text = find_hidden_line(inspector, session_id, recalled, BuildSettings())
     request = f"#/s/{session_id}/r/{recalled}"
     return [
         Picture("sessions", "#/"),
         Picture("request", request),
-        Picture("requests", f"{request}?view=requests"),
         Picture("segment", f"{request}?tab=Original", click="#unseen .link"),
         Picture("compare", f"#/s/{session_id}/r/{lost}?view=compare"),
         Picture("what-if", f"#/s/{session_id}?view=whatif&policy=lamina&window={WINDOW}"),
         Picture("visible", f"{request}?view=visible&text={quote(text)}"),
-        Picture("totals", f"{request}?view=totals"),
     ]
 
 
