@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lamina.cli.demo_session import SEED, DemoConversation, make_demo
 from lamina.cli.files import check_folder, refuse_databases, write_file
-from lamina.cli.output import show, tell, write_result
+from lamina.cli.output import progress, show, tell, write_result
 from lamina.cli.parser import seed_number, whole_number
 from lamina.cli.stored import add_store, ask_store
 from lamina.cli.stored_sessions import LogSource, open_recorded
@@ -94,7 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
     folders = [path for path in arguments.paths if is_figures_folder(path)]
     arguments.paths = [path for path in arguments.paths if path not in folders]
     inspector = Inspector(_find_sessions(arguments, folders), figures=FiguresOfSessions(folders))
-    _tell_problems(inspector)
+    with progress("reading the list of sessions"):
+        _tell_problems(inspector)
     if not arguments.html:
         return _serve(inspector, arguments)
     if not inspector.sessions.summaries():

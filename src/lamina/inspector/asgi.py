@@ -8,11 +8,14 @@ so it runs in a thread.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from lamina.errors import BadInput, LaminaError
@@ -25,6 +28,7 @@ from lamina.inspector.pages import (
     refuse_stranger,
     write_event,
 )
+from lamina.inspector.progress import ReaderGone, watch_reader
 from lamina.inspector.views import Inspector
 
 Scope = MutableMapping[str, Any]
@@ -92,10 +96,15 @@ class _App:
         if path == "/api/live":
             await self._send_events(target, headers, receive, send)
             return
-        answer = await anyio.to_thread.run_sync(
-            answer_request, self._inspector, scope["method"], target, headers, self._access
-        )
-        await _send_answer(answer, send, has_body=scope["method"] != "HEAD", prefix=self._prefix)
+        has_gone = threading.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_note_disconnect, receive, has_gone)
+            with watch_reader(has_gone.is_set), suppress(ReaderGone):
+                answer = await anyio.to_thread.run_sync(
+                    answer_request, self._inspector, scope["method"], target, headers, self._access
+                )
+                await _send_answer(answer, send, has_body=scope["method"] != "HEAD", prefix=self._prefix)
+            tasks.cancel_scope.cancel()
 
     async def _send_events(self, target: str, headers: dict[str, str], receive: Receive, send: Send) -> None:
         """Tell a live page whenever a file has changed, until it is closed."""
@@ -131,6 +140,13 @@ class _App:
             await send({"type": "http.response.body", "body": event, "more_body": True})
             last_state = state
             await anyio.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+async def _note_disconnect(receive: Receive, has_gone: threading.Event) -> None:
+    """Wait until whoever asked closes the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        await anyio.lowlevel.checkpoint()
+    has_gone.set()
 
 
 async def _live(receive: Receive, send: Send) -> None:

@@ -57,6 +57,9 @@ JOB_HEADER = "x-lamina-job"
 LINE_ITEMS = 250
 """Items of a long list in one line."""
 
+FIRST_ROWS = 100
+"""Sessions in the list, until somebody asks for more."""
+
 SECONDS_BETWEEN_LOOKS = 1.0
 """How often a live page is told whether a file has changed."""
 
@@ -165,7 +168,7 @@ def _open_page(path: str, access: Access) -> PageAnswer:
 View = Callable[[Inspector, list[str], dict[str, str], BuildSettings], Any]
 
 _VIEWS: dict[tuple[str, int], View] = {
-    ("sessions", 1): lambda inspector, _, __, ___: show_sessions(inspector),
+    ("sessions", 1): lambda inspector, _, query, __: show_sessions(inspector, rows=_read_rows(query)),
     ("search", 1): lambda inspector, _, query, __: search_places(
         inspector, query.get("text", ""), read_filters(query)
     ),
@@ -253,6 +256,14 @@ def encode_lines(value: dict[str, Any]) -> bytes:
         starts = range(0, len(items), LINE_ITEMS)
         pieces += [{"list": name, "items": items[start : start + LINE_ITEMS]} for start in starts]
     return b"\n".join(map(encode_json, [first, *pieces]))
+
+
+def _read_rows(query: Mapping[str, str]) -> int:
+    """How many sessions the list shows: the page asks for more when somebody wants to see them."""
+    rows = query.get("rows", "")
+    if not rows.isascii() or not rows.isdigit():
+        return FIRST_ROWS
+    return int(rows)
 
 
 def _show_progress(inspector: Inspector, name: str) -> dict[str, Any]:

@@ -5,14 +5,15 @@
             ...
     progress.look("7")                           # from another thread, meanwhile
 
-A view that nobody watches reports into nothing: no code that does the work has to know who waits for it.
+A view that nobody watches reports into nothing: no code that does the work has to know who waits for it. If
+the reader has gone (`watch_reader`), the work ends with its next step.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
@@ -44,6 +45,27 @@ class JobProgress(msgspec.Struct, kw_only=True):
 
 
 _current: ContextVar[JobProgress | None] = ContextVar("lamina_inspector_job", default=None)
+
+
+class ReaderGone(Exception):
+    """Whoever asked has closed the connection: nobody waits for the answer."""
+
+
+def _stays() -> bool:
+    return False
+
+
+_is_gone: ContextVar[Callable[[], bool]] = ContextVar("lamina_inspector_reader", default=_stays)
+
+
+@contextmanager
+def watch_reader(is_gone: Callable[[], bool]) -> Iterator[None]:
+    """What is done inside ends with ReaderGone at its next step, once `is_gone` says so."""
+    token = _is_gone.set(is_gone)
+    try:
+        yield
+    finally:
+        _is_gone.reset(token)
 
 
 class AnswerProgress:
@@ -78,15 +100,18 @@ class AnswerProgress:
 
 
 def report_steps(items: Sequence[_Item], what: str) -> Iterator[_Item]:
-    """The same items, one by one; each that was taken and worked on counts as done."""
-    job = _current.get()
-    if job is None:
-        yield from items
-        return
+    """The same items, one by one; each that was taken and worked on counts as done.
+
+    Raises ReaderGone if nobody waits any more.
+    """
+    job = _current.get() or JobProgress()
+    is_gone = _is_gone.get()
     job.what = what
     job.total = len(items)
     job.done = 0
     job.began = time.monotonic()
     for item in items:
+        if is_gone():
+            raise ReaderGone
         yield item
         job.done += 1

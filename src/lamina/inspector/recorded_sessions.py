@@ -31,6 +31,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     `answered` is False if no model has answered the first request, which is then the only one.
     `client_session` is the client's own id. `parent` is the session whose sub-agent this is; or if it
     `is_fork`, the one that it was forked from: a client that compacts or edits its history makes a fork.
+    Without `has_figures`, cost and lost caches are not read yet, and requests are those of the client.
     """
 
     id: str
@@ -53,6 +54,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     parent: str = ""
     is_fork: bool = False
     answered: bool = True
+    has_figures: bool = True
 
 
 class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,11 +102,13 @@ class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
 class StoredSession(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A session of which only the summary is in memory. `load` reads the rest.
 
-    `sizes` has the time and the tokens of each of its requests, None where they are not known.
+    `sizes` has the time and the tokens of each of its requests, None where they are not known. `complete`
+    reads the line with its figures, if the summary has none.
     """
 
     summary: SessionSummary
     load: Callable[[], RecordedSession]
+    complete: Callable[[], StoredSession] | None = None
     sizes: tuple[tuple[float | None, int | None], ...] = ()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from lamina.inspector.pages import (
     refuse_stranger,
     write_event,
 )
+from lamina.inspector.progress import ReaderGone, watch_reader
 from lamina.inspector.views import Inspector
 
 LARGEST_PORT = 65_535
@@ -101,7 +104,21 @@ class _Connection(BaseHTTPRequestHandler):
         if self.path.partition("?")[0] == "/api/live":
             self._send_events()
             return
-        self._send(self._answer())
+        with watch_reader(self._has_reader_gone):
+            try:
+                answer = self._answer()
+            except ReaderGone:
+                self.close_connection = True
+                return
+        self._send(answer)
+
+    def _has_reader_gone(self) -> bool:
+        """Whether the browser has closed the connection: it can be read from, and there is nothing."""
+        try:
+            readable, _, _ = select.select([self.connection], [], [], 0)
+            return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)
+        except OSError:
+            return True
 
     def do_HEAD(self) -> None:
         self._send(self._answer())

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from lamina.errors import BadInput
+from lamina.errors import BadInput, LaminaError
 from lamina.inspector.joined_sessions import join_sessions
 from lamina.inspector.recorded_sessions import (
     ListedSession,
@@ -59,6 +59,24 @@ class Sessions:
             summaries = [session.summary for session in self._sessions.values()]
         return sorted(summaries, key=lambda summary: -(summary.ended or 0))
 
+    def complete(self, summaries: Iterable[SessionSummary]) -> list[SessionSummary]:
+        """The same lines with their figures. Where a list is long, not every record was read for it."""
+        with self._lock:
+            return [self._complete(self._sessions[summary.id]).summary for summary in summaries]
+
+    def _complete(self, session: ListedSession) -> ListedSession:
+        """A session whose line has its figures. One that cannot be read stays as it is."""
+        if not isinstance(session, StoredSession) or session.complete is None:
+            return session
+        try:
+            line = session.complete()
+        except LaminaError:
+            return session
+        summary = msgspec.structs.replace(line.summary, id=session.summary.id, parent=session.summary.parent)
+        completed = msgspec.structs.replace(line, summary=summary)
+        self._sessions[summary.id] = completed
+        return completed
+
     def problems(self) -> list[UnreadableLine]:
         """What could not be read."""
         with self._lock:
@@ -82,7 +100,8 @@ class Sessions:
         with self._lock:
             self._refresh()
             others = [other for other in self._sessions.values() if not other.summary.is_fork]
-        return [other for other in others if other.summary.parent == session.summary.name]
+            children = [other for other in others if other.summary.parent == session.summary.name]
+            return [self._complete(child) for child in children]
 
     def state(self) -> str:
         """A word that changes whenever a file or a store does: the live page asks for it."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from typing import Protocol, TypeVar
 
 from lamina.conversations.costs import sum_calls_cost
 from lamina.conversations.lost_caches import count_losses
-from lamina.conversations.record import ConversationRecord
+from lamina.conversations.record import ConversationRecord, count_compactions
 from lamina.conversations.store import (
     ConversationState,
     conversation_place,
@@ -38,10 +38,13 @@ from lamina.replay.traces.recorded_conversations import (
 )
 from lamina.replay.values import Trace, UnreadableLine
 from lamina.stores.paging import every_conversation
-from lamina.stores.port import Store
+from lamina.stores.port import StatesReadable, Store
 
 _MOST_SESSIONS = 4
 """Conversations that stay in memory."""
+
+MOST_READ = 100
+"""Conversations that are read in full for the list. If more are new, their lines are made of their states."""
 
 _Value = TypeVar("_Value")
 
@@ -79,14 +82,55 @@ class StoredSessions:
     def read(self) -> list[StoredSession | UnreadableLine]:
         """A line for each conversation. Those that have not grown since the last time are not read again."""
         counts = self.state()
+        new_names = [name for name, count in counts.items() if (name, count) not in self._lines]
+        states: dict[str, ConversationState] = {}
+        if len(new_names) > MOST_READ:
+            states = self._ask(partial(self._read_states, names=new_names))
         lines: dict[tuple[str, int], StoredSession | UnreadableLine | None] = {}
         for name, count in counts.items():
             if (name, count) in self._lines:
                 lines[name, count] = self._lines[name, count]
+            elif name in states:
+                lines[name, count] = self._make_short_line(name, count, states[name])
             else:
                 lines[name, count] = self._read_line(name)
         self._lines = lines
         return [line for line in lines.values() if line is not None]
+
+    def _make_short_line(self, name: str, count: int, state: ConversationState) -> StoredSession | None:
+        """The line of a conversation as its state tells it. Somebody who looks at it completes it."""
+        if state.door == "session":
+            return None  # as in `_read_line`: a session has its texts in its log
+        return StoredSession(
+            summary=summarise_state(name, state),
+            load=partial(self.load, name),
+            complete=partial(self._complete_line, name, count),
+        )
+
+    def _complete_line(self, name: str, count: int) -> StoredSession:
+        line = self._read_line(name)
+        if not isinstance(line, StoredSession):
+            raise BadInput(f"{name!r} cannot be read", place="session", hint="see lamina conversations check")
+        self._lines[name, count] = line
+        return line
+
+    async def _read_states(self, store: Store, *, names: Sequence[str]) -> dict[str, ConversationState]:
+        """The states of conversations that have one. Of a process that was killed there is only a record."""
+        stored_states: Mapping[str, bytes] = {}
+        if isinstance(store, StatesReadable):
+            stored_states = await store.states(conversation_workspace(self._workspace))
+        states: dict[str, ConversationState] = {}
+        for name in names:
+            source = stored_states.get(name)
+            with suppress(LaminaError):
+                if source is None:
+                    source = (await store.read(conversation_place(self._workspace, name), last=0)).head.state
+                state = ConversationState()
+                if source:
+                    state = decode_state(source)
+                if state.requests:
+                    states[name] = state
+        return states
 
     def load(self, name: str) -> RecordedSession:
         """One conversation in full. Raises BadInput if it was deleted meanwhile."""
@@ -173,6 +217,36 @@ def _read_history(conversation: SentConversation) -> RecordedConversation:
     return RecordedConversation(trace=empty_trace, messages=[], tools=[], calls=())
 
 
+def summarise_state(name: str, state: ConversationState) -> SessionSummary:
+    """The line of a conversation whose record was not read."""
+    source = state.door or SOURCE
+    return SessionSummary(
+        id=make_id(SOURCE, name),
+        name=name,
+        source=source,
+        place=f"{state.upstream or source}/{name}",
+        first_words=state.title,
+        model=state.model,
+        dialect=state.dialect,
+        calls=state.requests,
+        messages=0,
+        tokens=state.tokens or None,
+        dollars=None,
+        lost_caches=0,
+        began=state.began or None,
+        ended=state.updated or None,
+        cuts=count_compactions(state.ledger) - state.inherited_cuts,
+        client_session=state.group,
+        parent=state.parent,
+        is_fork=_is_fork(state),
+        has_figures=False,
+    )
+
+
+def _is_fork(state: ConversationState) -> bool:
+    return bool(state.parent) and not is_client_id(state.parent)
+
+
 def summarise_sent(conversation: SentConversation) -> SessionSummary:
     """The line of a recorded conversation in the list of sessions."""
     state = conversation.state
@@ -198,7 +272,7 @@ def summarise_sent(conversation: SentConversation) -> SessionSummary:
         cuts=sum(call.request.is_cut for call in calls),
         client_session=state.group,
         parent=state.parent,
-        is_fork=bool(state.parent) and not is_client_id(state.parent),
+        is_fork=_is_fork(state),
         answered=any(call.answer is not None for call in calls),
     )
 

@@ -48,11 +48,13 @@ class Inspector:
         return self.builder.build(self.sessions.get(session_id), settings)
 
 
-def show_sessions(inspector: Inspector) -> Json:
-    """The list of sessions. With them go the names that the page offers in its menus."""
+def show_sessions(inspector: Inspector, *, rows: int | None = None) -> Json:
+    """The newest sessions, or all of them. With them go the names that the page offers in its menus."""
     summaries = inspector.sessions.summaries()
+    shown = inspector.sessions.complete(summaries[:rows])
     return {
-        "sessions": [msgspec.to_builtins(summary) for summary in summaries],
+        "sessions": [msgspec.to_builtins(summary) for summary in shown],
+        "more": len(summaries) - len(shown),
         "problems": [msgspec.to_builtins(problem) for problem in inspector.sessions.problems()],
         "rules": sorted(all_rules()),
         "policies": POLICIES,

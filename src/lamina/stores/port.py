@@ -257,6 +257,16 @@ class Measurable(Protocol):
 
 
 @runtime_checkable
+class StatesReadable(Protocol):
+    """A store that reads the states of all conversations of a workspace at once.
+
+    They are for a list: nothing says that a state belongs to its records. `read` checks that.
+    """
+
+    async def states(self, workspace: str) -> Mapping[str, bytes]: ...
+
+
+@runtime_checkable
 class Rescuable(Protocol):
     """A store that can return the intact records of a damaged conversation."""
 

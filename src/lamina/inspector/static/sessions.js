@@ -7,6 +7,9 @@ import { listActions } from "./registry.js";
 import { findPlaces, makeSearchForm, showPlaces } from "./search.js";
 
 const LIVE = 120; // seconds after its last request in which a session counts as running
+const MORE = 100; // rows that are added to a long list at a time
+
+let rows = MORE;
 
 const COLUMNS = [
   ["", "Session", (session) => session.first_words || session.name],
@@ -21,7 +24,7 @@ const COLUMNS = [
 
 // A list that arrives late must not replace what was opened meanwhile: `isCurrent` says whether it still counts.
 export async function drawSessions({ main, address, isCurrent }) {
-  const list = await get("sessions");
+  const list = await get("sessions", isSaved ? {} : { rows });
   if (!isCurrent()) return null;
   if (list.sessions.length === 1 && isSaved && !address.search) {
     go({ session: list.sessions[0].id });
@@ -43,16 +46,23 @@ export async function drawSessions({ main, address, isCurrent }) {
     ),
     places ? showPlaces(places) : null,
     places ? null : list.sessions.length ? makeTable(list.sessions, address) : h("p", { class: "empty" }, "There is no session here yet. It will appear as soon as one is recorded."),
+    !places && list.more ? button(`Show more of the ${number(list.more)} older sessions`, showMore, { id: "more-sessions" }) : null,
     list.problems.length ? showProblems(list.problems) : null,
   );
   return input;
+
+  function showMore() {
+    rows += MORE;
+    drawSessions({ main, address, isCurrent });
+  }
 }
 
 function sumUp(list) {
   const priced = list.sessions.filter((session) => session.dollars !== null);
   const cost = priced.reduce((sum, session) => sum + session.dollars, 0);
   const calls = list.sessions.reduce((sum, session) => sum + session.calls, 0);
-  const facts = [plural(list.sessions.length, "session"), plural(calls, "request")];
+  const shown = plural(list.sessions.length, "session");
+  const facts = [list.more ? `the newest ${shown} of ${number(list.sessions.length + list.more)}` : shown, plural(calls, "request")];
   if (priced.length) facts.push(`${money(cost)} as reported, at prices of ${list.prices_as_of}`);
   return facts.join(" · ");
 }

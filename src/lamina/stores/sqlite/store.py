@@ -119,6 +119,11 @@ class SqliteStore(CheckedStore):
         measure = partial(tables.measure_conversations, workspace=workspace)
         return await self._run_read(partial(self._readers.read, measure))
 
+    async def states(self, workspace: str) -> Mapping[str, bytes]:
+        check_workspace(workspace)
+        read = partial(tables.read_states, workspace=workspace)
+        return await self._run_read(partial(self._readers.read, read))
+
     async def withdraw(self, where: Where, *, was: bytes) -> bool:
         check_withdrawal(where, was)
         delete = partial(tables.delete_conversation, where=where, was=was)

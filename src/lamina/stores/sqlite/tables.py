@@ -148,6 +148,15 @@ def measure_conversations(connection: SqliteConnection, *, workspace: str) -> di
     return dict(rows)
 
 
+def read_states(connection: SqliteConnection, *, workspace: str) -> dict[str, bytes]:
+    """The state of each conversation. Neither its checksum nor its records are looked at."""
+    _check_key(connection, workspace)
+    rows = connection.run(
+        "SELECT name, state FROM conversation WHERE workspace = ? AND name <> ''", (workspace,)
+    )
+    return dict(rows)
+
+
 def read_page(connection: SqliteConnection, where: Where, selection: RecordSelection) -> RecordPage:
     conversation = _load_conversation(connection, where)
     if conversation is None:
