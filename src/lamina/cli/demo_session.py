@@ -73,7 +73,7 @@ def make_demo(seed: int) -> list[DemoConversation]:
     is_recalled = False
     changes_at: int | None = None
     began = talk.now
-    agent = _DemoTalk(f"{name}, reviewer", parent=name)
+    agent = _DemoTalk(f"{name}, reviewer", parent=f"demo:{name}")
     for number, call in enumerate(calls):
         answer = _find_answer(calls, number)
         if number == errs_at:
@@ -184,6 +184,7 @@ class _DemoTalk:
             exchanges=self._exchanges,
             requests=self._count,
             keep="all",
+            group=f"demo:{self._name}",
             parent=self._parent,
         )
         return SentConversation(self._name, state, self._record)
