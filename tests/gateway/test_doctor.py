@@ -183,3 +183,10 @@ def test_markers_and_attribution_depend_on_client_and_upstream(
     _, lines = lines_of(*store, "codex", "--window", "64000")
     assert lines["window"]["verdict"] == "ok"
     assert not [name for name in lines if name.startswith("markers")]
+
+
+def test_it_says_of_the_window_what_run_says_in_its_first_line(tmp_path: Path) -> None:
+    for options, beginning in (((), "about 48,000 tokens"), (("--window", "model"), "requests may fill")):
+        done = run("doctor", "--json", "--store", tmp_path / "g.db", "claude", *options)
+        [window] = [line for line in json.loads(done.out)["lines"] if line["subject"] == "window"]
+        assert window["text"].startswith(beginning)

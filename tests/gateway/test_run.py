@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from lamina.cli.gateway_options import choose_run_window, describe_window
 from lamina.cli.run import find_inspector, run_client
 from lamina.cli.serve import apply_arguments
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.clients import find_client, point_client, read_direct_urls
-from lamina.gateway.config import GatewaySettings
+from lamina.gateway.config import DEFAULT_UPSTREAMS, GatewaySettings
 from lamina.gateway.supervisor import GatewayNotStarted, GatewaySupervisor
 from tests.cli.running import run
 from tests.gateway.growing import messages_request
@@ -54,6 +55,10 @@ profile = "openai"
 """
 
 
+_BESIDES = ("what the model sees: ", "what the model saw: ", "requests ", "about ")
+"""How lines begin that are not about what happened: where the inspector is, and when cuts are made."""
+
+
 class Finished(NamedTuple):
     """How `lamina run` ended, and what its client reported."""
 
@@ -63,11 +68,9 @@ class Finished(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """What it said, without the line that names the inspector."""
+        """What it said about what happened."""
         lines = [line.removeprefix("lamina: ") for line in self.err.rstrip("\n").split("\n")]
-        return [
-            line for line in lines if not line.startswith(("what the model sees: ", "what the model saw: "))
-        ]
+        return [line for line in lines if not line.startswith(_BESIDES)]
 
 
 class Running:
@@ -404,6 +407,27 @@ def test_an_upstream_speaks_the_api_of_the_client(client: str, profile: str) -> 
     arguments = argparse.Namespace(upstream="http://127.0.0.1:9", profile=None, window=None)
     settings = apply_arguments(GatewaySettings(), arguments, place="run", client=client)
     assert settings.upstreams["upstream"].profile == profile
+
+
+@pytest.mark.parametrize(
+    ("options", "window", "line"),
+    [
+        ({}, "price", "about 48,000 tokens of a conversation are sent"),
+        ({"prefer": "cost"}, "price", "about 32,000 tokens of a conversation are sent"),
+        ({"window": "model"}, "model", "requests may fill the window of their model"),
+        ({"window": 64_000}, "model", "requests are fitted to 64,000 tokens, as it is set"),
+        ({"settings": "gateway.toml"}, "model", "requests may fill the window of their model"),
+    ],
+)
+def test_run_chooses_by_price_unless_it_is_told_otherwise_and_says_so(
+    options: dict[str, Any], window: str, line: str
+) -> None:
+    given = {"upstream": None, "profile": None, "window": None, "settings": None} | options
+    arguments = argparse.Namespace(**given)
+    defaults = GatewaySettings(upstreams=DEFAULT_UPSTREAMS)
+    settings = choose_run_window(apply_arguments(defaults, arguments, place="run"), arguments)
+    assert settings.policy.window == window
+    assert describe_window(settings).startswith(line)
 
 
 def test_rules_for_single_tools_come_from_the_command_line() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from lamina.cli.check_lines import CheckLine, ok, remark, wrong
+from lamina.cli.gateway_options import describe_window
 from lamina.cli.stored import hide_password
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def check_client(
     if window:
         yield from _check_own_compaction(row, window, environment)
         yield _check_window(row, window, environment)
+    elif settings is not None:
+        yield ok("window", describe_window(settings))
     if settings is not None:
         yield from _check_markers(row, settings)
         yield from _check_attribution(row, settings, environment)

@@ -15,9 +15,15 @@ from lamina.cli.checked_client import check_client
 from lamina.cli.checked_gateway import check_gateway, check_upstream
 from lamina.cli.colour import Tone, paint
 from lamina.cli.foreign import describe_clash, describe_remedy, find_foreign_distributions
-from lamina.cli.gateway_options import INSTALL, find_missing_package
+from lamina.cli.gateway_options import (
+    INSTALL,
+    add_window,
+    choose_run_window,
+    find_missing_package,
+    read_size,
+)
 from lamina.cli.output import emit, show
-from lamina.cli.parser import add_json, window_size
+from lamina.cli.parser import add_json
 from lamina.cli.serve import read_settings
 from lamina.cli.stored import find_key
 from lamina.errors import LaminaError
@@ -32,7 +38,7 @@ Each line is ok, a remark, or wrong, with what to do next. Nothing is sent anywh
 
 examples:
   lamina doctor
-  lamina doctor claude --window 64000
+  lamina doctor claude
   lamina doctor --settings gateway.toml --reach
 
 exit status: 0 nothing is wrong, 1 something is
@@ -44,14 +50,14 @@ _TONES: dict[str, Tone] = {"ok": "good", "remark": "remark", "wrong": "bad"}
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina doctor [CLIENT] [--window N] [--settings FILE] [--store STORE] [--key-file FILE]\n"
-        "                [--upstream URL] [--profile NAME] [--reach] [--json]"
+        "lamina doctor [CLIENT] [--window N|price|model] [--settings FILE] [--store STORE]\n"
+        "                [--key-file FILE] [--upstream URL] [--profile NAME] [--reach] [--json]"
     )
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "client", metavar="CLIENT", nargs="?", default="", help="the client that you want to run"
     )
-    parser.add_argument("--window", metavar="N", type=window_size, help="the window that you want, in tokens")
+    add_window(parser)
     parser.add_argument("--settings", metavar="FILE", help="a TOML file with the settings of the gateway")
     parser.add_argument(
         "--store", metavar="STORE", help="a path, files:FOLDER or postgresql://...; by default, yours"
@@ -102,12 +108,14 @@ def _check_all(arguments: argparse.Namespace, environment: Mapping[str, str]) ->
     settings = None
     try:
         settings = read_settings(arguments, environment, place="doctor", client=arguments.client)
+        if arguments.client:
+            settings = choose_run_window(settings, arguments)
     except LaminaError as error:
         yield wrong("gateway", str(error), next_step="mend the settings")
     else:
         yield from check_gateway(settings, environment)
     if arguments.client:
-        yield from check_client(arguments.client, arguments.window or 0, settings, environment)
+        yield from check_client(arguments.client, read_size(arguments), settings, environment)
     if settings is None:
         return
     if arguments.reach or arguments.upstream:

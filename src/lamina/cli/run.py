@@ -18,7 +18,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from lamina.cli.gateway_options import add_gateway_options, require_gateway
+from lamina.cli.gateway_options import (
+    add_gateway_options,
+    choose_run_window,
+    describe_window,
+    read_size,
+    require_gateway,
+)
 from lamina.cli.output import tell
 from lamina.cli.serve import apply_arguments, settings_path
 from lamina.cli.stored import hide_password
@@ -35,12 +41,13 @@ it there: claude, codex, gemini, opencode, aider and qwen by name, any other com
 ANTHROPIC_BASE_URL and GOOGLE_GEMINI_BASE_URL. If one of these is set already, its server is the upstream.
 If the gateway dies it comes back on the same port. At the end standard error says how many requests there
 were, what they cost, what they would have cost without lamina, which window held, and where the cache was
-lost. Without --window it is the window of the model that a request names. Requests and answers are
+lost. Without --window and a settings file, a cut is made when more of the conversation in sight costs more
+than it is worth (--window price); --window model uses all of the model's window. Requests and answers are
 kept in your own data folder for 30 days, at most 2 GB (--keep says otherwise): lamina conversations list.
 
 examples:
   lamina run -- claude
-  lamina run --window 64000 -- claude -p "What does this project do?"
+  lamina run --prefer cost -- claude -p "What does this project do?"
   lamina run --upstream http://127.0.0.1:8080 --profile llama.cpp -- opencode
   lamina run --gateway http://127.0.0.1:4949 -- python agent.py
 
@@ -64,9 +71,9 @@ PATIENCE = 5.0
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina run [--window N] [--tool NAME=RULE] [--store STORE] [--key-file FILE]\n"
-        "                [--keep all|lowered|nothing] [--settings FILE] [--upstream URL] [--profile NAME]\n"
-        "                [--gateway URL] -- CLIENT ..."
+        "lamina run [--window N|price|model] [--prefer memory|balanced|cost] [--tool NAME=RULE]\n"
+        "                [--store STORE] [--key-file FILE] [--keep all|lowered|nothing] [--settings FILE]\n"
+        "                [--upstream URL] [--profile NAME] [--gateway URL] -- CLIENT ..."
     )
     parser.epilog = _EXAMPLES
     add_gateway_options(parser)
@@ -119,11 +126,12 @@ def _run_supervised(command: tuple[str, ...], arguments: argparse.Namespace) -> 
         raise BadInput("a gateway of its own needs a system with file descriptors", place="run", hint=hint)
     settings = _read_settings(command[0], arguments)
     account = GatewayAccount(lambda: _read_earlier_lines(settings))
+    tell(f"lamina: {describe_window(settings)}")
     with GatewaySupervisor(settings, account.read_event) as gateway:
         inspector = find_inspector(settings, gateway.url, command[0])
         if inspector:
             tell(f"lamina: what the model sees: {inspector}")
-        code = _run_pointed(command, gateway.url, arguments.window or 0)
+        code = _run_pointed(command, gateway.url, read_size(arguments))
     if gateway.restarts:
         tell(f"lamina: the gateway died and was started again ({gateway.restarts})")
     _print_account(account)
@@ -160,6 +168,7 @@ def _read_settings(client: str, arguments: argparse.Namespace) -> GatewaySetting
     settings = apply_arguments(settings, arguments, place="run", client=client)
     if path is None:
         settings = _keep_own(settings, arguments)
+    settings = choose_run_window(settings, arguments)
     settings = msgspec.structs.replace(settings, host="127.0.0.1", port=0, workers=1)
     check_settings(settings, os.environ, path)
     return settings
@@ -205,7 +214,7 @@ def _run_pointed(command: tuple[str, ...], url: str, window: int) -> int:
 def _run_at(url: str, command: tuple[str, ...], arguments: argparse.Namespace) -> int:
     """Run the client through a gateway that runs already. Its counters say what was added."""
     before = _read_counters(url)
-    code = _run_pointed(command, url, arguments.window or 0)
+    code = _run_pointed(command, url, read_size(arguments))
     try:
         after = _read_counters(url)
     except BadInput as error:

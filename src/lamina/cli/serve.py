@@ -35,7 +35,8 @@ exit status: 0 stopped, 2 settings that cannot be used, 4 a store that cannot be
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina serve [--settings FILE] [--host HOST] [--port N] [--store STORE] [--key-file FILE]\n"
-        "                [--upstream URL] [--profile NAME] [--window N] [--tool NAME=RULE]"
+        "                [--upstream URL] [--profile NAME] [--window N|price|model]\n"
+        "                [--prefer memory|balanced|cost] [--tool NAME=RULE]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
@@ -94,7 +95,7 @@ def apply_arguments(
     """
     values = msgspec.to_builtins(settings)
     values |= _read_given(arguments, ("host", "port", "store", "key_file"))
-    values["policy"] |= _read_given(arguments, ("keep",))
+    values["policy"] |= _read_given(arguments, ("keep", "prefer"))
     if getattr(arguments, "tools", None):
         values["policy"]["tools"] = dict(arguments.tools)
     if arguments.upstream:
@@ -106,7 +107,9 @@ def apply_arguments(
         values["upstreams"] = {"upstream": upstream}
     elif arguments.profile:
         raise BadInput("--profile needs --upstream", place=place, hint="or use --settings")
-    if arguments.window:
+    if isinstance(arguments.window, str):
+        values["policy"]["window"] = arguments.window
+    elif arguments.window:
         for upstream in values["upstreams"].values():
             upstream["policy"]["budget"] = arguments.window
     try:

@@ -100,7 +100,7 @@ def build(
         draft = promote_later_sections(draft, context)
     if _may_need_cut(draft, limits, context):
         with phase("compaction"):
-            draft = cut_to_fit(draft, limits, context)
+            draft = _note_working(cut_to_fit(draft, limits, context), limits)
     if limits is not None and options.remind:
         draft = remind(draft, limits.room, context)
     envelope = seal(draft, context, limits=limits, change=change)
@@ -219,6 +219,17 @@ def _note_budget(draft: Draft, budget: Budget, context: BuildContext) -> Draft:
     note = cut_target.describe_reserve(budget, context.head)
     if not note:
         return draft
+    return msgspec.structs.replace(draft, notes=(*draft.notes, note))
+
+
+def _note_working(draft: Draft, limits: CutLimits | None) -> Draft:
+    """The draft with a note, if a cut was made before the window was full."""
+    if limits is None or draft.cut is None or limits.working >= limits.room:
+        return draft
+    note = (
+        f"cut above {limits.trigger:,} of {limits.room:,} tokens: to send more of the conversation with each "
+        "call costs more than it is worth"
+    )
     return msgspec.structs.replace(draft, notes=(*draft.notes, note))
 
 

@@ -321,7 +321,7 @@ def _find_largest(
 
 # The cut of a window over history.
 
-_NO_LIMITS = CutLimits(room=0, trigger=0, target=0, least=0)
+_NO_LIMITS = CutLimits(room=0, working=0, trigger=0, target=0, least=0)
 
 
 def _cut_history(draft: Draft, context: BuildContext) -> Draft:

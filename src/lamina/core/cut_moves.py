@@ -76,7 +76,7 @@ def take_moves(
         if landed is None or result.tokens > landed.tokens:
             landed = result
         slack = goal - result.tokens
-        if slack * _LANDING <= progress.limits.room:
+        if slack * _LANDING <= progress.limits.working:
             break
         if not lowering.give_back(slack) and not lowering.fill(slack):
             break

@@ -140,7 +140,7 @@ def start_cut(
 ) -> CutProgress:
     """A cut in which nothing is lowered yet."""
     tokens = context.scale.total(draft.tokens)
-    words = read_user_words(draft.entries, limits.room, context)
+    words = read_user_words(draft.entries, limits.working, context)
     earlier = draft.ledger.folds
     if not is_held_by_thinking(draft.entries, context.options.binding):
         earlier = _mark_earlier(draft, words, mergeable)

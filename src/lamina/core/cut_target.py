@@ -74,7 +74,8 @@ class Pricing(NamedTuple):
     `silent` is what it spares at each step that one more token of the user's words stands, in tokens: see
     docs/planner.md. `lowest` and `highest` are the least and the most that a cut leaves, in hundredths of the
     room, and `recalled` the most that it leaves for the sake of recalls. `spared` is the share of the room
-    for the newest steps that a cut spares even if it cannot reach its target so.
+    for the newest steps that a cut spares even if it cannot reach its target so. `working` is how many tokens
+    of a conversation are worth sending with each call where reading them costs `USUAL_READ`.
     """
 
     named: float
@@ -83,17 +84,25 @@ class Pricing(NamedTuple):
     highest: int
     recalled: int
     spared: float
+    working: int
 
 
 PRICING: dict[Preference, Pricing] = {
-    "memory": Pricing(named=4.0, silent=0.6, lowest=50, highest=75, recalled=75, spared=0.16),
-    "balanced": Pricing(named=0.5, silent=0.16, lowest=30, highest=50, recalled=35, spared=0.16),
-    "cost": Pricing(named=0.0, silent=0.0, lowest=20, highest=20, recalled=20, spared=0.0),
+    "memory": Pricing(
+        named=4.0, silent=0.6, lowest=50, highest=75, recalled=75, spared=0.16, working=128_000
+    ),
+    "balanced": Pricing(
+        named=0.5, silent=0.16, lowest=30, highest=50, recalled=35, spared=0.16, working=48_000
+    ),
+    "cost": Pricing(named=0.0, silent=0.0, lowest=20, highest=20, recalled=20, spared=0.0, working=32_000),
 }
 """What `Options.prefer` means. The default never costs more than a window that slides down to half of the
 room."""
 
 BALANCED = PRICING["balanced"]
+
+USUAL_READ = 0.1
+"""What most caches take for a token that they hold, as a share of the input price."""
 
 STEPS = 16
 """Steps over which growth is measured."""
@@ -148,10 +157,12 @@ class CutLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     A cut that frees less than `least` waits. `sparing` says which of the last steps a cut would rather not
     touch, and `least_spared` the tokens of them that it spares even if it cannot reach its target so. `fixed`
-    is what no cut can free.
+    is what no cut can free. `working` is the room as far as it is worth its price (`Budget.working`): all but
+    the limit itself is derived from it.
     """
 
     room: int
+    working: int
     trigger: int
     target: int
     least: int
@@ -161,8 +172,8 @@ class CutLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def free(self) -> int:
-        """The room beside what no cut can free: digests have a share of it."""
-        return self.room - self.fixed
+        """The working room beside what no cut can free: digests have a share of it."""
+        return self.working - self.fixed
 
     def ask_for_cut(self, tokens: int, *, cold: bool) -> bool:
         """Whether a request is over the trigger, or the cache is cold and a cut would free enough.
@@ -203,32 +214,54 @@ def derive_limits(
     `fixed` are the tokens that no cut can free: see `count_fixed`.
     """
     room = find_room(budget, head)
-    trigger = _share_of(room, budget.trigger)
-    least = _share_of(room, LEAST_FREED)
+    # Shares are those of the whole room, or of a working room above what no cut can free.
+    below = 0
+    above = room
+    if budget.working is not None and fixed + budget.working < room:
+        below = fixed
+        above = budget.working
+    trigger = _share_of(above, budget.trigger)
+    least = _share_of(above, LEAST_FREED)
     least_spared = LEAST_SPARED
     if budget.target is None:
         pricing = PRICING[prefer]
         growth = measure_growth(entries)
-        target = choose_target(room, trigger, growth, rates, fixed=fixed, pricing=pricing)
+        target = choose_target(above, trigger, growth, rates, fixed=fixed - below, pricing=pricing)
         target = min(target, trigger - least)
-        least_spared = _find_least_spared(room, pricing)
+        least_spared = _find_least_spared(above, pricing)
     else:
-        target = _share_of(room, budget.target)
+        target = _share_of(above, budget.target)
         least = min(least, trigger - target)
     return CutLimits(
         room=room,
-        trigger=trigger,
-        target=target,
+        working=below + above,
+        trigger=below + trigger,
+        target=below + target,
         least=least,
-        sparing=spare_steps(budget, room),
+        sparing=spare_steps(budget, above),
         least_spared=least_spared,
         fixed=min(fixed, room),
     )
 
 
 def find_trigger(budget: Budget, head: RequestHead) -> int:
-    """The tokens above which a request is cut."""
-    return _share_of(find_room(budget, head), budget.trigger)
+    """The tokens up to which no request is cut, however little of it no cut can free."""
+    room = find_room(budget, head)
+    if budget.working is not None:
+        room = min(room, budget.working)
+    return _share_of(room, budget.trigger)
+
+
+def choose_working(rates: Rates, prefer: Preference) -> int | None:
+    """How many tokens of a conversation are worth sending with each call; None for all that fit.
+
+    The dearer reading is, the fewer they are. By the figures of docs/planner.md an old token is needed with
+    the power of -1.5 of its age, so that the best number falls with the power of 2/3 of the price. A square
+    root is nearly that, and every machine rounds it alike. Where reading is free, all tokens are worth it.
+    """
+    if rates.read <= 0:
+        return None
+    return int(PRICING[prefer].working * sqrt(USUAL_READ / rates.read))
 
 
 def find_room(budget: Budget, head: RequestHead) -> int:

@@ -208,6 +208,8 @@ class Budget(_BudgetWindow, frozen=True, kw_only=True, omit_defaults=True):
     model limits that besides the window. `trigger` and `target` are shares of the room: above the trigger a
     cut is made, down to the target; None lets `core.cut_target` choose it, by price and loss. `keep_last`
     counts the assistant's steps that a cut would rather spare. Without it, a share of the room is spared.
+    `working` is how many tokens of the conversation are worth their price. Then a cut is made as if the room
+    were what no cut can free and so many tokens more; the window stays the limit. None is for all that fit.
     """
 
     reserve: int | None = None
@@ -215,6 +217,7 @@ class Budget(_BudgetWindow, frozen=True, kw_only=True, omit_defaults=True):
     trigger: float = 0.95
     target: float | None = None
     keep_last: int | None = None
+    working: int | None = None
 
     def __post_init__(self) -> None:
         for name, (is_allowed, hint) in self._rules().items():
@@ -248,10 +251,11 @@ class Budget(_BudgetWindow, frozen=True, kw_only=True, omit_defaults=True):
                 f"give a share of the room above 0, at most the trigger ({self.trigger})",
             ),
             "keep_last": (lambda value: value >= 0, "give a number of steps, 0 or more"),
+            "working": (lambda value: value > 0, "give a number of tokens above 0"),
         }
 
 
-_OPTIONAL_LIMITS = frozenset(("reserve", "input", "target", "keep_last"))
+_OPTIONAL_LIMITS = frozenset(("reserve", "input", "target", "keep_last", "working"))
 """Fields of a budget that may be None: they are derived then."""
 
 

@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
-from lamina.caches import CacheRules, rules_for
+from lamina.caches import CacheRules, rates, rules_for
+from lamina.caches.values import UNKNOWN
+from lamina.core.cut_target import choose_working
 from lamina.core.history_window import LastN
 from lamina.core.kinds import Kinds
 from lamina.core.layout import Layout
@@ -38,6 +40,7 @@ from lamina.errors import BadInput
 from lamina.fitting.markers import Breakpoints, check_breakpoints
 from lamina.models.counters import counter_for, from_file
 from lamina.models.facts import model as facts_of
+from lamina.models.facts import model_or_none
 
 if TYPE_CHECKING:
     from lamina.core.wording import Wording
@@ -62,6 +65,10 @@ answer (`fit_request`, sessions, the other adapters), handles are shown.
 RemindMode = Literal["auto", "off"]
 """Whether lowered passages that a prompt is about are quoted before it, or only recalled by the model."""
 
+WindowChoice = Literal["model", "price"]
+"""How much of a conversation stands in a request: all that the model's window holds, or what is worth its
+price."""
+
 Keep = Literal["all", "lowered", "nothing"]
 """What a store keeps of the contents of conversations."""
 
@@ -71,9 +78,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     **How much.** `budget` is how large a request may be: a `Budget`, or a window in tokens. Without it, the
     window of the request's model counts. It counts too in a budget that names no window, such as
-    `Budget(reserve=4_000)`, which leaves so many tokens for the answer. `prefer` says whether cuts keep more
-    of what was said, or save more tokens. `history` sends the last messages of earlier turns only (`LastN`,
-    or their number), or with "all" every one that fits.
+    `Budget(reserve=4_000)`, which leaves so many tokens for the answer. With `window="price"` a cut is made
+    earlier, when reading more of the conversation with each call costs more than it is worth; the budget
+    stays the limit. Where the price is not known, or reading is free, it is the whole window. `prefer` says
+    whether cuts keep more of what was said, or save more tokens. `history` sends the last messages of earlier
+    turns only (`LastN`, or their number), or with "all" every one that fits.
 
     **How it is counted.** `counter` counts tokens: a `Counter`, or the path of a tokenizer.json. `rules` are
     those of the cache, by which cuts are priced and markers placed. By default both are the model's.
@@ -96,6 +105,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     budget: Budget | int | None = None
+    window: WindowChoice = "model"
     prefer: Preference | None = None
     history: LastN | int | Literal["all"] | None = None
     counter: Counter | str | None = None
@@ -144,6 +154,17 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if isinstance(self.budget, Budget):
             return fill_budget(self.budget, given)
         return given
+
+    def price_budget(self, budget: Budget, model: str, *, dialect: str) -> Budget:
+        """The budget with what is worth its price, if this policy asks for it and the price is known."""
+        if self.window == "model" or budget.working is not None:
+            return budget
+        facts = model_or_none(model)
+        rules = self.find_rules(model, dialect=dialect)
+        if facts is None or facts.prices.input is None or rules.name == UNKNOWN:
+            return budget
+        working = choose_working(rates(rules, model), self.prefer or "balanced")
+        return msgspec.structs.replace(budget, working=working)
 
     def find_counter(self, model: str) -> Counter:
         """The counter, or else the best one for the model."""
@@ -323,6 +344,7 @@ def _check_types(policy: Policy) -> None:
 
 _CHOICES: dict[str, tuple[str | None, ...]] = {
     "prefer": (None, *get_args(Preference)),
+    "window": get_args(WindowChoice),
     "recall": get_args(RecallChoice),
     "remind": get_args(RemindMode),
     "keep": get_args(Keep),

@@ -303,8 +303,8 @@ def _choose_budget(request: Request, fit: Fit, model_name: str, reported: Usage)
     budget = _reserve_output(budget, fit.head, fit.target)
     server = fit.target.server
     if server is not None and server.asks_to_clear(request):
-        budget = extend_budget(budget, fit.head, reported.cleared.tokens, fit.policy.prefer or "balanced")
-    return budget
+        return extend_budget(budget, fit.head, reported.cleared.tokens, fit.policy.prefer or "balanced")
+    return fit.policy.price_budget(budget, model_name, dialect=fit.target.name)
 
 
 def _reserve_output(budget: Budget, head: RequestHead, dialect: Dialect) -> Budget:

@@ -54,9 +54,9 @@ class RequestPolicies:
         """The budget of a request of this conversation, which may have met a smaller window before."""
         reported_window = state.windows.get(incoming.model)
         served_window = self._windows.find(incoming.upstream, incoming.model)
-        return find_budget(
-            incoming.upstream.settings, incoming.model, reported_window, served_window=served_window
-        )
+        settings = incoming.upstream.settings
+        budget = find_budget(settings, incoming.model, reported_window, served_window=served_window)
+        return settings.policy.price_budget(budget, incoming.model, dialect=incoming.dialect.name)
 
     def find_window(self, incoming: IncomingRequest, outgoing: OutgoingRequest) -> ChosenWindow | None:
         """The window that a request was fitted into; None if it was passed without a look."""

@@ -101,7 +101,7 @@ class RequestBuilder:
         own_head = head_for(setup, self.dialect)
         self.head = defer_head_tools(own_head.head, setup, self.dialect, policy)
         self.unsupported = own_head.left
-        self.budget = budget_for(setup, self.head)
+        self.budget = budget_for(setup, policy, self.dialect, self.head)
         self.counter = policy.find_counter(setup.model)
         self._drop_block = True
         self.breakpoints = policy.breakpoints

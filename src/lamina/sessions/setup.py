@@ -172,11 +172,20 @@ def answers_recall(setup: Setup) -> bool:
     return any(tool.name == RECALL_TOOL.name for tool in tools)
 
 
-def budget_for(setup: Setup, head: RequestHead) -> Budget | None:
-    """The budget of the setup, with the window of its model if it names none. The answer's limit is reserved.
+def budget_for(setup: Setup, policy: Policy, dialect: Dialect, head: RequestHead) -> Budget | None:
+    """The budget of the setup, with what is worth its price if the policy asks for that.
 
     None if there is neither a window nor a model.
     """
+    budget = _find_budget(setup, head)
+    if budget is None:
+        return None
+    preferring = msgspec.structs.replace(policy, prefer=setup.prefer)
+    return preferring.price_budget(budget, setup.model, dialect=dialect.name)
+
+
+def _find_budget(setup: Setup, head: RequestHead) -> Budget | None:
+    """The budget of the setup, with the window of its model if it names none, and the answer reserved."""
     budget = setup.budget or Budget()
     if not budget.window:
         if not setup.model:

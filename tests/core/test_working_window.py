@@ -1,0 +1,176 @@
+"""A working window below the limit: cuts come when more in sight costs more than it is worth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina import Budget, Ledger, build, fit_request
+from lamina.core.build import BuildMemo
+from lamina.core.cut_target import PRICING, Rates, choose_working, derive_limits, find_trigger
+from lamina.core.envelope import Envelope
+from lamina.core.laws import BuildInputs, Case, audit
+from lamina.core.tokens import CHARS4
+from lamina.core.values import RequestHead, Segment
+from lamina.errors import BadInput
+from lamina.fitting.policy import Policy
+from lamina.segments import assistant, call, result, system, user
+
+LIMITED = Budget(window=40_000, reserve=0)
+WORKING = msgspec.structs.replace(LIMITED, working=4_000)
+HEAD = "You are careful. " * 200
+
+
+def step(number: int, lines: int) -> list[Segment]:
+    text = f"value_{number} = {number}\n" + f"line {number} of the file\n" * lines
+    return [
+        assistant(f"Reading file number {number}."),
+        call("read_file", {"path": f"src/file_{number}.py"}, id=f"r{number}"),
+        result(text, id=f"r{number}", name="read_file", key=f"result-{number}"),
+    ]
+
+
+def grow(sizes: list[int], budget: Budget, *, with_memo: bool = True) -> list[Envelope]:
+    """A conversation step by step. Every request keeps all laws."""
+    log: list[Segment] = [system(HEAD), user("Review all of it.")]
+    memo = BuildMemo()
+    ledger = Ledger()
+    envelopes: list[Envelope] = []
+    for number, lines in enumerate(sizes):
+        log += step(number, lines)
+        if not with_memo:
+            memo = BuildMemo()
+        envelope = build(log, budget=budget, ledger=ledger, counter=CHARS4, memo=memo)
+        before = envelopes[-1] if envelopes else None
+        inputs = BuildInputs(budget=budget, ledger=ledger)
+        audit(Case(log=tuple(log), envelope=envelope, before=before, counter=CHARS4, inputs=inputs))
+        envelopes.append(envelope)
+        ledger = Ledger.load(envelope.ledger.dump())
+    return envelopes
+
+
+def test_a_cut_comes_before_the_window_is_full_and_says_why() -> None:
+    envelopes = grow([60] * 30, WORKING)
+    cuts = [envelope for envelope in envelopes if envelope.cut]
+    assert cuts
+    assert max(envelope.tokens for envelope in envelopes) < 6_000
+    assert not [envelope for envelope in grow([60] * 30, LIMITED) if envelope.cut]
+    [note] = cuts[0].notes
+    assert note.startswith("cut above ")
+    assert "of 40,000 tokens" in note
+    assert "costs more than it is worth" in note
+
+
+def test_what_no_cut_can_free_takes_nothing_from_the_working_window() -> None:
+    """A window of 64,000 tokens gave a client with a long head nine cuts in 46 requests."""
+    for fixed in (0, 10_000, 30_000):
+        limits = derive_limits(WORKING, RequestHead(), (), fixed=fixed)
+        assert limits.trigger == fixed + 3_800
+        assert fixed < limits.target < limits.trigger
+        assert limits.free == 4_000
+        assert limits.room == 40_000
+
+
+def test_the_window_stays_the_limit_and_large_results_enter_whole() -> None:
+    *_, last = grow([60] * 8 + [3_000], WORKING)
+    assert last.entry("result-8").form.value == "full"
+    assert last.tokens > 10_000
+    *_, last = grow([60] * 8 + [9_000], WORKING)
+    assert last.tokens <= 40_000
+
+
+def test_a_working_window_that_reaches_the_limit_changes_nothing() -> None:
+    larger = msgspec.structs.replace(LIMITED, working=50_000)
+    sizes = [300] * 12
+    without = [envelope.prefix for envelope in grow(sizes, LIMITED)]
+    assert without == [envelope.prefix for envelope in grow(sizes, larger)]
+
+
+@given(st.lists(st.integers(5, 150), min_size=5, max_size=10), st.integers(600, 3_000))
+def test_every_law_holds_and_a_memo_changes_no_byte(sizes: list[int], working: int) -> None:
+    budget = msgspec.structs.replace(LIMITED, working=working)
+    with_memo = grow(sizes, budget)
+    assert [each.prefix for each in with_memo] == [
+        each.prefix for each in grow(sizes, budget, with_memo=False)
+    ]
+
+
+def test_no_request_under_the_trigger_that_doors_ask_for_is_cut() -> None:
+    trigger = find_trigger(WORKING, RequestHead())
+    for envelope in grow([60] * 30, WORKING):
+        if envelope.cut:
+            assert envelope.cut.before > trigger
+
+
+# by price
+
+
+def test_the_dearer_reading_is_the_less_is_worth_it() -> None:
+    for prefer in PRICING:
+        usual = choose_working(Rates(read=0.1, write=1.25), prefer)
+        dear = choose_working(Rates(read=0.5, write=1.0), prefer)
+        assert usual is not None
+        assert dear is not None
+        assert dear < usual == PRICING[prefer].working
+        assert choose_working(Rates(read=0.0, write=1.0), prefer) is None
+    assert PRICING["cost"].working < PRICING["balanced"].working < PRICING["memory"].working
+
+
+@pytest.mark.parametrize(
+    ("model", "dialect", "is_priced"),
+    [
+        ("claude-opus-4-6", "anthropic", True),
+        ("gpt-5.6", "openai_responses", True),
+        ("gemini-3-pro", "gemini", True),
+        ("qwen3-coder", "ollama", False),
+        ("claude-opus-4-6", "ollama", False),
+        ("nobody-knows-it", "openai_chat", False),
+    ],
+)
+def test_where_reading_is_free_or_has_no_known_price_it_is_the_whole_window(
+    model: str, dialect: str, *, is_priced: bool
+) -> None:
+    budget = Budget(window=200_000)
+    priced = Policy(window="price").price_budget(budget, model, dialect=dialect)
+    assert (priced.working is not None) is is_priced
+    assert Policy().price_budget(budget, model, dialect=dialect) is budget
+    own = Budget(window=200_000, working=7_000)
+    assert Policy(window="price").price_budget(own, model, dialect=dialect) is own
+
+
+def long_request(steps: int) -> dict[str, Any]:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Read all."}]
+    for number in range(steps):
+        use = {"type": "tool_use", "id": f"t{number}", "name": "read", "input": {"path": f"src/{number}.py"}}
+        text = f"def load_{number}(path): ...\n" * 400
+        messages.append({"role": "assistant", "content": [use]})
+        messages.append(
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": f"t{number}", "content": text}],
+            }
+        )
+    return {"model": "claude-opus-4-6", "max_tokens": 1_000, "messages": messages}
+
+
+def test_the_policy_decides_and_the_default_is_the_models_window() -> None:
+    request = long_request(24)
+    untouched = fit_request(request)
+    assert untouched.envelope.cut is None
+    tokens = {
+        prefer: fit_request(request, policy=Policy(window="price", prefer=prefer)).envelope.tokens
+        for prefer in PRICING
+    }
+    assert tokens["cost"] < tokens["balanced"] <= tokens["memory"] <= untouched.envelope.tokens
+
+
+def test_other_words_are_refused() -> None:
+    wrong: Any = "prize"
+    with pytest.raises(BadInput, match="window is 'prize'; use one of 'model', 'price'"):
+        Policy(window=wrong)
+    with pytest.raises(BadInput, match="working is 0; give a number of tokens above 0"):
+        Budget(window=1_000, working=0)
