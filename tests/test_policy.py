@@ -260,6 +260,7 @@ def test_what_is_no_policy_is_refused_at_every_door(name: str, wrong: Any) -> No
 def test_a_policy_of_plain_data_can_be_written_down_and_read_again() -> None:
     plain = Policy(
         budget=Budget(window=9_000, reserve=100, trigger=0.9),
+        window="price",
         prefer="cost",
         history=LastN(4),
         counter="tokenizer.json",
@@ -273,8 +274,8 @@ def test_a_policy_of_plain_data_can_be_written_down_and_read_again() -> None:
     assert load_policy({}) == DEFAULT_POLICY
     with pytest.raises(BadInput, match="order is not plain data"):
         Policy(order=ladder).dump()
-    with pytest.raises(BadInput, match=r"unknown field `window`.*the fields are budget, "):
-        load_policy({"window": 9_000})
+    with pytest.raises(BadInput, match=r"unknown field `size`.*the fields are budget, "):
+        load_policy({"size": 9_000})
     assert {"order", "kinds", "wording"}.isdisjoint(PLAIN_FIELDS)
 
 
