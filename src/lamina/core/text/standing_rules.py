@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from hashlib import sha256
 
 from lamina.core.text import rule_words, wish_words
 from lamina.core.text.characters import ALPHANUMERIC, WHITE_SPACE, fold_case, split_words
@@ -62,6 +63,12 @@ LONGEST_STATEMENT, LONGEST_WISH = 400, 240
 """Characters of one rule, and of one wish, that are kept. Of a longer one, the part around its word is."""
 
 
+MOST_REMEMBERED = 20_000
+"""Sentences whose weight is remembered. Every cut reads all that the user ever said."""
+
+_weights: dict[bytes, Weight] = {}
+
+
 def find_statements(text: str) -> Iterator[Statement]:
     """The sentences of a text, each with its weight.
 
@@ -80,8 +87,19 @@ def weigh_sentence(sentence: str) -> Weight:
     """Whether a sentence is a rule, a wish, or neither.
 
     What only tells of a habit is no rule. A question is none either, unless it has a word such as `from now
-    on`.
+    on`. The answer is remembered by the sentence's digest, so nobody's words stay in memory for it.
     """
+    key = sha256(sentence.encode("utf-8", "surrogatepass")).digest()
+    weight = _weights.get(key)
+    if weight is None:
+        weight = _weigh_anew(sentence)
+        if len(_weights) >= MOST_REMEMBERED:
+            _weights.clear()
+        _weights[key] = weight
+    return weight
+
+
+def _weigh_anew(sentence: str) -> Weight:
     folded = _normalise(sentence)
     asks = folded.rstrip(WHITE_SPACE).endswith(("?", "？", "؟"))
     if _sets_rule(folded) and (not asks or rule_words.replacing().find(folded) is not None):
