@@ -94,20 +94,22 @@ def place_markers(
     lifetimes = Lifetimes()
     if markers is None:
         return unmarked
-    match breakpoints:
-        case "keep":
-            return unmarked
-        case "none":
-            return Marked(request=markers.put(request, Marking()))
-        case "auto":
-            if not _wants_markers(request, envelope, dialect, rules):
-                return unmarked
-        case Lifetimes():
-            lifetimes = _replace_auto(breakpoints, "")
+    if breakpoints == "keep":
+        return unmarked
+    if breakpoints == "none":
+        return Marked(request=markers.put(request, Marking()))
+    if isinstance(breakpoints, Lifetimes):
+        lifetimes = _replace_auto(breakpoints, "")
     # The rules of a cache belong to the model, which may be served behind another provider's wire format.
     if not rules.markers or markers.cache != rules.match:
         return unmarked
-    stream = dialect.cache.stream(request)
+    if breakpoints == "auto":
+        unmarked_stream = _stream_without_markers(request, envelope, dialect, rules)
+        if unmarked_stream is None:
+            return unmarked
+        stream = unmarked_stream
+    else:
+        stream = dialect.cache.stream(request)
     # The entries of the tail are sent only this once, so nobody would read a cache entry that ends there.
     tail_blocks = sum(len(entry.parts) for entry in envelope.sent[len(envelope.sent) - envelope.tail :])
     stream = msgspec.structs.replace(stream, blocks=stream.blocks[: len(stream.blocks) - tail_blocks])
@@ -138,21 +140,24 @@ def _replace_auto(lifetimes: Lifetimes, word: str) -> Lifetimes:
     return Lifetimes(stable=stable, tail=tail)
 
 
-def _wants_markers(
+def _stream_without_markers(
     request: Mapping[str, Any], envelope: Envelope, dialect: Dialect, rules: CacheRules
-) -> bool:
-    """Whether a request has no marker, nothing of it is cached without one, and it may be long enough."""
+) -> Stream | None:
+    """The blocks of a request that wants markers; None if it does not.
+
+    It wants them if it has none, nothing of it is cached without one, and it may be long enough.
+    """
     if not keeps_only_marked(rules):
-        return False
+        return None
     if envelope.tokens * UNSURE < rules.least(find_model(request)):
-        return False
+        return None
     try:
         stream = dialect.cache.stream(request)
     except BadInput:
-        return False  # it has values of an SDK that a cache never sees
-    if stream.automatic:
-        return False
-    return not any(block.marker for block in stream.blocks)
+        return None  # it has values of an SDK that a cache never sees
+    if stream.automatic or any(block.marker for block in stream.blocks):
+        return None
+    return stream
 
 
 def keeps_only_marked(rules: CacheRules) -> bool:
