@@ -9,6 +9,7 @@ from threading import Barrier, Thread
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from lamina import Budget, build, fit_request, recall
@@ -121,6 +122,21 @@ def test_a_request_is_fitted_once_and_built_once(
             assert len(builds) <= 1
             cuts += sum(builds)
     assert cuts
+
+
+def test_both_doors_send_the_same_requests(tmp_path: Path) -> None:
+    """With a counter that has nothing to learn: a client calibrates with every report, a gateway at a cut."""
+    exact = msgspec.structs.replace(STRICT, exact=True)
+    policy = {"budget": Budget(window=6_000, reserve=500), "counter": exact, "recall": "tool"}
+    sent_by_door: list[list[dict[str, Any]]] = []
+    for door, through in DOORS.items():
+        with through(str(tmp_path / f"{door}.db"), breakpoints="keep", **policy) as (send, sent):
+            for steps in range(STEPS):
+                send(messages_request(steps))
+            sent_by_door.append(list(sent))
+    through_client, through_gateway = sent_by_door
+    assert through_client == through_gateway
+    assert len(through_client[-1]["messages"]) < len(messages_request(STEPS - 1)["messages"])
 
 
 def test_two_agents_on_one_client_are_fitted_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:

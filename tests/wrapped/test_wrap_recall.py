@@ -19,10 +19,11 @@ from lamina.conversations import recall_loop
 from lamina.conversations.recall_answers import NOTICE, fill_stream
 from lamina.core.tokens import BYTES4
 from lamina.dialects import DIALECTS
+from lamina.dialects.usage import find_usage
 from lamina.fitting.policy import RecallChoice
 from lamina.fitting.recalls import PIECE
 from tests.talking import all_of, entered, got
-from tests.wrapped.scripted_api import Call, Said, ScriptedApi, scripted_api
+from tests.wrapped.scripted_api import Call, Said, ScriptedApi, estimate_size, scripted_api
 
 BUDGET = Budget(window=3_000, reserve=200, keep_last=1)
 HANDLE = re.compile(r'recall[(=]\\*"([a-z0-9-]+)')
@@ -230,6 +231,27 @@ def test_the_model_gets_the_text_and_the_client_only_the_answer(api: Api, ask: A
 
 async def close(client: Any) -> None:
     await got(client.close())
+
+
+@each_api
+def test_the_client_sees_what_was_written_in_all_rounds_since_it_pays_for_all(api: Api) -> None:
+    """Its input is that of the last round, by which a client decides when to compact its history."""
+
+    async def talk(served: ScriptedApi) -> None:
+        client = api.client(served.url)
+        history: list[Any] = []
+        await fill(api, ask_whole, client, history, 9)
+        before = len(served.requests)
+        history.append(user("When opens the harbour?"))
+        answer = await got(api.resource(client).create(**api.request(history)))
+        assert len(served.requests) == before + 2
+        usage = find_usage(answer)
+        assert usage.output == 2 * 9
+        assert usage.input == estimate_size(served.requests[-1])
+        await close(client)
+
+    with scripted_api(remembering(api)) as served:
+        asyncio.run(talk(served))
 
 
 @each_way

@@ -178,7 +178,7 @@ def fill_answer(answer: Any, dialect: Dialect) -> Any:
     filled_answer = write(plain_answer, NOTICE)
     if isinstance(answer, dict):
         return filled_answer
-    rebuilt = _build_like(answer, filled_answer)
+    rebuilt = build_like(answer, filled_answer)
     fields = {name: getattr(rebuilt, name) for name in rebuilt.model_fields_set}
     return answer.model_copy(update=fields)
 
@@ -204,11 +204,11 @@ def fill_stream(closing: Sequence[Any], dialect: Dialect, *, index: int, stream:
         if sample is None:
             cast_events.append(_cast_event(event, stream))
         else:
-            cast_events.append(_build_like(sample, event))
+            cast_events.append(build_like(sample, event))
     return cast_events
 
 
-def _build_like(sample: Any, value: dict[str, Any]) -> Any:
+def build_like(sample: Any, value: dict[str, Any]) -> Any:
     """A value as an object of the class that the sample has."""
     model = type(sample)
     try:

@@ -2,7 +2,7 @@
 
 Its input is that of the last call, which read everything before it: a client that decides by it when to
 compact its history must not see the sum. Its output is the sum over all calls, since the client pays for all
-of it. The account of a gateway has every call by itself. Objects of an SDK are not summed: only JSON is.
+of it. The account of a gateway has every call by itself. Events and answers are dicts or objects of an SDK.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from typing import Any
 
 import msgspec
 
+from lamina.conversations.recall_answers import build_like
 from lamina.dialects.anthropic.server import read_cleared
+from lamina.dialects.json_values import read_field
 from lamina.dialects.usage import Usage, find_usage
+from lamina.fitting.recalls import plain_turn
 
 Json = dict[str, Any]
 Path = tuple[str, ...]
@@ -39,6 +42,9 @@ _TOTALS: dict[str, tuple[Path, ...]] = {
 
 _HOLDERS = ("usage", "usageMetadata")
 
+_REPORTING = (*_HOLDERS, "usage_metadata", "eval_count", "metadata", "message", "response")
+"""Fields of the events that may report usage; others are not looked at any closer."""
+
 
 def read_usage(answer: Any) -> Usage:
     """The tokens that an answer or an event reports, and what its server cleared before."""
@@ -55,14 +61,15 @@ class UsageSum:
 
     def read(self, event: Any) -> None:
         """Read an event, or a whole answer. A later report of the same call replaces an earlier one."""
-        if not isinstance(event, Mapping):
+        if not any(read_field(event, name) is not None for name in _REPORTING):
             return
-        message = event.get("message")
-        if event.get("type") == "message_start" and isinstance(message, Mapping):
+        plain_event = plain_turn(event)
+        message = read_field(plain_event, "message")
+        if read_field(plain_event, "type") == "message_start" and isinstance(message, Mapping):
             self._opening = _read_object(message, "usage")
             self._current |= self._opening
             return
-        _, usage = find_usage_object(event)
+        _, usage = find_usage_object(plain_event)
         self._current |= usage
 
     def next_round(self) -> None:
@@ -77,18 +84,34 @@ class UsageSum:
         Anthropic reports the input when an answer begins. The client has seen the beginning of the first
         answer only, so the input of the last one comes with the end.
         """
-        if not self._earlier or not isinstance(event, dict):
+        if not self._earlier:
             return event
-        path, usage = find_usage_object(event)
+        plain_event = plain_turn(event)
+        path, usage = find_usage_object(plain_event)
         if not usage:
             return event
-        if event.get("type") == "message_delta":
+        if plain_event.get("type") == "message_delta":
             usage = {**self._opening, **usage}
-        return _replace(event, path, add_output(usage, self._earlier))
+        completed = _replace(plain_event, path, add_output(usage, self._earlier))
+        if isinstance(event, dict):
+            return completed
+        return _rebuild(event, completed, path[:1] or ("eval_count",))
 
 
-def find_usage_object(event: Mapping[str, Any]) -> tuple[Path, Json]:
+def _rebuild(event: Any, completed: Json, changed: Path) -> Any:
+    """An object of an SDK with some of its fields as they are here. An SDK may name a field otherwise."""
+    rebuilt = build_like(event, completed)
+    fields: Json = {}
+    for name, field in type(event).model_fields.items():
+        if name in changed or field.alias in changed:
+            fields[name] = getattr(rebuilt, name)
+    return event.model_copy(update=fields)
+
+
+def find_usage_object(event: Any) -> tuple[Path, Json]:
     """Where an event has its usage, and the usage. Ollama has it in the event itself."""
+    if not isinstance(event, Mapping):
+        return (), {}
     response = event.get("response")
     if isinstance(response, Mapping):
         return ("response", "usage"), _read_object(response, "usage")
