@@ -325,3 +325,18 @@ def test_the_first_requests_of_sub_agents_are_told_apart() -> None:
         f"${sum_prices(*first):.4f} ({DATE})"
     )
     assert len(account_of(answer()).write_lines()) == 3
+
+
+def test_a_setting_that_would_have_cost_less_is_told_with_its_price() -> None:
+    """A client that sends 30,000 tokens at first and 1,500 more with each call."""
+    answers = [answer(input=30_000, written=30_000)]
+    for number in range(1, 200):
+        size = 30_000 + 1_500 * number
+        answers.append(answer(input=size, cached=size - 1_500, written=1_500, gap=20.0))
+    long = account_of(*answers)
+    [line] = [line for line in long.write_lines() if line.startswith("with --window price")]
+    setting, _, price = line.partition(": about $")
+    assert setting == "with --window price --prefer cost"
+    assert 0.2 * (long.cost or 0) < float(price.removesuffix(", simulated")) < 0.6 * (long.cost or 0)
+    short = account_of(*answers[:9])
+    assert not [line for line in short.write_lines() if line.startswith("with --window price")]

@@ -27,6 +27,7 @@ from lamina.replay.figures_folder import FiguresFolder, open_figures
 from lamina.replay.headline import summarise
 from lamina.replay.lifetimes import compare_lifetimes, lifetimes_text
 from lamina.replay.runs import ReplayOptions, TraceReplay, make_account, replay_each
+from lamina.replay.savings import compare_windows, saving_text
 from lamina.replay.shards import replay_files
 from lamina.replay.traces import TraceFile, find_files
 from lamina.replay.traces.files import select_changed
@@ -40,6 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
     _check_arguments(arguments)
     if arguments.lifetimes:
         return _compare_lifetimes(arguments)
+    if arguments.saving:
+        return _compare_windows(arguments)
     options = ReplayOptions(
         policies=tuple(choices.policies),
         windows=tuple(choices.windows),
@@ -179,6 +182,16 @@ def _compare_lifetimes(arguments: argparse.Namespace) -> int:
         traces = read_named_traces(arguments, since=arguments.since, progress=bar.read)
         rows = compare_lifetimes(trace for trace in traces if isinstance(trace, Trace))
     print_with_json(lifetimes_text(rows), msgspec.to_builtins(rows), arguments.json)
+    return 0
+
+
+def _compare_windows(arguments: argparse.Namespace) -> int:
+    """Print what each working window would have cost."""
+    with ProgressLine() as line:
+        bar = ReplayBar(line)
+        traces = read_named_traces(arguments, since=arguments.since, progress=bar.read)
+        saving = compare_windows(trace for trace in traces if isinstance(trace, Trace))
+    print_with_json(saving_text(saving), msgspec.to_builtins(saving), arguments.json)
     return 0
 
 

@@ -37,6 +37,11 @@ _LIFETIMES_HELP = (
     "instead of an account: what each lifetime of the cache would have cost, from recorded pauses"
 )
 
+_SAVING_HELP = (
+    "instead of an account: what lamina run would have saved with each setting, and which one to take; "
+    "simulated, in seconds"
+)
+
 _EXAMPLES = """\
 PATH is a file, a folder, a glob or a URL such as s3://bucket/logs (extra: replay): requests and answers of
 OpenAI and Anthropic as JSON lines, sessions of Claude Code, rollouts of Codex, and what
@@ -51,6 +56,7 @@ examples:
   lamina replay logs/ --policy sliding,lamina --window auto,64000 --rules openai
   lamina replay 's3://logs/2026-*/*.zst' --engine dask --parquet out/
   lamina replay ~/.claude/projects --since 7d --by project,model
+  lamina replay ~/.claude/projects ~/.codex/sessions --saving
   lamina replay ~/.claude/projects --lifetimes
   lamina replay 'runs/*.jsonl.zst' --jobs 4 --json - | jq '.totals'
 
@@ -71,7 +77,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina replay [PATH...] [--store [STORE]] [--window N,...] [--policy P,...] [--model M]\n"
         "                     [--rules R,...] [--json FILE] [--parquet FOLDER] [--engine E] [--jobs N]\n"
-        "                     [--since DATE] [--by G,...] [--lifetimes]"
+        "                     [--since DATE] [--by G,...] [--lifetimes] [--saving]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
@@ -88,6 +94,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add("--since", metavar="DATE", type=read_moment, help="only calls since a date (2026-11-01), or 7d, 12h")
     add("--by", metavar="G,...", default="", help=f"also what groups cost: {', '.join(GROUPINGS)}")
     add("--lifetimes", action="store_true", help=_LIFETIMES_HELP)
+    add("--saving", action="store_true", help=_SAVING_HELP)
 
 
 def read_choices(arguments: argparse.Namespace) -> ReplayChoices:

@@ -18,7 +18,11 @@ from typing import Any
 
 import msgspec
 
-from lamina.conversations.costs import NO_USAGE, CostSum
+from lamina.caches.lifetimes import PausedRequest
+from lamina.caches.working_costs import price_working
+from lamina.conversations.costs import NO_USAGE, CostSum, price_usage
+from lamina.core.cut_target import PRICING
+from lamina.core.values import Preference
 from lamina.dialects.usage import Usage, count_noun
 from lamina.gateway.answered_requests import AnsweredRequest
 from lamina.gateway.journal import decode_event
@@ -63,6 +67,7 @@ class GatewayAccount:
         self._last: dict[str, MeasuredConversation] = {}
         self._windows: dict[str, _UsedWindow] = {}
         self._misses = _MissedCaches()
+        self._uncut = _UncutConversations()
 
     def read_line(self, line: bytes) -> Mapping[str, Any] | None:
         """Take one line of the log as bytes. Returns its event.
@@ -139,6 +144,7 @@ class GatewayAccount:
             self.recalls += 1
         else:
             self.requests += 1
+            self._uncut.add(answer, uncut)
             self._add_without(answer, uncut)
 
     def _note_window(self, answer: AnsweredRequest) -> None:
@@ -204,6 +210,7 @@ class GatewayAccount:
             self._describe_requests(),
             f"cost: {self._describe_cost()}",
             f"without lamina: {self._describe_cost_without()}",
+            *self._uncut.list_better(self.cost, self.cost_without),
             *self._list_remarks(),
         ]
 
@@ -281,6 +288,60 @@ class GatewayAccount:
             tier=answer.tier,
         )
         self._cost_without.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
+
+
+BETTER = 0.95
+"""Another setting is told if the conversations would have cost less than this share with it."""
+
+
+class _UncutConversations:
+    """The requests of each conversation as they would have been with nothing cut, to price other settings."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, list[PausedRequest]] = {}
+        self._models: dict[str, tuple[str, str]] = {}
+        self._answers = 0.0
+
+    def add(self, answer: AnsweredRequest, uncut: UncutRequest) -> None:
+        """Add a request of the client. One that is shorter than the one before it begins anew."""
+        requests = self._requests.setdefault(answer.conversation, [])
+        self._models[answer.conversation] = (answer.model, answer.dialect)
+        held = 0
+        pause = None
+        if requests:
+            pause = answer.gap
+            if uncut.tokens >= requests[-1].tokens:
+                held = requests[-1].tokens
+        requests.append(PausedRequest(tokens=uncut.tokens, held=held, pause=pause))
+        output = Usage(output=answer.output, tier=answer.tier)
+        self._answers += price_usage(output, answer.model, dialect=answer.dialect, at=answer.at) or 0.0
+
+    def list_better(self, cost: float | None, cost_without: float | None) -> Iterator[str]:
+        """The setting that would have cost least, if that is less than what was paid.
+
+        The simulation gives shares of what everything would have cost, since that is known better.
+        """
+        everything = self._price(None)
+        if cost is None or cost_without is None or not everything:
+            return
+        estimates: dict[Preference, float] = {}
+        for prefer in PRICING:
+            share = self._price(prefer) / everything
+            estimates[prefer] = self._answers + (cost_without - self._answers) * share
+        best = min(PRICING, key=lambda prefer: estimates[prefer])
+        if estimates[best] < BETTER * cost:
+            yield f"with --window price --prefer {best}: about ${estimates[best]:.4f}, simulated"
+
+    def _price(self, prefer: Preference | None) -> float:
+        """The input of all conversations with a setting, in USD; 0 if a price is not known."""
+        total = 0.0
+        for name, requests in self._requests.items():
+            model, dialect = self._models[name]
+            simulated = price_working(requests, model, dialect=dialect, prefer=prefer)
+            if simulated is None:
+                return 0.0
+            total += simulated.dollars
+        return total
 
 
 _SOURCES = {
