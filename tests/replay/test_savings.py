@@ -47,7 +47,7 @@ def test_everything_is_read_again_at_the_price_of_the_cache() -> None:
 def test_the_less_is_in_sight_the_cheaper_a_long_session_is() -> None:
     costs = {}
     for prefer in (None, "memory", "balanced", "cost"):
-        cost = price_working(growing(300), CLAUDE, prefer=prefer)  # type: ignore[arg-type]
+        cost = price_working(growing(300), CLAUDE, prefer=prefer)
         assert cost is not None
         costs[prefer] = cost
     assert costs["cost"].dollars < costs["balanced"].dollars < costs["memory"].dollars < costs[None].dollars
