@@ -81,9 +81,9 @@ class SentRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     and `cut` the one that was made for this request. `size` and `digest` are those of the body.
 
     `sent` is the body, None if the store keeps no bodies. `came` is the body as the client wrote it, None if
-    that is the same. `ledger` is the record with the ledger that it was built with, None before the first
-    change. `follows` is the id of the request that this one repeats: after a refusal (`why` says which) or
-    after a recall.
+    that is the same. `ledger` is the record with the ledger that it left with, None before the first change:
+    it says what was sent how, and why. Where no bodies are kept, it has no text of a digest. `follows` is the
+    id of the request that this one repeats: after a refusal (`why` says which) or after a recall.
     """
 
     id: str
@@ -105,6 +105,11 @@ class SentRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     follows: str = ""
     why: str = ""
     left_out: tuple[str, ...] = ()
+
+    @property
+    def lacks_reasons(self) -> bool:
+        """Whether something is lowered in it, and the record does not say what: an old release wrote it."""
+        return self.epoch > 0 and self.ledger is None
 
     @property
     def is_cut(self) -> bool:

@@ -15,7 +15,7 @@ from lamina.conversations.record import Answered, CutNote, SentRequest
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import changes_requests
 from lamina.core.envelope import Envelope
-from lamina.core.values import Cut, Form, Ledger
+from lamina.core.values import Cut, Fold, Form, Ledger
 from lamina.fitting.policy import Keep
 from lamina.formats.codec import encode
 
@@ -87,12 +87,13 @@ class CallRecorder:
             left_out=left_out,
         )
         self._first_id = self._first_id or self._sent_id
-        if not self.keeps_bodies:
-            writer.add_sent(request)  # no digest: to hash a body costs as much as to pass it
-        elif changes_requests(ledger):
-            writer.add_sent(request, body=body, came=came, ledger=ledger)
+        reasons = None
+        if changes_requests(ledger):
+            reasons = ledger if self.keeps_bodies else _leave_out_texts(ledger)
+        if self.keeps_bodies:
+            writer.add_sent(request, body=body, came=came, ledger=reasons)
         else:
-            writer.add_sent(request, body=body, came=came)
+            writer.add_sent(request, ledger=reasons)  # no digest: to hash a body costs as much as to pass it
 
     def first_byte(self) -> None:
         """The answer has begun."""
@@ -122,6 +123,15 @@ class CallRecorder:
     def failed(self, error: str) -> bool:
         """No answer came, or it broke off. Returns False as `answered` does."""
         return self.answered(Answered(error=error))
+
+
+def _leave_out_texts(ledger: Ledger) -> Ledger:
+    """What was lowered, how and why, without a word of the conversation."""
+    folds = [
+        Fold(key=fold.key, covers=fold.covers, text="", cut=fold.cut, replaced_by=fold.replaced_by)
+        for fold in ledger.folds
+    ]
+    return Ledger(lines=ledger.lines, folds=tuple(folds), cuts=ledger.cuts)
 
 
 def encode_lowered(envelope: Envelope, before: Ledger, keep: Keep) -> list[bytes]:

@@ -159,7 +159,12 @@ def build_call(built: BuiltSession, number: int) -> BuiltRequest:
     call = find_call(built, number)
     if built.sent is not None:
         build = SentRequests(built.sent).read(number)
-        return BuiltRequest(envelope=build.envelope or _EMPTY, request=build.request, note=build.note)
+        return BuiltRequest(
+            envelope=build.envelope or _EMPTY,
+            has_reasons=build.envelope is not None,
+            request=build.request,
+            note=build.note,
+        )
     envelope = build_log(
         read_log(built, call),
         head=built.head,

@@ -92,10 +92,11 @@ class BuiltCall(msgspec.Struct, frozen=True, kw_only=True):
 class BuiltRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One request that somebody looks at: its entries, and the JSON that was or would be sent.
 
-    `note` says what the record does not tell of it.
+    `note` says what the record does not tell of it. Without `has_reasons`, nobody knows what was left out.
     """
 
     envelope: Envelope
+    has_reasons: bool = True
     request: dict[str, Any] = {}
     note: str = ""
 

@@ -84,6 +84,7 @@ def show_request(inspector: Inspector, session_id: str, number: int, settings: B
         "call": show_call(call),
         "limits": find_limits(built),
         "entries": rows,
+        "has_reasons": built_request.has_reasons,
         "tools": manifest.tools,
         "unrecorded": built.unrecorded,
         "markers": list(_list_markers(built, call, built_request)),

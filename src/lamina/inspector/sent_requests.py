@@ -18,12 +18,14 @@ import msgspec
 from lamina.conversations.recall_loop import append_turns, place_after, splice_exchanges
 from lamina.conversations.recognise import names_conversation
 from lamina.conversations.record import ConversationRecord, RecordedCall
+from lamina.conversations.recorded_log import decode_segments
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
-from lamina.core.recall import list_refs
+from lamina.core.hashing import stem_of
+from lamina.core.recall import identify_segments, list_refs
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Entry, Form, Ledger
+from lamina.core.values import Budget, Entry, Form, Ledger, Ref, Segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import Dialect
@@ -46,6 +48,7 @@ READ_AS_SENT = (
 )
 ERASED_NOTE = "Something of this request was deleted since: what is left of it is shown."
 NOT_SENT = "it is in the client's request, and not in the one that was sent"
+NOT_KEPT = "what was left out of this request, and why, is not kept: an earlier release recorded it"
 UNREADABLE = "the body that was sent cannot be read as a request of its API"
 
 
@@ -77,7 +80,7 @@ class SentRequests:
         record = self._conversation.record
         body = record.sent_body(call)
         if body is None:
-            return SentRequestBuild(note=explain_missing_bodies(self._conversation.state))
+            return self._read_reasons(call)
         request = decode_body(body)
         dialect = DIALECTS.get(call.request.dialect)
         if request is None or dialect is None:
@@ -95,6 +98,20 @@ class SentRequests:
         if record.is_erased(call):
             note = ERASED_NOTE
         return SentRequestBuild(request=request, came=came, envelope=envelope, note=note)
+
+    def _read_reasons(self, call: RecordedCall) -> SentRequestBuild:
+        """What the record tells of a request without its body: what was lowered, how and why."""
+        note = explain_missing_bodies(self._conversation.state)
+        if call.request.lacks_reasons:
+            return SentRequestBuild(note=f"{NOT_KEPT}; {note}")
+        ledger = self._conversation.record.ledger(call)
+        stored = decode_segments(self._conversation.record.segments)
+        entries = tuple(list_lowered(ledger, stored))
+        count = len(ledger.lines) + sum(len(fold.covers) for fold in ledger.folds)
+        if len(entries) < count:
+            note = f"{count - len(entries):,} more were left out whose text is not kept; {note}"
+        envelope = msgspec.structs.replace(build(()), entries=entries, ledger=ledger)
+        return SentRequestBuild(envelope=envelope, note=note)
 
     def build_in_full(self, number: int) -> Envelope | None:
         """A request with nothing lowered: it says how large everything was that is left out."""
@@ -204,6 +221,31 @@ class SentRequests:
             return envelope
         entries = tuple(_add_missing(envelope.entries, original.entries))
         return msgspec.structs.replace(envelope, entries=entries)
+
+
+def list_lowered(ledger: Ledger, stored: Sequence[Segment]) -> Iterator[Entry]:
+    """What a ledger has lowered, as far as the segments are stored, in the order in which they were stored.
+
+    The name of a segment ends with what stood before it, which is not stored. So its beginning is compared.
+    """
+    reasons: dict[str, tuple[Ref, Form, str]] = {}
+    for ref, line in ledger.lines.items():
+        reasons[stem_of(ref)] = (ref, line.form, line.why)
+    for fold in ledger.folds:
+        for ref in fold.covers:
+            reasons[stem_of(ref)] = (ref, Form.OMITTED, f"folded into {fold.key}")
+    for each in identify_segments(stored):
+        reason = reasons.pop(stem_of(each.ref), None)
+        if reason is not None:
+            ref, form, why = reason
+            yield Entry(
+                segment=each.segment,
+                ref=ref,
+                content=each.content,
+                role=each.segment.role,
+                form=form,
+                why=why,
+            )
 
 
 def _scale(envelope: Envelope, call: RecordedCall) -> Envelope:

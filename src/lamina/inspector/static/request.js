@@ -175,7 +175,7 @@ function showLargest(request) {
     h("h3", {}, "What the model did not see"),
     lowered.length
       ? h("ol", { class: "ranked", id: "unseen" }, lowered.slice(0, 8).map((entry) => item(entry, entry.full_tokens, FORMS[entry.form].words)))
-      : h("p", { class: "empty", id: "unseen" }, "Nothing: everything was sent in full."),
+      : h("p", { class: "empty", id: "unseen" }, request.has_reasons ? "Nothing: everything was sent in full." : "Not kept."),
     request.notes.length ? [h("h3", {}, "Notes"), h("ul", {}, request.notes.map((note) => h("li", {}, note)))] : null,
   );
 }

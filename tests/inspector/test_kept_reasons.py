@@ -1,0 +1,118 @@
+"""What was left out and why, where the store keeps no requests: read from the record, and never guessed."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+import lamina
+from lamina import Budget, Policy
+from lamina.conversations.record import ConversationRecord
+from lamina.conversations.store import WORKSPACE, ConversationState
+from lamina.core.tokens import BYTES4
+from lamina.inspector import sent_requests
+from lamina.inspector.request_views import show_request
+from lamina.inspector.segment_views import show_segment
+from lamina.inspector.sent_conversations import SentConversation
+from lamina.inspector.sent_requests import SentRequests
+from lamina.inspector.sessions import Sessions
+from lamina.inspector.settings import BuildSettings
+from lamina.inspector.stored_sessions import StoredSessions
+from lamina.inspector.views import Inspector, show_session
+from lamina.stores.address import open_store
+from lamina.wrapped import last_fitted
+
+STORY = "Part {} of the story. " * 40
+
+
+def answer(**_: Any) -> Any:
+    usage = SimpleNamespace(prompt_tokens=2_400, completion_tokens=9, prompt_tokens_details=None)
+    return SimpleNamespace(usage=usage)
+
+
+def ask_store(store: Path, operation: Any, /) -> Any:
+    async def ask() -> Any:
+        async with open_store(str(store)) as opened:
+            return await operation(opened)
+
+    return anyio.run(ask)
+
+
+def talk(store: Path) -> tuple[Inspector, Any]:
+    """A wrapped client that keeps what was lowered, until several cuts were made; its record, opened."""
+    bare = SimpleNamespace(
+        chat=SimpleNamespace(completions=SimpleNamespace(create=answer)), close=lambda: None
+    )
+    client: Any = lamina.wrap(
+        bare, budget=Budget(window=4_000, reserve=500), policy=Policy(counter=BYTES4), store=str(store)
+    )
+    history = [{"role": "user", "content": "Go on."}]
+    for part in range(14):
+        client.chat.completions.create(model="gpt-4o", messages=history)
+        history += [
+            {"role": "assistant", "content": STORY.format(*[part] * 40)},
+            {"role": "user", "content": f"And then? Part {part}."},
+        ]
+    fitted = last_fitted(client)
+    client.close()
+    sessions = StoredSessions(partial(ask_store, store), WORKSPACE)
+    return Inspector(Sessions(sources=[sessions])), fitted
+
+
+def test_what_was_left_out_has_its_reason_and_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inspector, fitted = talk(tmp_path / "chats.db")
+    monkeypatch.setattr(sent_requests, "fit_request", None)  # nothing is fitted to show a record
+    [summary] = inspector.sessions.summaries()
+    assert summary.cuts > 1
+    last = len(show_session(inspector, summary.id, BuildSettings())["calls"]) - 1
+    shown = show_request(inspector, summary.id, last, BuildSettings())
+    assert shown["has_reasons"]
+    missing = {thing.handle: (thing.form.name, thing.why) for thing in fitted.left_out}
+    assert {row["recall"]: (row["form"], row["why"]) for row in shown["entries"]} == missing
+    assert "this store keeps only what was left out" in shown["notes"][0]
+    row = shown["entries"][0]
+    segment = show_segment(inspector, summary.id, last, row["ref"], BuildSettings())
+    assert segment["original"] == fitted.recall(row["recall"])
+    assert [change["form"] for change in segment["history"]] == ["FULL", row["form"]]
+
+
+def test_before_the_first_cut_nothing_is_left_out(tmp_path: Path) -> None:
+    inspector, _ = talk(tmp_path / "chats.db")
+    [summary] = inspector.sessions.summaries()
+    shown = show_request(inspector, summary.id, 0, BuildSettings())
+    assert (shown["entries"], shown["has_reasons"]) == ([], True)
+
+
+def test_the_record_keeps_no_word_of_a_digest(tmp_path: Path) -> None:
+    store = tmp_path / "chats.db"
+    inspector, fitted = talk(store)
+    assert fitted.ledger.folds
+    [summary] = inspector.sessions.summaries()
+    sent = inspector.sessions.get(summary.id).sent
+    assert sent is not None
+    ledger = sent.record.ledger(sent.calls[-1])
+    assert [fold.covers for fold in ledger.folds] == [fold.covers for fold in fitted.ledger.folds]
+    assert {fold.text + fold.notes for fold in ledger.folds} == {""}
+
+
+def test_an_old_record_without_reasons_says_that_they_are_not_kept(tmp_path: Path) -> None:
+    inspector, _ = talk(tmp_path / "chats.db")
+    [summary] = inspector.sessions.summaries()
+    sent = inspector.sessions.get(summary.id).sent
+    assert sent is not None
+    record = ConversationRecord()
+    for call in sent.calls:
+        request = msgspec.structs.replace(call.request, ledger=None)
+        record.calls.append(msgspec.structs.replace(call, request=request))
+    old = SentConversation("old", ConversationState(keep="lowered"), record)
+    build = SentRequests(old).read(len(old.calls) - 1)
+    assert build.envelope is None
+    assert "not kept" in build.note
