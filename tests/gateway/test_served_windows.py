@@ -11,6 +11,10 @@ from lamina.gateway.config import UpstreamSettings
 from lamina.gateway.served_windows import PAUSE, ServedWindows
 from lamina.gateway.sizes import UNKNOWN_WINDOW, find_budget
 from lamina.gateway.upstreams import Upstream
+from tests.gateway.growing import dump, messages_request
+from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.test_conversations import post
+from tests.gateway.upstream_stub import run_stub
 
 LISTING = {"data": [{"id": "parcel-7b", "max_model_len": 8192}]}
 
@@ -88,3 +92,21 @@ def test_a_server_that_is_not_there_is_no_error() -> None:
     nobody = upstream(url="http://127.0.0.1:9")
     ask(windows, nobody)
     assert windows.find(nobody, "parcel-7b") is None
+
+
+def test_a_request_over_what_is_worth_its_price_is_cut_though_it_fits() -> None:
+    """A gateway passes requests that are surely under the trigger without a look at them."""
+
+    async def main() -> None:
+        request = messages_request(60, size=4_000)
+        for window, is_cut in (("model", False), ("price", True)):
+            async with run_stub() as stub, open_client() as client:
+                settings = settings_for(stub, upstream={"window": window})
+                async with run_gateway(settings) as gateway:
+                    status, _ = await post(client, gateway.url, request)
+                    assert status == 200
+                    assert (len(stub.seen[0].body) < len(dump(request)) / 2) is is_cut
+                    [line] = gateway.events("answered")
+                    assert line["window"] == 1_000_000
+
+    anyio.run(main)
