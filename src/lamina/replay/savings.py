@@ -85,7 +85,9 @@ def compare_windows(traces: Iterable[Trace]) -> Saving:
         # What was paid is known. The simulation says only what share of it each setting would cost.
         for prefer, amount in simulated.items():
             dollars[prefer] += recorded * amount / simulated[None]
-    rows = _make_rows(dollars, cuts) if sessions else ()
+    rows: tuple[SavingRow, ...] = ()
+    if sessions:
+        rows = _make_rows(dollars, cuts)
     return Saving(
         sessions=sessions, requests=requests, unpriced=unpriced, under_lamina=under_lamina, rows=rows
     )
@@ -136,7 +138,7 @@ def _make_rows(
                 flag=flag,
                 working=working,
                 dollars=dollars[prefer],
-                saved=1 - dollars[prefer] / dollars[None] if dollars[None] else 0.0,
+                saved=1 - dollars[prefer] / dollars[None],
                 cuts=cuts[prefer],
                 is_recommended=prefer == recommended,
             )
@@ -158,7 +160,9 @@ def saving_text(saving: Saving) -> str:
     ]
     flag = ""
     for row in saving.rows:
-        working = "all" if row.working is None else f"{row.working:,}"
+        working = "all"
+        if row.working is not None:
+            working = f"{row.working:,}"
         mark = ""
         if row.is_recommended:
             mark = "  <- recommended"
