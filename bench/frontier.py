@@ -2,7 +2,7 @@
 
     python bench/talks.py --bfcl FOLDER --windows 4000,8000 --policies ... --json bfcl.json
     python bench/policies.py PATH... --windows 16000,32000 --policies ... --json agents.json
-    python bench/frontier.py --talks BFCL=bfcl.json LoCoMo=locomo.json --svg docs/frontier.svg
+    python bench/frontier.py --talks BFCL=bfcl.json LoCoMo=locomo.json --svg notes/frontier.svg
     python bench/frontier.py --agents agents.json --svg docs/frontier-agents.svg
     python bench/frontier.py --quick                              a drawing of made-up figures
 

@@ -11,7 +11,7 @@ FOLDER is `bfcl_eval/data` of the wheel `bfcl-eval` (`pip download --no-deps bfc
 its scenarios `customer` and `finance` are read. A PATH has conversations as JSON lines, with `turns` and
 `questions` that name their evidence. No model is asked: an answer is in sight if one of its spellings stands
 in the last request. What a talk costs is relative to sending everything, a cached token at a tenth of the
-price and a new one at 1.25 of it. docs/planner.md has the figures.
+price and a new one at 1.25 of it. notes/planner.md has the figures.
 """
 
 from __future__ import annotations

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tools.prose import Sentence, find_banned, find_complaints, split_sentences
+from tools import prose
+from tools.prose import Sentence, find_banned, find_complaints, find_long_pages, split_sentences
 
 UNREADABLE = [
     "(Rooms a call for prices as Anthropic's, OpenAI's before GPT-5.6, and a server's of one's own.)",
@@ -59,3 +62,13 @@ def test_long_sentences_are_complained_about() -> None:
     text = " ".join(["word"] * 61)
     complaints = list(find_complaints([Sentence("page.md", text)]))
     assert any("61 words" in complaint for complaint in complaints)
+
+
+def test_a_page_that_nobody_reads_to_its_end_is_complained_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prose, "ROOT", tmp_path)
+    short, long = tmp_path / "short.md", tmp_path / "long.md"
+    short.write_text("word " * prose.LONGEST_PAGE, encoding="utf-8")
+    long.write_text("word " * (prose.LONGEST_PAGE + 1), encoding="utf-8")
+    assert [complaint.partition(":")[0] for complaint in find_long_pages([short, long])] == ["long.md"]

@@ -25,6 +25,11 @@ LONG_LIMIT = 28
 LONGEST = 60
 """Words that no sentence may pass."""
 
+LONGEST_PAGE = 3_500
+"""Words of a page. What only contributors need, such as how a figure was measured, belongs in notes/."""
+
+GENERATED = ("docs/api.md", "docs/cli.md")
+
 BANNED = {
     r"\bWhat is no\b": 'say what it is: "Text that is not a file …"',
     r"\bWho nobody\b": "name the actor",
@@ -95,7 +100,7 @@ def main(words: Sequence[str]) -> int:
         _print_pages(pages)
         for sentence in sorted(sentences, key=lambda each: -each.words)[: arguments.longest]:
             print(f"{sentence.words:>4} {sentence.page}: {sentence.text}")
-    complaints = list(find_complaints(sentences))
+    complaints = [*find_complaints(sentences), *find_long_pages(pages)]
     for complaint in complaints:
         print(complaint, file=sys.stderr)
     return 1 if complaints else 0
@@ -160,6 +165,14 @@ def find_complaints(sentences: Sequence[Sentence]) -> Iterator[str]:
             yield f"{sentence.page}: a sentence of {sentence.words} words: {sentence.text[:80]}…"
     for problem in find_banned(sentences):
         yield f"{problem.page}: {problem.hint}: {problem.sentence[:120]}"
+
+
+def find_long_pages(pages: Sequence[Path]) -> Iterator[str]:
+    for page in pages:
+        name = page.relative_to(ROOT).as_posix()
+        words = len(page.read_text(encoding="utf-8").split())
+        if words > LONGEST_PAGE and name not in GENERATED:
+            yield f"{name}: {words:,} words, over {LONGEST_PAGE:,}: split it, or move a part to notes/"
 
 
 def find_banned(sentences: Sequence[Sentence]) -> Iterator[Problem]:

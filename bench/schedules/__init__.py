@@ -4,7 +4,7 @@
 
 A schedule says at which calls a cut is made and to which share of the room. It is found by dynamic
 programming over a simple model of a cache, then played for real, with lamina's own order of lowering, and
-judged like every other policy. docs/planner.md derives what the planner takes from it.
+judged like every other policy. notes/planner.md derives what the planner takes from it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ once more and what was missing comes back. What is hidden in silence (what the u
 since nobody knows of it: that costs a wrong answer, and what a user told does not age as a file does. So L
 rises while one token more costs less than the recalls and the wrong answers that it spares. A conversation in
 which the user says much and that grows slowly is cut less deeply than an agent's loop with large results.
-docs/planner.md derives this, and measures it against the best that could have been done.
+notes/planner.md derives this, and measures it against the best that could have been done.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ ALWAYS_SENT = (Layer.SYSTEM, Layer.PROMPT)
 """The layers that no cut touches."""
 
 NEED = 0.0035
-"""How often an answer takes a name from a given token of one step ago: measured, see docs/planner.md."""
+"""How often an answer takes a name from a given token of one step ago: measured, see notes/planner.md."""
 
 BACK = 1_500
 """Tokens that a recall brings back."""
@@ -72,8 +72,8 @@ class Pricing(NamedTuple):
     """What hiding is taken to cost. `named` multiplies the price of recalls.
 
     `silent` is what it spares at each step that one more token of the user's words stands, in tokens: see
-    docs/planner.md. `lowest` and `highest` are the least and the most that a cut leaves, in hundredths of the
-    room, and `recalled` the most that it leaves for the sake of recalls. `spared` is the share of the room
+    notes/planner.md. `lowest` and `highest` are the least and the most that a cut leaves, in hundredths of
+    the room, and `recalled` the most that it leaves for the sake of recalls. `spared` is the share of the room
     for the newest steps that a cut spares even if it cannot reach its target so. `working` is how many tokens
     of a conversation are worth sending with each call where reading them costs `USUAL_READ`.
     """
@@ -255,7 +255,7 @@ def find_trigger(budget: Budget, head: RequestHead) -> int:
 def choose_working(rates: Rates, prefer: Preference) -> int | None:
     """How many tokens of a conversation are worth sending with each call; None for all that fit.
 
-    The dearer reading is, the fewer they are. By the figures of docs/planner.md an old token is needed with
+    The dearer reading is, the fewer they are. By the figures of notes/planner.md an old token is needed with
     the power of -1.5 of its age, so that the best number falls with the power of 2/3 of the price. A square
     root is nearly that, and every machine rounds it alike. Where reading is free, all tokens are worth it.
     """

@@ -16,7 +16,7 @@ word."""
 
 WORDS_SHARE, NOTES_SHARE, NAMES_SHARE = 110, 60, 80
 """Of the free room, in thousandths: what a digest may use for the user's words, for what was done, and for
-names: together one part in `SHARE`. Words may also use what the other two leave. docs/planner.md has what
+names: together one part in `SHARE`. Words may also use what the other two leave. notes/planner.md has what
 each of them is worth."""
 
 RULES_SHARE = 20

@@ -46,7 +46,7 @@ TOKEN_VALUES = {
     "asked": 2_000,
     "step": 1_200,
 }
-"""How much a token says that a move takes away, in thousandths of one of a small result: docs/planner.md."""
+"""How much a token says that a move takes away, in thousandths of one of a small result: notes/planner.md."""
 
 COMPACT_TOKENS, SHORT_TOKENS, STUB_TOKENS = 250, 100, 60
 """About what is left of a COMPACT result, of a shortened reply or call, and of anything by handle."""

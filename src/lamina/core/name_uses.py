@@ -1,7 +1,7 @@
 """How often the model itself wrote each name: in its texts, and in what it asked of tools.
 
 What a model needs next is most often what it worked with itself. Of the names that a cut hides, those that it
-wrote often and not long ago are listed first (docs/planner.md has what that is worth).
+wrote often and not long ago are listed first (notes/planner.md has what that is worth).
 """
 
 from __future__ import annotations

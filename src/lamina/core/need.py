@@ -5,7 +5,7 @@ The weights say how much more or less often that is, by what the call did, and b
 again or edited since. The ladder lowers first what is needed least, and says of each result how often such
 results are needed again.
 
-The figures come from 378 recorded sessions of coding agents (157,817 cases). docs/planner.md says how they
+The figures come from 378 recorded sessions of coding agents (157,817 cases). notes/planner.md says how they
 were found, and what they are worth in sessions that they were not found in. All is in whole numbers, so that
 every machine agrees.
 """

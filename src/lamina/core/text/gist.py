@@ -17,7 +17,7 @@ from lamina.core.text.printed_talk import SMALLEST_DIGEST, SMALLEST_LINE, indent
 _CLAIMS = (("asked",), ("agreed",), ("noted",), ("said", "call"), ("error",), ("path",))
 """What a digest keeps, the most important first. What was said and what was called weigh the same.
 
-A model that goes on needs most to know what it did last: docs/planner.md has the figures.
+A model that goes on needs most to know what it did last: notes/planner.md has the figures.
 """
 
 _UNITS = {

@@ -44,7 +44,7 @@ sixteenth, before facts have theirs."""
 
 SENTENCES_PART = 3
 """Of the room that is left then, a third is for the densest sentences out of any message. Whole messages have
-the rest: docs/planner.md has what other parts would show."""
+the rest: notes/planner.md has what other parts would show."""
 
 SHORTEST_SENTENCE = 200
 """Characters to which a long sentence without a rule or wish in it may be shortened."""
