@@ -73,9 +73,9 @@ class Pricing(NamedTuple):
 
     `silent` is what it spares at each step that one more token of the user's words stands, in tokens: see
     notes/planner.md. `lowest` and `highest` are the least and the most that a cut leaves, in hundredths of
-    the room, and `recalled` the most that it leaves for the sake of recalls. `spared` is the share of the room
-    for the newest steps that a cut spares even if it cannot reach its target so. `working` is how many tokens
-    of a conversation are worth sending with each call where reading them costs `USUAL_READ`.
+    the room, and `recalled` the most that it leaves for the sake of recalls. `spared` is the share of the
+    room for the newest steps that a cut spares even if it cannot reach its target so. `working` is how many
+    tokens of a conversation are worth sending with each call where reading them costs `USUAL_READ`.
     """
 
     named: float
