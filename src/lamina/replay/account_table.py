@@ -133,7 +133,9 @@ def headline_lines(headline: Headline, *, as_of: str) -> list[str]:
     of_how_many = ""
     if headline.compared < headline.sessions:
         of_how_many = f"; {headline.compared:,} of the {headline.sessions:,} sessions have prices"
-    prices = f", prices of {as_of}" if as_of else ""
+    prices = ""
+    if as_of:
+        prices = f", prices of {as_of}"
     lines.append(f"{first:<22}${format_money(headline.before):>10}  {source}{prices}{of_how_many}")
     if headline.own is not None:
         lines.append(

@@ -80,7 +80,9 @@ def _choose_templates(rng: Random, templates: Sequence[str], count: int) -> list
 
 def _fill_template(rng: Random, template: str, project: InventedProject | None = None) -> str:
     noun, other = rng.sample(NOUNS, 2)
-    module = project.pick("src/") if project else f"src/{noun}.py"
+    module = f"src/{noun}.py"
+    if project:
+        module = project.pick("src/")
     field, verb = rng.choice(FIELDS), rng.choice(VERBS)
     return template.format(noun=noun, other=other, field=field, verb=verb, module=module)
 

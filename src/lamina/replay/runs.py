@@ -15,6 +15,7 @@ from functools import partial
 import msgspec
 
 from lamina.caches import all_rules, rules_for
+from lamina.core.tokens import Counter
 from lamina.errors import BadInput, LaminaError
 from lamina.models.counters import counter_for
 from lamina.models.counters.openai import o200k
@@ -186,7 +187,9 @@ def _message_sizes(conversation: RecordedConversation, options: ReplayOptions) -
     text that the records do not hold.
     """
     model = options.count_as or options.model or conversation.trace.model
-    counter = counter_for(model) if model else o200k()
+    counter: Counter = o200k()
+    if model:
+        counter = counter_for(model)
     message_sizes = MessageSizes(counter, conversation.tools)
     first = conversation.calls[0]
     unrecorded = 0

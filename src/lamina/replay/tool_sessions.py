@@ -103,7 +103,9 @@ def _read_session(trace: Trace, definitions: Sequence[Mapping[str, Any]], model:
     if not conversation.calls:
         return None
     priced_model = model or trace.model
-    counter = counter_for(priced_model) if priced_model else o200k()
+    counter: Counter = o200k()
+    if priced_model:
+        counter = counter_for(priced_model)
     deferred = frozenset(_names_of(filter(is_deferred, list_or_empty(trace.head.get("tools")))))
     tokens: dict[str, int] = {}
     texts: dict[str, str] = {}
