@@ -176,7 +176,7 @@ def test_failures_are_noted(tmp_path: Path) -> None:
             open_client() as client,
         ):
             assert (await post(client, gateway.url, messages_request(1)))[0] == 200
-            stub.play(hang_up)
+            stub.play(hang_up, hang_up)  # the gateway asks once more
             assert (await post(client, gateway.url, messages_request(2)))[0] == 502
 
     asyncio.run(main())

@@ -179,11 +179,8 @@ def build_call(built: BuiltSession, number: int) -> BuiltRequest:
 
 def build_in_full(built: BuiltSession, number: int) -> BuiltRequest:
     """The same call with nothing lowered: it says how large everything was that is left out."""
-    call = find_call(built, number)
-    if built.sent is not None:
-        return BuiltRequest(envelope=SentRequests(built.sent).build_in_full(number) or _EMPTY)
     envelope = build_log(
-        read_log(built, call),
+        read_log(built, find_call(built, number)),
         head=built.head,
         budget=None,
         ledger=Ledger(),

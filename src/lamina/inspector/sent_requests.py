@@ -113,17 +113,6 @@ class SentRequests:
         envelope = msgspec.structs.replace(build(()), entries=entries, ledger=ledger)
         return SentRequestBuild(envelope=envelope, note=note)
 
-    def build_in_full(self, number: int) -> Envelope | None:
-        """A request with nothing lowered: it says how large everything was that is left out."""
-        call = self._conversation.calls[number]
-        dialect = DIALECTS.get(call.request.dialect)
-        if dialect is None or call.came_pieces is None:
-            return None
-        try:
-            return self._fit(self._read_came(number, dialect), dialect, Ledger(), "off").envelope
-        except LaminaError:
-            return None
-
     def _read_came(self, number: int, dialect: Dialect) -> Mapping[str, Any]:
         """The client's request, with the recalls in it that the client did not see.
 
