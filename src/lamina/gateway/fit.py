@@ -32,7 +32,6 @@ from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, PassedRequest, fit_request
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
 from lamina.gateway.config import GatewaySettings
-from lamina.gateway.continued_answers import continue_last
 from lamina.gateway.conversation_index import ConversationIndex, ConversationMatch, ParsedCall
 from lamina.gateway.fit_call import CallFitter
 from lamina.gateway.journal import Journal
@@ -40,6 +39,7 @@ from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.marker_modes import plans_markers
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.policies import RequestPolicies, find_server_conversation
+from lamina.gateway.recall_turns import continue_last
 from lamina.gateway.refusals import Refusal, explain_floor
 from lamina.gateway.request_bodies import RequestBody
 from lamina.gateway.saving import ConversationSaver

@@ -2,6 +2,11 @@
 
 The client never sees these turns (`recalls`), so its next request does not have them. They are stored with
 the conversation, as a `RecallExchange`, and put back into every later request (`UpstreamCall.splice`).
+
+A client of the Responses API may continue an answer by its id instead. It sees the id of the first answer to
+its request. If the model recalled something, that answer ends with a recall that has no result, and the API
+refuses to go on from it. So `continue_last` changes the request: it continues the last answer, and brings the
+recalled texts that belong beside the results of the client's tools.
 """
 
 from __future__ import annotations
@@ -11,14 +16,18 @@ from typing import Any
 import msgspec
 
 from lamina.conversations.pending_call import EXCHANGES
-from lamina.conversations.recall_loop import RecallExchange, append_turns
+from lamina.conversations.recall_loop import (
+    PREVIOUS_ANSWER,
+    RecallExchange,
+    append_turns,
+    continue_answer,
+)
 from lamina.conversations.recorder import encode_lowered
 from lamina.conversations.store import ConversationState
 from lamina.dialects.usage import Usage
 from lamina.errors import BudgetExceeded, Conflict, InvalidRequest
 from lamina.fitting.policy import Keep
 from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.continued_answers import remember_answer
 from lamina.gateway.conversation_index import ConversationIndex
 from lamina.gateway.fit_call import CallFitter
 from lamina.gateway.learning import AnswerLearner
@@ -129,3 +138,34 @@ def _add_exchange(
         return state
     tokens = sent.fitted.envelope.tokens
     return msgspec.structs.replace(state, ledger=sent.fitted.ledger, usage=usage, tokens=tokens)
+
+
+async def remember_answer(
+    store: GatewayStore, workspace: str, conversation: str, exchange: RecallExchange
+) -> None:
+    """Store to which conversation an answer belongs, if a request that continues it must be changed."""
+    if not exchange.shown_id:
+        return
+    if exchange.shown_id == exchange.last_id and not exchange.results:
+        return
+    await store.save_answer(workspace, exchange.shown_id, conversation)
+
+
+async def continue_last(store: GatewayStore, workspace: str, request: dict[str, Any]) -> dict[str, Any]:
+    """A request that continues the model's last answer, if the client names an earlier one."""
+    shown_id = request.get(PREVIOUS_ANSWER)
+    if not isinstance(shown_id, str) or not shown_id:
+        return request
+    try:
+        name = await store.load_answer(workspace, shown_id)
+        if not name:
+            return request
+        stored = await store.load(workspace, name)
+    except StoreGone:
+        return request
+    if stored is None:
+        return request
+    for exchange in stored.state.exchanges:
+        if exchange.shown_id == shown_id:
+            return continue_answer(request, exchange.last_id, exchange.results)
+    return request

@@ -20,12 +20,14 @@ from lamina.conversations.conversations import Conversations
 from lamina.conversations.pending_call import PendingCall
 from lamina.conversations.recall_filter import RecallFilter
 from lamina.conversations.recall_usage import read_usage
+from lamina.dialects.anthropic.server import refuses_binding_switch
 from lamina.dialects.bedrock_converse import to_sdk_arguments
+from lamina.dialects.json_values import read_field
+from lamina.dialects.overflow import read_overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage
 from lamina.errors import BudgetExceeded
 from lamina.fitting.server_reports import with_headers
-from lamina.wrapped.refusals import MENDS, Mend
 from lamina.wrapped.shown_answers import AsyncShownStream, ShownResponse, SyncShownStream
 from lamina.wrapped.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 
@@ -408,3 +410,39 @@ def _read_snapshot(stream: Any) -> Any:
         with suppress(Exception):  # the attribute raises before the first event
             return getattr(stream, name)
     return None
+
+
+# What to do about a request that an API refused: each of these mends it, or says that it cannot.
+
+
+def _shrink_after(pending: PendingCall, error: Exception) -> bool:
+    """Make the request smaller if the error says that it was too long. Returns whether it is smaller now."""
+    reported = read_overflow(*_read_error(error))
+    if reported is None:
+        return False
+    return pending.shrink(reported)
+
+
+def _forgo_switch_after(pending: PendingCall, error: Exception) -> bool:
+    """Do without the switch for bound thinking if the error says that the API does not know it."""
+    if not pending.headers or not refuses_binding_switch(*_read_error(error)):
+        return False
+    pending.forgo_switch()
+    return True
+
+
+def _read_error(error: Exception) -> tuple[int | None, str]:
+    """The status and the text of an error. SDKs have the status under one of two names, boto3 inside."""
+    code = getattr(error, "code", "")
+    error_type = getattr(error, "type", "")
+    metadata = read_field(getattr(error, "response", None), "ResponseMetadata")
+    status = getattr(error, "status_code", None) or code or read_field(metadata, "HTTPStatusCode")
+    if not isinstance(status, int):
+        status = None
+    return status, f"{error} {code} {error_type}"
+
+
+Mend = Callable[[PendingCall, Exception], bool]
+"""Mends the request of a call after an error. Returns whether the request is another one now."""
+
+MENDS: tuple[Mend, ...] = (_shrink_after, _forgo_switch_after)
