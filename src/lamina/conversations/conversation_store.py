@@ -152,7 +152,9 @@ class ConversationStore:
     ) -> None:
         lock = self._saving.setdefault(conversation.uid, anyio.Lock())
         async with lock:
-            latest = find_latest() if find_latest is not None else None
+            latest = None
+            if find_latest is not None:
+                latest = find_latest()
             if latest is not None and latest.uid == conversation.uid:
                 conversation = latest
             await _write(store, conversation, names, self.keep)
@@ -188,7 +190,9 @@ async def _write(store: Store, conversation: Conversation, names: Sequence[str],
     state = msgspec.structs.replace(state, keep=keep, title=title)
 
     async def write() -> None:
-        families = () if record.is_listed else (state.family, *names)
+        families: Sequence[str] = ()
+        if not record.is_listed:
+            families = (state.family, *names)
         try:
             await save_conversation(
                 store,

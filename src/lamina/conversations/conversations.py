@@ -181,18 +181,19 @@ class Conversations:
         users_own = {key: conversation for key, conversation in unnamed if conversation.state.group == user}
         recognised = recognise(digests, [(key, each.digests) for key, each in users_own.items()])
         nearest = None
+        state = new
         if recognised.nearest is not None:
             nearest = users_own[recognised.nearest]
-        state = choose_state(
-            recognised,
-            new,
-            nearest.state if nearest is not None else None,
-            parent=nearest.uid if nearest is not None else "",
-            request=request,
-            log=log,
-            digests=digests,
-            dialect=dialect,
-        )
+            state = choose_state(
+                recognised,
+                new,
+                nearest.state,
+                parent=nearest.uid,
+                request=request,
+                log=log,
+                digests=digests,
+                dialect=dialect,
+            )
         if nearest is not None and recognised.nearest is not None and recognised.relation == "continues":
             continued = msgspec.structs.replace(nearest, state=state, digests=digests, turns=turns, left=())
             return FoundConversation(recognised.nearest, continued, memo.parse, nearest)

@@ -58,7 +58,9 @@ class RecallFilter:
         """Take an answer that came whole: one value, or the list of chunks that Gemini sends."""
         self._is_whole = True
         self._whole = answer
-        self._chunks = answer if isinstance(answer, list) else [answer]
+        self._chunks = [answer]
+        if isinstance(answer, list):
+            self._chunks = answer
         for chunk in self._chunks:
             self._usage.read(chunk)
 

@@ -154,7 +154,7 @@ def _is_left(living: RequestDigests, other: RequestDigests, messages: frozenset[
 def choose_state(
     recognised: Recognised[Any],
     new: ConversationState,
-    nearest: ConversationState | None,
+    nearest: ConversationState,
     *,
     parent: str,
     request: Mapping[str, Any],
@@ -162,13 +162,11 @@ def choose_state(
     digests: RequestDigests,
     dialect: Dialect,
 ) -> ConversationState:
-    """The state that a request goes on with: that of the `nearest` conversation, of a fork of it, or `new`.
+    """The state that a request goes on with: that of the `nearest` conversation, or `new` as a fork of it.
 
     Both have only those recalls whose place is in the request. A fork has the ledger of the common part, and
     the windows that were learnt. `parent` is the name of the nearest one.
     """
-    if nearest is None:
-        return new
     exchanges = select_exchanges(nearest.exchanges, digests)
     if recognised.relation == "continues":
         return msgspec.structs.replace(nearest, exchanges=exchanges)

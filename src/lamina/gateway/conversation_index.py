@@ -154,16 +154,17 @@ class ConversationIndex:
             conversation = self._begin(call, members)
             if nearest is not None:
                 conversation.compare_with(nearest)
-        conversation.state = choose_state(
-            recognised,
-            conversation.state,
-            nearest.state if nearest is not None else None,
-            parent=nearest.name if nearest is not None else "",
-            request=call.request,
-            log=call.parsed.log,
-            digests=call.digests,
-            dialect=call.dialect,
-        )
+        if nearest is not None:
+            conversation.state = choose_state(
+                recognised,
+                conversation.state,
+                nearest.state,
+                parent=nearest.name,
+                request=call.request,
+                log=call.parsed.log,
+                digests=call.digests,
+                dialect=call.dialect,
+            )
         conversation.memo.parse = call.memo
         self._touch(conversation)
         return ConversationMatch(conversation, call.parsed, call.digests, shared, certain, tuple(left))
