@@ -120,6 +120,7 @@ def test_a_miss_is_diagnosed_and_logged() -> None:
 def test_a_system_text_that_the_client_changes_is_a_miss_and_not_a_cut(tmp_path: Path) -> None:
     """A program that writes the time into its system text loses the cache itself, with or without lamina."""
     store = tmp_path / "kept.db"
+    misses: list[dict[str, Any]] = []
 
     async def main() -> None:
         account = GatewayAccount()
@@ -137,7 +138,8 @@ def test_a_system_text_that_the_client_changes_is_a_miss_and_not_a_cut(tmp_path:
                         break
                     await asyncio.sleep(0.02)
             assert gateway.events("cut") == []
-            assert {miss["cause"] for miss in gateway.events("miss")} == {"volatile text"}
+            misses.extend(gateway.events("miss"))
+            assert {(miss["cause"], miss["by"]) for miss in misses} == {("volatile text", "client")}
             for event in gateway.events("answered"):
                 account.read_event(event)
         cuts, _, without = account.write_lines()[:3]
@@ -152,6 +154,11 @@ def test_a_system_text_that_the_client_changes_is_a_miss_and_not_a_cut(tmp_path:
     assert "cut 1" not in shown
     summary = run("conversations", "summary", "--store", store).out
     assert "the caller changed what was sent: system text changed" in summary
+    across = json.loads(run("conversations", "summary", "--store", store, "--json").out)
+    replayed = json.loads(run("replay", "--store", store, "--jobs", "1", "--json", "-").out)["headline"]
+    paid_again = pytest.approx(sum(miss["price"] for miss in misses))
+    assert (across["losses"], across["lost_dollars"]) == (len(misses), paid_again)
+    assert (replayed["lost_calls"], replayed["lost"]) == (len(misses), paid_again)
     page = run("inspect", "--store", store, "--html", "-").out
     assert "text that differs at every call stands in the prefix" in page
     assert "lamina made a cut: system text changed" not in page
