@@ -152,10 +152,14 @@ def write_page() -> str:
                 "",
                 f"*{module.stability}.* {_summary_of_module(module.name)}",
             ]
+            count = len(public_names(module.name))
+            noun = "name" if count == 1 else "names"
+            lines += ["", f"<details markdown><summary>{count} {noun}</summary>"]
             if module.stability == STABLE:
                 lines += ["", "```text", *describe_module(module.name, first_places), "```"]
             else:
                 lines += ["", *list_names(module.name, first_places)]
+            lines += ["", "</details>"]
     return "\n".join([*lines, ""])
 
 
