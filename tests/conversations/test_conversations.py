@@ -8,14 +8,22 @@ from itertools import takewhile
 from threading import Thread
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina import Budget
+from lamina.conversations.conversation_store import ConversationStore
 from lamina.conversations.conversations import CONVERSATIONS, Conversations, _branch_memo
 from lamina.conversations.pending_call import PendingCall
-from lamina.conversations.store import ConversationState, decode_state
+from lamina.conversations.store import (
+    WORKSPACE,
+    ConversationState,
+    decode_state,
+    list_conversations,
+    read_record,
+)
 from lamina.core.tokens import ESTIMATE, STRICT
 from lamina.core.values import Calibration, Ledger
 from lamina.dialects import DIALECTS
@@ -25,12 +33,14 @@ from lamina.dialects.usage import Usage
 from lamina.errors import Damaged
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import RequestMemo
+from lamina.stores.memory import MemoryStore
 
 Messages = list[dict[str, Any]]
 
 
-def conversations(window: int = 4000) -> Conversations:
-    return Conversations(Policy(budget=Budget(window=window, reserve=0), counter=STRICT, recall="handles"))
+def conversations(window: int = 4000, *, store: ConversationStore | None = None) -> Conversations:
+    policy = Policy(budget=Budget(window=window, reserve=0), counter=STRICT, recall="handles")
+    return Conversations(policy, store=store)
 
 
 def call(among: Conversations, messages: Messages, *, model: str = "m") -> PendingCall:
@@ -148,6 +158,26 @@ def test_of_two_calls_at_once_neither_is_lost() -> None:
     left.finish()
     right.finish()
     assert sorted(len(conversation.digests.digests) for conversation in among.by_key.values()) == [19, 19]
+
+
+def test_of_two_calls_at_once_both_are_stored_with_what_they_lowered() -> None:
+    memory = MemoryStore()
+    store = ConversationStore(memory)
+    among = conversations(store=store)
+    sent(among, history(5, "tea"))
+    pending = [call(among, history(14, "tea")), call(among, [*history(13, "tea"), *history(1, "milk")[2:]])]
+    for each in pending:
+        each.note_sent()
+        each.finish()
+    store.close()
+
+    async def read() -> list[tuple[int, int]]:
+        kept = [each async for each in list_conversations(memory, WORKSPACE)]
+        records = [await read_record(memory, WORKSPACE, each.name) for each in kept]
+        return [(len(record.calls), len(record.segments)) for record in records]
+
+    lowered_count = len(pending[0].fitted.ledger.folds[0].covers)
+    assert sorted(anyio.run(read)) == [(0, lowered_count), (2, lowered_count)]
 
 
 def test_a_cut_is_not_forgotten_for_a_call_that_began_before_it() -> None:

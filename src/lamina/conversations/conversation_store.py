@@ -1,9 +1,9 @@
 """The conversations of a wrapped client in a store, so that they go on after a restart.
 
-They are stored as every door does (`lamina.conversations.store`). Messages are not stored unless everything
-is kept, since the client sends them with each request; but digests of old ones and recalled texts are, and
-both quote messages. So when a client has changed its history, the branch that it left keeps nothing that the
-new one has lost.
+They are stored as every door does (`lamina.conversations.store`). Unless everything is kept, messages are not
+stored, since the client sends them with each request; but those that were lowered are, and so are digests of
+old ones and recalled texts. So when a client has changed its history, the branch that it left keeps nothing
+that the new one has lost.
 
 A store is async and a client may not be, so the store lives in a thread of its own, which is started when it
 is first used and ends with the program.

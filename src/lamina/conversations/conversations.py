@@ -22,6 +22,7 @@ from lamina.conversations.conversation import Conversation, LastRequest, make_ui
 from lamina.conversations.events import Listeners
 from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
 from lamina.conversations.recognise import choose_state, find_left, read_user, recognise
+from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.conversations.store import WORKSPACE, ConversationState, family_of
 from lamina.core.values import Digest, Ledger
@@ -48,6 +49,9 @@ CONVERSATIONS = 256
 
 SIMILAR_CONVERSATIONS = 8
 """How many conversations with the same first turn are compared to find the most useful memo."""
+
+SEVERAL = 2
+"""How many unnamed conversations are enough to know that there is more than one."""
 
 LEAST_SAME = 2
 """So many messages of an earlier request, and half of all it had, make it likely that a later one goes on."""
@@ -222,29 +226,32 @@ class Conversations:
 
     def remember(
         self, key: str | int, conversation: Conversation, *, before: Conversation | None
-    ) -> str | int:
-        """Remember a conversation and return the key that it is remembered by.
+    ) -> tuple[str | int, Conversation]:
+        """Remember a conversation. Returns the key that it is remembered by, and the conversation.
 
         `before` is what the call started from. If another call continued that conversation meanwhile, there
-        are two of them now. Without a name, both are remembered. With a name only one can be: the one that
-        has been cut more often.
+        are two of them now. Without a name, both are remembered, and this one is a fork. With a name only
+        one can be: the one that has been cut more often.
         """
         with self._lock:
             current = self.by_key.get(key)
             if current is not None and current is not before:
                 if isinstance(key, int):
                     key = next(self.numbers)
+                    conversation = msgspec.structs.replace(
+                        conversation.with_state(parent=conversation.uid),
+                        uid=make_uid(self.door),
+                        record=RecordWriter(),
+                    )
                 elif len(current.state.ledger.cuts) > len(conversation.state.ledger.cuts):
-                    return key
-            if (
-                isinstance(key, int) and len(self.numbered) < 2
-            ):  # two are enough to know that there are several
+                    return key, conversation
+            if isinstance(key, int) and len(self.numbered) < SEVERAL:
                 self.numbered.add(key)
             self.by_key[key] = conversation
             self.by_key.move_to_end(key)
             while len(self.by_key) > CONVERSATIONS:
                 self.by_key.popitem(last=False)
-            return key
+            return key, conversation
 
     def is_last_answered(self, key: str | int, fitted: Fitted) -> bool:
         """Whether no later call has continued the conversation since this request of it was answered."""

@@ -226,7 +226,6 @@ class PendingCall:
         self._report(usage)
         if is_whole:
             self._record_answer(usage, answer)
-        self._record_lowered()
         answered = self._conversation.with_state(
             ledger=self._fitted.ledger,
             windows=self._windows,
@@ -239,8 +238,12 @@ class PendingCall:
         conversation = msgspec.structs.replace(
             answered, fitted=self._fitted, last_request=self._describe_request(usage), left=()
         )
-        self._key = self._conversations.remember(self._key, conversation, before=self._last_remembered)
-        self._last_remembered = conversation
+        key, remembered = self._conversations.remember(self._key, conversation, before=self._last_remembered)
+        if remembered.uid != self._conversation.uid:
+            self._go_on_alone(remembered)
+        self._key = key
+        self._last_remembered = remembered
+        self._record_lowered()
         self._conversations.save(self._key, left=self._conversation.left)
         self._end_trace(usage, is_last=not self._streams)
 
@@ -301,6 +304,18 @@ class PendingCall:
             provider_missed=self._cache_report.missed,
         )
         self._recorder.answered(answered, body=body)
+
+    def _go_on_alone(self, remembered: Conversation) -> None:
+        """Go on with a conversation of its own: another call has continued the one that this one began with.
+
+        This call stays in the record of that one. Its own record has nothing yet, so all that is lowered is
+        kept in it once more.
+        """
+        self._conversations.save(self._key)
+        self._conversation = msgspec.structs.replace(
+            self._conversation, uid=remembered.uid, record=remembered.record
+        )
+        self._recorded_ledger = Ledger()
 
     def _record_lowered(self) -> None:
         """Keep what was lowered since the last request, so that it can be recalled after a restart."""
