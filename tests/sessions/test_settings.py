@@ -61,7 +61,7 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, proble
     [
         ("[policy]\nbudget = 'wide'", 2, "budget"),
         ("[policy]\nkeep = 'all'\nbudget.window = -1", 3, "window is -1"),
-        ("[policy]\nwindow = 9000", 2, "unknown field `window`"),
+        ("[policy]\nwindow = 9000", 2, "got `int` - at `..window"),
         ("[policy]\norder = 'newest'", 2, "order"),
         ("policy = {budget = {reserve = -1}}", 1, "reserve is -1"),
     ],
