@@ -416,6 +416,7 @@ def test_an_upstream_speaks_the_api_of_the_client(client: str, profile: str) -> 
         ({"prefer": "cost"}, "price", "about 32,000 tokens of a conversation are sent"),
         ({"window": "model"}, "model", "requests may fill the window of their model"),
         ({"window": 64_000}, "model", "requests are fitted to 64,000 tokens, as it is set"),
+        ({"upstream": "http://127.0.0.1:1", "profile": "vllm"}, "price", "requests may fill the window"),
         ({"settings": "gateway.toml"}, "model", "requests may fill the window of their model"),
     ],
 )

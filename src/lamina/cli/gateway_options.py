@@ -91,7 +91,8 @@ def choose_run_window(settings: GatewaySettings, arguments: argparse.Namespace) 
 
 def describe_window(settings: GatewaySettings) -> str:
     """When cuts are made, in one line: above a window that was set, by price, or in the model's window."""
-    budgets = [upstream.policy.own_budget for upstream in settings.list_upstreams().values()]
+    policies = [upstream.policy for upstream in settings.list_upstreams().values()]
+    budgets = [policy.own_budget for policy in policies]
     sizes = sorted({budget.window for budget in budgets if budget is not None})
     if sizes:
         windows = " or ".join(f"{size:,}" for size in sizes)
@@ -99,6 +100,8 @@ def describe_window(settings: GatewaySettings) -> str:
     policy = settings.policy
     if policy.window == "model":
         return "requests may fill the window of their model; --window price costs less"
+    if all(each.window == "model" for each in policies):
+        return "requests may fill the window of their model, since your own server reads for free"
     prefer = policy.prefer or "balanced"
     return (
         f"about {PRICING[prefer].working:,} tokens of a conversation are sent with each request, beside "

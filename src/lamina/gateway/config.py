@@ -71,6 +71,10 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A table of the settings file."""
 
 
+OWN_SERVERS = frozenset(("llama.cpp", "vllm", "ollama"))
+"""Profiles of servers that people run themselves."""
+
+
 class UpstreamSettings(_Table, frozen=True, kw_only=True):
     """One server that requests are sent to.
 
@@ -133,10 +137,16 @@ class GatewaySettings(_Table, frozen=True, kw_only=True):
         return not is_loopback(self.host)
 
     def list_upstreams(self) -> dict[str, UpstreamSettings]:
-        """The upstreams by their names, each with the policy that holds for it."""
+        """The upstreams by their names, each with the policy that holds for it.
+
+        A server of one's own reads for free, whatever the price of its model elsewhere.
+        """
         upstreams: dict[str, UpstreamSettings] = {}
         for name, upstream in self.upstreams.items():
-            upstreams[name] = msgspec.structs.replace(upstream, policy=upstream.policy.over(self.policy))
+            policy = upstream.policy.over(self.policy)
+            if upstream.profile in OWN_SERVERS:
+                policy = msgspec.structs.replace(policy, window="model")
+            upstreams[name] = msgspec.structs.replace(upstream, policy=policy)
         return upstreams
 
     @property

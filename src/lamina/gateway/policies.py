@@ -17,6 +17,7 @@ from lamina.dialects.json_values import read_field
 from lamina.fitting.markers import Breakpoints, resolve_lifetimes
 from lamina.fitting.policy import Policy, RecallMode
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
+from lamina.gateway.config import OWN_SERVERS
 from lamina.gateway.marker_modes import choose_breakpoints
 from lamina.gateway.pauses import PauseBook
 from lamina.gateway.served_windows import ServedWindows
@@ -24,9 +25,6 @@ from lamina.gateway.sizes import ChosenWindow, choose_window, find_budget
 
 SERVER_STATE = ("previous_response_id", "conversation")
 """Fields of a request whose history the upstream has. Nothing can be put back into a history there."""
-
-TOOLLESS_PROFILES = frozenset(("llama.cpp", "vllm", "ollama"))
-"""Servers of models that may not know tools. They get the recall tool only beside tools of the client."""
 
 
 class RequestPolicies:
@@ -132,4 +130,5 @@ def _takes_recall_tool(incoming: IncomingRequest) -> bool:
         return True
     if incoming.dialect.name == "bedrock_converse":
         return False  # some models of Bedrock refuse every request that defines a tool
-    return incoming.upstream.settings.profile not in TOOLLESS_PROFILES
+    # Its model may not know tools, so it gets the recall tool only beside tools of the client.
+    return incoming.upstream.settings.profile not in OWN_SERVERS
