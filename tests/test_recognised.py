@@ -92,8 +92,9 @@ def wrapped(streams: list[list[list[Message]]], monkeypatch: pytest.MonkeyPatch)
     remember = Conversations.remember
 
     def note_key(self: Conversations, *arguments: Any, **options: Any) -> Any:
-        keys.append(remember(self, *arguments, **options))
-        return keys[-1]
+        key, conversation = remember(self, *arguments, **options)
+        keys.append(key)
+        return key, conversation
 
     monkeypatch.setattr(Conversations, "remember", note_key)
     answer = {"choices": [{"message": {"role": "assistant", "content": "Yes."}, "finish_reason": "stop"}]}
