@@ -172,5 +172,8 @@ def test_other_words_are_refused() -> None:
     wrong: Any = "prize"
     with pytest.raises(BadInput, match="window is 'prize'; use one of 'model', 'price'"):
         Policy(window=wrong)
+    wrong = 9_000
+    with pytest.raises(BadInput, match=r"a number of tokens is a budget: Policy\(budget=9000\)"):
+        Policy(window=wrong)
     with pytest.raises(BadInput, match="working is 0; give a number of tokens above 0"):
         Budget(window=1_000, working=0)

@@ -311,8 +311,10 @@ def _check_choices(policy: Policy) -> None:
         # An array of numbers says neither yes nor no to `in`, so its type is looked at first.
         if isinstance(value, str | None) and value in choices:
             continue
-        words = ", ".join(repr(choice) for choice in choices if choice is not None)
-        raise BadInput(f"{name} is {value!r:.100}", place="Policy", hint=f"use one of {words}")
+        hint = f"use one of {', '.join(repr(choice) for choice in choices if choice is not None)}"
+        if name == "window" and isinstance(value, int):
+            hint += f"; a number of tokens is a budget: Policy(budget={value})"
+        raise BadInput(f"{name} is {value!r:.100}", place="Policy", hint=hint)
 
 
 def _check_tools(policy: Policy) -> None:
