@@ -29,6 +29,7 @@ PARTS = frozenset(
         "samples",
         "standing_rules",
         "wishes",
+        "working_window",
     )
 )
 """Files that other benches import; they are no programs."""
