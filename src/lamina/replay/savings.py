@@ -27,11 +27,8 @@ SETTINGS: tuple[Preference | None, ...] = (None, "memory", "balanced", "cost")
 NEAR = 1.05
 """A setting that keeps more is recommended if it costs at most so many times what the default costs."""
 
-ERROR = (
-    "the first row as recorded, the others simulated from sizes and pauses; single sessions were within 8 % "
-    "of a replay of their requests, and their sum within 1 %"
-)
-"""How far the simulation is off: docs/replay.md."""
+BASIS = "the first row is recorded; the others are simulated from sizes and pauses, as shares of it"
+"""What the rows rest on. docs/replay.md says how far the simulation is off."""
 
 
 class SavingRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,7 +167,7 @@ def saving_text(saving: Saving) -> str:
         lines.append(
             f"{row.flag:<20} {working:>9} {row.dollars:>10,.2f} {row.saved:>7.1%} {row.cuts:>7,}{mark}"
         )
-    lines += ["", f"lamina run {flag} -- claude", "", f"USD: {ERROR}."]
+    lines += ["", f"lamina run {flag} -- claude", "", f"USD: {BASIS}."]
     lines.append(
         "in sight: tokens of a conversation, beside system text and tools; the rest can be recalled."
     )
