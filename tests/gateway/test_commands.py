@@ -86,7 +86,9 @@ def test_settings_are_checked_before_anything_starts(
     file = tmp_path / "gateway.toml"
     file.write_text("port = 4949\npolicy.keep = 'some'\n")
     assert main(["serve", "--settings", str(file)]) == 2
-    assert f"{file}:2" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert f"{file}:2" in err
+    assert "use one of 'all', 'lowered', 'nothing'" in err
     for path, problem in (
         (tmp_path / "missing.toml", "there is no such file; check the path"),
         (tmp_path, "it is a folder; name a file in it"),

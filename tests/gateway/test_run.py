@@ -166,6 +166,7 @@ async def grow(folder: Path, stub: Stub, *, steps: int = STEPS, **environment: s
     )
     done = await running.finish("grow", str(steps))
     assert done.code == 0, done.err
+    assert "what the model saw" not in done.err, "these settings keep no request"
     return done
 
 

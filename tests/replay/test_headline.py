@@ -35,7 +35,10 @@ def test_lamina_costs_what_was_recorded_times_its_part_of_sending_everything() -
 def test_where_nothing_is_cut_lamina_costs_what_was_recorded() -> None:
     headline = summarise(account(outcome("none", 12.0), outcome("lamina", 12.0)))
     assert headline.own == headline.before == 10.0
-    assert "lamina would have changed nothing" in headline_lines(headline, as_of="2026-11-09")[2]
+    assert (
+        "no window was full; --saving says what lamina run saves"
+        in headline_lines(headline, as_of="2026-11-09")[2]
+    )
 
 
 def test_a_session_that_its_client_compacted_is_compared_with_the_simulation() -> None:

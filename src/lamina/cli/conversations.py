@@ -298,7 +298,10 @@ async def _print_found(store: Store, workspace: str, name: str, arguments: argpa
         if message.is_own:
             whose = "made by lamina"
         show(f"{message.key}  {whose:<14}  {message.text!r}")
-    tell(f"{count_noun(len(found), 'message')}; erase them with --yes, or some of them by KEY")
+    told = count_noun(len(found), "message")
+    if found:
+        told += "; erase them with --yes, or some of them by KEY"
+    tell(told)
     return 0
 
 

@@ -135,8 +135,9 @@ def _run_supervised(command: tuple[str, ...], arguments: argparse.Namespace) -> 
     if gateway.restarts:
         tell(f"lamina: the gateway died and was started again ({gateway.restarts})")
     _print_account(account)
+    inspector = find_inspector(settings, "", command[0])
     if account.requests and inspector:
-        tell(f"lamina: what the model saw: {find_inspector(settings, '', command[0])}")
+        tell(f"lamina: what the model saw: {inspector}")
     return code
 
 

@@ -17,6 +17,7 @@ settings of the gateway and of the user under the same names:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -273,8 +274,15 @@ def load_policy(fields: Mapping[str, Any], *, place: str = "policy") -> Policy:
     try:
         return msgspec.convert(dict(fields), Policy)
     except msgspec.ValidationError as error:
-        hint = f"the fields are {', '.join(PLAIN_FIELDS)}"
-        raise BadInput(str(error), place=place, hint=hint) from None
+        raise BadInput(str(error), place=place, hint=hint_at_policy(str(error))) from None
+
+
+def hint_at_policy(complaint: str) -> str:
+    """What a settings file may say instead, if msgspec refuses a policy with this complaint."""
+    field = _FIELD_OF_COMPLAINT.search(complaint)
+    if field and field[1] in _CHOICES:
+        return _hint_at_choices(field[1])
+    return f"the fields are {', '.join(PLAIN_FIELDS)}"
 
 
 def fill_budget(budget: Budget, given: Budget) -> Budget:
@@ -311,10 +319,14 @@ def _check_choices(policy: Policy) -> None:
         # An array of numbers says neither yes nor no to `in`, so its type is looked at first.
         if isinstance(value, str | None) and value in choices:
             continue
-        hint = f"use one of {', '.join(repr(choice) for choice in choices if choice is not None)}"
+        hint = _hint_at_choices(name)
         if name == "window" and isinstance(value, int):
             hint += f"; a number of tokens is a budget: Policy(budget={value})"
         raise BadInput(f"{name} is {value!r:.100}", place="Policy", hint=hint)
+
+
+def _hint_at_choices(name: str) -> str:
+    return f"use one of {', '.join(repr(choice) for choice in _CHOICES[name] if choice is not None)}"
 
 
 def _check_tools(policy: Policy) -> None:
@@ -352,6 +364,9 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "keep": get_args(Keep),
 }
 """The fields that hold one of a few words."""
+
+_FIELD_OF_COMPLAINT = re.compile(r"`\$\.(?:policy\.)?(\w+)`$")
+"""The field that a complaint of msgspec ends with: "… - at `$.policy.window`"."""
 
 _CODE = ("counter", "order", "kinds", "wording")
 """The fields that may hold functions. A counter may also be the path of a tokenizer's file."""

@@ -31,7 +31,7 @@ import msgspec
 
 from lamina.core.text.characters import lower_ascii, split_words
 from lamina.errors import BadInput
-from lamina.fitting.policy import DEFAULT_POLICY, Policy
+from lamina.fitting.policy import DEFAULT_POLICY, Policy, hint_at_policy
 from lamina.settings import decode_toml, find_error_line, find_line
 
 TOKEN_VARIABLE = "LAMINA_GATEWAY_TOKEN"  # noqa: S105 - the name of a variable
@@ -328,4 +328,6 @@ def _convert(values: Any, kind: type[Any], *, path: Path, text: str, section: st
         hint = f"the settings here are {fields}"
         if message.endswith(".sha256`"):
             hint = _HOW_TO_MAKE_ONE
+        if "`$.policy" in message:
+            hint = hint_at_policy(message)
         raise BadInput(message, place=f"{path}:{line}", hint=hint) from None

@@ -110,7 +110,9 @@ class StoredSessions:
     def _complete_line(self, name: str, count: int) -> StoredSession:
         line = self._read_line(name)
         if not isinstance(line, StoredSession):
-            raise BadInput(f"{name!r} cannot be read", place="session", hint="see lamina conversations check")
+            raise BadInput(
+                f"{name!r} cannot be read", place="session", hint="see lamina conversations verify"
+            )
         self._lines[name, count] = line
         return line
 

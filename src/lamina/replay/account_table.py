@@ -207,7 +207,7 @@ def describe_difference(headline: Headline) -> str:
     if not headline.own_cuts:
         # sums of prices in two orders differ in their last digit
         if abs(difference) < 1e-9:
-            return f"{words}; no window was full, so lamina would have changed nothing"
+            return f"{words}; no window was full; --saving says what lamina run saves by earlier cuts"
         return f"{words}; the clients compacted, where lamina had no need to cut"
     if headline.dearer:
         return f"{words}; dearer in {count_noun(headline.dearer, 'session')}"
