@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import runpy
 import sys
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -34,12 +35,29 @@ def output(*arguments: str) -> str:
     return done.out
 
 
+PLAYED: dict[tuple[str, str, int], Any] = {}
+"""What came of the two long parts of the demo: its text and its JSON are written from the same."""
+
+
 def run_demo(*arguments: str) -> Ran:
     """The demo in this process; in another window than the usual one, of a short session."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         if "--window" in arguments:
             monkeypatch.setattr(demo, "TURNS", TURNS)
+        for part in ("_ask", "_replay_policies"):
+            monkeypatch.setattr(demo, part, play_once(part, getattr(demo, part)))
         return run("demo", *arguments)
+
+
+def play_once(part: str, play: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def play_or_look_up(session: Any, asked: Any) -> Any:
+        window = getattr(asked, "window", asked)
+        key = (part, json.dumps(session), window)
+        if key not in PLAYED:
+            PLAYED[key] = play(session, asked)
+        return PLAYED[key]
+
+    return play_or_look_up
 
 
 @cache
@@ -115,8 +133,7 @@ def test_in_a_wide_window_nothing_is_cut_and_every_policy_is_the_same() -> None:
     assert "nothing had to be left out" in output(*WIDE)
 
 
-def test_same_seed_prints_the_same_and_another_does_not() -> None:
-    assert run_demo(*SMALL).out == output(*SMALL)
+def test_another_seed_prints_something_else() -> None:
     assert output(*SMALL, "--seed", "8") != output(*SMALL)
 
 
@@ -136,7 +153,7 @@ def test_every_request_of_the_recording_is_valid_and_continues_the_last() -> Non
         assert after["messages"][: len(before["messages"])] == before["messages"]
 
 
-def test_the_demo_needs_nothing_that_only_tests_need(tmp_path: Path) -> None:
+def test_another_process_prints_the_same_with_nothing_that_only_tests_need(tmp_path: Path) -> None:
     code = "import sys; sys.modules.update(dict.fromkeys(['hypothesis', 'pytest', 'numpy'])); " + SHORT_DEMO
     done = shell(f'"{sys.executable}" -c "{code}" {" ".join(SMALL)}', tmp_path)
     assert (done.code, done.out) == (0, output(*SMALL))
