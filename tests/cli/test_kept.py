@@ -346,56 +346,45 @@ BASE = """
 import sys
 for name in ("cryptography", "apsw", "psycopg", "numpy", "tokenizers", "prompt_toolkit"):
     sys.modules[name] = None
+import contextlib, io, json
 from lamina.cli import main
-sys.exit(main(sys.argv[1:]))
+ended = []
+for command in json.loads(sys.argv[1]):
+    told = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(told):
+        code = main(command)
+    ended.append([code, told.getvalue()])
+print(json.dumps(ended))
 """
+"""Runs commands one after the other in a process that has no extra, and prints what each said."""
 
-
-@pytest.mark.parametrize(
-    ("command", "code", "told"),
-    [
-        (("conversations", "verify"), 0, "as it was written: 10 records in 1 conversation"),
-        (("conversations", "list"), 0, "1 conversation"),
-        (
-            ("conversations", "verify", "--key-file", "key"),
-            2,
-            "install it: pip install 'lamina-context[encryption]'",
-        ),
-        (("rekey", "--key-file", "key"), 2, "install it: pip install 'lamina-context[encryption]'"),
-        (
-            ("conversations", "list", "--store", "postgresql://nowhere/x"),
-            2,
-            "pip install 'lamina-context[postgres]'",
-        ),
-        (
-            ("conversations", "list", "--store", "sqlite+apsw:a.db"),
-            2,
-            "apsw is not installed; pip install 'apsw>=3.51.3'",
-        ),
-    ],
+WITHOUT_EXTRAS: tuple[tuple[str, int, str], ...] = (
+    ("conversations verify --store a.db", 0, "as it was written: 10 records in 1 conversation"),
+    ("conversations list --store a.db", 0, "1 conversation"),
+    (
+        "conversations verify --key-file key --store a.db",
+        2,
+        "install it: pip install 'lamina-context[encryption]'",
+    ),
+    ("rekey --key-file key --store a.db", 2, "install it: pip install 'lamina-context[encryption]'"),
+    ("conversations list --store postgresql://nowhere/x", 2, "pip install 'lamina-context[postgres]'"),
+    ("conversations list --store sqlite+apsw:a.db", 2, "apsw is not installed; pip install 'apsw>=3.51.3'"),
+    ("conversations list --store sealed.db", 4, "lamina: this store is sealed; give its key: "),
 )
-def test_without_any_extra_commands_work_or_say_what_to_install(
-    command: tuple[str, ...], code: int, told: str, tmp_path: Path
-) -> None:
+
+
+def test_without_any_extra_commands_work_or_say_what_to_install(tmp_path: Path) -> None:
     kept(f"{tmp_path}/a.db")
-    where = () if "--store" in command else ("--store", "a.db")
+    init_file(tmp_path / "its-key")
+    kept(f"{tmp_path}/sealed.db", key=from_file(tmp_path / "its-key"))
+    commands = json.dumps([command.split() for command, _, _ in WITHOUT_EXTRAS])
     done = subprocess.run(
-        [sys.executable, "-c", BASE, *command, *where],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", BASE, commands], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert done.returncode == code, done.stderr
-    assert told in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "bug" not in done.stderr
-
-
-def test_a_sealed_store_asks_for_its_key_without_any_extra(tmp_path: Path) -> None:
-    init_file(tmp_path / "key")
-    kept(f"{tmp_path}/a.db", key=from_file(tmp_path / "key"))
-    command = [sys.executable, "-c", BASE, "conversations", "list", "--store", f"{tmp_path}/a.db"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 4
-    assert done.stderr.startswith("lamina: this store is sealed; give its key: ")
+    assert (done.returncode, done.stderr) == (0, "")
+    ended = json.loads(done.stdout)
+    for (command, code, told), (ended_with, said) in zip(WITHOUT_EXTRAS, ended, strict=True):
+        assert (command, ended_with) == (command, code), said
+        assert told in said
+        assert "Traceback" not in said
+        assert "bug" not in said
