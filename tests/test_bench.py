@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
@@ -270,8 +271,8 @@ CHECKS: dict[str, Callable[[Any], None]] = {
 
 LONGEST = frozenset(
     (
-        "build", "engines", "fuzz", "inspector", "inspector_records", "loss", "markers",
-        "subagents", "why_miss",
+        "build", "engines", "fit_request", "fuzz", "gateway", "inspector", "inspector_records", "loss",
+        "markers", "oracle", "subagents", "torture", "why_miss",
     )
 )  # fmt: skip
 """Benches that take seconds even in their quick form, over code that many tests run: for `make seeds`."""
@@ -304,8 +305,12 @@ def test_a_bench_runs_and_what_it_writes_makes_sense(name: str, tmp_path: Path) 
     CHECKS[name](json.loads(text))
 
 
-def test_a_bench_that_needs_sessions_says_so() -> None:
+def test_a_bench_that_needs_sessions_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name in ("oracle", "policies", "replay", "why_miss", "simulators", "search", "counting"):
-        command = [sys.executable, str(BENCH / f"{name}.py")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert (done.returncode, "--quick" in done.stderr) == (2, True), name
+        program = str(BENCH / f"{name}.py")
+        monkeypatch.setattr(sys, "argv", [program])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(program, run_name="__main__")
+        assert (ended.value.code, "--quick" in capsys.readouterr().err) == (2, True), name
