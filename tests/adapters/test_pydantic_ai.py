@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -217,8 +218,18 @@ def open_model(api: str, url: str) -> Model:
     return model
 
 
-@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
-@pytest.mark.parametrize("mode", ["run", pytest.param("run_sync", marks=pytest.mark.thorough), "run_stream"])
+QUICK_CALLS = frozenset(
+    (("chat", "run"), ("messages", "run"), ("messages", "run_stream"), ("responses", "run_stream"))
+)
+"""Each API once, and each SDK in both modes."""
+
+CALLS = [
+    pytest.param(api, mode, marks=() if (api, mode) in QUICK_CALLS else pytest.mark.thorough)
+    for api, mode in product(("chat", "responses", "messages"), ("run", "run_sync", "run_stream"))
+]
+
+
+@pytest.mark.parametrize(("api", "mode"), CALLS)
 def test_over_the_wire(api: str, mode: str, record_property: Any) -> None:
     def run(server: over_wire.StrictServer) -> None:
         agent = Agent(

@@ -27,6 +27,18 @@ HANDLE = re.compile(r'recall[(=]"([^"]+)"')
 each_speaker = pytest.mark.parametrize("speaker", SPEAKERS, ids=named)
 each_way = pytest.mark.parametrize("way", range(3))
 
+QUICK_SPEAKERS = ("anthropic-async", "openai-sync")
+"""Each SDK once and each manner of calling once, for what takes a whole session; the nightly run has all."""
+
+each_speaker_in_time = pytest.mark.parametrize(
+    "speaker",
+    [
+        pytest.param(speaker, marks=() if named(speaker) in QUICK_SPEAKERS else pytest.mark.thorough)
+        for speaker in SPEAKERS
+    ],
+    ids=named,
+)
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ModelServer]:
@@ -65,7 +77,7 @@ async def session(speaker: Speaker, client: Any, turns: int, *, about: str = "pa
 
 
 @pytest.mark.parametrize("turns_taken", TURNS)
-@each_speaker
+@each_speaker_in_time
 def test_a_long_session_is_never_refused_and_keeps_the_servers_cache(
     server: ModelServer, speaker: Speaker, turns_taken: int
 ) -> None:
@@ -89,7 +101,7 @@ def test_a_long_session_is_never_refused_and_keeps_the_servers_cache(
     assert [fitted.recall(e.ref) for e in lowered] == [text_of(e.segment.parts) for e in lowered]
 
 
-@each_speaker
+@each_speaker_in_time
 def test_after_a_restart_the_servers_cache_goes_on(
     server: ModelServer, speaker: Speaker, tmp_path: Path
 ) -> None:
@@ -238,7 +250,7 @@ def test_a_server_that_is_not_there_is_the_sdks_own_error(speaker: Speaker) -> N
 
 
 @pytest.mark.parametrize("by_name", [False, True], ids=["found", "named"])
-@each_speaker
+@each_speaker_in_time
 def test_conversations_over_one_client_do_not_disturb_each_other(
     server: ModelServer, speaker: Speaker, *, by_name: bool
 ) -> None:
