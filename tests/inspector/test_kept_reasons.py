@@ -13,10 +13,12 @@ import pytest
 
 import lamina
 from lamina import Budget, Policy
+from lamina.conversations.erasing import delete_message
 from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import WORKSPACE, ConversationState
 from lamina.core.tokens import BYTES4
-from lamina.inspector import sent_requests
+from lamina.errors import LaminaError
+from lamina.inspector import sent_requests, stored_sessions
 from lamina.inspector.request_views import show_request
 from lamina.inspector.segment_views import show_segment
 from lamina.inspector.sent_conversations import SentConversation
@@ -116,3 +118,31 @@ def test_an_old_record_without_reasons_says_that_they_are_not_kept(tmp_path: Pat
     build = SentRequests(old).read(len(old.calls) - 1)
     assert build.envelope is None
     assert "not kept" in build.note
+
+
+def test_what_was_erased_is_not_shown_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tmp_path / "chats.db"
+    inspector, fitted = talk(store)
+    [summary] = inspector.sessions.summaries()
+    last = len(show_session(inspector, summary.id, BuildSettings())["calls"]) - 1
+    thing = fitted.left_out[0]
+    [row] = [
+        row
+        for row in show_request(inspector, summary.id, last, BuildSettings())["entries"]
+        if row["recall"] == thing.handle
+    ]
+    shown = show_segment(inspector, summary.id, last, row["ref"], BuildSettings())
+    text = shown["original"]
+    assert text
+    sent = inspector.sessions.get(summary.id).sent
+    assert sent is not None
+    erased = ask_store(store, lambda opened: delete_message(opened, WORKSPACE, sent.name, text=text))
+    assert erased.messages == 1
+    monkeypatch.setattr(stored_sessions, "REMEMBERED_SECONDS", -1.0)
+    [summary] = inspector.sessions.summaries()
+    assert text[:60] not in str(show_request(inspector, summary.id, last, BuildSettings()))
+    try:
+        again = str(show_segment(inspector, summary.id, last, row["ref"], BuildSettings()))
+    except LaminaError as error:
+        again = str(error)
+    assert text[:60] not in again

@@ -86,7 +86,7 @@ class SessionBuilder:
 
     def find_history(self, conversation: SentConversation) -> SentHistory:
         """The history of the segments of a recorded conversation."""
-        key = (conversation.name, conversation.record.count)
+        key = (conversation.name, conversation.version)
         with self._lock:
             return self._histories.get_or_make(key, partial(SentHistory, conversation))
 

@@ -75,9 +75,9 @@ class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def version(self) -> int:
-        """A number that changes when the session grows."""
+        """A number that changes when the session grows, or something of it is erased."""
         if self.sent is not None:
-            return self.sent.record.count
+            return self.sent.version
         return self.summary.messages
 
     @property

@@ -18,10 +18,16 @@ from lamina.replay.values import RecordedUsage, Trace
 
 
 class SentConversation:
-    """A recorded conversation: its name, what is stored of it, and its requests. It has at least one."""
+    """A recorded conversation: its name, what is stored of it, and its requests. It has at least one.
 
-    def __init__(self, name: str, state: ConversationState, record: ConversationRecord) -> None:
+    `version` changes with every change of what is stored.
+    """
+
+    def __init__(
+        self, name: str, state: ConversationState, record: ConversationRecord, *, version: int | None = None
+    ) -> None:
         self.name = name
+        self.version = record.count if version is None else version
         self.state = state
         self.record = record
         self.calls: tuple[RecordedCall, ...] = tuple(record.calls)

@@ -1,13 +1,15 @@
 """Lists the recorded conversations of a store for the inspector, and reads each in full when it is opened.
 
 A store may hold gigabytes. So each conversation is read once for its line in the list, and again when
-somebody opens it. The last few stay in memory.
+somebody opens it. The last few stay in memory, for a minute: an erased message leaves as many records as
+there were, so nothing else tells that one is gone.
 """
 
 from __future__ import annotations
 
 import math
 import time
+import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -46,6 +48,9 @@ _MOST_SESSIONS = 4
 MOST_READ = 100
 """Conversations that are read in full for the list. If more are new, their lines are made of their states."""
 
+REMEMBERED_SECONDS = 60.0
+"""How long anything that was read is shown before it is read again."""
+
 _Value = TypeVar("_Value")
 
 
@@ -68,20 +73,28 @@ class StoredSessions:
         self._only = only
         self._pause = pause
         self._looked_at = -math.inf
+        self._remembers_since = time.monotonic()
+        self._times_forgotten = 0
         self._counts: dict[str, int] = {}
         self._lines: dict[tuple[str, int], StoredSession | UnreadableLine | None] = {}
         self._loaded: LastUsed[str, RecordedSession] = LastUsed(_MOST_SESSIONS)
 
-    def state(self) -> dict[str, int]:
-        """The number of records of each conversation."""
-        if time.monotonic() - self._looked_at > self._pause:
+    def state(self) -> tuple[int, dict[str, int]]:
+        """The number of records of each conversation, and how often all of them were forgotten."""
+        now = time.monotonic()
+        if now - self._looked_at > self._pause:
             self._counts = self._ask(self._count_records)
-            self._looked_at = time.monotonic()
-        return self._counts
+            self._looked_at = now
+        if now - self._remembers_since > REMEMBERED_SECONDS:
+            self._remembers_since = now
+            self._times_forgotten += 1
+            self._lines = {}
+            self._loaded = LastUsed(_MOST_SESSIONS)
+        return self._times_forgotten, self._counts
 
     def read(self) -> list[StoredSession | UnreadableLine]:
         """A line for each conversation. Those that have not grown since the last time are not read again."""
-        counts = self.state()
+        _, counts = self.state()
         new_names = [name for name, count in counts.items() if (name, count) not in self._lines]
         states: dict[str, ConversationState] = {}
         if len(new_names) > MOST_READ:
@@ -136,8 +149,9 @@ class StoredSessions:
 
     def load(self, name: str) -> RecordedSession:
         """One conversation in full. Raises BadInput if it was deleted meanwhile."""
+        _, counts = self.state()
         session = self._loaded.get(name)
-        if session is not None and session.version == self.state().get(name):
+        if session is not None and session.sent is not None and session.sent.record.count == counts.get(name):
             return session
         conversation = self._read_conversation(name)
         if conversation is None:
@@ -162,20 +176,25 @@ class StoredSessions:
 
     def _read_conversation(self, name: str) -> SentConversation | None:
         """A conversation as it is now; None if nothing of it is recorded."""
-        state, record = self._ask(partial(self._read_stored, name=name))
+        state, record, digest = self._ask(partial(self._read_stored, name=name))
         if not record.calls:
             return None
-        return SentConversation(name, state, record)
+        return SentConversation(name, state, record, version=digest)
 
-    async def _read_stored(self, store: Store, *, name: str) -> tuple[ConversationState, ConversationRecord]:
-        """The state and the record of a conversation, both of the same moment."""
+    async def _read_stored(
+        self, store: Store, *, name: str
+    ) -> tuple[ConversationState, ConversationRecord, int]:
+        """The state and the record of a conversation, both of the same moment, and a checksum of them."""
         page = await store.read(conversation_place(self._workspace, name))
         state = ConversationState()
         if page.head.state:
             state = decode_state(page.head.state)
         record = ConversationRecord()
         record.read(item.body for item in page.records)
-        return state, record
+        checksum = zlib.crc32(page.head.state)
+        for item in page.records:
+            checksum = zlib.crc32(item.body, checksum)
+        return state, record, checksum
 
     async def _count_records(self, store: Store) -> dict[str, int]:
         counts: dict[str, int] = {}
