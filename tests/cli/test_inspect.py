@@ -95,8 +95,9 @@ def test_conversations_of_a_gateway_that_keeps_all_can_be_inspected(
         asyncio.run(converse(store, keep))
         assert main(["inspect", "--store", str(store), "--html", str(page)]) == 0
         texts.append(page.read_text("utf-8"))
-    assert "function_5" in texts[0]
-    assert "function_5" not in texts[1]
+    assert "function_19" in texts[0]
+    assert "function_19" not in texts[1]
+    assert "function_1(" in texts[1]  # it was lowered, so it is kept
     assert 'keep = \\"all\\"' in texts[1]  # the page says which setting keeps the texts
     assert not capsys.readouterr().out
 

@@ -365,7 +365,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
 }
 """The fields that hold one of a few words."""
 
-_FIELD_OF_COMPLAINT = re.compile(r"`\$\.(?:policy\.)?(\w+)`$")
+_FIELD_OF_COMPLAINT = re.compile(r"`\$\.(?:policy\.)?([a-z_]+)`$")
 """The field that a complaint of msgspec ends with: "… - at `$.policy.window`"."""
 
 _CODE = ("counter", "order", "kinds", "wording")

@@ -19,6 +19,7 @@ from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 from yarl import URL
 
+from lamina.core.text.characters import is_digits
 from lamina.dialects.overflow import STATUS as OVERFLOW_STATUS
 from lamina.gateway import limits
 from lamina.gateway.packed_bodies import unpack
@@ -219,7 +220,7 @@ class DroppedConnection(BrokenOff):
 def _read_pause(answer: aiohttp.ClientResponse) -> float:
     """The seconds that an upstream asks to wait. A date, or anything else that is no number, says nothing."""
     words = answer.headers.get("retry-after", "")
-    if words.isascii() and words.isdigit():
+    if is_digits(words):
         return float(words)
     return PAUSE_SECONDS
 
