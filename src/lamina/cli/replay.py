@@ -10,7 +10,8 @@ import argparse
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -35,14 +36,16 @@ from lamina.replay.values import ReplayAccount, Trace, UnreadableLine
 
 __all__ = ["describe", "run"]
 
+_Compared = TypeVar("_Compared")
+
 
 def run(arguments: argparse.Namespace) -> int:
     choices = read_choices(arguments)
     _check_arguments(arguments)
     if arguments.lifetimes:
-        return _compare_lifetimes(arguments)
+        return _print_comparison(arguments, compare_lifetimes, lifetimes_text)
     if arguments.saving:
-        return _compare_windows(arguments)
+        return _print_comparison(arguments, compare_windows, saving_text)
     options = ReplayOptions(
         policies=tuple(choices.policies),
         windows=tuple(choices.windows),
@@ -175,23 +178,17 @@ class _ChosenReplay:
         return replay_each(traces, self._options, engine=self._engine, jobs=self._jobs)
 
 
-def _compare_lifetimes(arguments: argparse.Namespace) -> int:
-    """Print what each lifetime of the cache would have cost."""
+def _print_comparison(
+    arguments: argparse.Namespace,
+    compare: Callable[[Iterable[Trace]], _Compared],
+    write_text: Callable[[_Compared], str],
+) -> int:
+    """Print what all named sessions would have cost otherwise. It reads them, and replays nothing."""
     with ProgressLine() as line:
         bar = ReplayBar(line)
         traces = read_named_traces(arguments, since=arguments.since, progress=bar.read)
-        rows = compare_lifetimes(trace for trace in traces if isinstance(trace, Trace))
-    print_with_json(lifetimes_text(rows), msgspec.to_builtins(rows), arguments.json)
-    return 0
-
-
-def _compare_windows(arguments: argparse.Namespace) -> int:
-    """Print what each working window would have cost."""
-    with ProgressLine() as line:
-        bar = ReplayBar(line)
-        traces = read_named_traces(arguments, since=arguments.since, progress=bar.read)
-        saving = compare_windows(trace for trace in traces if isinstance(trace, Trace))
-    print_with_json(saving_text(saving), msgspec.to_builtins(saving), arguments.json)
+        compared = compare(trace for trace in traces if isinstance(trace, Trace))
+    print_with_json(write_text(compared), msgspec.to_builtins(compared), arguments.json)
     return 0
 
 
