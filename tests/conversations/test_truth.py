@@ -64,12 +64,12 @@ def test_the_inspector_shows_what_was_received(dialect: str, saved_talks: Callab
 
 @pytest.mark.parametrize("dialect", sorted(MODELS))
 def test_reasons_are_told_for_every_request(dialect: str, saved_talks: Callable[[str], SavedTalk]) -> None:
-    """The client's request, fitted again, is the one that was sent: also after recalls, cuts and refusals."""
+    """Also after recalls, cuts and refusals. Nothing is fitted for it: the record has the reasons."""
     saved = saved_talks(dialect)
     talk, inspector, session_id = saved.talk, saved.inspector, saved.session_id
     for number in range(len(talk.received)):
         shown = request_views.show_request(inspector, session_id, number, BuildSettings())
-        assert not [note for note in shown["notes"] if "reasons" in note]
+        assert not [entry for entry in shown["entries"] if "not kept" in entry["why"]]
         gone = [entry for entry in shown["entries"] if entry["form"] == "OMITTED" and not entry["own"]]
         assert all(entry["why"] and entry["full_tokens"] > 0 for entry in gone)
 
@@ -94,7 +94,7 @@ def test_what_the_model_asked_for_is_told_and_the_bodies_are_built_again(
     session_id = inspector.sessions.summaries()[0].id
     for number in range(len(talk.received)):
         shown = request_views.show_request(inspector, session_id, number, BuildSettings())
-        assert not [note for note in shown["notes"] if "reasons" in note]
+        assert not [entry for entry in shown["entries"] if "not kept" in entry["why"]]
     reasons = {entry["why"] for entry in shown["entries"] if pinned in entry["preview"]}
     assert "pinned, asked by the model" in reasons
 
@@ -111,10 +111,12 @@ def test_a_body_that_lamina_cannot_explain_is_shown_as_it_was_sent(ask: StoreAsk
     inspector = open_inspector(ask, WORKSPACE)
     session_id = inspector.sessions.summaries()[0].id
     shown = request_views.show_request(inspector, session_id, 1, BuildSettings())
-    assert any("cannot be told" in note for note in shown["notes"])
-    previews = [(entry["form"], entry["preview"]) for entry in shown["entries"]]
-    assert ("FULL", "The first question, about a parcel that was found in the valley.") in previews
-    assert ("OMITTED", "The first question, about a parcel that was lost in the mountains.") in previews
+    rows = {entry["preview"]: entry for entry in shown["entries"]}
+    added = rows["The first question, about a parcel that was found in the valley."]
+    assert (added["form"], added["why"]) == ("FULL", "it is not in the client's request")
+    missing = rows["The first question, about a parcel that was lost in the mountains."]
+    assert missing["form"] == "OMITTED"
+    assert missing["why"].endswith("why is not kept")
 
 
 def test_a_request_in_flight_says_so(saved_talks: Callable[[str], SavedTalk]) -> None:

@@ -18,7 +18,7 @@ from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import WORKSPACE, ConversationState
 from lamina.core.tokens import BYTES4
 from lamina.errors import LaminaError
-from lamina.inspector import sent_requests, stored_sessions
+from lamina.inspector import stored_sessions
 from lamina.inspector.request_views import show_request
 from lamina.inspector.segment_views import show_segment
 from lamina.inspector.sent_conversations import SentConversation
@@ -67,11 +67,8 @@ def talk(store: Path) -> tuple[Inspector, Any]:
     return Inspector(Sessions(sources=[sessions])), fitted
 
 
-def test_what_was_left_out_has_its_reason_and_its_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_left_out_has_its_reason_and_its_text(tmp_path: Path) -> None:
     inspector, fitted = talk(tmp_path / "chats.db")
-    monkeypatch.setattr(sent_requests, "fit_request", None)  # nothing is fitted to show a record
     [summary] = inspector.sessions.summaries()
     assert summary.cuts > 1
     last = len(show_session(inspector, summary.id, BuildSettings())["calls"]) - 1

@@ -210,7 +210,7 @@ def lay_folds(entries: Sequence[Entry], folds: Sequence[Fold], *, wording: Wordi
             if has_words[fold.key]:
                 result.append(_make_words_entry(fold, at=entry, wording=wording))
                 before = Role.USER
-        result.append(omit(entry, _why_folded(fold, rule_turns.get(entry.ref))))
+        result.append(omit(entry, why_folded(fold, rule_turns.get(entry.ref))))
         if fold.notes and entry.ref == last_covered[fold.key]:
             stands_alone = not has_words[fold.key]
             result.append(_make_notes_entry(fold, at=entry, wording=wording, stands_alone=stands_alone))
@@ -222,7 +222,7 @@ def lay_folds(entries: Sequence[Entry], folds: Sequence[Fold], *, wording: Wordi
     return result
 
 
-def _why_folded(fold: Fold, rule_turn: int | None) -> str:
+def why_folded(fold: Fold, rule_turn: int | None) -> str:
     """Why an entry is not sent: a digest stands for it. If a rule of it stands there, the account says so."""
     if rule_turn is None:
         return f"folded into {fold.key}"

@@ -13,6 +13,7 @@ Where the bodies part before their turns, as in the tools, both are decoded whol
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,7 +28,8 @@ from lamina.conversations.body_places import (
 from lamina.conversations.record import ConversationRecord, RecordedCall
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect
-from lamina.inspector.sent_requests import count_common_turns
+from lamina.errors import BadInput
+from lamina.fitting.recalls import TURN_FIELDS, read_turns
 from lamina.replay.traces.recorded_conversations import decode_body
 
 
@@ -110,3 +112,54 @@ def _decode_list(text: bytes) -> list[Any] | None:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return values
+
+
+def count_common_turns(before: Mapping[str, Any], after: Mapping[str, Any], dialect: Dialect) -> int | None:
+    """How many turns a request has, if another begins with all of it; None if it does not.
+
+    Cache markers do not count, since they move from request to request. Nor does any setting: the comparison
+    is of tools, system text and turns.
+    """
+    turns = read_turns(before)
+    other_turns = read_turns(after)
+    if len(turns) > len(other_turns):
+        return None
+    # Requests of one conversation share most of their turns as objects. Blocks are made of the others only:
+    # a request of a thousand turns has a few that a cache marker came to or left.
+    differing_turns: list[Any] = []
+    differing_others: list[Any] = []
+    for turn, other_turn in zip(turns, other_turns, strict=False):
+        if turn is other_turn or turn == other_turn:
+            continue
+        differing_turns.append(turn)
+        differing_others.append(other_turn)
+    if not differing_turns and _select_head(before) == _select_head(after):
+        return len(turns)
+    blocks = _list_blocks(before, differing_turns, dialect)
+    if blocks is None:
+        return None
+    if blocks != _list_blocks(after, differing_others, dialect):
+        return None
+    return len(turns)
+
+
+_HEAD_FIELDS = ("system", "instructions", "systemInstruction", "system_instruction", "tools", "toolConfig")
+"""Where the APIs have their system text and tools. Converse has its tools in `toolConfig`."""
+
+
+def _select_head(request: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: request.get(name) for name in _HEAD_FIELDS}
+
+
+def _list_blocks(request: Mapping[str, Any], turns: Sequence[Any], dialect: Dialect) -> list[Any] | None:
+    """What a prefix cache sees of a head and of some turns; None if it cannot be read."""
+    shorter = dict(request)
+    for name in TURN_FIELDS:
+        if shorter.get(name) is not None:
+            shorter[name] = list(turns)
+            break
+    try:
+        blocks = dialect.cache.stream(shorter).blocks
+    except (BadInput, RecursionError):
+        return None
+    return [(block.sort, block.role, block.data) for block in blocks]

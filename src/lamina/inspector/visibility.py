@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from lamina.core.values import Entry, Form, Ref
+from lamina.core.values import Entry, Form
 from lamina.core.wording import describe_segment
 from lamina.errors import BadInput
 from lamina.inspector.built_values import BuiltCall, BuiltSession
@@ -54,8 +54,8 @@ def find_visible(inspector: Inspector, session_id: str, text: str, settings: Bui
     }
 
 
-def _find_arrival(built: BuiltSession, first: int, ref: Ref) -> int:
-    return built.arrivals.get(ref, first)
+def _find_arrival(built: BuiltSession, first: int, entry: Entry) -> int:
+    return built.arrivals.get(entry.ref, first)
 
 
 def _look_at_sent(
@@ -69,20 +69,23 @@ def _look_at_sent(
         if envelope is None:
             continue
 
-        def find_arrival(ref: Ref, first: int = first, last: int = last) -> int:
-            if history.was_sent_by_client(ref, last):
-                return history.find_arrival(ref, first=first, last=last)
-            return _find_own_arrival(requests, ref, first, last)
+        def find_arrival(entry: Entry, first: int = first, last: int = last) -> int:
+            if history.was_sent_by_client(entry.ref, last):
+                return history.find_arrival(entry.ref, first=first, last=last)
+            return _find_own_arrival(requests, entry, first, last)
 
         search.look_at(envelope.entries, first, last, find_arrival)
 
 
-def _find_own_arrival(requests: SentRequests, ref: Ref, first: int, last: int) -> int:
-    """The first request with an entry that no client sent, such as a reminder or a recall; `last` has it."""
+def _find_own_arrival(requests: SentRequests, own: Entry, first: int, last: int) -> int:
+    """The first request with an entry that no client sent, such as a reminder or a recall; `last` has it.
+
+    Its words tell it: the name of a recall changes with the first request that the client sends after it.
+    """
 
     def is_there(number: int) -> bool:
         envelope = requests.read(number).envelope
-        return envelope is not None and any(entry.ref == ref for entry in envelope.entries)
+        return envelope is not None and any(entry.sent == own.sent for entry in envelope.entries)
 
     return first + bisect_left(range(first, last), True, key=is_there)  # noqa: FBT003 - what is sought
 
@@ -97,14 +100,14 @@ class _Search:
         self._outcomes: dict[int, tuple[Entry, str]] = {}
 
     def look_at(
-        self, entries: Sequence[Entry], first: int, last: int, find_arrival: Callable[[Ref], int]
+        self, entries: Sequence[Entry], first: int, last: int, find_arrival: Callable[[Entry], int]
     ) -> None:
         """Look at the entries that the requests from `first` to `last` have, each since it arrived."""
         for entry in entries:
             state = self._find(entry)
             if not state:
                 continue
-            arrived = find_arrival(entry.ref)
+            arrived = find_arrival(entry)
             for number in range(max(arrived, first), last + 1):
                 self._raise_state(number, state)
             if len(self.matches) < MOST_MATCHES:
