@@ -43,8 +43,8 @@ def told(logs: Path, *arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_without_options_it_says_what_was_paid_and_what_each_policy_costs(logs: Path) -> None:
-    done = run("replay", logs, "--jobs", "1")
+def test_with_a_window_it_says_what_was_paid_and_what_each_policy_costs(logs: Path) -> None:
+    done = run("replay", logs, "--window", "auto", "--jobs", "1")
     assert done.code == 0, done.err
     lines = done.out.splitlines()
     assert lines[0].startswith("3 sessions, ")

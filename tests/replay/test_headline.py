@@ -10,7 +10,7 @@ from lamina.fitting.recalls import RECALL
 from lamina.replay.account_table import headline_lines
 from lamina.replay.headline import compare_sessions, summarise
 from lamina.replay.recorded_usage import ran_under_lamina, sum_recorded_usage
-from lamina.replay.runs import replay
+from lamina.replay.runs import TraceReplay, make_account, replay
 from lamina.replay.values import RecordedUsage, ReplayAccount, ReplayOutcome, Reported, Trace
 from tests.replay.talks import session, trace
 
@@ -35,10 +35,18 @@ def test_lamina_costs_what_was_recorded_times_its_part_of_sending_everything() -
 def test_where_nothing_is_cut_lamina_costs_what_was_recorded() -> None:
     headline = summarise(account(outcome("none", 12.0), outcome("lamina", 12.0)))
     assert headline.own == headline.before == 10.0
-    assert (
-        "no window was full; --saving says what lamina run saves"
-        in headline_lines(headline, as_of="2026-11-09")[2]
-    )
+    assert "no window was full; lamina run cuts earlier" in headline_lines(headline, as_of="2026-11-09")[2]
+
+
+def test_two_sessions_of_one_name_both_count() -> None:
+    """A session that was copied and continued has its id in two files."""
+    replays = []
+    for place, dollars in (("a.jsonl:1", 2.0), ("b.jsonl:1", 3.0)):
+        reported = Reported(trace="t", source="s", place=place, calls=5, dollars=dollars)
+        outcomes = (outcome("none", dollars), outcome("lamina", dollars / 2, cuts=1))
+        replays.append(TraceReplay(reported=reported, outcomes=outcomes))
+    headline = summarise(make_account(replays))
+    assert (headline.sessions, headline.before, headline.own) == (2, 5.0, 2.5)
 
 
 def test_a_session_that_its_client_compacted_is_compared_with_the_simulation() -> None:

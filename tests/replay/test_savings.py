@@ -1,4 +1,4 @@
-"""`lamina replay --saving`: what working windows would have cost, from the recorded sizes and pauses."""
+"""What working windows would have cost, from the recorded sizes and pauses."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import json
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bench.samples import recorded_session
 from lamina.caches.lifetimes import PausedRequest
 from lamina.caches.working_costs import price_working
-from lamina.replay.savings import compare_windows, saving_text
+from lamina.replay.recorded_usage import sum_recorded_usage
+from lamina.replay.savings import compare_settings
 from lamina.replay.values import RecordedUsage, Trace
 from tests.cli.running import run
 
@@ -27,12 +29,12 @@ def growing(calls: int, *, grown: int = 1_500, pause: float = 20.0) -> list[Paus
     return requests
 
 
-def trace(calls: int, *, model: str = CLAUDE, name: str = "s") -> Trace:
+def trace(calls: int, *, model: str = CLAUDE) -> Trace:
     used = {
         2 * number: RecordedUsage(uncached=request.tokens, output=100, at=20.0 * number)
         for number, request in enumerate(growing(calls))
     }
-    return Trace(id=name, place="here", dialect="anthropic", items=[], model=model, used=used)
+    return Trace(id="s", place="here", dialect="anthropic", items=[], model=model, used=used)
 
 
 def test_everything_is_read_again_at_the_price_of_the_cache() -> None:
@@ -66,28 +68,37 @@ def test_a_cut_is_free_after_a_pause_and_a_shorter_request_begins_anew() -> None
 
 
 def test_the_default_is_recommended_where_it_saves_and_everything_where_nothing_would() -> None:
-    long = compare_windows([trace(300), trace(40, name="t"), trace(9, model="nobody-knows-it")])
-    assert (long.sessions, long.requests, long.unpriced) == (2, 340, 1)
+    long = compare_settings(
+        map(sum_recorded_usage, [trace(300), trace(40), trace(9, model="nobody-knows-it")])
+    )
+    assert long is not None
+    assert long.sessions == 2
     assert [row.flag for row in long.rows if row.is_recommended] == ["--prefer balanced"]
-    assert "lamina run --prefer balanced -- claude" in saving_text(long)
-    short = compare_windows([trace(9)])
-    assert [row.flag for row in short.rows if row.is_recommended] == ["--window model"]
+    assert long.command == "lamina run -- claude"
+    short = compare_settings([sum_recorded_usage(trace(9))])
+    assert short is not None
+    assert short.command == "lamina run --window model -- claude"
 
 
-def test_the_command_prints_a_table_and_json(tmp_path: Path) -> None:
+def test_what_ran_under_lamina_was_cut_already() -> None:
+    under_lamina = msgspec.structs.replace(trace(300), under_lamina=True)
+    assert compare_settings([sum_recorded_usage(under_lamina)]) is None
+
+
+def test_the_command_prints_the_table_without_a_replay_and_json(tmp_path: Path) -> None:
     path = tmp_path / "sessions.jsonl"
     path.write_text(json.dumps(recorded_session(1, "anthropic-messages", turns=4)) + "\n")
-    printed = run("replay", path, "--saving")
+    printed = run("replay", path, "--jobs", "1")
     assert printed.code == 0
+    assert printed.out.startswith("1 session, ")
     assert "<- recommended" in printed.out
-    figures = json.loads(run("replay", path, "--saving", "--json", "-").out)
-    assert [row["flag"] for row in figures["rows"]] == [
+    assert "drop_oldest" not in printed.out
+    figures = json.loads(run("replay", path, "--jobs", "1", "--json", "-").out)
+    assert figures["outcomes"] == []
+    assert [row["flag"] for row in figures["saving"]["rows"]] == [
         "--window model",
         "--prefer memory",
         "--prefer balanced",
         "--prefer cost",
     ]
-    path.write_text(json.dumps({"model": CLAUDE, "messages": [{"role": "user", "content": "Hi"}]}) + "\n")
-    refused = run("replay", path, "--saving")
-    assert refused.code == 2
-    assert "known price" in refused.err
+    assert figures["saving"]["rows"][0]["dollars"] == pytest.approx(figures["headline"]["before"])

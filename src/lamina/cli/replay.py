@@ -1,4 +1,4 @@
-"""`lamina replay`: what recorded sessions cost, what they would have cost, and where caches were lost.
+"""`lamina replay`: what recorded sessions cost, what `lamina run` would have saved, where caches were lost.
 
 `lamina.replay` reads, replays and adds up the traces. This module runs the command and prints the
 account; `replay_options` has the options, `replay_progress` the bar.
@@ -10,13 +10,12 @@ import argparse
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from lamina.cli.files import check_folder, print_with_json, refuse_databases
-from lamina.cli.named_traces import read_named_traces, read_stored_traces
+from lamina.cli.named_traces import read_stored_traces
 from lamina.cli.output import ProgressLine, show, tell
 from lamina.cli.replay_options import describe, read_choices
 from lamina.cli.replay_progress import ReplayBar, ReplayedSessions, ReplaysUntilInterrupted
@@ -26,9 +25,8 @@ from lamina.replay.account_table import account_json, account_text
 from lamina.replay.engines import Engine, open_engine
 from lamina.replay.figures_folder import FiguresFolder, open_figures
 from lamina.replay.headline import summarise
-from lamina.replay.lifetimes import compare_lifetimes, lifetimes_text
+from lamina.replay.policies import POLICIES
 from lamina.replay.runs import ReplayOptions, TraceReplay, make_account, replay_each
-from lamina.replay.savings import compare_windows, saving_text
 from lamina.replay.shards import replay_files
 from lamina.replay.traces import TraceFile, find_files
 from lamina.replay.traces.files import select_changed
@@ -36,16 +34,10 @@ from lamina.replay.values import ReplayAccount, Trace, UnreadableLine
 
 __all__ = ["describe", "run"]
 
-_Compared = TypeVar("_Compared")
-
 
 def run(arguments: argparse.Namespace) -> int:
     choices = read_choices(arguments)
     _check_arguments(arguments)
-    if arguments.lifetimes:
-        return _print_comparison(arguments, compare_lifetimes, lifetimes_text)
-    if arguments.saving:
-        return _print_comparison(arguments, compare_windows, saving_text)
     options = ReplayOptions(
         policies=tuple(choices.policies),
         windows=tuple(choices.windows),
@@ -55,6 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
     )
     replays = ReplaysUntilInterrupted()
     account = _make_account(arguments, options, replays)
+    if not options.policies and not any(report.dollars for report in account.reported):
+        # No record says what was paid, so it has to be simulated.
+        options = msgspec.structs.replace(options, policies=tuple(POLICIES))
+        account = _make_account(arguments, options, replays)
     if replays.was_interrupted:
         _print_interrupted(account, arguments, choices.groups)
         raise KeyboardInterrupt
@@ -176,20 +172,6 @@ class _ChosenReplay:
 
     def _replay(self, traces: Iterable[Trace | UnreadableLine]) -> Iterator[TraceReplay]:
         return replay_each(traces, self._options, engine=self._engine, jobs=self._jobs)
-
-
-def _print_comparison(
-    arguments: argparse.Namespace,
-    compare: Callable[[Iterable[Trace]], _Compared],
-    write_text: Callable[[_Compared], str],
-) -> int:
-    """Print what all named sessions would have cost otherwise. It reads them, and replays nothing."""
-    with ProgressLine() as line:
-        bar = ReplayBar(line)
-        traces = read_named_traces(arguments, since=arguments.since, progress=bar.read)
-        compared = compare(trace for trace in traces if isinstance(trace, Trace))
-    print_with_json(write_text(compared), msgspec.to_builtins(compared), arguments.json)
-    return 0
 
 
 def _open_chosen_engine(

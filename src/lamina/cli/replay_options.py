@@ -21,10 +21,11 @@ AUTO = "auto"
 NO_WINDOW = -1
 """Stands for a word that names no window. (0 is the window of each session's model.)"""
 
-DEFAULT_POLICIES = ",".join(POLICIES)
-
 _OF_SESSION = "(default: as of each session's model)"
-_POLICY_HELP = f"how requests are made to fit (default: {DEFAULT_POLICIES}), or package.module:attribute"
+_POLICY_HELP = (
+    f"send every request again, in a simulation, under each of these: {', '.join(POLICIES)} (all, if only "
+    "--window, --model, --rules or --parquet is given), or package.module:attribute"
+)
 _PARQUET_HELP = (
     "write every figure as Parquet tables while the replay runs; the next time, only files that are new or "
     "have changed are replayed (extra: replay)"
@@ -33,31 +34,22 @@ _ENGINE_HELP = (
     "what runs the replay: local, dask or ray; one of our own, or a cluster: dask:tcp://HOST:PORT "
     "(default: local; extras: dask, ray)"
 )
-_LIFETIMES_HELP = (
-    "instead of an account: what each lifetime of the cache would have cost, from recorded pauses"
-)
-
-_SAVING_HELP = (
-    "instead of an account: what lamina run would have saved with each setting, and which one to take; "
-    "simulated, in seconds"
-)
-
 _EXAMPLES = """\
 PATH is a file, a folder, a glob or a URL such as s3://bucket/logs (extra: replay): requests and answers of
 OpenAI and Anthropic as JSON lines, sessions of Claude Code, rollouts of Codex, and what
 `lamina conversations export` wrote; also as .gz and .zst. The format is recognised by the content of each
 line. With --store, the conversations of a store are read: what lamina recorded of the requests that went
-through it, and its sessions. Nothing is sent anywhere: caches are simulated by their rules.
+through it, and its sessions. Nothing is sent anywhere. Without options it takes seconds: it adds up what was
+recorded, and simulates what lamina run would have saved from sizes and pauses. With --policy, --window,
+--model, --rules or --parquet every request is made anew, which takes minutes, and shows what answers find.
 
 examples:
-  lamina replay ~/.claude/projects
+  lamina replay ~/.claude/projects ~/.codex/sessions
   lamina replay --store
   lamina replay logs/ --window 32000,64000
   lamina replay logs/ --policy sliding,lamina --window auto,64000 --rules openai
   lamina replay 's3://logs/2026-*/*.zst' --engine dask --parquet out/
   lamina replay ~/.claude/projects --since 7d --by project,model
-  lamina replay ~/.claude/projects ~/.codex/sessions --saving
-  lamina replay ~/.claude/projects --lifetimes
   lamina replay 'runs/*.jsonl.zst' --jobs 4 --json - | jq '.totals'
 
 exit status: 0 done, 2 there is nothing to replay
@@ -65,7 +57,10 @@ exit status: 0 done, 2 there is nothing to replay
 
 
 class ReplayChoices(NamedTuple):
-    """What is multiplied in a replay, and the groups of sessions that are summed."""
+    """What is multiplied in a replay, and the groups of sessions that are summed.
+
+    Without options that ask for a replay there is no policy.
+    """
 
     policies: list[str]
     windows: list[int]
@@ -77,24 +72,22 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina replay [PATH...] [--store [STORE]] [--window N,...] [--policy P,...] [--model M]\n"
         "                     [--rules R,...] [--json FILE] [--parquet FOLDER] [--engine E] [--jobs N]\n"
-        "                     [--since DATE] [--by G,...] [--lifetimes] [--saving]"
+        "                     [--since DATE] [--by G,...]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("paths", metavar="PATH", nargs="*", help="files, folders, globs or URLs of recorded sessions")
     add_store(parser, alone=True)
-    add("--window", metavar="N,...", default=AUTO, help=f"context windows in tokens {_OF_SESSION}")
-    add("--policy", metavar="P,...", default=DEFAULT_POLICIES, help=_POLICY_HELP)
+    add("--window", metavar="N,...", default="", help=f"context windows in tokens {_OF_SESSION}")
+    add("--policy", metavar="P,...", default="", help=_POLICY_HELP)
     add("--model", metavar="M", default="", help=f"price and count as this model {_OF_SESSION}")
-    add("--rules", metavar="R,...", default=AUTO, help=f"whose prefix cache {_OF_SESSION}")
+    add("--rules", metavar="R,...", default="", help=f"whose prefix cache {_OF_SESSION}")
     add("--json", metavar="FILE", help="write every figure as JSON; - is standard output, without the tables")
     add("--parquet", metavar="FOLDER", help=_PARQUET_HELP)
     add("--engine", metavar="E", default="local", help=_ENGINE_HELP)
     add("--jobs", metavar="N", type=whole_number, default=0, help="processes (default: one a processor)")
     add("--since", metavar="DATE", type=read_moment, help="only calls since a date (2026-11-01), or 7d, 12h")
     add("--by", metavar="G,...", default="", help=f"also what groups cost: {', '.join(GROUPINGS)}")
-    add("--lifetimes", action="store_true", help=_LIFETIMES_HELP)
-    add("--saving", action="store_true", help=_SAVING_HELP)
 
 
 def read_choices(arguments: argparse.Namespace) -> ReplayChoices:
@@ -103,10 +96,15 @@ def read_choices(arguments: argparse.Namespace) -> ReplayChoices:
     groups: list[str] = []
     if arguments.by:
         groups = _read_names("--by", arguments.by, GROUPINGS)
+    policies: list[str] = []
+    if arguments.policy:
+        policies = _read_policies(arguments.policy)
+    elif arguments.window or arguments.rules or arguments.model or arguments.parquet:
+        policies = list(POLICIES)
     return ReplayChoices(
-        policies=_read_policies(arguments.policy),
-        windows=_read_windows(arguments.window),
-        rules=_read_names("--rules", arguments.rules, [AUTO, *sorted(all_rules())]),
+        policies=policies,
+        windows=_read_windows(arguments.window or AUTO),
+        rules=_read_names("--rules", arguments.rules or AUTO, [AUTO, *sorted(all_rules())]),
         groups=groups,
     )
 

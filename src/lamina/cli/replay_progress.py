@@ -30,7 +30,7 @@ class ReplayedSessions:
     def add(self, trace_replay: TraceReplay) -> None:
         if self._keep_rows is not None:
             self._keep_rows(trace_replay)
-        self._sessions += bool(trace_replay.outcomes)
+        self._sessions += trace_replay.reported is not None
         now = time.monotonic()
         if self._is_terminal or now - self._last < SECONDS_BETWEEN_LINES:
             return

@@ -82,6 +82,8 @@ POLICY_COLUMNS = (
 
 _ALWAYS_SHOWN = frozenset(("policy", "equivalents", "refused"))
 
+SAVED = Column("saved", "lamina saves", "of the cost, where it can be compared", format_percent)
+
 GROUP_COLUMNS = (
     Column("name", "", "", str),
     Column("sessions", "sessions", "", format_whole),
@@ -92,7 +94,7 @@ GROUP_COLUMNS = (
     Column("dollars", "USD", "at list prices, where they are known", format_money),
     Column("losses", "misses", "calls that read less than 3/4 of what they could", format_whole),
     Column("lost_dollars", "USD of misses", "what those calls cost beyond reading the cache", format_money),
-    Column("saved", "lamina saves", "of the cost, where it can be compared", format_percent),
+    SAVED,
 )
 
 

@@ -16,6 +16,7 @@ from lamina.dialects.usage import count_noun
 from lamina.replay.account_columns import (
     GROUP_COLUMNS,
     POLICY_COLUMNS,
+    SAVED,
     Column,
     align_columns,
     format_date,
@@ -45,6 +46,7 @@ from lamina.replay.headline import (
     compare_sessions,
     summarise,
 )
+from lamina.replay.savings import Saving, compare_settings, saving_lines
 from lamina.replay.traces.own_answers import WITHOUT_TIMES
 from lamina.replay.values import ReplayAccount, Reported, UnreadableLine
 
@@ -70,6 +72,7 @@ def account_json(account: ReplayAccount, *, by: Sequence[str] = ()) -> dict[str,
     return {
         "as_of": account.as_of,
         "headline": msgspec.to_builtins(summarise(account)),
+        "saving": msgspec.to_builtins(_find_saving(account)),
         "totals": [_total_as_json(total) for total in sum_outcomes(account.outcomes)],
         "recorded": next(iter(recorded), None),
         "losses": [msgspec.to_builtins(loss) for loss in sum_losses(list_losses(account.reported))],
@@ -91,14 +94,17 @@ def _total_as_json(total: Total) -> dict[str, Any]:
 def account_text(account: ReplayAccount, *, recorded: bool = True, by: Sequence[str] = ()) -> str:
     """The account for a terminal; without what was `recorded`, only what each policy would cost.
 
-    First the answer, then a table of policies, then dearer sessions, models, the groups that `by` names, and
-    what was skipped.
+    First the answer, then what `lamina run` would have saved, or a table of policies, then dearer sessions,
+    models, the groups that `by` names, and what was skipped.
     """
     lines: list[str] = []
     if recorded:
         for line in headline_lines(summarise(account), as_of=account.as_of):
             lines += wrap_line(line)
         lines.append("")
+    saving = _find_saving(account)
+    if saving is not None:
+        lines += saving_lines(saving)
     lines += _policy_lines(account, recorded=recorded)
     if recorded:
         lines += _dearer_lines(compare_sessions(account))
@@ -107,6 +113,13 @@ def account_text(account: ReplayAccount, *, recorded: bool = True, by: Sequence[
     lines += _damaged_lines(account.damaged)
     lines += _foreign_lines(account.foreign)
     return "\n".join(lines).rstrip("\n")
+
+
+def _find_saving(account: ReplayAccount) -> Saving | None:
+    """What `lamina run` would have saved. Where policies were replayed, their table says what was asked."""
+    if account.outcomes:
+        return None
+    return compare_settings(account.reported)
 
 
 def wrap_line(line: str) -> list[str]:
@@ -207,7 +220,7 @@ def describe_difference(headline: Headline) -> str:
     if not headline.own_cuts:
         # sums of prices in two orders differ in their last digit
         if abs(difference) < 1e-9:
-            return f"{words}; no window was full; --saving says what lamina run saves by earlier cuts"
+            return f"{words}; no window was full; lamina run cuts earlier, see lamina replay without options"
         return f"{words}; the clients compacted, where lamina had no need to cut"
     if headline.dearer:
         return f"{words}; dearer in {count_noun(headline.dearer, 'session')}"
@@ -357,9 +370,12 @@ def _group_lines(account: ReplayAccount, by: str) -> list[str]:
     listed_groups = groups[:MOST_GROUPS]
     if by in ("day", "month"):
         listed_groups = groups[-MOST_GROUPS:]
+    columns = list(GROUP_COLUMNS)
+    if not account.outcomes:  # only a replay says what lamina saves of a group
+        columns.remove(SAVED)
     return [
         f"by {by}, as the records say",
-        *align_columns(GROUP_COLUMNS, listed_groups),
+        *align_columns(columns, listed_groups),
         *_lines_about_more(len(groups) - len(listed_groups), f"{by}s"),
         "",
     ]

@@ -2,6 +2,7 @@
 
     outcomes     a session under one policy, window and cache
     reported     what the records say of a session
+    settings     what a session would have cost with each setting of `lamina run`
     lost_caches  a call that read less than three quarters of what it could
     unreadable   a line or a file that was skipped
 
@@ -20,6 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from lamina.caches.working_costs import WorkingCost
 from lamina.conversations.lost_caches import LostCache
 from lamina.errors import BadInput
 from lamina.replay.account_sums import group_by
@@ -29,6 +31,7 @@ from lamina.replay.values import ReplayOutcome, Reported, UnreadableLine
 TABLES: dict[str, type[msgspec.Struct]] = {
     "outcomes": ReplayOutcome,
     "reported": Reported,
+    "settings": WorkingCost,
     "lost_caches": LostCache,
     "unreadable": UnreadableLine,
 }
@@ -64,6 +67,8 @@ def write_rows(trace_replay: TraceReplay, file: str) -> Iterator[tuple[str, Row]
     yield "reported", keys | msgspec.structs.asdict(reported)
     for outcome in trace_replay.outcomes:
         yield "outcomes", keys | msgspec.structs.asdict(outcome)
+    for cost in reported.by_setting:
+        yield "settings", keys | msgspec.structs.asdict(cost)
     for lost in reported.lost:
         yield "lost_caches", keys | msgspec.structs.asdict(lost)
 
@@ -80,7 +85,9 @@ def read_rows(tables: Tables) -> Iterator[TraceReplay]:
 
         reported = msgspec.convert(row, Reported, strict=False)
         yield TraceReplay(
-            reported=msgspec.structs.replace(reported, lost=read("lost_caches", LostCache)),
+            reported=msgspec.structs.replace(
+                reported, lost=read("lost_caches", LostCache), by_setting=read("settings", WorkingCost)
+            ),
             outcomes=read("outcomes", ReplayOutcome),
         )
     for row in tables.get("unreadable", ()):

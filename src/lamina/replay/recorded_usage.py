@@ -1,6 +1,6 @@
 """Adds up what the records themselves say: tokens and money that a trace took, and where its cache was lost.
 
-Nothing is simulated and no token is counted: only what the provider reported of each call is read.
+No token is counted: only what the provider reported of each call is read.
 `lamina.conversations.lost_caches` says what a cache lost, and why.
 """
 
@@ -13,12 +13,14 @@ from typing import Any
 import msgspec
 
 from lamina.caches import Tally
+from lamina.caches.working_costs import WorkingCost
 from lamina.conversations.costs import price_tally
 from lamina.conversations.lost_caches import PaidCall, find_losses
 from lamina.dialects.json_values import list_or_empty
 from lamina.fitting.recalls import RECALL
 from lamina.replay.account_sums import sum_fields
 from lamina.replay.outcomes import input_equivalents
+from lamina.replay.savings import price_settings
 from lamina.replay.values import RecordedUsage, Reported, Trace
 
 # `[trimmed: read_file src/app.py · 4,310 bytes · recall("k7f3qlwutqypsivab")]`; JSON escapes its quotes.
@@ -32,6 +34,11 @@ def sum_recorded_usage(trace: Trace) -> Reported:
     """
     calls = list_answered(trace)
     usages = [*trace.used.values(), *(usage for _, usage in trace.repeated)]
+    under_lamina = ran_under_lamina(trace)
+    dollars = _sum_dollars(trace, usages)
+    by_setting: tuple[WorkingCost, ...] = ()
+    if not under_lamina:
+        by_setting = price_settings(trace, dollars)
     return Reported(
         trace=trace.id,
         source=trace.source,
@@ -44,10 +51,11 @@ def sum_recorded_usage(trace: Trace) -> Reported:
         equivalents=sum(
             input_equivalents(call.tally, call.rules, call.rules.read_share(call.model)) for call in calls
         ),
-        dollars=_sum_dollars(trace, usages),
+        dollars=dollars,
         lost=tuple(find_losses(calls)),
+        by_setting=by_setting,
         compactions=len(trace.compacted),
-        under_lamina=ran_under_lamina(trace),
+        under_lamina=under_lamina,
         project=trace.project,
         began=trace.began,
         title=trace.title,

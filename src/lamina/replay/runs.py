@@ -57,7 +57,7 @@ MODELS = {
 
 
 class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How each trace is replayed.
+    """How each trace is replayed. Without policies, only what was recorded is added up, which is quick.
 
     `model` is the one whose prices hold, `count_as` the one whose tokens are counted; "" is the session's. A
     window of `OWN_WINDOW` and the rules `OWN_RULES` are those of each session's model.
@@ -125,7 +125,8 @@ def make_account(
     reported: list[Reported] = []
     damaged: list[UnreadableLine] = []
     foreign: list[UnreadableLine] = []
-    for trace_replay in replays:
+    names = _SessionNames()
+    for trace_replay in map(names.make_unique, replays):
         outcomes += trace_replay.outcomes
         if trace_replay.reported is not None:
             reported.append(trace_replay.reported)
@@ -145,14 +146,42 @@ def make_account(
     )
 
 
+class _SessionNames:
+    """Tells sessions with one id apart: the figures of a session are found by it.
+
+    A session that was copied and continued has its id in two files, each with answers of its own.
+    """
+
+    def __init__(self) -> None:
+        self._times: dict[str, int] = {}
+
+    def make_unique(self, trace_replay: TraceReplay) -> TraceReplay:
+        """The replay, whose session is named `ID (2)` if another one has its id already."""
+        reported = trace_replay.reported
+        if reported is None:
+            return trace_replay
+        times = self._times.get(reported.trace, 0) + 1
+        self._times[reported.trace] = times
+        if times == 1:
+            return trace_replay
+        name = f"{reported.trace} ({times})"
+        return msgspec.structs.replace(
+            trace_replay,
+            reported=msgspec.structs.replace(reported, trace=name),
+            outcomes=tuple(msgspec.structs.replace(each, trace=name) for each in trace_replay.outcomes),
+        )
+
+
 def replay_trace(trace: Trace, options: ReplayOptions) -> TraceReplay:
     """One trace under every policy, window and cache of the options.
 
     A trace that cannot be read as a conversation is reported as damaged, and the replay goes on.
     """
     try:
-        conversation = read_conversation(trace)
         reported = sum_recorded_usage(trace)
+        if not options.policies:
+            return TraceReplay(reported=reported)
+        conversation = read_conversation(trace)
         if not conversation.calls:
             return TraceReplay(reported=reported)
         message_sizes = _message_sizes(conversation, options)

@@ -1,34 +1,31 @@
-"""`lamina replay --saving`: what recorded sessions would have cost with each working window, in seconds.
+"""What recorded sessions would have cost with each working window of `lamina run`, and which one to take.
 
-Only sizes and times of the records are used, as for lifetimes. `lamina.caches.working_costs` simulates the
-cuts. Sessions that ran under lamina are left out: their requests were cut already.
+Only sizes and times of the records are used, so a hundred sessions take seconds.
+`lamina.caches.working_costs` simulates the cuts. Sessions that ran under lamina are left out: their requests
+were cut already.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from lamina.caches.lifetimes import PausedRequest
-from lamina.caches.working_costs import price_working
+from lamina.caches.working_costs import WorkingCost, price_working
 from lamina.core.cut_target import PRICING
 from lamina.core.values import Preference
 from lamina.dialects.usage import count_noun
-from lamina.errors import BadInput
 from lamina.models.facts import model_or_none, price_of
-from lamina.replay.recorded_usage import ran_under_lamina, sum_recorded_usage
-from lamina.replay.values import RecordedUsage, Trace
+from lamina.replay.values import RecordedUsage, Reported, Trace
 
 SETTINGS: tuple[Preference | None, ...] = (None, "memory", "balanced", "cost")
 """The rows, from what sends most to what sends least. None sends everything."""
 
+DEFAULT = SETTINGS.index("balanced")
+
 NEAR = 1.05
 """A setting that keeps more is recommended if it costs at most so many times what the default costs."""
-
-BASIS = "the first row is recorded; the others are simulated from sizes and pauses, as shares of it"
-"""What the rows rest on. docs/replay.md says how far the simulation is off."""
 
 
 class SavingRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,50 +40,31 @@ class SavingRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Saving(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows, and what they are of. `unpriced` sessions have no price, or no tokens that were reported."""
+    """The rows, of how many sessions they are, and the command with the recommended setting."""
 
     sessions: int
-    requests: int
-    unpriced: int
-    under_lamina: int
     rows: tuple[SavingRow, ...]
+    command: str
 
 
-def compare_windows(traces: Iterable[Trace]) -> Saving:
-    """What all sessions together would have cost with each setting."""
-    dollars: defaultdict[Preference | None, float] = defaultdict(float)
-    cuts: defaultdict[Preference | None, int] = defaultdict(int)
-    sessions = 0
-    requests = 0
-    unpriced = 0
-    under_lamina = 0
-    for trace in traces:
-        usages = [usage for _, usage in sorted(trace.used.items()) if usage.total]
-        if ran_under_lamina(trace):
-            under_lamina += 1
-            continue
-        answers = _price_answers(trace.model, usages)
-        recorded = sum_recorded_usage(trace).dollars
-        if answers is None or not recorded:
-            unpriced += 1
-            continue
-        sessions += 1
-        requests += len(usages)
-        paused = _list_requests(usages)
-        simulated: dict[Preference | None, float] = {}
-        for prefer in SETTINGS:
-            cost = price_working(paused, trace.model, dialect=trace.dialect, prefer=prefer)
-            if cost is not None:
-                simulated[prefer] = cost.dollars + answers
-                cuts[prefer] += cost.cuts
-        # What was paid is known. The simulation says only what share of it each setting would cost.
-        for prefer, amount in simulated.items():
-            dollars[prefer] += recorded * amount / simulated[None]
-    rows: tuple[SavingRow, ...] = ()
-    if sessions:
-        rows = _make_rows(dollars, cuts)
-    return Saving(
-        sessions=sessions, requests=requests, unpriced=unpriced, under_lamina=under_lamina, rows=rows
+def price_settings(trace: Trace, recorded: float | None) -> tuple[WorkingCost, ...]:
+    """What a session would have cost with each of `SETTINGS`; () if its price is not known."""
+    usages = [usage for _, usage in sorted(trace.used.items()) if usage.total]
+    answers = _price_answers(trace.model, usages)
+    if answers is None or not recorded:
+        return ()
+    requests = _list_requests(usages)
+    simulated: list[WorkingCost] = []
+    for prefer in SETTINGS:
+        cost = price_working(requests, trace.model, dialect=trace.dialect, prefer=prefer)
+        if cost is None:
+            return ()
+        simulated.append(cost)
+    # What was paid is known. The simulation says only what share of it each setting would cost.
+    everything = simulated[0].dollars + answers
+    return tuple(
+        WorkingCost(dollars=recorded * (cost.dollars + answers) / everything, cuts=cost.cuts)
+        for cost in simulated
     )
 
 
@@ -118,13 +96,16 @@ def _list_requests(usages: Sequence[RecordedUsage]) -> list[PausedRequest]:
     return requests
 
 
-def _make_rows(
-    dollars: dict[Preference | None, float], cuts: dict[Preference | None, int]
-) -> tuple[SavingRow, ...]:
-    enough = dollars["balanced"] * NEAR
-    recommended = next(prefer for prefer in SETTINGS if dollars[prefer] <= enough)
+def compare_settings(reports: Iterable[Reported]) -> Saving | None:
+    """All sessions with each setting; None if no session has a price."""
+    priced = [report for report in reports if report.by_setting]
+    if not priced:
+        return None
+    sums = [_add(costs) for costs in zip(*(report.by_setting for report in priced), strict=True)]
+    enough = sums[DEFAULT].dollars * NEAR
+    recommended = next(at for at, cost in enumerate(sums) if cost.dollars <= enough)
     rows: list[SavingRow] = []
-    for prefer in SETTINGS:
+    for at, (prefer, cost) in enumerate(zip(SETTINGS, sums, strict=True)):
         flag = "--window model"
         working = None
         if prefer is not None:
@@ -134,28 +115,38 @@ def _make_rows(
             SavingRow(
                 flag=flag,
                 working=working,
-                dollars=dollars[prefer],
-                saved=1 - dollars[prefer] / dollars[None],
-                cuts=cuts[prefer],
-                is_recommended=prefer == recommended,
+                dollars=cost.dollars,
+                saved=1 - cost.dollars / sums[0].dollars,
+                cuts=cost.cuts,
+                is_recommended=at == recommended,
             )
         )
-    return tuple(rows)
+    return Saving(
+        sessions=len(priced), rows=tuple(rows), command=_write_command(rows[recommended].flag, priced)
+    )
 
 
-def saving_text(saving: Saving) -> str:
+def _add(costs: Sequence[WorkingCost]) -> WorkingCost:
+    return WorkingCost(dollars=sum(cost.dollars for cost in costs), cuts=sum(cost.cuts for cost in costs))
+
+
+def _write_command(flag: str, reports: Sequence[Reported]) -> str:
+    """The command with a setting, for the client that most of these sessions are of."""
+    codex = sum(report.source == "codex" for report in reports)
+    client = "claude"
+    if 2 * codex > len(reports):
+        client = "codex"
+    if flag == f"--prefer {SETTINGS[DEFAULT]}":  # it needs no flag
+        return f"lamina run -- {client}"
+    return f"lamina run {flag} -- {client}"
+
+
+def saving_lines(saving: Saving) -> list[str]:
     """The rows as a table for a terminal, with the command to run."""
-    if not saving.rows:
-        raise BadInput(
-            "no session has tokens that were reported, of a model with a known price",
-            place="--saving",
-            hint="sessions of Claude Code and of Codex have them",
-        )
     lines = [
-        f"{count_noun(saving.sessions, 'session')}, {count_noun(saving.requests, 'request')}",
+        f"what lamina run would have saved in {count_noun(saving.sessions, 'session')}",
         f"{'lamina run …':<20} {'in sight':>9} {'USD':>10} {'saved':>7} {'cuts':>7}",
     ]
-    flag = ""
     for row in saving.rows:
         working = "all"
         if row.working is not None:
@@ -163,18 +154,17 @@ def saving_text(saving: Saving) -> str:
         mark = ""
         if row.is_recommended:
             mark = "  <- recommended"
-            flag = row.flag
         lines.append(
             f"{row.flag:<20} {working:>9} {row.dollars:>10,.2f} {row.saved:>7.1%} {row.cuts:>7,}{mark}"
         )
-    lines += ["", f"lamina run {flag} -- claude", "", f"USD: {BASIS}."]
-    lines.append(
-        "in sight: tokens of a conversation, beside system text and tools; the rest can be recalled."
-    )
-    if saving.unpriced:
-        lines.append(
-            f"left out: {count_noun(saving.unpriced, 'session')} without reported tokens or a price."
-        )
-    if saving.under_lamina:
-        lines.append(f"left out: {count_noun(saving.under_lamina, 'session')} that ran under lamina.")
-    return "\n".join(lines)
+    return [
+        *lines,
+        "",
+        f"    {saving.command}",
+        "",
+        "USD: the first row is recorded; the others are simulated from sizes and pauses, as",
+        "      shares of it.",
+        "in sight: tokens of a conversation, beside system text and tools; the rest can be",
+        "      recalled. --policy shows how many names stay in sight in your sessions.",
+        "",
+    ]

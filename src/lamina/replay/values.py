@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from lamina.caches.working_costs import WorkingCost
 from lamina.conversations.lost_caches import LostCache
 from lamina.conversations.record import CutNote
 
@@ -169,7 +170,8 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
 
     `under_lamina`: its requests were fitted by lamina before they were recorded. `client` is the program that
     ran the session, and `place` the file and line at which it begins. `client_session` is
-    that of its trace.
+    that of its trace. `by_setting` is what it would have cost with each setting of `lamina run`
+    (`lamina.replay.savings`), where that is known.
     """
 
     trace: str
@@ -186,6 +188,7 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
     equivalents: float = 0.0
     dollars: float | None = None
     lost: tuple[LostCache, ...] = ()
+    by_setting: tuple[WorkingCost, ...] = ()
     compactions: int = 0
     under_lamina: bool = False
     project: str = ""
