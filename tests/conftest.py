@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +32,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", _BY_DEFAULT))
 # Clients and gateways of tests meet no authority, and this one has signed nothing. To load the hundred of the
 # system takes a client longer than its conversation does; processes that a test starts inherit this.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "fixtures" / "authority.pem")
+
+# Where bytecode is forbidden, each process of a run would compile all tests again, and each process that a test
+# starts all of lamina.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 MOST_PROCESSES = 8
 """Each collects all tests for itself and starts servers of its own, so that more would not be done sooner."""
