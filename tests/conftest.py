@@ -33,8 +33,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", _BY_DEFAULT))
 # system takes a client longer than its conversation does; processes that a test starts inherit this.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "fixtures" / "authority.pem")
 
-# Where bytecode is forbidden, each process of a run would compile all tests again, and each process that a test
-# starts all of lamina.
+# Where bytecode is forbidden, each process of a run would compile all tests again, and each process that a
+# test starts all of lamina.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
