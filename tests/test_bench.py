@@ -271,8 +271,9 @@ CHECKS: dict[str, Callable[[Any], None]] = {
 
 LONGEST = frozenset(
     (
-        "build", "engines", "fit_request", "fuzz", "gateway", "inspector", "inspector_records", "loss",
-        "markers", "oracle", "subagents", "torture", "why_miss",
+        "build", "counting", "engines", "fit_request", "fuzz", "gateway", "inspector", "inspector_records",
+        "loss", "markers", "oracle", "policies", "replay", "search_speed", "short_turns", "subagents",
+        "talks", "tools", "torture", "why_miss",
     )
 )  # fmt: skip
 """Benches that take seconds even in their quick form, over code that many tests run: for `make seeds`."""
@@ -308,7 +309,7 @@ def test_a_bench_runs_and_what_it_writes_makes_sense(name: str, tmp_path: Path) 
 def test_a_bench_that_needs_sessions_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("oracle", "policies", "replay", "why_miss", "simulators", "search", "counting"):
+    for name in ("oracle", "policies", "replay", "why_miss"):
         program = str(BENCH / f"{name}.py")
         monkeypatch.setattr(sys, "argv", [program])
         with pytest.raises(SystemExit) as ended:

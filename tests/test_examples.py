@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import runpy
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -31,22 +31,25 @@ def example(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_the_example_runs_without_an_argument(example: str, tmp_path: Path) -> None:
+def run_example(name: str, *arguments: str) -> None:
+    """As `python examples/NAME` does, in this process, which has imported lamina already."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [name, *arguments])
+        patch.syspath_prepend(str(EXAMPLES))
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+
+
+def test_the_example_runs_without_an_argument(
+    example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     here, temporary = tmp_path / "here", tmp_path / "temporary"
     here.mkdir()
     temporary.mkdir()
-    environment = {
-        **os.environ,
-        "TMPDIR": str(temporary),
-        "XDG_CONFIG_HOME": str(tmp_path / "config"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    command = [sys.executable, "-W", "error", str(EXAMPLES / example)]
-    done = subprocess.run(
-        command, cwd=here, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert LAST_LINES[example] in done.stdout.splitlines()[-1]
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    run_example(example)
+    assert LAST_LINES[example] in capsys.readouterr().out.splitlines()[-1]
     assert list(here.iterdir()) == []
     assert list(temporary.iterdir()) == []
 
@@ -56,13 +59,10 @@ def test_every_example_is_listed() -> None:
     assert [path.name for path in EXAMPLES.glob("*.py") if f"]({path.name})" not in listed] == []
 
 
-def test_the_agent_takes_a_folder_by_a_relative_path(tmp_path: Path) -> None:
+def test_the_agent_takes_a_folder_by_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "house").mkdir()
     (tmp_path / "house" / "limits.md").write_text("At most 20 requests a minute.\n", encoding="utf-8")
-    command = [sys.executable, "-W", "error", str(EXAMPLES / "agent.py"), "house"]
-    environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "config")}
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    run_example("agent.py", "house")
     assert "30 requests" in (tmp_path / "house" / "limits.md").read_text(encoding="utf-8")

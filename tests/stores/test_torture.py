@@ -16,15 +16,15 @@ from lamina.testing.cases import Conformance
 from tests.torture import Effort, Place, Trial, place_at, suite, trials
 
 SHORT = Effort(
-    kills=12,
-    cuts=12,
-    failures=90,
+    kills=5,
+    cuts=6,
+    failures=180,
     turns=3,
-    erasures=2,
-    copies=3,
-    lies=30,
-    edits=10,
-    damages=21,
+    erasures=1,
+    copies=2,
+    lies=12,
+    edits=5,
+    damages=14,
     rotations=1,
     server_kills=1,
 )
@@ -62,7 +62,7 @@ def test_nothing_is_lost(url: str, name: str) -> None:
 
 
 def test_nothing_is_lost_on_postgres() -> None:
-    effort = msgspec.structs.replace(SHORT, kills=4)
+    effort = msgspec.structs.replace(SHORT, kills=2)
     chosen = ("kill -9", "server killed", "concurrent writers", "erasure by key")
     with place_at("postgres:") as place:
         for trial in trials(place, effort):
