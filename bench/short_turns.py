@@ -26,8 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 from bench.arguments import split_numbers
 from bench.samples import QUICK_HELP
 from lamina.core.build import BuildMemo, build
-from lamina.core.digest_sizes import SHARE
-from lamina.core.folds import is_digest
+from lamina.core.digests import SHARE, is_digest
 from lamina.core.values import Budget, Ledger, Segment
 from lamina.models.counters import counter_for
 from lamina.segments import assistant, system, user

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamina.core import folds, wording
+from lamina.core import digests as digests_module
+from lamina.core import wording
 from lamina.core.build import build
 from lamina.core.recall import recall
 from lamina.core.text import tags
@@ -71,7 +72,7 @@ def unguarded(body: str, *_: object, **__: object) -> str:
     ("owner", "name", "bug", "attack"),
     [
         (wording, "guard", unguarded, "fence, closing tag"),
-        (folds, "guard", unguarded, "fence, closing tag"),
+        (digests_module, "guard", unguarded, "fence, closing tag"),
         (tags, "escape_attribute", unguarded, "fence, open quote"),
         (wording, "make_inert", lambda text, limit: text[:limit], "handle, stub"),
         (layout, "escape_labels", unguarded, "role, flat labels"),

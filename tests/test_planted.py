@@ -16,7 +16,7 @@ from lamina.core.laws import LAWS
 from lamina.core.ledger import Applied
 from lamina.core.lowering import lower_entry, make_line
 from lamina.core.references import ReferredLog
-from lamina.core.text import printed_talk
+from lamina.core.text import user_words
 from lamina.core.text.user_words import QuotedMessage, SpokenMessages
 from lamina.core.values import Entry, Form, Ledger, Role, Text
 from lamina.testing.laws import holds, repeats
@@ -119,7 +119,7 @@ def a_digest_that_keeps_the_first_words(patch: pytest.MonkeyPatch) -> None:
     def first(users: SpokenMessages, _room: int, **_rest: Any) -> dict[int, QuotedMessage]:
         return {at: QuotedMessage("asked", message.text) for at, message in enumerate(users.messages[:1])}
 
-    patch.setattr(printed_talk, "quote_messages", first)
+    patch.setattr(user_words, "quote_messages", first)
 
 
 def a_digest_of_another_conversation(patch: pytest.MonkeyPatch) -> None:

@@ -34,9 +34,9 @@ from lamina.core.text.excerpts import (
     find_decisions,
     find_error_lines,
     find_paths,
+    list_names,
     to_one_line,
 )
-from lamina.core.text.names import list_names
 from lamina.core.text.outline import outline_with_names
 from lamina.core.text.subjects import read_subject
 from lamina.core.text.tags import make_inert

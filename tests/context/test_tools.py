@@ -15,10 +15,9 @@ from lamina.context.relevance import Relevance
 from lamina.context.tools import Offer, answer, workspace_tools
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
-from lamina.core.ladder import ladder
+from lamina.core.ladder import Exchange, find_superseded, ladder
 from lamina.core.options import Options
 from lamina.core.orders import OrderView
-from lamina.core.superseded_results import Exchange, find_superseded
 from lamina.core.text.subjects import SUBJECT_READERS
 from lamina.core.values import Budget, Form, Role, Segment, ToolCall, ToolResult
 from lamina.core.wording import text_of

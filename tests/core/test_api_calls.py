@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lamina import Budget, explain, fit_request
-from lamina.core.api_calls import read_api_calls, readable_text
+from lamina.core.opaque_blocks import read_api_calls, readable_text
 from lamina.core.values import Raw
 
 TRACKER = {"type": "mcp_toolset", "mcp_server_name": "tracker"}

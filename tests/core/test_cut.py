@@ -11,8 +11,8 @@ from lamina.core.bound_thinking import AFTER_CUT, Binding
 from lamina.core.build import build, plan_cut
 from lamina.core.cut import OPEN_LOOP, CutPlan
 from lamina.core.cut_target import derive_limits
+from lamina.core.digests import find_runs, lay_folds
 from lamina.core.envelope import Envelope
-from lamina.core.folds import find_runs, lay_folds
 from lamina.core.kinds import KINDS, recoverable
 from lamina.core.ladder import REPLY_LIMIT
 from lamina.core.ledger import SAME_TEXT_LATER

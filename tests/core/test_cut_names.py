@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core import name_uses
+from lamina.core import run_text
 from lamina.core.build import BuildMemo, build
 from lamina.core.envelope import Envelope
-from lamina.core.name_uses import NO_USES, NameUses
 from lamina.core.reminders import is_reminder
-from lamina.core.text.names import count_names, count_written_names, find_shown_names
+from lamina.core.run_text import NO_USES, NameUses
+from lamina.core.text.excerpts import count_names, count_written_names, find_shown_names
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Ledger, Segment
 from lamina.core.wording import text_of
@@ -140,7 +140,7 @@ def test_only_what_is_new_is_read_for_uses(monkeypatch: pytest.MonkeyPatch) -> N
         read.append(text)
         return count_written_names(text)
 
-    monkeypatch.setattr(name_uses, "count_written_names", count_and_note)
+    monkeypatch.setattr(run_text, "count_written_names", count_and_note)
     log = tuple(work_on_parser(steps=20))
     uses = NO_USES.read(log[:50])
     read.clear()

@@ -8,7 +8,7 @@ from lamina import Budget, Ledger, build
 from lamina.core.envelope import Envelope
 from lamina.core.options import Options
 from lamina.core.text.clipping import clip, clip_lines, shorten, truncate, truncate_bytes
-from lamina.core.text.row_outlines import looks_tabular, outline_csv
+from lamina.core.text.outline import looks_tabular, outline_csv
 from lamina.core.text.spoken_messages import SpokenMessage
 from lamina.core.text.user_words import AROUND_MESSAGE, SpokenMessages, quote_messages
 from lamina.core.tokens import CHARS4, Counter, Framing

@@ -14,18 +14,25 @@ from hypothesis import strategies as st
 
 from lamina.core import cut_digests, run_text
 from lamina.core.build import BuildMemo, build
-from lamina.core.digest_sizes import DigestSize
-from lamina.core.digests import NOTES_TITLE, DigestText, write_digest
+from lamina.core.digests import (
+    NOTES_TITLE,
+    DigestSize,
+    DigestText,
+    lay_folds,
+    make_fold,
+    read_run,
+    write_digest,
+)
 from lamina.core.entries import begins_with
-from lamina.core.folds import lay_folds, make_fold, read_run
 from lamina.core.kinds import KINDS, Kind, Kinds
 from lamina.core.laws import Case, no_authority_is_gained
 from lamina.core.run_text import Reader, ReadSegment, RunText, write_title
-from lamina.core.text import gist_pieces, read_facts
-from lamina.core.text.fact_values import SentenceWords, value_sentences
+from lamina.core.text import facts as facts_module
+from lamina.core.text import gist
+from lamina.core.text.facts import SentenceWords, value_sentences
 from lamina.core.text.gist import LONGEST_MESSAGE
-from lamina.core.text.printed_talk import REPLIES_TITLE, SMALLEST_DIGEST, WORDS_TITLE
 from lamina.core.text.sentences import split_sentences
+from lamina.core.text.user_words import REPLIES_TITLE, SMALLEST_DIGEST, WORDS_TITLE
 from lamina.core.tokens import CHARS4
 from lamina.core.values import (
     Budget,
@@ -361,7 +368,7 @@ def test_facts_are_rated_once_for_all_sizes_of_a_digest(monkeypatch: pytest.Monk
         rated.append(len(words_of))
         return value_sentences(words_of)
 
-    monkeypatch.setattr(read_facts, "value_sentences", value_and_count)
+    monkeypatch.setattr(facts_module, "value_sentences", value_and_count)
     pages = [f"The pump of house {number} delivers {number * 37} litres." for number in range(8)]
     steps = read_steps(pages)
     entries = build(steps).entries
@@ -385,7 +392,7 @@ def test_a_cut_reads_each_segment_once_however_often_it_writes_a_digest(
 
     def read_and_count(name: str, *rest: Any, **failed: Any) -> Any:
         calls_read.append(name)
-        return gist_pieces.gather_call(name, *rest, **failed)
+        return gist.gather_call(name, *rest, **failed)
 
     def write_and_count(run: Sequence[Entry], *rest: Any, **sizes: Any) -> Any:
         written.append(run)
@@ -433,7 +440,7 @@ def count_calls_read(log: Sequence[Segment], monkeypatch: pytest.MonkeyPatch) ->
 
     def read_and_count(name: str, *rest: Any, **failed: Any) -> Any:
         calls_read.append(name)
-        return gist_pieces.gather_call(name, *rest, **failed)
+        return gist.gather_call(name, *rest, **failed)
 
     monkeypatch.setattr(run_text, "gather_call", read_and_count)
     memo = BuildMemo()
@@ -478,8 +485,8 @@ def test_lines_without_a_stop_have_no_facts(pieces: list[str]) -> None:
     text = "".join(pieces)
     facts: list[str] = []
     for sentence in split_sentences(text):
-        facts += read_facts.ReadFacts(sentence.text).sentences
-    assert read_facts.ReadFacts(text).sentences == facts
+        facts += facts_module.ReadFacts(sentence.text).sentences
+    assert facts_module.ReadFacts(text).sentences == facts
 
 
 def test_in_a_talk_the_users_words_come_before_how_long_answers_began() -> None:

@@ -16,7 +16,7 @@ from lamina.core.library import SENT_AGAIN
 from lamina.core.options import Options
 from lamina.core.recall import recall
 from lamina.core.tokens import CHARS4
-from lamina.core.turn_order import ATTACHED_TWICE
+from lamina.core.turns import ATTACHED_TWICE
 from lamina.core.values import (
     Budget,
     Digest,

@@ -213,7 +213,7 @@ def test_results_that_fit_together_stay_whole() -> None:
     assert {form for form, _ in arrived(1_200, 1_200, 1_200)} == {Form.FULL}
 
 
-# core/folds.py: what a digest says beside the user's words grows with the room, between two bounds
+# core/digests.py: what a digest says beside the user's words grows with the room, between two bounds
 
 
 def digest_length(window: int) -> int:

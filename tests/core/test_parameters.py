@@ -8,7 +8,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from lamina.core.parameters import ANSWER_FORMATS, UNREAD_PARAMETERS, find_read_parameters, snake
+from lamina.core.scale import ANSWER_FORMATS, UNREAD_PARAMETERS, find_read_parameters, snake
 
 
 class Answer(pydantic.BaseModel):

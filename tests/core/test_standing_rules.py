@@ -13,11 +13,10 @@ from bench.standing_rules import LANGUAGES, Language, RuleTalk, make_talk, rule_
 from bench.wishes import recognise_half, wish_talks
 from lamina.core import run_text
 from lamina.core.build import BuildMemo, build
+from lamina.core.digests import is_digest
 from lamina.core.envelope import Envelope
-from lamina.core.folds import is_digest
 from lamina.core.laws import Case, what_the_user_said_is_not_lost_in_silence
 from lamina.core.options import Options
-from lamina.core.text.printed_talk import mark_replaced_rules, print_talk
 from lamina.core.text.sentences import split_clauses
 from lamina.core.text.spoken_messages import LaterRule, SpokenMessage, find_replaced_rules
 from lamina.core.text.standing_rules import (
@@ -26,7 +25,7 @@ from lamina.core.text.standing_rules import (
     find_statements,
     weigh_sentence,
 )
-from lamina.core.text.user_words import SpokenMessages, quote_messages
+from lamina.core.text.user_words import SpokenMessages, mark_replaced_rules, print_talk, quote_messages
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Ledger, Role, Segment
 from lamina.core.wording import text_of

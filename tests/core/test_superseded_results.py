@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.superseded_results import Exchange, find_superseded
+from lamina.core.ladder import Exchange, find_superseded
 from lamina.core.text.subjects import SUBJECT_READERS, ReadableCall, Subject, read_subject
 from lamina.core.values import ToolCall, ToolResult
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lamina.core import build, folds, ladder, wishes
+from lamina.core import build, digests, ladder, wishes
 from lamina.core.values import Entry, Ref, Role, Wish
 from lamina.fitting import context_tool
 from tests.core import test_wishes
@@ -46,12 +46,12 @@ def a_call_of_anybody(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_note_in_the_users_voice(patch: pytest.MonkeyPatch) -> None:
-    write = folds.make_fold
+    write = digests.make_fold
 
-    def with_note(*arguments: Any, noted: Sequence[str] = (), **more: Any) -> folds.WrittenFold:
+    def with_note(*arguments: Any, noted: Sequence[str] = (), **more: Any) -> digests.WrittenFold:
         fold, complete = write(*arguments, **more)
         spoken = msgspec.structs.replace(fold, text="\n".join((fold.text, *noted)), speaks=True)
-        return folds.WrittenFold(spoken, complete)
+        return digests.WrittenFold(spoken, complete)
 
     patch.setattr("lamina.core.cut_digests.make_fold", with_note)
 

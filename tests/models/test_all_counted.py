@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from lamina.core import tokens
 from lamina.core.build import build
-from lamina.core.parameters import UNREAD_PARAMETERS, snake
-from lamina.core.text import media
+from lamina.core.scale import UNREAD_PARAMETERS, snake
 from lamina.core.tokens import SEALED_BYTES, STRICT
 from lamina.core.tool_definitions import UNREAD_OF_TOOLS
 from lamina.dialects import DIALECTS
@@ -542,8 +542,8 @@ def rate(dialect: str, path: Path) -> int:
     if text == SEALED:
         return SEALED_BYTES + 1
     if PDF in text:
-        return media.LEAST_OF_PDF * 2
-    return media.RECORDED * 2 if SOUND in text else 2
+        return tokens.LEAST_OF_PDF * 2
+    return tokens.RECORDED * 2 if SOUND in text else 2
 
 
 CASES = [(dialect, path) for dialect, request in REQUESTS.items() for path in strings(request)]

@@ -10,7 +10,7 @@ from lamina.core.build import build
 from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.text.clipping import shorten
-from lamina.core.text.markdown_outline import MOST, outline_markdown
+from lamina.core.text.outline import MOST, outline_markdown
 from lamina.core.text.tags import escape_attribute
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Digest, Form, Layer, Segment

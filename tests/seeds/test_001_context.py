@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.kinds import KINDS, recoverable
-from lamina.core.text.tagged import find_blocks, unescape
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
-from lamina.formats.tagged_context import TAGS, read_context
+from lamina.formats.tagged_context import TAGS, find_blocks, read_context, unescape
 
 
 def note_block(path: str, text: str, *, tag: str = "note_context") -> str:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from lamina.core.text.tagged import unwrap_tag
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
 from lamina.formats.markdown import (
@@ -27,6 +26,7 @@ from lamina.formats.markdown import (
 from lamina.formats.markdown.lines import format_messages
 from lamina.formats.markdown.mentions import mentions
 from lamina.formats.markdown.page import list_messages
+from lamina.formats.tagged_context import unwrap_tag
 from lamina.segments import assistant, note, url, user, web_tab
 
 EPOCH = 1_729_873_880_000

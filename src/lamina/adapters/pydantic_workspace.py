@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from anyio.to_thread import run_sync
 from pydantic_ai.workspaces import FileEntry, WorkspaceRef, WorkspaceUnavailableError
 
-from lamina.core.text.paths import shortest_path
+from lamina.core.text.subjects import shortest_path
 from lamina.errors import BadInput
 from lamina.workspace.workspace import Workspace
 

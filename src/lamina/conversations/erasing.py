@@ -27,7 +27,7 @@ from lamina.conversations.record import ERASED, PIECE
 from lamina.conversations.store import conversation_place, recorded_workspace
 from lamina.core.hashing import handle
 from lamina.core.text.excerpts import to_one_line
-from lamina.core.text.nesting import DEEPEST_ARGUMENTS, decode_json
+from lamina.core.text.json_values import DEEPEST_ARGUMENTS, decode_json
 from lamina.core.values import Ledger
 from lamina.core.wording import text_of
 from lamina.errors import BadInput, Conflict, NotErased, StoreError

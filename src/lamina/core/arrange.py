@@ -4,7 +4,7 @@ Both stages work on two pieces of the log (see `draft`). A few logs are drafted 
 something in them changes what stands before it: a hoisted library, a summary that covers older segments, a
 promoted section of the system text, and repairs that merge messages or strip tags.
 
-Arranging decides places, never sizes: attachments stand beside their question (`turn_order`), and the system
+Arranging decides places, never sizes: attachments stand beside their question (`turns`), and the system
 text first. In the default layout an attachment stays where it first appeared and becomes HISTORY with its
 turn. A later appearance of equal content refers to the one above it. `library="hoisted"` lifts earlier ones
 into LIBRARY.
@@ -52,8 +52,14 @@ from lamina.core.repair import ScanMemory, repair
 from lamina.core.scale import weigh_entries
 from lamina.core.selection import omit_covered, omit_filtered
 from lamina.core.system_text import mark_replacing, promote_sections, put_system_first
-from lamina.core.turn_order import order_turns
-from lamina.core.turns import OWN_TURN_ONLY, TurnPosition, age_entries, find_leaving, place_entries
+from lamina.core.turns import (
+    OWN_TURN_ONLY,
+    TurnPosition,
+    age_entries,
+    find_leaving,
+    order_turns,
+    place_entries,
+)
 from lamina.core.values import (
     Entry,
     Form,

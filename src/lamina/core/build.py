@@ -30,11 +30,10 @@ from lamina.core.history_window import release_window
 from lamina.core.kinds import Kinds
 from lamina.core.ledger import load_ledger
 from lamina.core.log_pieces import may_split_at, replace_entries
-from lamina.core.name_uses import NO_USES
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options, Phase, not_measured
 from lamina.core.passages import PassageIndex
 from lamina.core.remind import remind
-from lamina.core.run_text import Reader
+from lamina.core.run_text import NO_USES, Reader
 from lamina.core.scale import begins_with_assistant, make_scale
 from lamina.core.system_text import promote_later_sections
 from lamina.core.tokens import ESTIMATE, Counter

@@ -5,7 +5,7 @@
 3. Moves (`cut_moves`): `ladder` proposes what to lower, the least needed first. Moves are taken until the
    target is reached. If it is not, the cut spares less and asks again.
 4. Digests (`cut_digests`): what is folded gets a digest. Its size is known only when it is written, so moves
-   and digests take turns until the request lands on its target. Then `cut_names` chooses the names in them.
+   and digests take turns until the request lands on its target. At last the names in them are chosen.
 5. Check: if the request is still over the room, the last resorts follow, one after the other. What no resort
    makes small enough raises `BudgetExceeded`.
 
@@ -25,13 +25,11 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from lamina.core.bound_thinking import is_held_by_thinking
-from lamina.core.cut_digests import join_digests
+from lamina.core.cut_digests import join_digests, list_hidden_names
 from lamina.core.cut_moves import omit_repeated_system_text, take_moves
-from lamina.core.cut_names import list_hidden_names
-from lamina.core.cut_positions import find_spared, find_untouchable
-from lamina.core.cut_progress import CutProgress, finish_cut, start_cut
+from lamina.core.cut_progress import CutProgress, find_spared, find_untouchable, finish_cut, start_cut
 from lamina.core.cut_target import CutLimits, Sparing
-from lamina.core.digest_sizes import ONE_LINE, ONLY_RULES
+from lamina.core.digests import ONE_LINE, ONLY_RULES
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent, identify_attachment
 from lamina.core.history_window import LastN, fold_outside, omit_outside, refs_up_to

@@ -11,13 +11,17 @@ from typing import NamedTuple
 import msgspec
 
 from lamina.core.cut_digests import write_digests
-from lamina.core.cut_positions import find_spared, find_untouchable
-from lamina.core.cut_progress import CutProgress, count_digest_tokens, without_digests
+from lamina.core.cut_progress import (
+    CutProgress,
+    count_digest_tokens,
+    find_spared,
+    find_untouchable,
+    without_digests,
+)
 from lamina.core.cut_target import NOTHING_SPARED, Sparing
-from lamina.core.digest_sizes import SHARE as DIGEST_SHARE
-from lamina.core.digest_sizes import choose_digest_size
+from lamina.core.digests import SHARE as DIGEST_SHARE
+from lamina.core.digests import choose_digest_size, is_digest
 from lamina.core.entries import begins_with
-from lamina.core.folds import is_digest
 from lamina.core.ledger import SAME_TEXT_LATER
 from lamina.core.lowering import compact_entry, make_line, shorten_entry
 from lamina.core.orders import (

@@ -1,26 +1,71 @@
-"""The text of a digest: what was asked in a run of old turns, what failed, what was decided, and on what.
+"""A digest: what stands for a run of old steps, how large it may be, what it says, and where it stands.
 
-A digest has two voices. The user's words stand apart from what the model and the tools said, so that neither
-can be taken for the other. It is deterministic and made of the segments alone: no model is asked, and only
-the order of claims in `text.gist` decides what goes first. `run_text` reads the segments; other modules
-decide which turns are folded, and how the text is fenced.
+A cut adds its digests after the earlier ones. Digests merge only when together they take too much of the free
+room. Until then a digest stays as it was sent, but for a mark at a rule that the user replaced since. A
+digest that would not be smaller than its run is not made. System text is never folded: it stands between the
+two voices of the digest, and the run goes on after it.
+
+A digest speaks in two voices. The user's words come first, in a message of the user. What the model and the
+tools said follows, quoted in a message of the model. If the model speaks next, a closing line of the user's
+side ends the quotation.
+
+The text is deterministic and made of the segments alone: no model is asked, and only the order of claims in
+`text.gist` decides what goes first. `run_text` reads the segments, and `cut_digests` decides what is folded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
-from lamina.core.digest_sizes import LEAST, TITLE_ROOM, DigestSize
-from lamina.core.run_text import RunText
+import msgspec
+
+from lamina.core import hashing
+from lamina.core.entries import find_sent, is_message, is_users_text, make_closing_line, make_own_entry, omit
+from lamina.core.orders import CHARACTERS_PER_TOKEN
+from lamina.core.repair import find_side
+from lamina.core.run_text import Reader, ReadSegment, RunText
+from lamina.core.scale import Scale
+from lamina.core.text.excerpts import clean_text, list_counted_names
 from lamina.core.text.gist import print_gist
-from lamina.core.text.names import list_counted_names
-from lamina.core.text.printed_talk import SMALLEST_DIGEST, print_talk
-from lamina.core.text.spoken_messages import LaterRule
+from lamina.core.text.spoken_messages import QUESTION_LABEL, LaterRule, SpokenMessage, find_replaced_rules
+from lamina.core.text.tags import wrap_in_tag
+from lamina.core.text.user_words import SMALLEST_DIGEST, mark_replaced_rules, print_talk
+from lamina.core.values import OWN_ORIGIN, Entry, Fold, Layer, Ref, Role, Segment, Text
+from lamina.core.wishes import NOTE_LIMIT, write_notes
+from lamina.core.wording import Wording, guard, text_of
 
 NOTES_TITLE = "What was done in it:"
 NAMES_LABEL = "  names: "
 """What a digest's line of names begins with. No quoted line of a digest begins with two spaces only."""
+
+SHARE = 4
+"""Digests may take one part in `SHARE` of the free room before they merge: of the room beside what no cut can
+free."""
+
+VERBATIM_PART = 10
+"""While all that the user said takes at most one part in so many of the room, digests quote it word for
+word."""
+
+WORDS_SHARE, NOTES_SHARE, NAMES_SHARE = 110, 60, 80
+"""Of the free room, in thousandths: what a digest may use for the user's words, for what was done, and for
+names: together one part in `SHARE`. Words may also use what the other two leave. notes/planner.md has what
+each of them is worth."""
+
+RULES_SHARE = 20
+"""Of the free room, in thousandths: what standing rules may take even as a last resort."""
+
+LEAST, MOST = 400, 12_000
+"""Characters that each part of a digest may use, at least and, of notes and names, at most."""
+
+ONLY_RULES, ONE_LINE = 0, -1
+"""Limits of a digest in characters that leave the rules of the user, and that leave one line."""
+
+TITLE_ROOM = 200
+"""Characters of a digest's title and headings."""
+
+FOLD_VERSION = 2
 
 
 class DigestText(NamedTuple):
@@ -110,7 +155,7 @@ def _add_names(texts: DigestText, run_text: RunText, *, limit: int) -> str:
     """What was done, and a line with names that occur in the segments and not in the digest so far.
 
     By a name such as `parse_config` the model sees what it could recall. Which names are in sight elsewhere
-    is known when the cut ends: `cut_names` then puts others into their room. What names leave of it is for
+    is known when the cut ends: `cut_digests` then puts others into their room. What names leave of it is for
     facts that were read.
     """
     listed = list_counted_names(run_text.names, limit=limit, shown=f"{texts.words}\n{texts.notes}")
@@ -159,3 +204,361 @@ def write_rules(run: RunText, *, limit: int, later_rules: Sequence[LaterRule] = 
     if not rules.messages:
         return run.title
     return print_talk(run.title, rules, limit, later_rules=later_rules).words
+
+
+# How large a digest may be.
+
+
+class DigestSize(NamedTuple):
+    """Characters that a digest may use: for the user's words, for what was done, and for names.
+
+    `rules`: the words that fit into their limit are rules and nothing else, as a last resort.
+    """
+
+    words: int
+    notes: int
+    names: int
+    rules: bool = False
+
+    @property
+    def total(self) -> int:
+        """Characters of the whole digest."""
+        return self.words + self.notes + self.names
+
+    def scale(self, numerator: int, denominator: int) -> DigestSize:
+        """The size times a fraction."""
+        return DigestSize(
+            words=self.words * numerator // denominator,
+            notes=self.notes * numerator // denominator,
+            names=self.names * numerator // denominator,
+            rules=self.rules,
+        )
+
+
+NO_DIGEST = DigestSize(words=0, notes=0, names=0)
+"""One line, with the number of messages."""
+
+
+def choose_digest_size(room: int, digest_limit: int | None) -> DigestSize:
+    """The size of a digest in a room of so many tokens: a share of it, or less as a last resort.
+
+    A `digest_limit` bounds the whole digest in characters. Even with none of them, the rules of the user
+    stay, in their share of the room.
+    """
+    if digest_limit is None:
+        return find_digest_size(room)
+    if digest_limit == ONE_LINE:
+        return NO_DIGEST
+    if digest_limit == ONLY_RULES:
+        return DigestSize(words=_characters_for(room, RULES_SHARE), notes=0, names=0, rules=True)
+    return DigestSize(words=digest_limit * 3 // 4, notes=digest_limit // 4, names=0)
+
+
+def find_digest_size(room: int) -> DigestSize:
+    """The size of a digest in a room of so many tokens."""
+    return DigestSize(
+        words=max(_characters_for(room, WORDS_SHARE), LEAST // 2),
+        notes=max(LEAST // 2, min(MOST, _characters_for(room, NOTES_SHARE))),
+        names=max(LEAST // 2, min(MOST, _characters_for(room, NAMES_SHARE))),
+    )
+
+
+def _characters_for(room: int, share: int) -> int:
+    """Characters for so many thousandths of a room in tokens."""
+    return room * share // 1000 * CHARACTERS_PER_TOKEN
+
+
+# A run of entries as a fold: the digest that stands for them.
+
+
+class WrittenFold(NamedTuple):
+    """A fold as it was written, and whether all that was said stands in it, of the assistant too."""
+
+    fold: Fold
+    complete: bool
+
+
+def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int]]:
+    """Run of positions to fold. What is omitted already, and system text, does not end a run.
+
+    If 2, 3 and 6 are to be folded and a message stands at 5, there are two runs: 2 and 3, and 6 alone.
+    """
+    runs: list[list[int]] = []
+    in_run = False
+    for at, entry in enumerate(entries):
+        if at in folded:
+            if not in_run:
+                runs.append([])
+            runs[-1].append(at)
+            in_run = True
+        elif is_message(entry):
+            in_run = False
+    return runs
+
+
+def read_run(run: Sequence[Entry], reader: Reader, *, silent: frozenset[Ref] = frozenset()) -> RunText:
+    """What is in a run of entries that a digest may show. Of `silent` entries it may show nothing."""
+    segments: list[ReadSegment] = []
+    for entry in run:
+        if not entry.segment.is_own:
+            is_silent = entry.ref in silent
+            segments.append(reader.read_segment(entry.ref, entry.source, is_silent=is_silent))
+    return RunText(segments, first_turn=run[0].turn + 1, reader=reader)
+
+
+def make_fold(
+    run: Sequence[Entry],
+    run_text: RunText,
+    *,
+    size: DigestSize,
+    cut: int,
+    later_rules: Sequence[LaterRule] = (),
+    verbatim: bool = False,
+    noted: Sequence[str] = (),
+) -> WrittenFold:
+    """A digest of these entries in at most this size. If it is nothing, one line is left.
+
+    Where there is no room for all that was said, `text.user_words` says what stays of it. `verbatim` asks for
+    all words of the user, however much room they take. `noted` are lines of the model's own, which come first
+    in its voice. Everything can be recalled by the key of the digest.
+    """
+    covers = tuple(entry.ref for entry in run)
+    texts = DigestText(run_text.title, whole=False, complete=False)
+    if size.rules:
+        words = write_rules(run_text, limit=TITLE_ROOM + size.words, later_rules=later_rules)
+        texts = texts._replace(words=words)
+    elif size.total:
+        texts = write_within(run_text, size, later_rules=later_rules, verbatim=verbatim)
+    notes = texts.notes
+    if noted and size.total:
+        own_lines = write_notes(noted, max(size.notes // 2, 2 * NOTE_LIMIT))
+        notes = "\n".join(filter(None, (own_lines, notes)))
+    fold = Fold(
+        key=f"fold-{hashing.digest(covers)[:20]}",
+        covers=covers,
+        text=texts.words,
+        notes=notes,
+        speaks=texts.words != run_text.title,
+        cut=cut,
+        version=FOLD_VERSION,
+        rules=_find_rules(run, run_text),
+        whole=texts.whole,
+        replaced_by=_find_replacing(run_text.talk.messages, later_rules),
+    )
+    return WrittenFold(fold, texts.complete)
+
+
+def _find_rules(run: Sequence[Entry], run_text: RunText) -> tuple[tuple[Ref, int], ...]:
+    """The messages of the user with a standing rule in them, each with its turn, counted from 1."""
+    texts = {message.text for message in run_text.talk.messages if message.rules}
+    if not texts:
+        return ()
+    messages: list[tuple[Ref, int]] = []
+    for entry in filter(is_users_text, run):
+        text = clean_text(text_of(entry.source.parts))
+        if text in texts:
+            messages.append((entry.ref, entry.turn + 1))
+    return tuple(messages)
+
+
+def mark_rules(fold: Fold, entry_of: Mapping[Ref, Entry], later_rules: Sequence[LaterRule]) -> Fold:
+    """The fold with a mark at each rule that the user replaced after its digest was written.
+
+    The rest of the digest stays as it was sent, and so does all of it if there is nothing to mark.
+    """
+    if not fold.rules or not later_rules:
+        return fold
+    messages: list[SpokenMessage] = []
+    for ref, turn in fold.rules:
+        if ref in entry_of:
+            text = clean_text(text_of(entry_of[ref].source.parts))
+            messages.append(SpokenMessage(turn, QUESTION_LABEL, text))
+    text = mark_replaced_rules(fold.text, messages, later_rules)
+    if text == fold.text:
+        return fold
+    replaced_by = dict.fromkeys((*fold.replaced_by, *_find_replacing(messages, later_rules)))
+    return msgspec.structs.replace(fold, text=text, replaced_by=tuple(replaced_by))
+
+
+def _find_replacing(messages: Sequence[SpokenMessage], later_rules: Sequence[LaterRule]) -> tuple[Ref, ...]:
+    """The later messages with a rule that replaces one of these."""
+    if not later_rules:
+        return ()
+    replaced = find_replaced_rules(messages, later_rules)
+    return tuple(dict.fromkeys(Ref(later.ref) for later in replaced.values() if later.ref))
+
+
+def measure_fold(fold: Fold, run: Sequence[Entry], scale: Scale, wording: Wording) -> int:
+    """Tokens of a fold's digest, as messages of its own, at their most.
+
+    In the request it may join another message, and cost a little less. The digest is the same wherever its
+    run ends, so the first entry of the run is enough to lay it on.
+    """
+    laid = lay_folds(run[:1], (fold,), wording=wording)
+    message_tokens = scale.counter.framing.message
+    return sum(scale.body(entry) + message_tokens for entry in find_sent(laid))
+
+
+def find_neighbours(entries: Sequence[Entry], folds: Sequence[Fold]) -> list[list[Fold]]:
+    """Groups of folds whose digests stand side by side in `entries`.
+
+    System text and lamina's own lines do not part two digests.
+    """
+    # The words of a digest stand under the key of its fold. Its notes and closing line are lamina's own, too.
+    owners = map_covered(folds)
+    owners |= {Ref(fold.key): fold for fold in folds}
+    groups: list[list[Fold]] = [[]]
+    for entry in entries:
+        owner = owners.get(entry.ref)
+        if owner is None:
+            if is_message(entry) and not entry.segment.is_own:
+                groups.append([])
+        elif owner not in groups[-1]:
+            groups[-1].append(owner)
+    return [group for group in groups if group]
+
+
+# Where digests stand in a request.
+
+
+def lay_folds(entries: Sequence[Entry], folds: Sequence[Fold], *, wording: Wording) -> list[Entry]:
+    """Each fold's segments omitted, and its digest where the first of them stood.
+
+    System text among them stays. It comes after the user's words and before what is said in the model's
+    voice: every provider accepts it there.
+    """
+    owner = map_covered(folds)
+    rule_turns = dict(chain.from_iterable(fold.rules for fold in folds))
+    last_covered = {owner[entry.ref].key: entry.ref for entry in entries if entry.ref in owner}
+    result: list[Entry] = []
+    before: Role | None = None
+    has_words: dict[str, bool] = {}  # of each fold that has begun
+    for at, entry in enumerate(entries):
+        fold = owner.get(entry.ref)
+        if fold is None:
+            result.append(entry)
+            if is_message(entry):
+                before = entry.role
+            continue
+        if fold.key not in has_words:
+            has_words[fold.key] = _needs_words(fold, before)
+            if has_words[fold.key]:
+                result.append(_make_words_entry(fold, at=entry, wording=wording))
+                before = Role.USER
+        result.append(omit(entry, why_folded(fold, rule_turns.get(entry.ref))))
+        if fold.notes and entry.ref == last_covered[fold.key]:
+            stands_alone = not has_words[fold.key]
+            result.append(_make_notes_entry(fold, at=entry, wording=wording, stands_alone=stands_alone))
+            before = Role.ASSISTANT
+            # Two messages of the model in a row would be one on the wire, and the quotation would go on.
+            if _next_role(entries, at + 1, owner) is Role.ASSISTANT:
+                result.append(_make_closing_entry(fold, at=entry))
+                before = Role.USER
+    return result
+
+
+def why_folded(fold: Fold, rule_turn: int | None) -> str:
+    """Why an entry is not sent: a digest stands for it. If a rule of it stands there, the account says so."""
+    if rule_turn is None:
+        return f"folded into {fold.key}"
+    return f"folded into {fold.key}; kept: a standing rule of turn {rule_turn}"
+
+
+def map_covered(folds: Iterable[Fold]) -> dict[Ref, Fold]:
+    """The fold of each ref that a fold covers.
+
+    No ref is in two folds: what is folded once is never folded again on its own.
+    """
+    return {ref: fold for fold in folds for ref in fold.covers}
+
+
+def is_digest(entry: Entry) -> bool:
+    """Whether an entry is a part of a fold's digest.
+
+    A client may log digests of its own, which are segments like any other.
+    """
+    return entry.segment.kind == "digest" and entry.segment.is_own
+
+
+def _needs_words(fold: Fold, before: Role | None) -> bool:
+    """Whether the first voice is needed: it has words of the user, or no message of the user comes before.
+
+    Notes in the model's voice may not begin a conversation, nor follow the model's own message.
+    """
+    if fold.speaks or not fold.notes or before is None:
+        return True
+    return find_side(before) != "user"
+
+
+def _next_role(entries: Sequence[Entry], start: int, owner: Mapping[Ref, Fold]) -> Role:
+    """Who speaks after a digest. If nobody does, the model will.
+
+    The next digest speaks in the user's voice, unless it has only notes.
+    """
+    for at in range(start, len(entries)):
+        entry = entries[at]
+        next_fold = owner.get(entry.ref)
+        if next_fold is not None:
+            return Role.USER if _needs_words(next_fold, Role.USER) else Role.ASSISTANT
+        if is_message(entry):
+            return entry.role
+    return Role.ASSISTANT
+
+
+def _make_words_entry(fold: Fold, *, at: Entry, wording: Wording) -> Entry:
+    """What a digest says in the user's voice: fenced data, in a message of its own."""
+    text = wrap_in_tag("digest", _digest_attributes(fold, wording), guard(fold.text, wording.kinds))
+    why = f"stands for {len(fold.covers)} folded segments"
+    segment = _make_segment(fold, key=fold.key, role=Role.USER, text=text)
+    return make_own_entry(segment, why, layer=_digest_layer(at), turn=at.turn, step=at.step)
+
+
+def _make_notes_entry(fold: Fold, *, at: Entry, wording: Wording, stands_alone: bool) -> Entry:
+    """What a digest quotes of the model and the tools, in the model's voice.
+
+    If it stands alone, its tag has the attributes that the tag of the user's words would have.
+    """
+    attributes: dict[str, str] = {}
+    if stands_alone:
+        attributes = _digest_attributes(fold, wording)
+    text = wrap_in_tag("digest_notes", attributes, guard(fold.notes, wording.kinds))
+    why = f"says what was done in {len(fold.covers)} folded segments"
+    segment = _make_segment(fold, key=f"{fold.key}!notes", role=Role.ASSISTANT, text=text)
+    return make_own_entry(segment, why, layer=_digest_layer(at), turn=at.turn, step=at.step)
+
+
+def _make_closing_entry(fold: Fold, *, at: Entry) -> Entry:
+    """The line of the user's side that ends the quotation."""
+    return make_closing_line(
+        f"{fold.key}!end",
+        "[end of the digest]",
+        kind="digest",
+        layer=_digest_layer(at),
+        turn=at.turn,
+        step=at.step,
+    )
+
+
+def _digest_attributes(fold: Fold, wording: Wording) -> dict[str, str]:
+    """How many segments a digest stands for, and the key to recall them by."""
+    attributes = {"covers": str(len(fold.covers))}
+    if wording.handles:
+        attributes["recall"] = fold.key
+    return attributes
+
+
+def _make_segment(fold: Fold, *, key: str, role: Role, text: str) -> Segment:
+    """A segment of lamina's own for one voice of a digest. It covers what the fold covers."""
+    return Segment(
+        role=role, kind="digest", parts=(Text(text),), key=key, origin=OWN_ORIGIN, covers=fold.covers
+    )
+
+
+def _digest_layer(at: Entry) -> Layer:
+    """The layer of what the digest covers; a digest never stands in the system text or the library.
+
+    Both are more stable than a digest, which a later cut may merge.
+    """
+    if at.layer in (Layer.SYSTEM, Layer.LIBRARY):
+        return Layer.HISTORY
+    return at.layer

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from lamina.core.digests import is_digest
 from lamina.core.envelope import Envelope
-from lamina.core.folds import is_digest
 from lamina.core.hashing import handle
 from lamina.core.text.characters import make_printable
 from lamina.core.text.clipping import count_units

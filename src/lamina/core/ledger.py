@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from lamina.core.digests import lay_folds, map_covered
 from lamina.core.entries import begins_with, index_by_ref, omit, omit_by_ref, pair_calls
-from lamina.core.folds import lay_folds, map_covered
 from lamina.core.hashing import stem_of
 from lamina.core.lowering import lower_entry, make_omitted_line
 from lamina.core.references import is_reference_line, lacks_later_copy

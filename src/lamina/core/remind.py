@@ -19,9 +19,9 @@ from itertools import groupby
 import msgspec
 
 from lamina.core import hashing
+from lamina.core.digests import map_covered
 from lamina.core.draft import Draft
 from lamina.core.entries import begins_with, find_last_sent, find_position, is_users_text
-from lamina.core.folds import map_covered
 from lamina.core.options import BuildContext
 from lamina.core.passages import (
     PassageIndex,
@@ -36,8 +36,8 @@ from lamina.core.reminders import TITLE, is_reminder, make_entries
 from lamina.core.scale import weigh_entries
 from lamina.core.text.characters import split_words
 from lamina.core.text.excerpts import clean_text
-from lamina.core.text.printed_talk import indent_lines
 from lamina.core.text.tags import make_inert
+from lamina.core.text.user_words import indent_lines
 from lamina.core.tool_rules import ToolRules, find_silent
 from lamina.core.turns import continues_message
 from lamina.core.values import Entry, Form, Layer, Ref, Reminder, Role, Segment, Text, ToolResult

@@ -1,8 +1,11 @@
 """What a run of old turns says that a digest may show, read from its segments.
 
 Content stands on indented lines without control characters. So none of it can pass for the digest's own
-structure, and none of the structure addresses a reader. What is kept of a text, `text.gist_pieces` and
+structure, and none of the structure addresses a reader. What is kept of a text, `text.gist` and
 `text.user_words` say; who said it, and which call has which result, is decided here.
+
+How often the model itself wrote each name is counted as well. What a model needs next is most often what it
+worked with itself (notes/planner.md has what that is worth).
 """
 
 from __future__ import annotations
@@ -11,16 +14,17 @@ from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
+from operator import is_
 from typing import NamedTuple
 
-from lamina.core.api_calls import read_api_calls, readable_text
 from lamina.core.entries import pair_parts
 from lamina.core.kinds import KINDS, Kinds, kind_of, recoverable
-from lamina.core.name_uses import NO_USES, NameUses, find_written
+from lamina.core.opaque_blocks import read_api_calls, readable_text
 from lamina.core.text.clipping import count_units
 from lamina.core.text.estimate import utf8_size
-from lamina.core.text.excerpts import NAME, find_paths, to_one_line
-from lamina.core.text.gist_pieces import (
+from lamina.core.text.excerpts import NAME, count_names, count_written_names, find_paths, to_one_line
+from lamina.core.text.facts import RatedFacts, ReadFacts
+from lamina.core.text.gist import (
     UNIQUE_CLAIMS,
     GistPiece,
     gather_call,
@@ -29,8 +33,6 @@ from lamina.core.text.gist_pieces import (
     gather_reply,
     merge_equal_pieces,
 )
-from lamina.core.text.names import count_names, count_written_names
-from lamina.core.text.read_facts import RatedFacts, ReadFacts
 from lamina.core.text.spoken_messages import QUESTION_LABEL, REPLY_LABEL, SpokenMessage
 from lamina.core.text.standing_rules import is_agreement
 from lamina.core.text.user_words import SpokenMessages
@@ -43,6 +45,59 @@ QUOTATION_LABEL, SUMMARY_LABEL = "quoted", "earlier"
 _SPOKEN_LABELS = (QUESTION_LABEL, QUOTATION_LABEL, REPLY_LABEL)
 _RESULTS = frozenset(("skill_result", "subagent_result"))
 _SUMMARIES = frozenset(("digest", "progress_summary"))
+
+HALF_LIFE = 50
+"""Messages after which a use weighs half as much as a new one."""
+
+_PRECISION = 1_000_000
+"""Weights are whole numbers, so that every machine agrees."""
+
+
+class NameUses(NamedTuple):
+    """The uses of names in a log: how often each was written, and the position where it was written last."""
+
+    log: tuple[Segment, ...]
+    counts: Tally[str]
+    last: dict[str, int]
+
+    def read(self, log: tuple[Segment, ...]) -> NameUses:
+        """The uses in a log. Only its new part is read if it continues the log of these uses."""
+        start = len(self.log)
+        continues = start <= len(log) and all(map(is_, self.log, log))
+        if not continues:
+            return NO_USES.read(log)
+        counts = self.counts.copy()
+        last = self.last.copy()
+        for at in range(start, len(log)):
+            written = count_written_names(text_of(find_written(log[at])))
+            counts.update(written)
+            last.update(dict.fromkeys(written, at))
+        return NameUses(log, counts, last)
+
+    def rank(self, names: Tally[str]) -> list[str]:
+        """The names, those first that the model wrote often and lately; the others by how often they stand.
+
+        A name weighs `uses / (HALF_LIFE + age)`, with the age of its last use in messages.
+        """
+        by_frequency = [name for name, _ in names.most_common()]
+        return sorted(by_frequency, key=self._weigh, reverse=True)
+
+    def _weigh(self, name: str) -> int:
+        uses = self.counts[name]
+        if not uses:
+            return 0
+        age = len(self.log) - self.last[name]
+        return uses * _PRECISION // (HALF_LIFE + age)
+
+
+NO_USES = NameUses((), Tally(), {})
+
+
+def find_written(segment: Segment) -> list[Text | ToolCall]:
+    """The parts of a segment that the model wrote: texts and calls, no results and no thinking."""
+    if segment.role is not Role.ASSISTANT or segment.is_own:
+        return []
+    return [part for part in segment.parts if isinstance(part, Text | ToolCall)]
 
 
 class RunText:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
-from lamina.core.api_calls import read_api_calls
 from lamina.core.entries import begins_with
+from lamina.core.opaque_blocks import read_api_calls
 from lamina.core.values import Entry, Form, Ref, ToolCall, ToolResult
 from lamina.errors import BadInput
 

@@ -6,9 +6,9 @@ nothing, `find_own_cause` returns "" and the blocks have to show what happened.
 
 from __future__ import annotations
 
+from lamina.core.digests import is_digest
 from lamina.core.envelope import Envelope
 from lamina.core.epochs import FILE_CHANGED, MEMORY_CHANGED, SETTINGS_CHANGED, TURN_SCOPED
-from lamina.core.folds import is_digest
 from lamina.core.hashing import digest
 from lamina.core.values import Entry, Layer
 

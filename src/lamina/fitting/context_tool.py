@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from lamina.core.cut_positions import find_spared, find_untouchable
+from lamina.core.cut_progress import find_spared, find_untouchable
 from lamina.core.cut_target import SPARED, Sparing
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import KINDS, Kinds

@@ -6,22 +6,43 @@ The tags are those of chat applications that put notes, pages and selections int
 the path, address or name in its block; a block without one is named by its tag and number. Text outside of
 these blocks becomes a segment too, named by its content: no name is random or depends on the time. Failures
 to parse are reported by tag and place, with a hash instead of the text, so that they can be logged anywhere.
+
+The content of such a text is not escaped, so it is read as its writers meant it: a block ends where its
+content element and the block close together, and whatever is inside a block is content. One pass, linear in
+the text. lamina never reads back what it writes itself.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from lamina.core.hashing import digest
-from lamina.core.text.characters import WHITE_SPACE
-from lamina.core.text.tagged import Opening, TaggedBlock, find_blocks, find_tag_pairs
+from lamina.core.text.characters import WHITE_SPACE, is_blank
 from lamina.core.values import Role, Segment, Text
 
 __all__ = ["ParsedContext", "Tag", "TagFailure", "failed_tags", "read_context"]
+
+# In each pattern, what follows a repetition has no character in common with it. So a pattern that does not
+# match fails at once, and none takes quadratic time.
+_GAP = f"[{WHITE_SPACE}]*"
+# ` path="a.py"` and ` path = 'a.py'`. An attribute begins where white space does, so that nothing is tried
+# again from the middle of a long run of spaces.
+_ATTRIBUTE = re.compile(
+    rf"(?<![{WHITE_SPACE}])[{WHITE_SPACE}]+([A-Za-z0-9_:-]+){_GAP}={_GAP}"
+    r"""(?:"([^"]*)"|'([^']*)')"""
+)
+_ELEMENT = re.compile(rf"{_GAP}<([A-Za-z0-9_-]+)>([^<]*)</\1>")  # `<title>Notes</title>`
+_CONTENT = re.compile(rf"{_GAP}<content>\n?")
+_ANY_OPENING = re.compile(rf"<([A-Za-z][A-Za-z0-9_-]*)(?=[{WHITE_SPACE}>])")
+_ANY_CLOSING = re.compile(r"</([A-Za-z][A-Za-z0-9_-]*)>")
+_ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#([0-9]{1,7}));")  # `&amp;` and `&#39;`
+_ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_FIRST_SURROGATE, _AFTER_SURROGATES, _AFTER_LAST_CODE = 0xD800, 0xE000, 0x110000
 
 
 class Tag(msgspec.Struct, frozen=True):
@@ -204,3 +225,184 @@ def _unparsed_segment(text: str, failures: Sequence[TagFailure]) -> Segment:
         attrs={"name": "unparsed"},
         meta=meta,
     )
+
+
+class TaggedBlock(NamedTuple):
+    """One block: its tag, its attributes and elements, its content, and the whole text that it is."""
+
+    tag: str
+    attrs: dict[str, str]
+    content: str
+    text: str
+
+
+class Opening(NamedTuple):
+    """A tag that opens, and at which place of the text."""
+
+    tag: str
+    at: int
+
+
+class TaggedBlocks(NamedTuple):
+    """The blocks of a text in order, and what is between them with the place of each.
+
+    `unclosed` are the openings of these tags that never close.
+    """
+
+    blocks: tuple[TaggedBlock, ...]
+    between: tuple[str, ...]
+    places: tuple[int, ...]
+    unclosed: tuple[Opening, ...]
+
+
+def find_blocks(text: str, tags: Sequence[str]) -> TaggedBlocks:
+    """The blocks of these tags, none inside another. An opening tag that never closes is plain text."""
+    found_blocks: list[TaggedBlock] = []
+    between: list[str] = []
+    places: list[int] = []
+    unclosed: list[Opening] = []
+
+    def add_between(start: int, end: int) -> None:
+        piece = text[start:end]
+        if not is_blank(piece):
+            between.append(piece)
+            places.append(start)
+
+    after_block = 0
+    closings = _Closings(text)
+    for opening in _find_openings(text, tags):
+        if opening.start() < after_block:
+            continue
+        block = _read_block(text, opening, closings)
+        if block is None:
+            unclosed.append(Opening(opening[1], opening.start()))
+            continue
+        add_between(after_block, opening.start())
+        found_blocks.append(block)
+        after_block = opening.start() + len(block.text)
+    add_between(after_block, len(text))
+    return TaggedBlocks(
+        blocks=tuple(found_blocks),
+        between=tuple(between),
+        places=tuple(places),
+        unclosed=tuple(unclosed),
+    )
+
+
+def find_tag_pairs(text: str) -> tuple[Opening, ...]:
+    """The first opening of each tag that closes further on in the text.
+
+    An importer can name those that it does not know, and does not read as blocks.
+    """
+    last_closing = {match[1]: match.start() for match in _ANY_CLOSING.finditer(text)}
+    first_opening: dict[str, int] = {}
+    for match in _ANY_OPENING.finditer(text):
+        tag = match[1]
+        if tag not in first_opening and match.start() < last_closing.get(tag, -1):
+            first_opening[tag] = match.start()
+    return tuple(Opening(tag, place) for tag, place in first_opening.items())
+
+
+def unwrap_tag(text: str, tag: str) -> str:
+    """What is in the last pair of this tag, else the text itself. The text before may talk about the tag."""
+    end = text.rfind(f"</{tag}>")
+    start = text.rfind(f"<{tag}>", 0, max(end, 0))
+    if end < 0 or start < 0:
+        return text
+    content_start = start + len(f"<{tag}>")
+    return text[content_start:end].strip("\n")
+
+
+def unescape(value: str) -> str:
+    """An attribute or element as it was before it was escaped."""
+    if "&" not in value:
+        return value
+    return _ENTITY.sub(_decode_entity, value)
+
+
+def _decode_entity(entity: re.Match[str]) -> str:
+    """What an entity stands for. One that names no character, such as `&#55296;`, stays as it is."""
+    name, number = entity[1], entity[2]
+    if name:
+        return _ENTITIES[name]
+    code = int(number)
+    is_surrogate = _FIRST_SURROGATE <= code < _AFTER_SURROGATES
+    if is_surrogate or code >= _AFTER_LAST_CODE:
+        return entity[0]
+    return chr(code)
+
+
+def _find_openings(text: str, tags: Sequence[str]) -> Iterator[re.Match[str]]:
+    """Every opening of these tags; group 1 is the tag, group 2 its attributes.
+
+    The longest names are tried first, so that `note_context` is not read as `note`.
+    """
+    longest_first = sorted(tags, key=len, reverse=True)
+    names = "|".join(re.escape(tag) for tag in longest_first)
+    if not names:
+        return iter(())
+    return re.finditer(rf"<({names})(?=[{WHITE_SPACE}>])([^<>]*)>", text)
+
+
+class _Closings:
+    """Finds where tags close. It remembers from where on there is none, so that it never searches twice."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.none_from: dict[str, int] = {}
+
+    def find_after(self, closing: str, start: int) -> re.Match[str] | None:
+        """The first match of the pattern `closing` from `start` on; None if there is none.
+
+        Without the memory, a text of many openings and no closing would take quadratic time.
+        """
+        if closing in self.none_from and start >= self.none_from[closing]:
+            return None
+        match = re.compile(closing).search(self.text, start)
+        if match is None:
+            self.none_from[closing] = start
+        return match
+
+
+def _read_block(text: str, opening: re.Match[str], closings: _Closings) -> TaggedBlock | None:
+    """The block that begins with `opening`; None if it never closes."""
+    tag = opening[1]
+    attrs = _read_attributes(opening[2])
+    position = _read_elements(text, opening.end(), attrs)
+    closing_tag = rf"</{re.escape(tag)}>"
+    end = None
+    content = _CONTENT.match(text, position)
+    if content:
+        position = content.end()
+        end = closings.find_after(rf"\n?</content>{_GAP}{closing_tag}", position)
+    if end is None:
+        end = closings.find_after(rf"\n?{closing_tag}", position)
+    if end is None:
+        return None
+    body = text[position : end.start()]
+    if not content:
+        body = body.removeprefix("\n")
+    return TaggedBlock(tag, attrs, body, text[opening.start() : end.end()])
+
+
+def _read_attributes(text: str) -> dict[str, str]:
+    """The attributes of an opening tag by their names, without their quotes and entities."""
+    attrs: dict[str, str] = {}
+    for match in _ATTRIBUTE.finditer(text):
+        name, in_double_quotes, in_single_quotes = match.groups()
+        value = in_single_quotes if in_double_quotes is None else in_double_quotes
+        attrs[name] = unescape(value)
+    return attrs
+
+
+def _read_elements(text: str, position: int, attrs: dict[str, str]) -> int:
+    """Add the elements from `position` on, such as `<title>Notes</title>`, to `attrs`.
+
+    Returns where they end.
+    """
+    element = _ELEMENT.match(text, position)
+    while element is not None and element[1] != "content":
+        attrs[element[1]] = unescape(element[2])
+        position = element.end()
+        element = _ELEMENT.match(text, position)
+    return position

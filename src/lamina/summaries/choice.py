@@ -13,7 +13,7 @@ import msgspec
 
 from lamina.core.bound_thinking import is_held_by_thinking
 from lamina.core.build import build, plan_cut
-from lamina.core.cut_positions import find_spared, find_untouchable
+from lamina.core.cut_progress import find_spared, find_untouchable
 from lamina.core.cut_target import NOTHING_SPARED, derive_limits, find_trigger, spare_steps
 from lamina.core.entries import pair_calls
 from lamina.core.envelope import Envelope

@@ -20,7 +20,7 @@ from lamina.core.text.excerpts import (
     find_paths,
     to_one_line,
 )
-from lamina.core.text.gist_pieces import gather_call
+from lamina.core.text.gist import gather_call
 from lamina.core.values import Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import name_of, text_of
 

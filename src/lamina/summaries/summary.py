@@ -17,8 +17,7 @@ from typing import Literal
 import msgspec
 
 from lamina.core.build import EMPTY_LEDGER, build
-from lamina.core.digest_sizes import find_digest_size
-from lamina.core.digests import write_digest
+from lamina.core.digests import find_digest_size, write_digest
 from lamina.core.hashing import digest as hashed
 from lamina.core.hashing import handle
 from lamina.core.run_text import Reader, ReadSegment, RunText

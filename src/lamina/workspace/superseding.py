@@ -13,9 +13,8 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.ladder import ladder
+from lamina.core.ladder import find_full_exchanges, find_superseded, ladder
 from lamina.core.orders import Batch, Move, Order, OrderView, goes_last
-from lamina.core.superseded_results import find_full_exchanges, find_superseded
 from lamina.core.text.subjects import SUBJECT_READERS, ReadableCall, Subject, SubjectReader
 from lamina.core.values import Form
 from lamina.errors import BadInput

@@ -18,16 +18,22 @@ import pytest
 from lamina.core.kinds import KINDS
 from lamina.core.text.arguments import shorten_arguments
 from lamina.core.text.characters import is_blank, split_lines, split_words
-from lamina.core.text.excerpts import clean_text, find_decisions, find_error_lines, find_paths, to_one_line
-from lamina.core.text.names import list_names
-from lamina.core.text.nesting import is_deeper
+from lamina.core.text.excerpts import (
+    clean_text,
+    find_decisions,
+    find_error_lines,
+    find_paths,
+    list_names,
+    to_one_line,
+)
+from lamina.core.text.json_values import is_deeper
 from lamina.core.text.outline import outline_with_names
 from lamina.core.text.subjects import read_subject
-from lamina.core.text.tagged import find_blocks, unescape
 from lamina.core.text.tags import make_inert, strip_tags
 from lamina.core.wording import guard, unguard
 from lamina.dialects.ollama.fields import is_base64
 from lamina.dialects.text.layout import TextTurn, join_turns, split_turns
+from lamina.formats.tagged_context import find_blocks, unescape
 
 SIZE = 6_000
 GROWTH = 9  # between 4, which is linear, and 16, which is quadratic

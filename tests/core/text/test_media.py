@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.text import media
-from lamina.core.text.media import count_media_tokens, count_pdf_pages, decode_base64
+from lamina.core import tokens as counting
+from lamina.core.tokens import count_media_tokens, count_pdf_pages, decode_base64
 
 PAGE = 3000
 
@@ -76,7 +76,7 @@ def test_a_pdf_that_says_its_pages_only_at_the_front_is_believed() -> None:
 
 
 def test_without_any_sign_of_pages_the_size_has_to_do() -> None:
-    assert count_pdf_pages(b"%PDF-1.7 " + bytes(media.PAGE_BYTES * 3)) == 4
+    assert count_pdf_pages(b"%PDF-1.7 " + bytes(counting.PAGE_BYTES * 3)) == 4
     assert count_pdf_pages(b"") == 1
 
 
@@ -85,8 +85,8 @@ def test_a_large_pdf_of_few_pages_costs_something_for_its_size() -> None:
 
 
 def test_a_bomb_is_not_unpacked_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(media, "UNPACKED_STREAM", 1000)
-    monkeypatch.setattr(media, "UNPACKED", 3000)
+    monkeypatch.setattr(counting, "UNPACKED_STREAM", 1000)
+    monkeypatch.setattr(counting, "UNPACKED", 3000)
     stream = zlib.compress(b"<< /Type /Page >>" * 100_000)
     one = b"<< /Type /ObjStm >> stream\n" + stream + b"endstream\n"
     assert 100 < count_pdf_pages(b"%PDF-1.7 " + one * 9) < 300
@@ -99,15 +99,15 @@ def test_packed_objects_that_cannot_be_unpacked_are_passed_over(damage: bytes) -
 
 
 def test_sound_costs_its_seconds_where_they_are_known() -> None:
-    assert tokens(wav(60), "audio/wav") == 61 * media.SOUND  # the header makes it a little longer
-    assert tokens(wav(60, rate=48_000), "audio/x-wav") == 61 * media.SOUND
+    assert tokens(wav(60), "audio/wav") == 61 * counting.SOUND  # the header makes it a little longer
+    assert tokens(wav(60, rate=48_000), "audio/x-wav") == 61 * counting.SOUND
     assert tokens(bytes(250_000), "audio/mpeg") == 1000
 
 
 @pytest.mark.parametrize("long", [False, True])
 def test_a_film_costs_its_seconds_where_they_are_known(*, long: bool) -> None:
-    assert tokens(mp4(10, long=long), "video/mp4") == 10 * media.FILM
-    assert tokens(mp4(10, long=long), "audio/mp4") == 10 * media.SOUND
+    assert tokens(mp4(10, long=long), "video/mp4") == 10 * counting.FILM
+    assert tokens(mp4(10, long=long), "audio/mp4") == 10 * counting.SOUND
     assert tokens(mp4(10, filler=50_000_000), "video/mp4") == pytest.approx(10_000, rel=0.01)
     assert tokens(bytes(250_000), "video/webm") == 1000
 

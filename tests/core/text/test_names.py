@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.text.names import count_names, list_names
+from lamina.core.text.excerpts import count_names, list_names
 from lamina.core.text.outline import outline_text, outline_with_names
 
 CODE = "\n".join(

@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.text.clipping import clip, clip_lines, shorten, truncate, truncate_bytes
-from lamina.core.text.markdown_outline import outline_markdown
-from lamina.core.text.outline import outline_code, outline_text
-from lamina.core.text.row_outlines import outline_csv, outline_json
+from lamina.core.text.outline import outline_code, outline_csv, outline_json, outline_markdown, outline_text
 
 NAMES = ("", "a.py", "a.md", "a.json", "a.csv", "a.tsv", "a.log", "dir.d/README", "go")
 

@@ -6,8 +6,7 @@ import pytest
 
 from lamina.core.text.clipping import clip_lines
 from lamina.core.text.code import find_signatures
-from lamina.core.text.outline import outline_code, outline_text
-from lamina.core.text.row_outlines import outline_csv, outline_json
+from lamina.core.text.outline import outline_code, outline_csv, outline_json, outline_text
 
 
 def wire(rows: int) -> str:

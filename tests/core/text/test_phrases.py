@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lamina.core.text.phrases import Phrases
+from lamina.core.text.sentences import Phrases
 
 
 @pytest.mark.parametrize(

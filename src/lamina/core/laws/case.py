@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from lamina.core.cut_positions import find_untouchable
+from lamina.core.cut_progress import find_untouchable
 from lamina.core.entries import find_logged
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import Kinds

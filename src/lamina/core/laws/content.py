@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Sequence
 
+from lamina.core.digests import map_covered
 from lamina.core.entries import (
     find_attachments,
     find_first_answer,
@@ -17,7 +18,6 @@ from lamina.core.entries import (
     name_attachment,
 )
 from lamina.core.envelope import find_unpaired, find_wrong_parts
-from lamina.core.folds import map_covered
 from lamina.core.hashing import handle
 from lamina.core.laws.case import (
     Case,

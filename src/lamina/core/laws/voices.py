@@ -8,15 +8,14 @@ import msgspec
 
 from lamina.core.arrange import is_worded
 from lamina.core.cut_target import count_fixed
-from lamina.core.digest_sizes import RULES_SHARE, VERBATIM_PART
+from lamina.core.digests import RULES_SHARE, VERBATIM_PART, map_covered
 from lamina.core.entries import VERBATIM_LIMIT, begins_with, is_users_text
 from lamina.core.envelope import find_gained_authority
-from lamina.core.folds import map_covered
 from lamina.core.kinds import has_tag, is_section
 from lamina.core.laws.case import Case, find_large_in_full, find_lowered_now, is_unrecoverable
 from lamina.core.text.characters import split_words
 from lamina.core.text.excerpts import clean_text
-from lamina.core.text.gist_pieces import find_proposal
+from lamina.core.text.gist import find_proposal
 from lamina.core.text.sentences import split_sentences
 from lamina.core.text.standing_rules import find_rules, is_agreement
 from lamina.core.values import Entry, Fold, Form, Layer, Part, Ref, Role, Segment, Text, ToolResult

@@ -1,6 +1,8 @@
 """What a JSON text holds, in a few words: the keys of objects, the types of rows, the first table.
 
-JSON is parsed as far as a fixed depth. How much of it is shown is not decided here.
+JSON is decoded only if it is not nested too deeply. At which depth a decoder gives up depends on the
+interpreter and on the stack of its caller, and bytes that are sent or kept must not depend on either. So
+whatever decodes JSON for them asks `decode_json`. How much is shown is not decided here.
 """
 
 from __future__ import annotations
@@ -11,14 +13,18 @@ from collections.abc import Sequence, Sized
 from itertools import islice
 from typing import Any, NamedTuple
 
-from lamina.core.text.nesting import decode_json
-
 _DEEPEST = 64  # deeper JSON is not parsed: where the interpreter gives up depends on its stack
 _MOST_ITEMS = 12  # items of a value that are shown
 _MOST_CHARACTERS = 100  # characters of a string or number that are shown
 _LONGEST_PATH = 200
 _ITEM = "(item)"  # stands for the key of what is not an object
 _SURROGATES = re.compile("[\ud800-\udfff]")
+
+DEEPEST_ARGUMENTS = 200
+"""Levels of a call's arguments that are read. No tool nests its arguments that deeply."""
+
+# Strings, and everything else that is not a bracket or brace.
+_NO_BRACKETS = re.compile(r'"[^"]*"?|[^"\[\]{}]+')
 
 
 class JsonNumber(str):
@@ -153,3 +159,32 @@ def _type_name(value: Any) -> str:
             return "array"
         case _:
             return "null"
+
+
+def decode_json(text: str, *, deepest: int, **readers: Any) -> Any:
+    """The value of a JSON text; None if it is not JSON, or nested in more than `deepest` levels.
+
+    `readers` are arguments of `json.loads`, such as `parse_float`.
+    """
+    if is_deeper(text, deepest):
+        return None
+    try:
+        return json.loads(text, **readers)
+    except (ValueError, RecursionError):
+        return None
+
+
+def is_deeper(text: str, limit: int) -> bool:
+    """Whether arrays and objects are inside each other more than `limit` times. Linear in the text."""
+    if text.count("[") + text.count("{") <= limit:
+        return False
+    unescaped = text.replace("\\\\", "").replace('\\"', "")  # so every quote left opens or closes a string
+    depth = 0
+    for bracket in _NO_BRACKETS.sub("", unescaped):
+        if bracket not in "[{":
+            depth -= 1
+            continue
+        depth += 1
+        if depth > limit:
+            return True
+    return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from lamina.core.text.phrases import Phrases
+from lamina.core.text.sentences import Phrases
 
 RULES = {
     "English": "from now on | from here on | from this point | going forward, | moving forward, | "

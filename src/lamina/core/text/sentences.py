@@ -1,12 +1,16 @@
-"""The sentences of a text, and the clauses of a long one, in any of the scripts that a user may write."""
+"""The sentences of a text and the clauses of a long one, and tables of phrases to look for in them.
+
+Both know scripts with and without spaces between words.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from lamina.core.text.characters import WHITE_SPACE, with_newlines
+from lamina.core.text.characters import ALPHANUMERIC, WHITE_SPACE, fold_case, with_newlines
 
 Weight = Literal["rule", "wish", "hint", ""]
 """What a sentence is to somebody who goes on; a hint may be a wish. `standing_rules` weighs it."""
@@ -21,6 +25,16 @@ _SENTENCE = re.compile(
     f"[.!?؟।۔。！？\n](?:(?<=[.!?؟।۔])([{WHITE_SPACE}\"'”’)\\]]+)|(?<=[。！？])([\"'”’」』）]*)|(?<=\n)\n*)"
 )
 COMMA = re.compile(f"[,;:،؛，；、—–]+[{WHITE_SPACE}]*|(?<![{WHITE_SPACE}])[{WHITE_SPACE}]+-[{WHITE_SPACE}]+")
+
+UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+"""Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
+
+_WORD_START = re.compile(f"[^{WHITE_SPACE}.,;:!?'\"()\\[\\]{{}}/،؛؟।۔-]+")
+"""A word up to its first apostrophe or hyphen: all that is needed to know which phrases may begin there."""
+
+
+_HEAD, _TAIL = 3, 2
+"""Letters by which a stem and an ending are looked up: none in a table is shorter."""
 
 
 class Statement(NamedTuple):
@@ -68,3 +82,74 @@ def _cut_out(statement: Statement, start: int, end: int) -> Statement:
     first = statement.start + start
     text = statement.text[start:end].strip(WHITE_SPACE)
     return Statement(first, first + end - start, text, statement.weight)
+
+
+class Phrases:
+    """A table of phrases to look for in a text of small letters.
+
+    A phrase of a script with spaces between words stands alone: `must` is not in `mustard`. A `*` at one of
+    its ends stands for the rest of a word: `allerg*` is in `allergies`. Chinese and Japanese have no spaces,
+    so a phrase of theirs may stand anywhere. Most sentences have none of them, and words tell that sooner
+    than a pattern.
+    """
+
+    def __init__(self, table: str) -> None:
+        spaced: list[str] = []
+        unspaced: list[str] = []
+        for entry in table.split(" | "):
+            phrase = fold_case(entry.strip(WHITE_SPACE))
+            if UNSPACED.search(phrase):
+                unspaced.append(phrase)
+            else:
+                spaced.append(phrase)
+        endings = [phrase[1:] for phrase in spaced if phrase.startswith("*")]
+        stems = [phrase[:-1] for phrase in spaced if phrase.endswith("*")]
+        alone = [phrase for phrase in spaced if "*" not in phrase]
+        beginnings = [_WORD_START.findall(phrase)[:2] for phrase in alone]
+        first_words = [(_WORD_START.findall(stem)[0], stem) for stem in stems]
+        first_of_stems = [word for word, stem in first_words if word != stem]
+        self.single_words = frozenset([words[0] for words in beginnings if len(words) == 1] + first_of_stems)
+        self.pairs = frozenset((words[0], words[1]) for words in beginnings if len(words) > 1)
+        self.heads = frozenset(stem[:_HEAD] for word, stem in first_words if word == stem)
+        self.tails = frozenset(ending[-_TAIL:] for ending in endings)
+        ended = f"(?:{_match_any(alone)}|[{ALPHANUMERIC}]+?(?:{_match_any(endings) or '(?!)'}))"
+        begun = _match_any(stems) or "(?!)"
+        self.spaced = re.compile(f"(?<![{ALPHANUMERIC}])(?:{ended}(?![{ALPHANUMERIC}])|{begun})")
+        self.unspaced = re.compile(_match_any(unspaced) or "(?!)")
+
+    def find(self, text: str) -> int | None:
+        """Where the first phrase stands; None if there is none."""
+        return next(self.find_all(text), None)
+
+    def find_all(self, text: str) -> Iterator[int]:
+        """Where phrases stand, those of scripts with spaces first."""
+        if self._may_have(_WORD_START.findall(text)):
+            for match in self.spaced.finditer(text):
+                yield match.start()
+        if not text.isascii() and UNSPACED.search(text):
+            for match in self.unspaced.finditer(text):
+                yield match.start()
+
+    def read(self, text: str, place: int) -> str:
+        """The phrase of a script with spaces that stands at this place; "" if there is none."""
+        match = self.spaced.match(text, place)
+        return match[0] if match else ""
+
+    def _may_have(self, words: Sequence[str]) -> bool:
+        """Whether the words with which a phrase begins are there: far quicker to say than where it stands."""
+        if not self.single_words.isdisjoint(words):
+            return True
+        if not self.pairs.isdisjoint(pairwise(words)):
+            return True
+        if self.heads and not self.heads.isdisjoint([word[:_HEAD] for word in words]):
+            return True
+        return bool(self.tails) and not self.tails.isdisjoint([word[-_TAIL:] for word in words])
+
+    def remove(self, text: str) -> str:
+        """The text without the phrases."""
+        return self.unspaced.sub(" ", self.spaced.sub(" ", text))
+
+
+def _match_any(phrases: Iterable[str]) -> str:
+    """A pattern for any of these phrases. The longest is tried first: `nie` begins `nie wieder`."""
+    return "|".join(map(re.escape, sorted(phrases, key=len, reverse=True)))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from lamina.core.text.characters import fold_case, split_words
 from lamina.core.text.clipping import clip
 from lamina.core.text.excerpts import clean_text
-from lamina.core.text.fact_values import DIGIT, SentenceWords, list_words
+from lamina.core.text.facts import DIGIT, SentenceWords, list_words
 from lamina.core.text.sentences import Statement, split_clauses, split_sentences
 from lamina.core.text.standing_rules import LONGEST_WISH, find_replaced, find_statements, quote_statement
 

@@ -15,9 +15,8 @@ from hashlib import sha256
 
 from lamina.core.text import rule_words, wish_words
 from lamina.core.text.characters import ALPHANUMERIC, WHITE_SPACE, fold_case, split_words
-from lamina.core.text.fact_values import DIGIT
-from lamina.core.text.phrases import UNSPACED
-from lamina.core.text.sentences import COMMA, Statement, Weight, split_sentences
+from lamina.core.text.facts import DIGIT
+from lamina.core.text.sentences import COMMA, UNSPACED, Statement, Weight, split_sentences
 
 _TOLD = re.compile(
     r"(?:don't|do not|dont) (?:worry|hesitate|be afraid|give up|know|feel|mind|want|like|think|have to|"

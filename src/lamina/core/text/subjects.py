@@ -3,6 +3,10 @@
 `read_file(path="a.py", offset=10)` and `sed -n '10,$p' a.py` are both a read of `a.py` from line 10 on. A
 table of readers is tried in order. They do not know what a result says, which files exist, or in which
 folder a shell is: if the name and the arguments do not tell, a call has no subject.
+
+Tools name the same argument differently: `path`, `filePath` and `target_file` are all a path here. Of a name
+such as `get_order` or `order_meal` the first word with a known meaning decides; a few words, such as
+`replace` in `search_and_replace`, mean a change wherever they appear.
 """
 
 from __future__ import annotations
@@ -17,17 +21,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from lamina.core.text.characters import WHITE_SPACE, word_set
-from lamina.core.text.file_arguments import (
-    LINE_ARGUMENTS,
-    PATH_ARGUMENTS,
-    normalise_path,
-    pick_argument,
-    read_arguments,
-    read_line_range,
-    read_path,
-)
-from lamina.core.text.nesting import DEEPEST_ARGUMENTS, decode_json
+from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii, word_set
+from lamina.core.text.json_values import DEEPEST_ARGUMENTS, decode_json
 from lamina.core.text.shell_lines import (
     ShellClause,
     changes_something,
@@ -35,15 +30,53 @@ from lamina.core.text.shell_lines import (
     split_clauses,
     written_files,
 )
-from lamina.core.text.tool_verbs import (
-    find_verb,
-    is_editor,
-    is_file_reader,
-    is_file_writer,
-    is_patch_tool,
-    is_shell,
-    split_tool_name,
+
+_LONGEST_NAME = 4096  # characters of a tool's name that are read, counted from its end
+
+# `mcp__files__read_text` and `files.read_text` end with the tool's own name, behind `__`, `.`, `:` or `/`.
+_NAMESPACE_SEPARATOR = re.compile(r"__|[.:/]")
+# `readHTTPBody` has the words `read`, `HTTP` and `Body`.
+_WORD_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+_ALWAYS_CHANGE = word_set("write edit replace create insert delete remove patch append overwrite writefile")
+_CHANGE_FILES = _ALWAYS_CHANGE | word_set("update apply rm undo modify save put")
+_VERBS: dict[str, frozenset[str]] = {
+    "write": _CHANGE_FILES
+    | word_set("mv move rename cp copy touch mkdir post send reply comment book order buy pay charge refund")
+    | word_set(
+        "cancel exchange transfer submit publish deploy commit push merge upload install set add start"
+    )
+    | word_set("stop kill restart spawn schedule assign close approve reject execute exec"),
+    "list": word_set("list ls glob find tree dir listdir pwd"),
+    "search": word_set("search grep rg lookup"),
+    "call": word_set(
+        "read view cat open show load get query fetch check status describe count calculate diff"
+    )
+    | word_set("log logs test tests lint diagnostics inspect browse output poll snapshot screenshot history")
+    | word_set("info resolve retrieve select validate"),
+}
+_OPEN_FILES = word_set("read view cat open show load get readfile")
+# A tool with any other word in its name (`get_file_outline`) shows something else than the file's lines.
+_ABOUT_FILES = _OPEN_FILES | word_set(
+    "file files text content contents notebook image media lines range tool resource"
 )
+_SHELLS = word_set("bash sh zsh shell terminal console powershell pwsh exec execute command cmd run")
+_EDITORS = word_set("edit editor memory")
+
+# Names of arguments, without case, `_` and `-`.
+PATH_ARGUMENTS = word_set(
+    "path paths file filepath filename notebookpath uri fileuri targetfile targetpath absolutepath"
+)
+_FIRST_LINE_ARGUMENTS = ("offset", "startline", "linestart", "start", "fromline", "startlineoneindexed")
+_LAST_LINE_ARGUMENTS = ("endline", "lineend", "end", "toline", "endlineoneindexedinclusive")
+_RANGE_ARGUMENTS = ("viewrange", "linerange", "range", "lines")
+LINE_ARGUMENTS = frozenset((*_FIRST_LINE_ARGUMENTS, *_LAST_LINE_ARGUMENTS, *_RANGE_ARGUMENTS, "limit"))
+# Arguments that do not change what a call does.
+_SIDE_ARGUMENTS = word_set("description explanation justification reason purpose thought timeout timeoutms")
+
+_DASHES = re.compile("[_-]")
+_INTEGER = re.compile(r"-?[0-9]{1,9}(?:\.0)?")  # `12`, `-3`, and `12.0` as some models write it
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -300,3 +333,200 @@ _LONGEST_KNOWN = 1_000  # characters of arguments that are worth remembering
 _ask_readers_once = lru_cache(maxsize=4_000)(_ask_readers)
 """One cut asks for the subject of each call up to three times: how often its result is needed, and what
 replaces it, before and after it gave up steps that it would rather have spared."""
+
+
+def split_tool_name(name: str) -> list[str]:
+    """The words of a tool's own name in small letters, without the server or namespace in front of it.
+
+    `mcp__files__readTextFile` has the words `read`, `text` and `file`.
+    """
+    own_name = _NAMESPACE_SEPARATOR.split(name[-_LONGEST_NAME:])[-1]
+    return [lower_ascii(word) for word in _WORD_OF_NAME.findall(own_name)]
+
+
+def find_verb(words: Sequence[str]) -> str | None:
+    """What these words mean: "write", "list", "search" or "call"; None if no word has a known meaning.
+
+    The first word with a meaning decides: `get_order` is a call and `order_meal` a write.
+    `search_and_replace` is a write, since `replace` means a change wherever it stands.
+    """
+    if not _ALWAYS_CHANGE.isdisjoint(words):
+        return "write"
+    for word in words:
+        for verb, verb_words in _VERBS.items():
+            if word in verb_words:
+                return verb
+    return None
+
+
+def is_file_reader(words: Sequence[str]) -> bool:
+    """Whether a tool of this name shows the lines of a file.
+
+    `read_file` and `view` do. `read_email` does not, since `email` is not a word about files.
+    """
+    return _ABOUT_FILES.issuperset(words) and not _OPEN_FILES.isdisjoint(words)
+
+
+def is_file_writer(words: Sequence[str]) -> bool:
+    """Whether a tool of this name changes files.
+
+    `edit_file` does. `send_mail` is a write too, but no file is different after it.
+    """
+    return find_verb(words) == "write" and not _CHANGE_FILES.isdisjoint(words)
+
+
+def is_patch_tool(words: Sequence[str]) -> bool:
+    """Whether a tool of this name applies a patch."""
+    return find_verb(words) == "write" and ("patch" in words or "diff" in words)
+
+
+def is_shell(words: Sequence[str]) -> bool:
+    """Whether a tool of this name runs command lines."""
+    return not _SHELLS.isdisjoint(words)
+
+
+def is_editor(words: Sequence[str]) -> bool:
+    """Whether a tool of this name takes what it does from an argument `command`."""
+    return not _EDITORS.isdisjoint(words)
+
+
+def shortest_path(path: str) -> str:
+    """As `posixpath.normpath`, which stops at a NUL on Python 3.11.0 to 3.11.3.
+
+    `./src//a/../b.py` becomes `src/b.py`.
+    """
+    root = _root_of(path)
+    steps: list[str] = []
+    for step in path.split("/"):
+        if step in {"", "."}:
+            continue
+        if step != "..":
+            steps.append(step)
+        elif steps and steps[-1] != "..":
+            steps.pop()
+        elif not root:
+            steps.append(step)
+    return root + "/".join(steps) or "."
+
+
+def _root_of(path: str) -> str:
+    """The slashes that a path keeps at its start: POSIX leaves open what exactly two of them mean."""
+    slashes = len(path) - len(path.lstrip("/"))
+    if slashes == 2:
+        return "//"
+    return path[: min(slashes, 1)]
+
+
+def read_arguments(arguments_text: str) -> dict[str, Any]:
+    """The arguments that matter, by plain name: `file_path` and `filePath` are both `filepath`.
+
+    Arguments that are not a JSON object give an empty dict.
+    """
+    decoded = decode_json(arguments_text, deepest=DEEPEST_ARGUMENTS)
+    if not isinstance(decoded, dict):
+        return {}
+    arguments: dict[str, Any] = {}
+    for name, value in decoded.items():
+        plain_name = lower_ascii(_DASHES.sub("", name))
+        if value is not None and plain_name not in _SIDE_ARGUMENTS:
+            arguments[plain_name] = value
+    return arguments
+
+
+def pick_argument(arguments: Mapping[str, Any], *names: str) -> Any:
+    """The first of these arguments that is there, or None.
+
+    Tools name the same argument differently, so each caller lists the names that it knows.
+    """
+    for name in names:
+        if name in arguments:
+            return arguments[name]
+    return None
+
+
+def read_path(arguments: Mapping[str, Any], folder: str = "") -> str | None:
+    """The only path among the arguments; None if there is none, or more than one.
+
+    `{"paths": ["a.py"]}` has one path as well.
+    """
+    values = [value for name, value in arguments.items() if name in PATH_ARGUMENTS]
+    if len(values) == 1 and isinstance(values[0], list):
+        values = values[0]
+    if len(values) != 1:
+        return None
+    path = values[0]
+    if not isinstance(path, str):
+        return None
+    return normalise_path(path, folder)
+
+
+def normalise_path(path: str, folder: str) -> str | None:
+    r"""A path in its shortest spelling; None if the text cannot be a path. Nothing is looked up.
+
+    `file:///src//a.py` is `/src/a.py`, and `src\a.py` is `src/a.py`. An address such as `https://x.org/a`
+    stays.
+    """
+    path = path.removeprefix("file://")
+    if is_blank(path) or "\n" in path:
+        return None
+    if "://" in path:
+        return path
+    return shortest_path(posixpath.join(folder, path.replace("\\", "/")))
+
+
+class LineRange(NamedTuple):
+    """The first and the last line of a read; None where it has no limit."""
+
+    first: int | None
+    last: int | None
+
+
+def read_line_range(arguments: Mapping[str, Any]) -> LineRange | None:
+    """The lines that a read asks for; None if its arguments make no sense.
+
+    `view_range=[5, -1]` is everything from line 5 on, `offset=5, limit=10` are the lines 5 to 14.
+    """
+    try:
+        first, last = map(_to_integer, _pick_range_ends(arguments))
+        limit = _to_integer(arguments.get("limit"))
+    except ValueError:
+        return None
+    if first in {0, 1}:
+        first = None
+    first_line = first or 1
+    if limit is not None:
+        last = first_line + limit - 1
+    elif last == -1:
+        last = None
+    if last is None:
+        return LineRange(first, None)
+    if not 0 < first_line <= last:
+        return None
+    return LineRange(first, last)
+
+
+def _pick_range_ends(arguments: Mapping[str, Any]) -> list[Any]:
+    """The two ends of a range: from one argument such as `view_range`, else from one argument for each.
+
+    The list is empty if that one argument is not a list.
+    """
+    both_ends = pick_argument(arguments, *_RANGE_ARGUMENTS)
+    if not both_ends:
+        first = pick_argument(arguments, *_FIRST_LINE_ARGUMENTS)
+        last = pick_argument(arguments, *_LAST_LINE_ARGUMENTS)
+        return [first, last]
+    if isinstance(both_ends, list):
+        return both_ends
+    return []
+
+
+def _to_integer(value: Any) -> int | None:
+    """The number of a line, which some models write as text or as `12.0`; None stays None.
+
+    Raises ValueError for anything else.
+    """
+    if value is None:
+        return None
+    if not _INTEGER.fullmatch(str(value)):
+        raise ValueError(value)
+    return int(float(value))

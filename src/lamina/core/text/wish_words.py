@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from lamina.core.text.phrases import Phrases
+from lamina.core.text.sentences import Phrases
 
 
 class WishWords(NamedTuple):
