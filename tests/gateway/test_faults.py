@@ -510,7 +510,7 @@ def test_nothing_of_a_refused_request_stays_in_memory() -> None:
             status, _ = await post(client, gateway.url, request)
             assert status == 400
             (conversation,) = [each for each in find_objects(LiveConversation) if id(each) not in earlier]
-            assert not conversation.memo.parse.known
+            assert not conversation.memo.parse.past.sources
 
     gc.collect()
     # Other tests of this process may have left some, and these stay while they are compared.

@@ -126,7 +126,7 @@ def test_a_conversation_that_is_too_large_for_the_memory_keeps_only_its_digests(
         words = ["a" * 30_000, "answer", "go on"]
         match = await requests.send(words)
         assert match.conversation.turns == ()
-        assert not match.conversation.memo.parse.known
+        assert not match.conversation.memo.parse.past.sources
         assert not match.conversation.digests.segments
 
     asyncio.run(main())

@@ -453,6 +453,6 @@ def _count_same_turns(earlier_turns: tuple[Any, ...], turns: tuple[Any, ...]) ->
 def _branch_memo(memo: RequestMemo) -> RequestMemo:
     """A memo that starts with what this one remembers of parsing, and then goes its own way."""
     branch = RequestMemo()
-    branch.parse.known = list(memo.parse.known)
+    branch.parse.past = memo.parse.past
     branch.parse.basis = memo.parse.basis
     return branch

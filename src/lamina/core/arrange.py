@@ -51,7 +51,7 @@ from lamina.core.reminders import find_valid_reminders, lay_reminders, list_remi
 from lamina.core.repair import ScanMemory, repair
 from lamina.core.scale import weigh_entries
 from lamina.core.selection import omit_covered, omit_filtered
-from lamina.core.system_text import mark_replacing, promote_sections, put_system_first
+from lamina.core.system_text import list_sections, mark_replacing, promote_sections, put_system_first
 from lamina.core.turns import (
     OWN_TURN_ONLY,
     TurnPosition,
@@ -76,13 +76,14 @@ def repair_log(
     log: tuple[Segment, ...], context: BuildContext, checkpoint: DraftCheckpoint | None = None
 ) -> RepairedLog:
     """The first stage: entries for a well-formed log. Only what comes after the checkpoint is repaired."""
-    ledger = promote_sections(log, context)
     empty_front = LogFront(entries=[], prefix=context.root, scan=ScanMemory())
     front = empty_front
     start = 0
     if checkpoint is not None:
         front = checkpoint.front
         start = len(checkpoint.log)
+    sections = front.sections + list_sections(log, start, len(log), context.kinds)
+    ledger = promote_sections(log, sections, context)
     if _reaches_back(log[start:], ledger, context.options):
         return _repair_pieces(log, ledger, context, front=empty_front, reaches_back=True)
     return _repair_pieces(log, ledger, context, front=front, start=start, checkpoint=checkpoint)
@@ -311,8 +312,14 @@ def _join_pieces(pieces: Pieces, applied: Applied, repaired: RepairedLog, contex
     second_at = 0
     if not repaired.reaches_back:
         second_at = find_position(applied.entries, first_ref)
+    new_sections = list_sections(repaired.log, repaired.start, repaired.boundary, context.kinds)
     after_first, in_first = _extend_front(
-        msgspec.structs.replace(pieces.front, scan=repaired.first.scan, position=pieces.after_first),
+        msgspec.structs.replace(
+            pieces.front,
+            scan=repaired.first.scan,
+            position=pieces.after_first,
+            sections=pieces.front.sections + new_sections,
+        ),
         applied.entries[:second_at],
         repaired.ledger,
         context,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import is_
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from lamina.core import cut_target
 from lamina.core.admit import admit
 from lamina.core.arrange import arrange_log, draft_log, repair_log
 from lamina.core.cut import CutPlan, cut_to_fit, preview_cut
-from lamina.core.cut_target import CutLimits
+from lamina.core.cut_target import CutLimits, FixedTokens
 from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
 from lamina.core.entries import find_last_turn, find_position, is_message
 from lamina.core.envelope import Envelope, mark_unlowered, seal
@@ -91,7 +92,8 @@ def build(
     limits = None
     if budget is not None:
         draft = _read_wishes(draft, budget, context)
-        limits = _find_limits(budget, draft, context)
+        memo.fixed = _count_fixed(draft, memo.fixed)
+        limits = _find_limits(budget, draft, context, fixed=memo.fixed.tokens)
         draft = _note_budget(draft, budget, context)
     draft = admit(draft, limits, context)
     change = find_change(draft, context)
@@ -145,7 +147,7 @@ def plan_cut(
         log, head=head, ledger=load_ledger(ledger), counter=counter, options=options, memo=BuildMemo(), idle=0
     )
     draft = _read_wishes(draft_log(log, context), budget, context)
-    limits = _find_limits(budget, draft, context)
+    limits = _find_limits(budget, draft, context, fixed=cut_target.count_fixed(draft.entries))
     draft = admit(draft, limits, context)
     if find_change(draft, context):
         draft = promote_later_sections(draft, context)
@@ -184,8 +186,13 @@ def _make_context(
     )
 
 
-def _find_limits(budget: Budget, draft: Draft, context: BuildContext) -> CutLimits:
-    fixed = context.scale.total(cut_target.count_fixed(draft.entries) + _count_held(draft))
+def _count_fixed(draft: Draft, before: FixedTokens) -> FixedTokens:
+    return FixedTokens(draft.entries, cut_target.count_fixed(draft.entries, before))
+
+
+def _find_limits(budget: Budget, draft: Draft, context: BuildContext, *, fixed: int) -> CutLimits:
+    """The limits of this request. `fixed` are the tokens that no cut can free, besides what is held."""
+    fixed = context.scale.total(fixed + _count_held(draft))
     options = context.options
     return cut_target.derive_limits(
         budget, context.head, draft.entries, options.rates, fixed=fixed, prefer=options.prefer
@@ -250,6 +257,8 @@ def _may_need_cut(draft: Draft, limits: CutLimits | None, context: BuildContext)
 class BuildMemo:
     """What the last build of a conversation leaves for the next one: token counts, and a checkpoint.
 
+    `fixed` are the tokens of the last draft that no cut can free.
+
     Pass the same memo to each build of one conversation. It holds only what could be computed again: losing
     it costs time, and using it changes no request. The checkpoint is replaced in one assignment, so threads
     cannot see half of it.
@@ -257,6 +266,7 @@ class BuildMemo:
 
     def __init__(self) -> None:
         self.checkpoint: DraftCheckpoint | None = None
+        self.fixed = FixedTokens()
         self._counts: dict[Counter, dict[Digest, int]] = {}
         self._reader: Reader | None = None
         self._passages = PassageIndex()
@@ -316,6 +326,8 @@ def _is_same_log(log: tuple[Segment, ...], earlier_log: tuple[Segment, ...]) -> 
     To Python `1` equals `true`, and the order of keys means nothing, but other bytes leave for both. Most
     segments are the same objects.
     """
+    if all(map(is_, log, earlier_log)):
+        return len(log) == len(earlier_log)
     return log == earlier_log and all(map(is_same_json, log, earlier_log))
 
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from lamina.core.entries import find_first_answer, is_long_message, is_users_text
+from lamina.core.entries import count_same, find_first_answer, is_long_message, is_users_text
 from lamina.core.values import Budget, Entry, Layer, Preference, RequestHead, Role
 from lamina.errors import BadInput
 
@@ -321,16 +321,33 @@ def find_output_limit(head: RequestHead) -> int:
     return max(limits)
 
 
-def count_fixed(entries: Sequence[Entry]) -> int:
+class FixedTokens(NamedTuple):
+    """Entries, and their `count_fixed`."""
+
+    entries: Sequence[Entry] = ()
+    tokens: int = 0
+
+
+def count_fixed(entries: Sequence[Entry], before: FixedTokens | None = None) -> int:
     """Tokens of what stands in a request however deep a cut goes, besides the last step.
 
     These are system text, pinned segments, the prompt, and what the user said before the first answer, if it
-    is too long for a digest to quote.
+    is too long for a digest to quote. Of entries that were counted `before`, only those that differ are
+    counted again.
     """
     first_answer = find_first_answer(entries)
+    if before is not None:
+        start = count_same(before.entries, entries)
+        if first_answer < start:
+            gone_tokens = _count_fixed_from(start, before.entries, first_answer)
+            return before.tokens - gone_tokens + _count_fixed_from(start, entries, first_answer)
+    return _count_fixed_from(0, entries, first_answer)
+
+
+def _count_fixed_from(start: int, entries: Sequence[Entry], first_answer: int) -> int:
     system_role = Role.SYSTEM
     tokens = 0
-    for position, entry in enumerate(entries):
+    for position, entry in enumerate(entries[start:], start):
         is_fixed = entry.layer in ALWAYS_SENT or entry.role is system_role
         is_long_task = position < first_answer and is_long_message(entry)
         if is_fixed or is_long_task or entry.segment.pinned:

@@ -24,8 +24,8 @@ class LogFront(msgspec.Struct, frozen=True, kw_only=True):
 
     `scan` and `position` say how far identifying segments and counting turns have come. `copies` has, for
     each name of an attachment, the copy that is sent in full. `reminders` are the keys of those that stand in
-    it. `prefix`, `tokens` and `sent` are the hash,
-    the tokens and the number of the entries that are sent.
+    it. `prefix`, `tokens` and `sent` are the hash, the tokens and the number of the entries that are sent.
+    `sections` are the sections of the system text that came after the beginning of the log.
     """
 
     entries: list[Entry]
@@ -36,6 +36,7 @@ class LogFront(msgspec.Struct, frozen=True, kw_only=True):
     reminders: tuple[str, ...] = ()
     tokens: int = 0
     sent: int = 0
+    sections: tuple[Segment, ...] = ()
 
 
 class DraftCheckpoint(msgspec.Struct, frozen=True, kw_only=True):

@@ -141,6 +141,8 @@ def find_sources(draft: Draft, prompt_at: int, tool_rules: ToolRules) -> list[En
     of the model. So they are in the part of the log that a memo has compared, and what they say is still
     there as long as the memo holds.
     """
+    if not (draft.lines or draft.ledger.lines or draft.folds) and draft.next_front is not None:
+        return []  # a log with summaries, which lower what they cover, reaches back and leaves no front
     end = prompt_at
     if draft.next_front is not None:
         end = min(end, find_position(draft.entries, draft.next_front.first_ref))

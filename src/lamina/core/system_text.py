@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from itertools import dropwhile, islice
+from itertools import islice
 
 import msgspec
 
@@ -20,26 +20,38 @@ from lamina.core.values import Entry, Form, Layer, Ledger, Ref, Role, Segment, T
 from lamina.core.wording import text_of
 
 
-def promote_sections(log: Sequence[Segment], context: BuildContext) -> Ledger:
+def promote_sections(log: Sequence[Segment], sections: Sequence[Segment], context: BuildContext) -> Ledger:
     """The ledger, in which every section that is due is promoted: its place is in the system text.
 
     As long as nothing was sent, that is every section. Later, to promote one moves bytes that were sent. So
-    a section waits for the next cut then, unless an instruction must hold at once.
+    a section waits for the next cut then, unless an instruction must hold at once. `sections` are those of
+    the log after its beginning.
     """
     ledger = context.ledger
-    after_leading = list(dropwhile(lambda segment: segment.role is Role.SYSTEM, log))
-    sections = [segment for segment in after_leading if is_section(context.kinds, segment)]
     # Naming a whole log is slow. Where nothing can be due, it is not done.
     if not _are_due(sections, context):
         return ledger
     later: dict[Ref, Segment] = {}
-    leading = len(log) - len(after_leading)
-    for each in islice(identify_segments(log), leading, None):
+    for each in islice(identify_segments(log), _count_leading(log), None):
         if is_section(context.kinds, each.segment) and each.ref not in ledger.promoted:
             later[each.ref] = each.segment
     if not _are_due(list(later.values()), context):
         return ledger
     return msgspec.structs.replace(ledger, promoted=(*ledger.promoted, *later))
+
+
+def list_sections(log: Sequence[Segment], start: int, end: int, kinds: Kinds) -> tuple[Segment, ...]:
+    """The sections from `start` to `end`, without those of the system text with which the log begins."""
+    first = max(start, _count_leading(log))
+    return tuple(segment for segment in log[first:end] if is_section(kinds, segment))
+
+
+def _count_leading(log: Sequence[Segment]) -> int:
+    """How many segments at the beginning of a log are system text."""
+    for position, segment in enumerate(log):
+        if segment.role is not Role.SYSTEM:
+            return position
+    return len(log)
 
 
 def _are_due(sections: Sequence[Segment], context: BuildContext) -> bool:

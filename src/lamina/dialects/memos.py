@@ -13,15 +13,15 @@ markers that must be few). For them a dialect remembers what it needs in a `Chec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from copy import deepcopy
-from operator import is_, itemgetter
+from itertools import chain
+from operator import is_
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from lamina.core.values import Segment
-from lamina.dialects.origins import NO_ORIGIN, ORIGIN, WireOrigin, read_origin
 from lamina.errors import BadInput
 
 AnyView = TypeVar("AnyView")
@@ -29,118 +29,191 @@ AnyPast = TypeVar("AnyPast", bound="CheckedPast")
 
 _ENCODER = msgspec.json.Encoder()
 
-
-class ParsedMessage(NamedTuple):
-    """What is remembered of a message, with the segments that it was parsed into.
-
-    `remembered` is the message's JSON; a copy of the message, if it holds objects that have no JSON; or the
-    message itself, where nobody changes one in place.
-    """
-
-    remembered: Any
-    segments: tuple[Segment, ...]
-
-
 TAIL = 32
 """Items at the end that are always checked again, since clients and planners move cache markers there."""
+
+
+class ParsedPast(msgspec.Struct, frozen=True):
+    """Messages that were parsed, and the segments that each of them became.
+
+    `log` has the segments of all groups. If the messages may be changed in place, it is remembered what they
+    were: `written` is their JSON, a line for each; where one has none, `copies` has the JSON or a copy of
+    each. `examples` has the first message of each shape, if they were recognised.
+    """
+
+    sources: list[Any] = []
+    groups: list[tuple[Segment, ...]] = []
+    log: tuple[Segment, ...] = ()
+    written: bytes | None = None
+    copies: list[Any] | None = None
+    examples: dict[Hashable, Any] = {}
+
+    def first(self, count: int) -> ParsedPast:
+        """The first messages alone."""
+        if count == len(self.sources):
+            return self
+        groups = self.groups[:count]
+        return ParsedPast(
+            sources=self.sources[:count],
+            groups=groups,
+            log=tuple(chain.from_iterable(groups)),
+            written=self.written and b"".join(self.written.splitlines(keepends=True)[:count]),
+            copies=self.copies and self.copies[:count],
+        )
+
+
+class BegunRequest(NamedTuple):
+    """Messages that are about to be parsed, of which the first `unchanged_count` were parsed before.
+
+    `examples` has the first message of each shape among the first `count_of_examples`.
+    """
+
+    messages: Sequence[Any]
+    unchanged_count: int
+    examples: dict[Hashable, Any]
+    count_of_examples: int
 
 
 class ParseMemo:
     """Remembers how each message was parsed.
 
-    `known` are the messages, each with its segments. `basis` is what else the parse depended on; if that
-    changed, the memo does not hold. `copies` is False where nobody changes a message in place: then the
-    message itself is remembered, and the same object is the same message.
+    `basis` is what else the parse depended on; if that changed, the memo does not hold. `copies` is False
+    where nobody changes a message in place: then the same object is the same message. Whoever compares
+    messages by Python's equality may do so as long as `keeps_equality`: no message that was remembered is
+    another one now that Python takes for the same.
     """
 
     def __init__(self, *, copies: bool = True) -> None:
-        self.known: list[ParsedMessage] = []
+        self.past = ParsedPast()
         self.basis: Any = None
+        self.keeps_equality = True
         self._copies = copies
+        self._begun: BegunRequest | None = None
 
-    def find_unchanged(self, messages: Sequence[Any], basis: Any = None) -> list[ParsedMessage]:
+    def begin(self, messages: Sequence[Any]) -> BegunRequest:
+        """What is known of messages before they are parsed. Until then nobody may change them."""
+        count = count_unchanged(messages, self.past)
+        examples: dict[Hashable, Any] = {}
+        if count == len(self.past.sources):
+            examples = dict(self.past.examples)
+        self._begun = BegunRequest(messages, count, examples, count if examples else 0)
+        return self._begun
+
+    def find_unchanged(self, messages: Sequence[Any], basis: Any = None) -> ParsedPast:
         """The messages at the beginning that need not be parsed again, as they were parsed before."""
+        begun = self._begun
+        if begun is not None and begun.messages is not messages:
+            begun = None
+            self._begun = None
         if basis != self.basis:
-            return []
-        return self.known[: count_unchanged(messages, self.known)]
+            return ParsedPast()
+        if begun is not None:
+            return self.past.first(begun.unchanged_count)
+        return self.past.first(count_unchanged(messages, self.past))
 
     def remember(
-        self,
-        unchanged: list[ParsedMessage],
-        messages: Iterable[Any],
-        segments_of_messages: Iterable[tuple[Segment, ...]],
-    ) -> None:
-        """Remember messages that were parsed into these segments, after those that did not change."""
-        # A new list, since another memo may have begun with the old one.
-        self.known = list(unchanged)
-        for message, segments in zip(messages, segments_of_messages, strict=True):
-            remembered = message
-            if self._copies:
-                remembered = copy_message(message)
-            self.known.append(ParsedMessage(remembered, segments))
+        self, unchanged: ParsedPast, messages: Sequence[Any], groups: list[tuple[Segment, ...]]
+    ) -> tuple[Segment, ...]:
+        """Remember messages that were parsed into these groups, after those that did not change.
+
+        The segments of all of them are returned.
+        """
+        past = ParsedPast(
+            sources=[*unchanged.sources, *messages],
+            groups=unchanged.groups + groups,
+            log=(*unchanged.log, *chain.from_iterable(groups)),
+            examples=self._begun.examples if self._begun else {},
+        )
+        self._begun = None
+        if self._copies:
+            past = _remember_contents(past, unchanged, messages)
+        self.keeps_equality = _keeps_equality(self.past, past, len(unchanged.sources))
+        self.past = past
+        return past.log
 
 
-def count_unchanged(messages: Sequence[Any], parsed_messages: Sequence[ParsedMessage]) -> int:
+def _remember_contents(past: ParsedPast, unchanged: ParsedPast, messages: Sequence[Any]) -> ParsedPast:
+    """The past with what its messages are now. `messages` are those after the ones that did not change."""
+    try:
+        if not unchanged.copies:
+            new_lines = _encode_lines(messages)
+            if new_lines is not None:
+                return msgspec.structs.replace(past, written=(unchanged.written or b"") + new_lines)
+        copies = unchanged.copies or (unchanged.written or b"").splitlines()
+        return msgspec.structs.replace(past, copies=[*copies, *map(copy_message, messages)])
+    except RecursionError:
+        raise BadInput("it is nested too deeply", place="request", hint="give plain JSON") from None
+
+
+def count_unchanged(messages: Sequence[Any], past: ParsedPast) -> int:
     """How many messages are as they were when they were parsed, from the first on.
 
-    A client may send the same objects again, or others with the same JSON; either counts as unchanged.
+    A client may send the same objects again, or others with the same JSON; either counts as unchanged. The
+    objects that were parsed must be unchanged too, since they are what is sent again.
     """
-    # Clients that keep their list of messages send the same objects: compared in C, without a loop here.
-    if all(map(is_, messages, map(itemgetter(0), parsed_messages))):
-        return min(len(messages), len(parsed_messages))
-    count = 0
-    try:
-        for message, (remembered, segments) in zip(messages, parsed_messages, strict=False):
-            if message is not remembered and not _is_unchanged(message, remembered, segments):
-                return count
-            count += 1
-    except RecursionError:
+    count = min(len(messages), len(past.sources))
+    are_same_objects = all(map(is_, messages, past.sources))
+    if past.written is None and past.copies is None and are_same_objects:
         return count
+    try:
+        if past.written is None:
+            return _count_one_by_one(messages, past)
+        # One call for all of them: for each message by itself it would cost ten times as much.
+        count = _count_as_written(messages[:count], past.written)
+        if not are_same_objects:
+            count = _count_as_written(past.sources[:count], past.written)
+    except RecursionError:
+        return 0
     return count
 
 
-def are_unchanged(before: Sequence[ParsedMessage], now: Sequence[ParsedMessage]) -> bool:
-    """Whether a checker may trust equality: no message that the memo held was changed in place since.
+def _count_as_written(messages: Sequence[Any], written: bytes) -> int:
+    """How many messages have the JSON that was written before, from the first on."""
+    lines = _encode_lines(messages)
+    if lines is not None and written.startswith(lines):
+        return len(messages)
+    count = 0
+    for message, line in zip(messages, written.splitlines(), strict=False):
+        if _encode(message) != line:
+            return count
+        count += 1
+    return count
 
-    Messages that it still holds were compared when the request was parsed. The others are compared here. A
-    message that now has `1` for `true` equals the one before, so a checker would take it for that.
-    """
-    same_count = 0
-    for old, new in zip(before, now, strict=False):
-        if old is not new:
+
+def _count_one_by_one(messages: Sequence[Any], past: ParsedPast) -> int:
+    """The same for messages that have no JSON, or that nobody changes in place."""
+    count = 0
+    for message, source, remembered in zip(messages, past.sources, past.copies or past.sources, strict=False):
+        if not _is_as_remembered(message, remembered):
             break
-        same_count += 1
+        if source is not message and not _is_as_remembered(source, remembered):
+            break
+        count += 1
+    return count
+
+
+def _keeps_equality(before: ParsedPast, now: ParsedPast, same_count: int) -> bool:
+    """Whether a checker may trust Python's equality after the first messages, which did not change.
+
+    It may not if a message that it saw was changed in place since: it holds that very object. Nor if a
+    message now has `1` for `true`, for Python takes both for equal.
+    """
+    old_sources = before.sources[same_count:]
+    if not old_sources:
+        return True
+    copies = before.copies
+    if before.written is not None:
+        copies = before.written.splitlines()
+    if copies is None:
+        copies = before.sources
     try:
-        for remembered, segments in before[same_count:]:
-            if not _is_as_remembered(_read_source(segments), remembered):
-                return False
-        if same_count < min(len(before), len(now)):
-            # The first message that differs may differ in a way that only its JSON shows.
-            old_source = _read_source(before[same_count].segments)
-            return bool(old_source != _read_source(now[same_count].segments))
+        if not all(map(_is_as_remembered, old_sources, copies[same_count:])):
+            return False
+        if same_count < len(now.sources):
+            return bool(old_sources[0] != now.sources[same_count])
     except RecursionError:
         return False
     return True
-
-
-def _is_unchanged(message: Any, remembered: Any, segments: Sequence[Segment]) -> bool:
-    """Whether a message is the one that was remembered, and so is the object that its segments came from.
-
-    That object is what is sent again.
-    """
-    if not _is_as_remembered(message, remembered):
-        return False
-    source = _read_source(segments)
-    return source is message or _is_as_remembered(source, remembered)
-
-
-def _read_source(segments: Sequence[Segment]) -> Any:
-    """The object that the segments of a message came from."""
-    origin = segments[0].meta.get(ORIGIN)
-    if isinstance(origin, WireOrigin):  # nearly always; an origin from a store is a dict
-        return origin.message
-    stored_origin = read_origin(segments[0]) or NO_ORIGIN
-    return stored_origin.message
 
 
 def _is_as_remembered(message: Any, remembered: Any) -> bool:
@@ -166,15 +239,22 @@ def _encode(message: Any) -> bytes | None:
         return None
 
 
+def _encode_lines(messages: Sequence[Any]) -> bytes | None:
+    """The JSON of messages, a line for each; None if one of them has none."""
+    if not {dict}.issuperset(map(type, messages)):
+        return None
+    try:
+        return _ENCODER.encode_lines(messages)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
 def copy_message(message: Any) -> Any:
     """What to compare a message with later: its JSON, or a copy where it has none.
 
     A message that cannot be copied is replaced by an object that equals nothing: it is read anew each time.
     """
-    try:
-        data = _encode(message)
-    except RecursionError:
-        raise BadInput("it is nested too deeply", place="request", hint="give plain JSON") from None
+    data = _encode(message)
     if data is not None:
         return data
     try:

@@ -94,16 +94,14 @@ def read_messages(
     """
     memo = memo or ParseMemo(copies=False)
     unchanged = memo.find_unchanged(messages)
-    old_segments = [parsed.segments for parsed in unchanged]
-    calls = restore_calls(old_segments)
-    start = len(unchanged)
+    calls = restore_calls(unchanged.groups)
+    start = len(unchanged.groups)
 
     def read_next(message: Any, index: int) -> tuple[Segment, ...]:
         return read_message(message, index, calls)
 
     new_segments = read_each(messages[start:], "messages", read_next, start=start)
-    memo.remember(unchanged, messages[start:], new_segments)
-    return tuple(chain.from_iterable(old_segments + new_segments))
+    return memo.remember(unchanged, messages[start:], new_segments)
 
 
 def find_reader(message: Mapping[str, Any], readers: Mapping[str, AnyReader]) -> AnyReader:

@@ -24,12 +24,13 @@ import msgspec
 from lamina.caches import rates
 from lamina.caches.marker_plan import MarkerPlan
 from lamina.core.build import BuildMemo
+from lamina.core.entries import count_same
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import stem_of
 from lamina.core.ledger import load_ledger
-from lamina.core.values import Budget, Form, Ledger, RequestHead
-from lamina.dialects import DIALECTS, recognise
-from lamina.dialects.memos import CheckMemo, ParseMemo, are_unchanged
+from lamina.core.values import Budget, Entry, Form, Ledger, RequestHead
+from lamina.dialects import DIALECTS, recognise_growing
+from lamina.dialects.memos import CheckMemo, ParseMemo
 from lamina.dialects.model_names import find_model, set_model
 from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, Request, Violation
 from lamina.dialects.sending import (
@@ -64,6 +65,7 @@ class RequestMemo:
     """Makes the next fit of a growing request cheaper and never changes it. Use one for each conversation.
 
     `incoming` remembers which messages were checked as they came, `outgoing` which were checked as sent.
+    `unchanged` are the entries of the last request that was sent as it came.
     """
 
     def __init__(self) -> None:
@@ -71,6 +73,7 @@ class RequestMemo:
         self.build = BuildMemo()
         self.incoming = CheckMemo()
         self.outgoing = CheckMemo()
+        self.unchanged: tuple[Entry, ...] = ()
 
 
 def fit_request(
@@ -94,7 +97,8 @@ def fit_request(
     cut is made while the model thinks in an open tool loop.
     """
     policy = choose_policy(policy, budget=budget, place="fit_request")
-    source = _source_dialect(request, dialect)
+    memo = memo or RequestMemo()
+    source = _source_dialect(request, dialect, memo)
     request = policy.defer_tools(request, source)
     call = _Call(
         request=request,
@@ -102,7 +106,7 @@ def fit_request(
         usage=usage,
         policy=policy,
         idle=idle,
-        memo=memo or RequestMemo(),
+        memo=memo,
         drop_block=drop_block,
     )
     return _fit(call, source, source, "")
@@ -165,10 +169,9 @@ def translate(
     call by call is continued byte for byte, too.
     """
     policy = choose_policy(policy, budget=budget, place="translate")
-    source = _source_dialect(request, dialect)
-    call = _Call(
-        request=request, ledger=ledger, usage=usage, policy=policy, idle=idle, memo=memo or RequestMemo()
-    )
+    memo = memo or RequestMemo()
+    source = _source_dialect(request, dialect, memo)
+    call = _Call(request=request, ledger=ledger, usage=usage, policy=policy, idle=idle, memo=memo)
     return _fit(call, source, find_dialect(to), model)
 
 
@@ -246,21 +249,20 @@ def find_dialect(dialect: str | Dialect) -> Dialect:
     return DIALECTS[dialect]
 
 
-def _source_dialect(request: Any, dialect: str | Dialect | None) -> Dialect:
+def _source_dialect(request: Any, dialect: str | Dialect | None, memo: RequestMemo) -> Dialect:
     if not isinstance(request, Mapping):
         type_name = type(request).__name__
         raise BadInput(f"{type_name} is not a request", place="request", hint="pass the arguments as a dict")
     if dialect is None:
-        return recognise(request)
+        return recognise_growing(request, memo.parse)
     return find_dialect(dialect)
 
 
 def _parse(request: Request, source: Dialect, memo: RequestMemo) -> ParsedRequest:
-    earlier_messages = memo.parse.known
     parsed = source.wire.parse(request, memo=memo.parse)
     # The check memos compare messages by identity. One that the caller changed in place since the last call
     # would count as checked.
-    if not are_unchanged(earlier_messages, memo.parse.known):
+    if not memo.parse.keeps_equality:
         memo.incoming.forget()
         memo.outgoing.forget()
     return parsed
@@ -337,7 +339,7 @@ def _write(built: Built, memo: RequestMemo, *, window: int) -> _Outgoing:
     """
     fit = built.fit
     envelope = built.envelope
-    rendered = _render(fit, envelope)
+    rendered = _render(fit, envelope, memo)
     as_it_came = rendered is fit.original
     limited = rendered
     if not as_it_came:
@@ -368,25 +370,27 @@ def _write(built: Built, memo: RequestMemo, *, window: int) -> _Outgoing:
     return _Outgoing(request=helped.request, envelope=envelope, headers=helped.headers, plan=marked.plan)
 
 
-def _render(fit: Fit, envelope: Envelope) -> Request:
+def _render(fit: Fit, envelope: Envelope, memo: RequestMemo) -> Request:
     """Write the envelope in the target dialect. If nothing was changed, return the request as it came."""
     if fit.original is None or fit.head is not fit.parsed.head:
         return fit.target.wire.render(envelope)
-    if not _is_unchanged(envelope):
+    if not _is_unchanged(envelope, memo):
         return fit.target.wire.render(envelope)
     return fit.original
 
 
-def _is_unchanged(envelope: Envelope) -> bool:
+def _is_unchanged(envelope: Envelope, memo: RequestMemo) -> bool:
     """Whether every entry is sent exactly as it came: not lowered, not repaired, not in another role."""
     full = Form.FULL
+    start = count_same(memo.unchanged, envelope.entries)
     # A plain loop: it runs for each request, and a call for each entry would cost more than what it reads.
-    for entry in envelope.entries:
+    for entry in envelope.entries[start:]:
         segment = entry.segment
         if segment.is_own or entry.form is not full:
             return False
         if entry.parts is not segment.parts or entry.role is not segment.role:
             return False
+    memo.unchanged = envelope.entries
     # What an earlier request sent in another wire form, rendering has to write that way again.
     rewritten = find_mended_refs(envelope.ledger)
     if not rewritten:

@@ -110,7 +110,7 @@ class ConversationIndex:
         memo = ParseMemo(copies=False)
         digests = NO_DIGESTS
         if similar is not None:
-            memo.known = similar.memo.parse.known  # no parser changes the list, it makes another
+            memo.past = similar.memo.parse.past
             memo.basis = similar.memo.parse.basis
             digests = similar.digests
         parsed = dialect.wire.parse(body.request, memo=memo)

@@ -41,7 +41,7 @@ def measure_calls(walk: SessionWalk) -> list[BuiltCall] | None:
         return None
     if len(envelope.entries) != len(log):
         return None  # something was repaired: sizes are no sums then
-    entry_counts = [len(parsed.segments) for parsed in parse_memo.known]
+    entry_counts = list(map(len, parse_memo.past.groups))
     ends = list(accumulate(entry_counts, initial=0))  # [1, 2, 1] entries end at [0, 1, 3, 4]
     sums = _EntrySums(envelope)
     calls: list[BuiltCall] = []

@@ -274,7 +274,7 @@ class _SessionPlaces:
             log = DIALECTS[CHAT].wire.parse({"messages": conversation.messages}, memo=memo).log
         except (LaminaError, RecursionError):
             return
-        ends = list(accumulate(len(parsed.segments) for parsed in memo.known))
+        ends = list(accumulate(map(len, memo.past.groups)))
         call_ends = [call.end for call in conversation.calls]
         last = len(call_ends) - 1
         for at, place in enumerate(_list_segments(log, Ledger())):

@@ -13,7 +13,6 @@ follows. So a memo holds for all messages up to the first one that changed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
 from typing import Any
 
 from lamina.core.envelope import Envelope
@@ -64,15 +63,13 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
 
     memo = memo or ParseMemo(copies=False)
     unchanged = memo.find_unchanged(messages, basis)
-    past = [parsed.segments for parsed in unchanged]
+    past = unchanged.groups
     new_messages = messages[len(past) :]
     scan = MessageScan(past, demotes_system=demotes_system, deferred_tools=deferred_tools)
     new = read_each(new_messages, "messages", scan.parse, start=len(past))
     memo.basis = basis
-    memo.remember(unchanged, new_messages, new)
-
-    log = tuple(chain(system, chain.from_iterable(past), chain.from_iterable(new)))
-    return ParsedRequest(log=log, head=_parse_head(request))
+    log = memo.remember(unchanged, new_messages, new)
+    return ParsedRequest(log=(*system, *log), head=_parse_head(request))
 
 
 def parse_message(message: Any) -> tuple[Segment, ...]:

@@ -134,12 +134,10 @@ def _read_log(units: Sequence[Unit], memo: ParseMemo | None) -> tuple[Segment, .
     memo = memo or ParseMemo(copies=False)
     messages = [unit.message for unit in units]
     unchanged = memo.find_unchanged(messages)
-    old_segments = [parsed.segments for parsed in unchanged]
-    reader = _GeminiReader(old_segments)
-    start = len(unchanged)
+    reader = _GeminiReader(unchanged.groups)
+    start = len(unchanged.groups)
     new_segments = list(map(reader.read_unit, units[start:]))
-    memo.remember(unchanged, messages[start:], new_segments)
-    return tuple(chain.from_iterable(old_segments + new_segments))
+    return memo.remember(unchanged, messages[start:], new_segments)
 
 
 class _GeminiReader:

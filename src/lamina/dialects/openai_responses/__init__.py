@@ -48,7 +48,8 @@ def recognises(request: Request) -> bool:
         case str():
             return True
         case list() | tuple() as items:
-            return not any(isinstance(item, str | int | list) for item in items)
+            item_types = set(map(type, items))
+            return not any(issubclass(item_type, str | int | list) for item_type in item_types)
     return False
 
 

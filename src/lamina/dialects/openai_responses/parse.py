@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import RequestHead, Role, Segment, Text
 from lamina.dialects.json_values import LIST_TYPES, describe_value, read_optional_text
-from lamina.dialects.memos import ParsedMessage, ParseMemo
+from lamina.dialects.memos import ParsedPast, ParseMemo
 from lamina.dialects.openai_responses.item_scan import ItemScan
 from lamina.dialects.openai_responses.items import read_type
 from lamina.dialects.openai_responses.parts import NAME
@@ -52,15 +51,15 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     )
 
     unchanged = _drop_last_reasoning(memo.find_unchanged(items, basis))
-    past = list(chain.from_iterable(parsed.segments for parsed in unchanged))
     scan = ItemScan(is_stored=basis.is_stored, has_unseen_calls=basis.continues)
-    scan.replay(past)
-    new_items = items[len(unchanged) :]
-    new = scan.read(new_items, start=len(unchanged))
+    scan.replay(unchanged.log)
+    start = len(unchanged.groups)
+    new_items = items[start:]
+    new = scan.read(new_items, start=start)
     memo.basis = basis
-    memo.remember(unchanged, new_items, new)
-    memo.known = _drop_last_reasoning(memo.known)
-    return ParsedRequest(log=(*basis.instructions, *past, *chain.from_iterable(new)), head=head)
+    log = memo.remember(unchanged, new_items, new)
+    memo.past = _drop_last_reasoning(memo.past)
+    return ParsedRequest(log=(*basis.instructions, *log), head=head)
 
 
 @dataclass
@@ -134,12 +133,12 @@ def _parse_head(
     return RequestHead(tools=tuple(tools), parameters=parameters)
 
 
-def _drop_last_reasoning(parsed_items: list[ParsedMessage]) -> list[ParsedMessage]:
+def _drop_last_reasoning(past: ParsedPast) -> ParsedPast:
     """The items without reasoning at the end: how it is read depends on what will follow it.
 
     If an answer follows in the next request, the reasoning led to it; if not, it cannot be sent.
     """
-    end = len(parsed_items)
-    while end > 0 and parsed_items[end - 1].segments[0].kind == "thinking":
+    end = len(past.groups)
+    while end > 0 and past.groups[end - 1][0].kind == "thinking":
         end -= 1
-    return parsed_items[:end]
+    return past.first(end)

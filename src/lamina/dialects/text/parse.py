@@ -12,7 +12,7 @@ from typing import Any
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Part, Raw, RequestHead, Role, Segment, Text, ToolCall, ToolResult
-from lamina.dialects.memos import ParsedMessage, ParseMemo
+from lamina.dialects.memos import ParsedPast, ParseMemo
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.origins import ORIGIN, WireOrigin
 from lamina.dialects.pairing import CallStep, make_call_id
@@ -68,14 +68,16 @@ def _reuse_segments(pieces: list[_TextPiece], memo: ParseMemo) -> list[_TextPiec
 
     A prompt that grew has the same turns at its beginning, and their segments are not made again.
     """
-    remembered: list[_TextPiece] = [(known.remembered, known.segments[0]) for known in memo.known]
+    remembered: list[_TextPiece] = list(zip(memo.past.sources, memo.past.log, strict=True))
     same_count = 0
     for (source, _), (old_source, _) in zip(pieces, remembered, strict=False):
         if source != old_source:
             break
         same_count += 1
     pieces = remembered[:same_count] + pieces[same_count:]
-    memo.known = [ParsedMessage(source, (segment,)) for source, segment in pieces]
+    log = tuple(segment for _, segment in pieces)
+    groups = [(segment,) for segment in log]
+    memo.past = ParsedPast(sources=[source for source, _ in pieces], groups=groups, log=log)
     return pieces
 
 
