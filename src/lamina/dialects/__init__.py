@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from lamina.dialects.anthropic import DIALECT as ANTHROPIC
@@ -85,7 +85,7 @@ def recognise_growing(request: Request, memo: ParseMemo) -> Dialect:
     return recognise({**request, "messages": list(begun.examples.values())})
 
 
-def _read_shape(message: Any) -> Hashable:
+def _read_shape(message: Any) -> Any:
     """All that the dialects look at in a message when they recognise a request."""
     if not isinstance(message, Mapping):
         return type(message)
@@ -102,14 +102,14 @@ def _read_shape(message: Any) -> Hashable:
     )
 
 
-def _read_block_shape(block: Any) -> Hashable:
+def _read_block_shape(block: Any) -> Any:
     """The type of a block; of one that does not say it, the names of its fields."""
     if is_untyped_block(block):
         return frozenset(block)
     return text_or_empty(mapping_or_empty(block).get("type"))
 
 
-def _read_call_shape(call: Any) -> Hashable:
+def _read_call_shape(call: Any) -> Any:
     """The type of a call's arguments."""
     function = mapping_or_empty(mapping_or_empty(call).get("function"))
     return type(function.get("arguments"))

@@ -13,7 +13,7 @@ markers that must be few). For them a dialect remembers what it needs in a `Chec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from itertools import chain
 from operator import is_
@@ -46,7 +46,7 @@ class ParsedPast(msgspec.Struct, frozen=True):
     log: tuple[Segment, ...] = ()
     written: bytes | None = None
     copies: list[Any] | None = None
-    examples: dict[Hashable, Any] = {}
+    examples: dict[Any, Any] = {}
 
     def first(self, count: int) -> ParsedPast:
         """The first messages alone."""
@@ -70,7 +70,7 @@ class BegunRequest(NamedTuple):
 
     messages: Sequence[Any]
     unchanged_count: int
-    examples: dict[Hashable, Any]
+    examples: dict[Any, Any]
     count_of_examples: int
 
 
@@ -93,7 +93,7 @@ class ParseMemo:
     def begin(self, messages: Sequence[Any]) -> BegunRequest:
         """What is known of messages before they are parsed. Until then nobody may change them."""
         count = count_unchanged(messages, self.past)
-        examples: dict[Hashable, Any] = {}
+        examples: dict[Any, Any] = {}
         if count == len(self.past.sources):
             examples = dict(self.past.examples)
         self._begun = BegunRequest(messages, count, examples, count if examples else 0)

@@ -76,7 +76,7 @@ def _reuse_segments(pieces: list[_TextPiece], memo: ParseMemo) -> list[_TextPiec
         same_count += 1
     pieces = remembered[:same_count] + pieces[same_count:]
     log = tuple(segment for _, segment in pieces)
-    groups = [(segment,) for segment in log]
+    groups: list[tuple[Segment, ...]] = [(segment,) for segment in log]
     memo.past = ParsedPast(sources=[source for source, _ in pieces], groups=groups, log=log)
     return pieces
 
