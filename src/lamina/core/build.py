@@ -257,7 +257,8 @@ def _may_need_cut(draft: Draft, limits: CutLimits | None, context: BuildContext)
 class BuildMemo:
     """What the last build of a conversation leaves for the next one: token counts, and a checkpoint.
 
-    `fixed` are the tokens of the last draft that no cut can free.
+    `fixed` are the tokens of the last draft that no cut can free, and `settled` is what its dialect did with
+    the last envelope.
 
     Pass the same memo to each build of one conversation. It holds only what could be computed again: losing
     it costs time, and using it changes no request. The checkpoint is replaced in one assignment, so threads
@@ -267,6 +268,7 @@ class BuildMemo:
     def __init__(self) -> None:
         self.checkpoint: DraftCheckpoint | None = None
         self.fixed = FixedTokens()
+        self.settled: Any = None
         self._counts: dict[Counter, dict[Digest, int]] = {}
         self._reader: Reader | None = None
         self._passages = PassageIndex()

@@ -38,7 +38,8 @@ class ParsedPast(msgspec.Struct, frozen=True):
 
     `log` has the segments of all groups. If the messages may be changed in place, it is remembered what they
     were: `written` is their JSON, a line for each; where one has none, `copies` has the JSON or a copy of
-    each. `examples` has the first message of each shape, if they were recognised.
+    each. `state` is what a dialect needs to go on, and nobody changes it. `examples` has the first message
+    of each shape, if they were recognised.
     """
 
     sources: list[Any] = []
@@ -46,6 +47,7 @@ class ParsedPast(msgspec.Struct, frozen=True):
     log: tuple[Segment, ...] = ()
     written: bytes | None = None
     copies: list[Any] | None = None
+    state: Any = None
     examples: dict[Any, Any] = {}
 
     def first(self, count: int) -> ParsedPast:
@@ -112,7 +114,12 @@ class ParseMemo:
         return self.past.first(count_unchanged(messages, self.past))
 
     def remember(
-        self, unchanged: ParsedPast, messages: Sequence[Any], groups: list[tuple[Segment, ...]]
+        self,
+        unchanged: ParsedPast,
+        messages: Sequence[Any],
+        groups: list[tuple[Segment, ...]],
+        *,
+        state: Any = None,
     ) -> tuple[Segment, ...]:
         """Remember messages that were parsed into these groups, after those that did not change.
 
@@ -122,6 +129,7 @@ class ParseMemo:
             sources=[*unchanged.sources, *messages],
             groups=unchanged.groups + groups,
             log=(*unchanged.log, *chain.from_iterable(groups)),
+            state=state,
             examples=self._begun.examples if self._begun else {},
         )
         self._begun = None

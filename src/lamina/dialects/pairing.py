@@ -8,6 +8,7 @@ of all that has none. This module sees one assistant message at a time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Generic, TypeVar
 
 import msgspec
@@ -40,6 +41,25 @@ def find_last_answer(past: Sequence[tuple[Segment, ...]]) -> int:
         if first.role is Role.ASSISTANT and not first.joins:
             return position
     return 0
+
+
+class PastCalls:
+    """The newest call of each id, or of each name, in messages that were read before.
+
+    Hardly a result answers one of them, so they are searched at the first use only.
+    """
+
+    def __init__(self, past: Iterable[Iterable[Segment]], *, by_name: bool = False) -> None:
+        self._unread_past = past
+        self._by_name = by_name
+        self._calls: dict[str, ToolCall] = {}
+
+    def get(self, word: str) -> ToolCall | None:
+        """The newest call that has this id or name; None if there is none."""
+        for call in list_calls(chain.from_iterable(self._unread_past)):
+            self._calls[call.name if self._by_name else call.id] = call
+        self._unread_past = ()
+        return self._calls.get(word)
 
 
 class CallStep:

@@ -124,7 +124,8 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     - `opening` is what `render` says in place of the user's first message, if the API wants one and the
       assistant begins.
     - `lasting` names the mends of this request that every later one must make too, as lines for
-      `ledger.repairs`. None if rendering mends nothing for good.
+      `ledger.repairs`. None if rendering mends nothing for good. For entries before the position that it is
+      given, the ledger has such lines already.
     - `order` gives the positions of entries in the order in which they are sent. None if no rule moves them.
     - `takes_late_system` says whether the model takes system text in the middle of a conversation, with its
       authority. None if the API has system text in its head only, or if the templates of its models may
@@ -138,7 +139,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     recheck: Callable[[Request, CheckMemo | None], list[Violation]] | None = None
     repairs: Repairs = Repairs()
     opening: str = ""
-    lasting: Callable[[Envelope], Mapping[Ref, str]] | None = None
+    lasting: Callable[[Envelope, int], Mapping[Ref, str]] | None = None
     order: Callable[[Sequence[Entry], RequestHead], list[int]] | None = None
     takes_late_system: Callable[[Request], bool] | None = None
 

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from lamina.core.bound_thinking import is_held_by_thinking
 from lamina.core.build import BuildMemo
+from lamina.core.entries import count_same
 from lamina.core.envelope import Envelope
-from lamina.core.values import Cut, Entry, Form, Layer, Ledger, Ref, Role, SentMark
+from lamina.core.values import Cut, Entry, Form, Layer, Ledger, Ref, RequestHead, Role, SentMark
 from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.memos import CheckMemo
 from lamina.dialects.origins import ON_THE_WIRE
@@ -76,7 +77,7 @@ def settle_repairs(
     """
     ledger = envelope.ledger
     cut = envelope.cut
-    new_repairs = _find_new_repairs(envelope, dialect)
+    new_repairs = _find_new_repairs(envelope, dialect, memo)
     if new_repairs:
         ledger = msgspec.structs.replace(ledger, repairs=ledger.repairs | new_repairs)
     if cut is None and before is not None:
@@ -93,13 +94,34 @@ def settle_repairs(
     return msgspec.structs.replace(envelope, ledger=ledger, cut=cut)
 
 
-def _find_new_repairs(envelope: Envelope, dialect: Dialect) -> dict[Ref, str]:
+class _SettledRequest(NamedTuple):
+    """An envelope whose lasting mends are in its ledger. `repairs` are those of that ledger."""
+
+    dialect: Dialect
+    head: RequestHead
+    entries: tuple[Entry, ...]
+    repairs: Mapping[Ref, str]
+
+    def is_continued_by(self, envelope: Envelope, dialect: Dialect) -> bool:
+        """Whether entries that both have need not be looked at again: their mends are in the ledger."""
+        if dialect is not self.dialect or envelope.head != self.head:
+            return False
+        return self.repairs.items() <= envelope.ledger.repairs.items()
+
+
+def _find_new_repairs(envelope: Envelope, dialect: Dialect, memo: BuildMemo) -> dict[Ref, str]:
     """The lasting mends of this request that no earlier request made."""
     if dialect.wire.lasting is None:
         return {}
-    repairs = dialect.wire.lasting(envelope)
     old_repairs = envelope.ledger.repairs
-    return {ref: repair for ref, repair in repairs.items() if old_repairs.get(ref) != repair}
+    settled: _SettledRequest | None = memo.settled
+    start = 0
+    if settled is not None and settled.is_continued_by(envelope, dialect):
+        start = count_same(settled.entries, envelope.entries)
+    repairs = dialect.wire.lasting(envelope, start)
+    new_repairs = {ref: repair for ref, repair in repairs.items() if old_repairs.get(ref) != repair}
+    memo.settled = _SettledRequest(dialect, envelope.head, envelope.entries, old_repairs | new_repairs)
+    return new_repairs
 
 
 def _rewrites_sent_entries(envelope: Envelope, new_repairs: Mapping[Ref, str], before: SentMark) -> bool:

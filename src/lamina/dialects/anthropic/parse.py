@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.values import (
     Layer,
@@ -77,7 +78,7 @@ def parse_message(message: Any) -> tuple[Segment, ...]:
     return MessageScan([]).parse(message, 0)
 
 
-def lasting(envelope: Envelope) -> dict[Ref, str]:
+def lasting(envelope: Envelope, start: int) -> dict[Ref, str]:
     """The lines for the ledger: system messages that this request, and so every later one, has to demote.
 
     What was said in the user's voice once stays so, even if a later request goes to a model that takes system
@@ -86,7 +87,7 @@ def lasting(envelope: Envelope) -> dict[Ref, str]:
     if not refuses_system_messages(read_model(envelope.head.parameters)):
         return {}
     demoted: dict[Ref, str] = {}
-    for entry in envelope.sent:
+    for entry in find_sent(envelope.entries[start:]):
         is_late_system = entry.role is Role.SYSTEM and entry.layer is not Layer.SYSTEM
         if is_late_system and read_origin_in(entry.segment, NAME) is not NO_ORIGIN:
             demoted[Ref(f"{entry.ref}{ON_THE_WIRE}")] = DEMOTED

@@ -8,7 +8,6 @@ is clear, it is noted as mended, so that rendering writes it anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 from lamina.core.text.characters import is_blank
@@ -36,7 +35,7 @@ from lamina.dialects.json_values import (
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.openai_chat.calls import is_safe_name
-from lamina.dialects.pairing import list_calls
+from lamina.dialects.pairing import PastCalls
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
@@ -75,9 +74,16 @@ class ConverseCalls:
     """The newest call with each id. A result says which of them it answers."""
 
     def __init__(self, past: Sequence[tuple[Segment, ...]]) -> None:
-        self.by_id: dict[str, ToolCall] = {}
-        for call in list_calls(chain.from_iterable(past)):
-            self.by_id[call.id] = call
+        self._past_calls = PastCalls(past)
+        self._by_id: dict[str, ToolCall] = {}
+
+    def add(self, call: ToolCall) -> None:
+        """A call, which is the newest of its id from now on."""
+        self._by_id[call.id] = call
+
+    def find(self, call_id: str) -> ToolCall | None:
+        """The newest call of this id; None if there is none."""
+        return self._by_id.get(call_id) or self._past_calls.get(call_id)
 
 
 def _read_system(system: Any) -> list[Segment]:
@@ -138,7 +144,7 @@ def _read_piece(marked: MarkedBlock, role: str, calls: ConverseCalls) -> Message
     match block_type:
         case "toolUse":
             call = read_call(content)
-            calls.by_id[call.id] = call
+            calls.add(call)
             return MessagePiece("tool_call", call, marked.group, uncounted=_digest_rest(block, call))
         case "toolResult":
             return _read_result_piece(marked, mapping_or_empty(content), calls)
@@ -151,7 +157,7 @@ def _read_result_piece(
     marked: MarkedBlock, tool_result: Mapping[str, Any], calls: ConverseCalls
 ) -> MessagePiece:
     """The piece for a result, which is named after the call that it answers."""
-    call = calls.by_id.get(text_or_empty(tool_result.get("toolUseId")))
+    call = calls.find(text_or_empty(tool_result.get("toolUseId")))
     tool_name = ""
     if call is not None:
         tool_name = call.name

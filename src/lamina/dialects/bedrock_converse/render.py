@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any
 
+from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.repair import find_side
 from lamina.core.text.characters import is_blank
@@ -115,27 +116,30 @@ def carries(segment: Segment) -> str:
     return explain_foreign_segment(segment, NAME)
 
 
-def lasting(envelope: Envelope) -> dict[Ref, str]:
+def lasting(envelope: Envelope, start: int) -> dict[Ref, str]:
     """The line for the ledger, if a tool has to be defined for the calls in the history.
 
     Tools come first in the prompt, so the first call of a conversation changes all of it: the line is that of
     the first entry, which records a cut. The tool stays, even if the call is folded later.
     """
-    tool_name = _find_undefined_tool(envelope)
+    tool_name = _find_undefined_tool(envelope, start)
     if not tool_name:
         return {}
     return {Ref(f"{envelope.sent[0].ref}{ON_THE_WIRE}"): f"{DEFINED}{tool_name}"}
 
 
-def _find_undefined_tool(envelope: Envelope) -> str:
-    """The tool to define for a request that defines none though its history has calls, else ""."""
+def _find_undefined_tool(envelope: Envelope, start: int = 0) -> str:
+    """The tool to define for a request that defines none though its history has calls, else "".
+
+    Entries before `start` have no calls, or an earlier request defined their tool.
+    """
     if envelope.head.tools:
         return ""
     for repair in envelope.ledger.repairs.values():
         # An earlier request defined it. Another tool would change the first bytes of the prompt.
         if repair.startswith(DEFINED):
             return repair.removeprefix(DEFINED)
-    for entry in envelope.sent:
+    for entry in find_sent(envelope.entries[start:]):
         part = entry.parts[0]
         if isinstance(part, ToolCall | ToolResult):
             return part.name or "unnamed"

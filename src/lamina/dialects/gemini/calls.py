@@ -7,19 +7,20 @@ does not depend on where the call stands, and it is never sent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 from lamina.core.values import Segment, ToolCall, ToolResult
 from lamina.dialects.gemini.parts import ID_PREFIX
-from lamina.dialects.pairing import CallStep, list_calls
+from lamina.dialects.pairing import CallStep, PastCalls
 
 
 class GeminiCalls:
     """The calls so far: those of the last content, which may wait for results, and all by id."""
 
-    def __init__(self, past: Iterable[Segment] = ()) -> None:
-        self._calls_by_id = {call.id: call for call in list_calls(past)}
+    def __init__(self, past: Sequence[tuple[Segment, ...]] = ()) -> None:
+        self._past_calls = PastCalls(past)
+        self._calls_by_id: dict[str, ToolCall] = {}
         self.begin_content()
 
     def begin_content(self) -> None:
@@ -48,6 +49,8 @@ class GeminiCalls:
         with a name that no call has, the first.
         """
         call_of_id = self._calls_by_id.get(result.id)
+        if call_of_id is None and result.id:
+            call_of_id = self._past_calls.get(result.id)
         if call_of_id is not None:
             return self._take_call_of_id(result) or call_of_id
         if result.id:

@@ -12,7 +12,7 @@ from itertools import pairwise, zip_longest
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger
-from lamina.dialects.gemini.contents import split_units
+from lamina.dialects.gemini.contents import list_messages
 from lamina.dialects.gemini.head import (
     get_system_parts,
     split_system_parts,
@@ -50,12 +50,13 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
 
     What is before the content with which the model begins to answer the user is not checked again.
     """
+    messages, make_unit = list_messages(request.get("contents"))
     return check_growing(
         request,
-        split_units(request.get("contents")),
+        messages,
         memo,
         rules=RULES,
-        view=ContentView,
+        view=lambda message, position: ContentView(make_unit(message, position)),
         past=EarlierContents,
         reading=GeminiReading,
         basis=get_text(request, "model"),

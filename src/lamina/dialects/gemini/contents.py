@@ -7,7 +7,7 @@ nothing is refused: a unit may hold anything, and whoever reads it reports what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from lamina.dialects.gemini.wire import get_field, to_dict_or_empty, to_dict_or_none
@@ -80,6 +80,25 @@ def split_units(contents: Any) -> list[Unit]:
     if holds_parts(contents):
         return [_make_unit(contents, "contents")]
     return [_make_loose_unit(LooseParts((contents,), bare=True), 0)]
+
+
+def list_messages(contents: Any) -> tuple[Sequence[Any], Callable[[Any, int], Unit]]:
+    """What the units of the contents come as, and how to make a unit of one of these, given its position.
+
+    A list of whole contents is a list of messages already. So if such a list grows, only the units of new
+    contents are made.
+    """
+    if _are_whole(contents):
+        return contents, lambda content, position: _make_unit(content, f"contents[{position}]")
+    units = split_units(contents)
+    return [unit.message for unit in units], lambda _, position: units[position]
+
+
+def _are_whole(contents: Any) -> bool:
+    """Whether this is a list of contents as dicts, without loose parts."""
+    if not isinstance(contents, LIST_TYPES) or not {dict}.issuperset(map(type, contents)):
+        return False
+    return not any(map(_CONTENT_FIELDS.isdisjoint, contents))
 
 
 def holds_parts(item: Any) -> bool:

@@ -8,7 +8,7 @@ and `check` knows what the API refuses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ import msgspec
 
 from lamina.core.values import Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.gemini.calls import GeminiCalls, make_orphan_id
-from lamina.dialects.gemini.contents import Unit, read_extra_fields, split_units
+from lamina.dialects.gemini.contents import Unit, list_messages, read_extra_fields, split_units
 from lamina.dialects.gemini.extra_fields import (
     collect_from_content,
     collect_from_part,
@@ -53,14 +53,14 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
         problem = f"the request is {name_value(request)}"
         raise BadInput(problem, hint="give an object with contents")
     contents = request.get("contents")
-    units = split_units(contents)
-    if not units:
+    messages, make_unit = list_messages(contents)
+    if not messages:
         problem = f"contents is {name_value(contents)}"
         hint = "give text, or a list with at least one content"
         raise BadInput(problem, place="contents", hint=hint)
     parsed_head = read_head(request)
     system_segments = _read_system(parsed_head)
-    return ParsedRequest(log=(*system_segments, *_read_log(units, memo)), head=parsed_head.head)
+    return ParsedRequest(log=(*system_segments, *_read_log(messages, make_unit, memo)), head=parsed_head.head)
 
 
 def read_model_content(content: Any) -> tuple[Segment, ...]:
@@ -126,17 +126,19 @@ def _read_system(parsed_head: ParsedGeminiHead) -> list[Segment]:
     return _make_segments(pieces, system)
 
 
-def _read_log(units: Sequence[Unit], memo: ParseMemo | None) -> tuple[Segment, ...]:
+def _read_log(
+    messages: Sequence[Any], make_unit: Callable[[Any, int], Unit], memo: ParseMemo | None
+) -> tuple[Segment, ...]:
     """All contents as segments. Contents that the memo has seen unchanged are not read again.
 
     The reader still takes in their calls: a new result may answer an old call.
     """
     memo = memo or ParseMemo(copies=False)
-    messages = [unit.message for unit in units]
     unchanged = memo.find_unchanged(messages)
     reader = _GeminiReader(unchanged.groups)
     start = len(unchanged.groups)
-    new_segments = list(map(reader.read_unit, units[start:]))
+    units = [make_unit(message, position) for position, message in enumerate(messages[start:], start)]
+    new_segments = list(map(reader.read_unit, units))
     return memo.remember(unchanged, messages[start:], new_segments)
 
 
@@ -154,7 +156,7 @@ class _GeminiReader:
         of the calls are enough.
         """
         start = find_last_answer(old_segments)
-        self.calls = GeminiCalls(chain.from_iterable(old_segments[:start]))
+        self.calls = GeminiCalls(old_segments[:start])
         self.last_role = Role.SYSTEM
         self.last_had_calls = False
         for segments in old_segments[start:]:

@@ -76,7 +76,7 @@ def render(envelope: Envelope) -> Json:
     return write_request(envelope.head, contents, writer.write_system(system_entries))
 
 
-def lasting(envelope: Envelope) -> dict[Ref, str]:
+def lasting(envelope: Envelope, _: int) -> dict[Ref, str]:
     """The calls of the current turn that must carry a signature and came without one.
 
     Only the first call of a content carries a signature, so only that one is looked at.
@@ -215,7 +215,7 @@ class _GeminiWriter:
         self.spell = choose_spelling(parameters)
         self.requires_signatures = requires_signatures(get_text(parameters, "model"))
         self.signed_refs = {ref for ref, repair in envelope.ledger.repairs.items() if repair == SIGNED}
-        self.signed_refs.update(lasting(envelope))
+        self.signed_refs.update(lasting(envelope, 0))
         declarations = read_declarations(envelope.head.tools)
         names = (get_text(declaration, "name") for _, _, declaration in declarations)
         self.tool_names = ToolNames(names, make_safe_name)

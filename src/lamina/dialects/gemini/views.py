@@ -52,7 +52,7 @@ class ContentView:
 
     __slots__ = ("calls", "functions", "makes_calls", "parts", "place", "results", "role")
 
-    def __init__(self, unit: Unit, _: int) -> None:
+    def __init__(self, unit: Unit) -> None:
         """Read a content once for all rules. Of the fields of a part only calls and results are read.
 
         A role that the API does not have is "" here, and `roles_are_known` reports it.

@@ -22,7 +22,7 @@ from lamina.dialects.memos import ParseMemo
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.ollama.fields import NAME, TEXT_FIELDS, read_call, read_picture, read_text, to_fields
 from lamina.dialects.origins import read_origin_in
-from lamina.dialects.pairing import CallStep, find_last_answer, list_calls
+from lamina.dialects.pairing import CallStep, PastCalls, find_last_answer
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
@@ -94,9 +94,10 @@ def take_named_call(step: CallStep, name: str, call_id: str) -> int | None:
 class OllamaCalls:
     """The calls of the last assistant message, and before it the newest call of each name."""
 
-    def __init__(self, past: Sequence[Segment] = ()) -> None:
+    def __init__(self, past: Sequence[tuple[Segment, ...]] = ()) -> None:
         self.step = CallStep()
-        self._older_calls = {call.name: call for call in list_calls(past)}
+        self._past_calls = PastCalls(past, by_name=True)
+        self._older_calls: dict[str, ToolCall] = {}
 
     def begin_message(self) -> None:
         """Begin a new assistant message."""
@@ -120,7 +121,7 @@ class OllamaCalls:
         if answered_call is not None:
             return answered_call
         if name and not self.step.asks(name):  # it comes after the next answer: a client sent it late
-            return self._older_calls.get(name)
+            return self._older_calls.get(name) or self._past_calls.get(name)
         for call in reversed(self.step.calls):
             if name in ("", call.name):
                 return call
@@ -133,7 +134,7 @@ def _restore_calls(old_segments: Sequence[tuple[Segment, ...]]) -> OllamaCalls:
     Only the calls of the last assistant message can still wait for a result.
     """
     start = find_last_answer(old_segments)
-    calls = OllamaCalls(list(chain.from_iterable(old_segments[:start])))
+    calls = OllamaCalls(old_segments[:start])
     for segment in chain.from_iterable(old_segments[start:]):
         match segment.parts[0]:
             case ToolCall() as call:

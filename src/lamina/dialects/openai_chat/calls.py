@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -26,7 +25,7 @@ from lamina.dialects.json_values import (
     text_or_empty,
     to_dict,
 )
-from lamina.dialects.pairing import CallStep, list_calls
+from lamina.dialects.pairing import CallStep, PastCalls
 from lamina.errors import BadInput
 
 _SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -120,13 +119,11 @@ def read_free_text(call: ToolCall) -> str:
 class ChatCalls:
     """The calls so far, so that each result gets the name of the call that it answers.
 
-    `earlier_segments` are those of messages that were read before. Hardly a result answers one of their
-    calls, so their calls are looked for only if a result has an id that no later call has.
+    `earlier_segments` are those of messages that were read before.
     """
 
     def __init__(self, earlier_segments: Sequence[tuple[Segment, ...]] = ()) -> None:
-        self._earlier_segments = earlier_segments
-        self._earlier_by_id: dict[str, ToolCall] = {}
+        self._earlier_calls = PastCalls(earlier_segments)
         self._by_id: dict[str, ToolCall] = {}
         self.begin_message()
 
@@ -162,21 +159,11 @@ class ChatCalls:
         the second.
         """
         if not self._step.has_id(call_id):
-            return self._by_id.get(call_id) or self._find_earlier_call(call_id)
+            return self._by_id.get(call_id) or self._earlier_calls.get(call_id)
         place = self._step.take(name, id_=call_id)
         if place is None:
             return self._step.find_answered(name, id_=call_id)
         return self._step.calls[place]
-
-    def _find_earlier_call(self, call_id: str) -> ToolCall | None:
-        """The last call of this id in the messages that were read before.
-
-        They are searched at the first use only: most results answer a call of the last message.
-        """
-        for call in list_calls(chain.from_iterable(self._earlier_segments)):
-            self._earlier_by_id[call.id] = call
-        self._earlier_segments = ()
-        return self._earlier_by_id.get(call_id)
 
     def replay(self, segments: Iterable[Segment]) -> None:
         """Take in the calls and results of messages that were read before.

@@ -9,6 +9,7 @@ server has stays as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from typing import Any
 
 from lamina.core.opaque_blocks import is_called_by_program
@@ -88,6 +89,16 @@ class ItemScan:
         self.item_ids: set[str] = set()
         self.program_call_ids: set[str] = set()
         self.is_speaking = False
+
+    def copy(self) -> ItemScan:
+        """A scan that goes on from here, and changes nothing in this one."""
+        scan = ItemScan(is_stored=self.is_stored, has_unseen_calls=self.has_unseen_calls)
+        scan.calls = self.calls.copy()
+        scan.unpaired_ids = set(self.unpaired_ids)
+        scan.item_ids = set(self.item_ids)
+        scan.program_call_ids = set(self.program_call_ids)
+        scan.is_speaking = self.is_speaking
+        return scan
 
     def replay(self, log: Iterable[Segment]) -> None:
         """Take in what was read before.
@@ -266,6 +277,13 @@ class CallRegister:
     def __init__(self) -> None:
         self._step = CallStep()
         self._newest: dict[str, ToolCall] = {}
+
+    def copy(self) -> CallRegister:
+        """A register that goes on from here, and changes nothing in this one."""
+        register = CallRegister()
+        register._step = deepcopy(self._step)
+        register._newest = dict(self._newest)
+        return register
 
     def forget_waiting(self) -> None:
         """The model speaks again, so calls that still wait for an output will get none."""

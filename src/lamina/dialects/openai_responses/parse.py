@@ -34,7 +34,6 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     if not isinstance(request, Mapping):
         raise BadInput(f"the request is {describe_value(request)}", hint="give an object with an input")
     all_items = _read_items(request)
-    items = [item for item in all_items if not _is_trigger(item)]
     trigger = [item for item in all_items[-1:] if _is_trigger(item)]
     basis = _ParseBasis(
         text=read_optional_text(request, "instructions") or "",
@@ -46,18 +45,22 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
         basis = memo.basis  # with the same segment objects as before
     else:
         basis.instructions = _read_instructions(basis.text)
+    unchanged = _drop_last_reasoning(memo.find_unchanged(all_items, basis))
+    start = len(unchanged.groups)
+    new_items = [item for item in all_items[start:] if not _is_trigger(item)]
+    has_items = bool(unchanged.groups or new_items)
     head = _parse_head(
-        request, has_items=bool(items), has_instructions=bool(basis.instructions), trigger=trigger
+        request, has_items=has_items, has_instructions=bool(basis.instructions), trigger=trigger
     )
 
-    unchanged = _drop_last_reasoning(memo.find_unchanged(items, basis))
-    scan = ItemScan(is_stored=basis.is_stored, has_unseen_calls=basis.continues)
-    scan.replay(unchanged.log)
-    start = len(unchanged.groups)
-    new_items = items[start:]
+    if unchanged.state is None:
+        scan = ItemScan(is_stored=basis.is_stored, has_unseen_calls=basis.continues)
+        scan.replay(unchanged.log)
+    else:
+        scan = unchanged.state.copy()
     new = scan.read(new_items, start=start)
     memo.basis = basis
-    log = memo.remember(unchanged, new_items, new)
+    log = memo.remember(unchanged, new_items, new, state=scan)
     memo.past = _drop_last_reasoning(memo.past)
     return ParsedRequest(log=(*basis.instructions, *log), head=head)
 

@@ -55,15 +55,20 @@ def plan_reasoning(entries: Sequence[Entry], repairs: Container[str]) -> Reasoni
     return ReasoningPlan(frozenset(planner.dropped), frozenset(planner.without_id))
 
 
-def lasting(envelope: Envelope) -> dict[Ref, str]:
+def lasting(envelope: Envelope, start: int) -> dict[Ref, str]:
     """The lines for the ledger: items that are sent without their id, now and in every later request.
 
-    Without such a line a later request, which no longer sees what was lost, would send the id again.
+    Without such a line a later request, which no longer sees what was lost, would send the id again. What
+    happens to an item is decided within the answer of the model that it is part of.
     """
-    plan = plan_reasoning(envelope.entries, envelope.ledger.repairs)
+    entries = envelope.entries
+    while start > 0 and entries[start - 1].segment.role is Role.ASSISTANT:
+        start -= 1
+    new_entries = entries[start:]
+    plan = plan_reasoning(new_entries, envelope.ledger.repairs)
     lines: dict[Ref, str] = {}
     for position in sorted(plan.without_id):
-        entry = envelope.entries[position]
+        entry = new_entries[position]
         item = to_item(find_origin(entry, NAME).message)
         if entry.form is not Form.OMITTED and "id" in item:
             lines[Ref(f"{stem_of(entry.ref)}{ON_THE_WIRE}")] = WITHOUT_ID
