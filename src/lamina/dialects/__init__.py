@@ -44,7 +44,6 @@ __all__ = [
     "Violation",
     "read_usage",
     "recognise",
-    "recognise_growing",
 ]
 
 DIALECTS: dict[str, Dialect] = {

@@ -76,7 +76,7 @@ def render(envelope: Envelope) -> Json:
     return write_request(envelope.head, contents, writer.write_system(system_entries))
 
 
-def lasting(envelope: Envelope, _: int) -> dict[Ref, str]:
+def lasting(envelope: Envelope, _start: int) -> dict[Ref, str]:
     """The calls of the current turn that must carry a signature and came without one.
 
     Only the first call of a content carries a signature, so only that one is looked at.
