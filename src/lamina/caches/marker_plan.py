@@ -24,7 +24,7 @@ and blocks. It knows no wire format.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, islice
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -144,7 +144,7 @@ would still be below the minimum."""
 
 def _choose_blocks(stream: Stream, rules: CacheRules, past: EarlierRequests, *, least: int) -> dict[int, str]:
     """The blocks to mark, and why. Those that are surely too short to be cached come last."""
-    sums = list(accumulate(block.tokens for block in stream.blocks))
+    shortest = _count_too_short(stream.blocks, least)
     long_enough: list[MarkerPlace] = []
     too_short: list[MarkerPlace] = []
     for place in _rank_places(stream, rules, past):
@@ -152,7 +152,7 @@ def _choose_blocks(stream: Stream, rules: CacheRules, past: EarlierRequests, *, 
         index = _find_markable(stream.blocks, place.block)
         if index is None:
             continue
-        if place.reason != REQUEST_END and sums[index] * UNSURE < least:
+        if place.reason != REQUEST_END and index < shortest:
             too_short.append(MarkerPlace(index, place.reason))
         else:
             long_enough.append(MarkerPlace(index, place.reason))
@@ -161,6 +161,16 @@ def _choose_blocks(stream: Stream, rules: CacheRules, past: EarlierRequests, *, 
         chosen.setdefault(place.block, place.reason)
     most_markers = rules.markers - _marks_end_by_itself(stream, rules)
     return dict(islice(chosen.items(), most_markers))
+
+
+def _count_too_short(blocks: Sequence[StreamBlock], least: int) -> int:
+    """How many blocks at the beginning are surely too short to be cached, even together."""
+    total = 0
+    for index, block in enumerate(blocks):
+        total += block.tokens
+        if total * UNSURE >= least:
+            return index
+    return len(blocks)
 
 
 def _find_markable(blocks: Sequence[StreamBlock], index: int) -> int | None:
@@ -188,8 +198,7 @@ def _rank_places(stream: Stream, rules: CacheRules, past: EarlierRequests) -> It
     if rules.match == "tail":
         yield from uncut
         return
-    openings = [index for index in range(head, len(blocks)) if blocks[index].opens]
-    spare = _choose_spare(blocks, openings, past)
+    spare = _choose_spare(blocks, head, past)
     if past.cut and uncut:
         yield from uncut  # whatever the cut left in the cache ends there, or somewhere before it
     else:
@@ -203,9 +212,7 @@ def _rank_places(stream: Stream, rules: CacheRules, past: EarlierRequests) -> It
         yield from _space_by_look_back(blocks, head, rules)
 
 
-def _choose_spare(
-    blocks: Sequence[StreamBlock], openings: Sequence[int], past: EarlierRequests
-) -> list[MarkerPlace]:
+def _choose_spare(blocks: Sequence[StreamBlock], head: int, past: EarlierRequests) -> list[MarkerPlace]:
     """The marker that is left beside those of the head and of the end; none if there is only one message.
 
     If the last request is known, a marker finds it already, and the spare one stands before the last message,
@@ -217,9 +224,11 @@ def _choose_spare(
         answered = _end_of_answered(blocks)
         if answered.block >= 0:
             return [answered]
-    if len(openings) < 2:
+    openings_backwards = (index for index in range(len(blocks) - 1, head - 1, -1) if blocks[index].opens)
+    last_openings = list(islice(openings_backwards, 2))
+    if len(last_openings) < 2:
         return []
-    return [MarkerPlace(openings[-1] - 1, MESSAGE_BEFORE_LAST)]
+    return [MarkerPlace(last_openings[0] - 1, MESSAGE_BEFORE_LAST)]
 
 
 def _end_of_answered(blocks: Sequence[StreamBlock]) -> MarkerPlace:
@@ -269,8 +278,9 @@ def _is_reached(blocks: Sequence[StreamBlock], rules: CacheRules, index: int, ma
     later_marks = [mark for mark in marked if mark >= index]
     if not later_marks:
         return False
-    positions = list(number_positions(blocks, runs=rules.runs))
-    return positions[min(later_marks)] - positions[index] < rules.look_back
+    between = blocks[index : min(later_marks) + 1]
+    *_, distance = number_positions(between, runs=rules.runs)
+    return distance < rules.look_back
 
 
 def _take_turns(

@@ -80,12 +80,12 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
         return links
 
     def weighed(self, tokens: Iterable[int]) -> Stream:
-        """The stream with these token counts, one for each block."""
-        blocks = tuple(
+        """The stream with these token counts, one for each of its first blocks."""
+        weighed = [
             msgspec.structs.replace(block, tokens=count)
-            for block, count in zip(self.blocks, tokens, strict=True)
-        )
-        return msgspec.structs.replace(self, blocks=blocks)
+            for block, count in zip(self.blocks, tokens, strict=False)
+        ]
+        return msgspec.structs.replace(self, blocks=(*weighed, *self.blocks[len(weighed) :]))
 
 
 def write_seam(block: StreamBlock) -> bytes:

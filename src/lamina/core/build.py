@@ -21,9 +21,9 @@ from lamina.core import cut_target
 from lamina.core.admit import admit
 from lamina.core.arrange import arrange_log, draft_log, repair_log
 from lamina.core.cut import CutPlan, cut_to_fit, preview_cut
-from lamina.core.cut_target import CutLimits, FixedTokens
+from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
-from lamina.core.entries import find_last_turn, find_position, is_message
+from lamina.core.entries import EntryTally, find_last_turn, find_position, is_message
 from lamina.core.envelope import Envelope, mark_unlowered, seal
 from lamina.core.epochs import find_change
 from lamina.core.hashing import chain_root, is_same_json
@@ -93,7 +93,7 @@ def build(
     if budget is not None:
         draft = _read_wishes(draft, budget, context)
         memo.fixed = _count_fixed(draft, memo.fixed)
-        limits = _find_limits(budget, draft, context, fixed=memo.fixed.tokens)
+        limits = _find_limits(budget, draft, context, fixed=memo.fixed.total)
         draft = _note_budget(draft, budget, context)
     draft = admit(draft, limits, context)
     change = find_change(draft, context)
@@ -186,8 +186,8 @@ def _make_context(
     )
 
 
-def _count_fixed(draft: Draft, before: FixedTokens) -> FixedTokens:
-    return FixedTokens(draft.entries, cut_target.count_fixed(draft.entries, before))
+def _count_fixed(draft: Draft, before: EntryTally) -> EntryTally:
+    return EntryTally(draft.entries, cut_target.count_fixed(draft.entries, before))
 
 
 def _find_limits(budget: Budget, draft: Draft, context: BuildContext, *, fixed: int) -> CutLimits:
@@ -267,7 +267,7 @@ class BuildMemo:
 
     def __init__(self) -> None:
         self.checkpoint: DraftCheckpoint | None = None
-        self.fixed = FixedTokens()
+        self.fixed = EntryTally()
         self.settled: Any = None
         self._counts: dict[Counter, dict[Digest, int]] = {}
         self._reader: Reader | None = None

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from lamina.core.entries import count_same, find_first_answer, is_long_message, is_users_text
+from lamina.core.entries import EntryTally, count_same, find_first_answer, is_long_message, is_users_text
 from lamina.core.values import Budget, Entry, Layer, Preference, RequestHead, Role
 from lamina.errors import BadInput
 
@@ -321,14 +321,7 @@ def find_output_limit(head: RequestHead) -> int:
     return max(limits)
 
 
-class FixedTokens(NamedTuple):
-    """Entries, and their `count_fixed`."""
-
-    entries: Sequence[Entry] = ()
-    tokens: int = 0
-
-
-def count_fixed(entries: Sequence[Entry], before: FixedTokens | None = None) -> int:
+def count_fixed(entries: Sequence[Entry], before: EntryTally | None = None) -> int:
     """Tokens of what stands in a request however deep a cut goes, besides the last step.
 
     These are system text, pinned segments, the prompt, and what the user said before the first answer, if it
@@ -340,7 +333,7 @@ def count_fixed(entries: Sequence[Entry], before: FixedTokens | None = None) -> 
         start = count_same(before.entries, entries)
         if first_answer < start:
             gone_tokens = _count_fixed_from(start, before.entries, first_answer)
-            return before.tokens - gone_tokens + _count_fixed_from(start, entries, first_answer)
+            return before.total - gone_tokens + _count_fixed_from(start, entries, first_answer)
     return _count_fixed_from(0, entries, first_answer)
 
 

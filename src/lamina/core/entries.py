@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress, count
 from operator import is_not
 from types import UnionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -143,6 +143,13 @@ def count_same(entries: Sequence[Entry], other_entries: Sequence[Entry]) -> int:
     """
     positions_of_others = compress(count(), map(is_not, entries, other_entries))
     return next(positions_of_others, min(len(entries), len(other_entries)))
+
+
+class EntryTally(NamedTuple):
+    """Entries, and the sum of something over them."""
+
+    entries: Sequence[Entry] = ()
+    total: int = 0
 
 
 def find_last_turn(entries: Sequence[Entry]) -> int:

@@ -6,7 +6,7 @@ need not change stays the same object, and the caller's request is never written
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from lamina.dialects.json_values import LIST_TYPES
@@ -28,11 +28,13 @@ def mark_field(
     mark_item: MarkItem,
     *,
     text_type: str = "text",
+    is_bare: bool = False,
 ) -> Mapping[str, Any]:
     """An object with one of its fields marked, a list or a string; the same object if nothing changed.
 
     A string that must carry a marker becomes a block of this type. Its place may be written as its own
-    ("system") or as that of its block ("system[0]").
+    ("system") or as that of its block ("system[0]"). `is_bare`: no item has a marker, so that only those
+    are looked at which get one.
     """
     value = holder.get(name)
     if isinstance(value, str):
@@ -43,8 +45,26 @@ def mark_field(
         return holder
     if not isinstance(value, LIST_TYPES):
         return holder
-    marked = [mark_item(item, f"{place}[{position}]", places) for position, item in enumerate(value)]
+    positions: Iterable[int] = range(len(value))
+    if is_bare:
+        positions = _find_positions(place, places, len(value))
+    marked = list(value)
+    for position in positions:
+        marked[position] = mark_item(value[position], f"{place}[{position}]", places)
     return set_field(holder, name, keep_list(value, marked))
+
+
+def _find_positions(place: str, places: Places, end: int) -> set[int]:
+    """The positions of the items in a list at this place that get a marker, or hold something that does.
+
+    `messages[3].content[0]` is in the item 3 of the list `messages`.
+    """
+    positions: set[int] = set()
+    for marked_place in places:
+        number, bracket, _ = marked_place.removeprefix(f"{place}[").partition("]")
+        if bracket and number.isdecimal() and int(number) < end:
+            positions.add(int(number))
+    return positions
 
 
 def require_all_placed(places: Places) -> None:

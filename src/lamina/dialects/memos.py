@@ -21,11 +21,14 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from lamina.caches.stream import StreamBlock
+from lamina.core.entries import EntryTally
 from lamina.core.values import Segment
 from lamina.errors import BadInput
 
 AnyView = TypeVar("AnyView")
 AnyPast = TypeVar("AnyPast", bound="CheckedPast")
+AnyState = TypeVar("AnyState")
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -299,11 +302,7 @@ class CheckMemo:
         count = len(self._items)
         if basis != self._basis:
             return 0, make_past()
-        try:
-            is_unchanged = list(items[:count]) == self._items
-        except RecursionError:
-            is_unchanged = False
-        if self._past is None or not is_unchanged:
+        if self._past is None or not _begins_with(items, self._items):
             return 0, make_past()
         return count, self._past
 
@@ -331,6 +330,83 @@ class CheckMemo:
         self._basis = basis
         self._past = past
         self._tail_views = list(tail)
+
+
+DATA_KEPT = 200_000
+"""Bytes of data of the first blocks that a `StreamMemo` keeps. Only a prefix that is barely long enough to be
+cached is weighed, and hardly one has more."""
+
+
+class StreamMemo:
+    """Remembers the blocks of messages, as a cache sees them, so that only new messages are read.
+
+    Without `keeps_data`, later blocks have none: `data_count` blocks have theirs. `is_marked`: a block has a
+    marker. `is_bare`: the name of a marker stands nowhere in the messages. `parts` sums the parts of the
+    entries that are sent. It compares as a `CheckMemo` does.
+    """
+
+    def __init__(self, *, keeps_data: bool = False) -> None:
+        self._keeps_data = keeps_data
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget everything: the next request is read from its beginning."""
+        self._messages: list[Any] = []
+        self._basis: Any = None
+        self._state: Any = None
+        self._data_left = DATA_KEPT
+        self.blocks: list[StreamBlock] = []
+        self.data_count = 0
+        self.is_marked = False
+        self.is_bare = True
+        self.parts = EntryTally()
+
+    def read_blocks(
+        self,
+        messages: Sequence[Any],
+        basis: Any,
+        begin: Callable[[], AnyState],
+        read: Callable[[Any, int, AnyState], Iterable[StreamBlock]],
+        *,
+        marker: bytes,
+    ) -> list[StreamBlock]:
+        """The blocks of all messages. `basis` is what they depend on besides.
+
+        `begin` makes the state before the first message. `read` reads the message at a position, and brings
+        the state up to date. `marker` is the name of a marker as JSON.
+        """
+        seen_messages = self._messages
+        if not seen_messages or basis != self._basis or not _begins_with(messages, seen_messages):
+            self.forget()
+            seen_messages = []
+            self._state = begin()
+        new_messages = messages[len(seen_messages) :]
+        # If a message cannot be read, nobody knows how far the state has come: nothing counts as seen then.
+        self._messages = []
+        for position, message in enumerate(new_messages, len(seen_messages)):
+            written = _encode(message)
+            self.is_bare = self.is_bare and written is not None and marker not in written
+            for block in read(message, position, self._state):
+                self._add(block)
+        self._messages = [*seen_messages, *new_messages]
+        self._basis = basis
+        return self.blocks
+
+    def _add(self, block: StreamBlock) -> None:
+        self.is_marked = self.is_marked or bool(block.marker)
+        if self._keeps_data or self._data_left > 0:
+            self._data_left -= len(block.data)
+            self.data_count += 1
+        else:
+            block = msgspec.structs.replace(block, data=b"")
+        self.blocks.append(block)
+
+
+def _begins_with(messages: Sequence[Any], earlier_messages: list[Any]) -> bool:
+    try:
+        return list(messages[: len(earlier_messages)]) == earlier_messages
+    except RecursionError:
+        return False
 
 
 class CheckedPast(Protocol):

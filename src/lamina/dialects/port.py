@@ -22,7 +22,7 @@ from lamina.core.bound_thinking import Binding
 from lamina.core.envelope import Envelope
 from lamina.core.repair import Repairs
 from lamina.core.values import Entry, Ledger, Ref, RequestHead, Segment
-from lamina.dialects.memos import CheckMemo, ParseMemo
+from lamina.dialects.memos import CheckMemo, ParseMemo, StreamMemo
 from lamina.dialects.usage import Usage
 
 Request = Mapping[str, Any]
@@ -91,12 +91,13 @@ class Marking(msgspec.Struct, frozen=True, kw_only=True):
     """Cache markers to place: the lifetime for each block's `place`, "" for the provider's default.
 
     `automatic` and `key` are set on the request as a whole, if the dialect has a field for them. Without a
-    key the caller's own stays.
+    key the caller's own stays. `is_bare`: the messages of the request have no markers yet.
     """
 
     places: Mapping[str, str] = {}
     automatic: str = ""
     key: str = ""
+    is_bare: bool = False
 
 
 class Parse(Protocol):
@@ -159,16 +160,26 @@ class HeadShape(msgspec.Struct, frozen=True, kw_only=True):
     add_tools: Callable[[RequestHead, Sequence[dict[str, Any]]], tuple[Any, ...]] | None = None
 
 
+class GrowingStream(Protocol):
+    """Reads a request as blocks. Messages that the memo knows are not read again."""
+
+    def __call__(self, request: Request, /, *, memo: StreamMemo | None = None) -> Stream: ...
+
+
 class Markers(msgspec.Struct, frozen=True, kw_only=True):
     """Cache markers of one API.
 
     - `cache` is the sort of cache whose markers it takes. The rules of a cache belong to the model, which may
       be served behind another provider's wire format.
     - `put` puts exactly these markers on a request, and takes off all others.
+    - `find` gives the markers of a request, or their number.
+    - `stream` is the stream of a request that grows. None if such a request is read anew each time.
     """
 
     cache: MatchRule
     put: Callable[[Request, Marking], dict[str, Any]]
+    find: Callable[[Request], Any] | None = None
+    stream: GrowingStream | None = None
 
 
 class CacheView(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ A client that compares objects then sees exactly what lamina changed, and nothin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_
 from typing import Any
 
 from lamina.dialects.json_values import MAPPING_TYPES, to_dict_or_none
@@ -56,10 +57,9 @@ def keep_list(items: Sequence[Any], new_items: list[Any]) -> Sequence[Any]:
 
     So a list in which nothing changed stays the list that the caller sent.
     """
-    for item, new_item in zip(items, new_items, strict=True):
-        if item is not new_item:
-            return new_items
-    return items
+    if all(map(is_, items, new_items)):
+        return items
+    return new_items
 
 
 def change_object(source: Any, change: Callable[[dict[str, Any]], Any]) -> Any:

@@ -7,6 +7,7 @@ planner what it needs from the ledger: where the last cut began and where the la
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Literal
 
 import msgspec
@@ -16,10 +17,11 @@ from lamina.caches.lifetimes import AUTO, choose_lifetime
 from lamina.caches.marker_plan import UNSURE, MarkerPlan, plan_markers
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.core.deferred_tools import drop_deferred
-from lamina.core.entries import find_sent
+from lamina.core.entries import EntryTally, count_same, find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
-from lamina.core.values import Cut, Entry, Ledger, SentMark
+from lamina.core.values import Cut, Entry, Form, Ledger, SentMark
+from lamina.dialects.memos import StreamMemo
 from lamina.dialects.model_names import find_model
 from lamina.dialects.port import Dialect, Marking
 from lamina.errors import BadInput
@@ -82,13 +84,16 @@ def place_markers(
     rules: CacheRules,
     before: SentMark | None,
     cut: Cut | None,
+    memo: StreamMemo | None = None,
 ) -> Marked:
     """The request with the markers that `breakpoints` asks for.
 
     If nothing is to be marked, or the model's cache takes no markers, it is the same object. `before` is the
     mark of the last request. `cut` is the one that was made for this request. The envelope may not know it:
-    a request that is built again from its ledger repeats the cut and makes none.
+    a request that is built again from its ledger repeats the cut and makes none. With a memo, a request that
+    grows is read only at its end.
     """
+    memo = memo or StreamMemo()
     unmarked = Marked(request=request)  # type: ignore[arg-type]
     markers = dialect.cache.markers
     lifetimes = Lifetimes()
@@ -104,20 +109,25 @@ def place_markers(
     if not rules.markers or markers.cache != rules.match:
         return unmarked
     if breakpoints == "auto":
-        unmarked_stream = _stream_without_markers(request, envelope, dialect, rules)
+        unmarked_stream = _stream_without_markers(request, envelope, dialect, rules, memo)
         if unmarked_stream is None:
             return unmarked
         stream = unmarked_stream
     else:
-        stream = dialect.cache.stream(request)
+        stream = _read_stream(request, dialect, memo)
+    is_bare = markers.stream is not None and memo.is_bare
+    stream = _weigh_start(
+        stream, request, dialect, counter=counter, least=rules.least(stream.model), memo=memo
+    )
     # The entries of the tail are sent only this once, so nobody would read a cache entry that ends there.
-    tail_blocks = sum(len(entry.parts) for entry in envelope.sent[len(envelope.sent) - envelope.tail :])
-    stream = msgspec.structs.replace(stream, blocks=stream.blocks[: len(stream.blocks) - tail_blocks])
+    if envelope.tail:
+        tail_blocks = _count_parts(_find_last_sent(envelope.entries, envelope.tail))
+        stream = msgspec.structs.replace(stream, blocks=stream.blocks[: len(stream.blocks) - tail_blocks])
     last_sent_block = None
     if before is not None and cut is None:
-        last_sent_block = _last_block(envelope, envelope.sent[: before.sent])
+        last_sent_block = _last_block_before_new(envelope, before, memo)
     marker_plan = plan_markers(
-        _weigh_start(stream, counter, rules.least(stream.model)),
+        stream,
         rules,
         stable=lifetimes.stable,
         tail=lifetimes.tail,
@@ -125,7 +135,7 @@ def place_markers(
         kept=_last_block_before_cut(envelope),
         cut=cut is not None and bool(cut.first),
     )
-    marking = Marking(places=marker_plan.places, key=marker_plan.key)
+    marking = Marking(places=marker_plan.places, key=marker_plan.key, is_bare=is_bare)
     return Marked(request=markers.put(request, marking), plan=marker_plan)
 
 
@@ -141,7 +151,7 @@ def _replace_auto(lifetimes: Lifetimes, word: str) -> Lifetimes:
 
 
 def _stream_without_markers(
-    request: Mapping[str, Any], envelope: Envelope, dialect: Dialect, rules: CacheRules
+    request: Mapping[str, Any], envelope: Envelope, dialect: Dialect, rules: CacheRules, memo: StreamMemo
 ) -> Stream | None:
     """The blocks of a request that wants markers; None if it does not.
 
@@ -151,13 +161,40 @@ def _stream_without_markers(
         return None
     if envelope.tokens * UNSURE < rules.least(find_model(request)):
         return None
+    if _has_late_marker(request, dialect):
+        return None
     try:
-        stream = dialect.cache.stream(request)
+        stream = _read_stream(request, dialect, memo)
     except BadInput:
         return None  # it has values of an SDK that a cache never sees
-    if stream.automatic or any(block.marker for block in stream.blocks):
+    message_count = len(memo.blocks)
+    other_blocks = stream.blocks[: len(stream.blocks) - message_count]
+    if stream.automatic or memo.is_marked or any(block.marker for block in other_blocks):
         return None
     return stream
+
+
+LATE = 8
+"""Messages at the end in which a client that marks its requests has a marker."""
+
+
+def _has_late_marker(request: Mapping[str, Any], dialect: Dialect) -> bool:
+    """Whether there is a marker in the head, or in the last messages.
+
+    Clients move their markers with each request, so that a memo knows nothing of the messages after them.
+    """
+    markers = dialect.cache.markers
+    messages = request.get("messages")
+    if markers is None or markers.find is None or not isinstance(messages, list | tuple):
+        return False
+    return bool(markers.find({**request, "messages": messages[-LATE:]}))
+
+
+def _read_stream(request: Mapping[str, Any], dialect: Dialect, memo: StreamMemo) -> Stream:
+    markers = dialect.cache.markers
+    if markers is None or markers.stream is None:
+        return dialect.cache.stream(request)
+    return markers.stream(request, memo=memo)
 
 
 def keeps_only_marked(rules: CacheRules) -> bool:
@@ -168,17 +205,29 @@ def keeps_only_marked(rules: CacheRules) -> bool:
     return rules.match == "breakpoints"
 
 
-def _weigh_start(stream: Stream, counter: Counter, least: int) -> Stream:
+def _weigh_start(
+    stream: Stream,
+    request: Mapping[str, Any],
+    dialect: Dialect,
+    *,
+    counter: Counter,
+    least: int,
+    memo: StreamMemo,
+) -> Stream:
     """Count the tokens of the first blocks, until they exceed the smallest prefix that is cached.
 
     The plan only needs to know which blocks are below that minimum, so the rest is not counted.
     """
+    blocks_without_data = len(memo.blocks) - memo.data_count
+    end_of_data = len(stream.blocks) - blocks_without_data
     total = 0
     tokens: list[int] = []
     for index, block in enumerate(stream.blocks):
         if total >= least:
-            tokens.append(0)
-            continue
+            break
+        if index == end_of_data:
+            stream = dialect.cache.stream(request)
+            block = stream.blocks[index]  # noqa: PLW2901 - the same block with its data
         framing = _framing_tokens(block, counter, is_first=index == 0)
         block_tokens = framing + counter.count(block.data.decode())
         tokens.append(block_tokens)
@@ -217,7 +266,7 @@ def _last_block_before_cut(envelope: Envelope) -> int | None:
     sent_entries = find_sent(unchanged_entries)
     if not sent_entries:
         return None
-    return _last_block(envelope, sent_entries)
+    return _last_block(envelope, _count_parts(sent_entries))
 
 
 def find_entries_before(cut: Cut, entries: Sequence[Entry], ledger: Ledger) -> Sequence[Entry]:
@@ -230,9 +279,33 @@ def find_entries_before(cut: Cut, entries: Sequence[Entry], ledger: Ledger) -> S
     return entries
 
 
-def _last_block(envelope: Envelope, sent: Sequence[Entry]) -> int:
-    """The number of the last block of these entries.
+def _last_block_before_new(envelope: Envelope, before: SentMark, memo: StreamMemo) -> int:
+    """The number of the last block that the last request sent."""
+    start = count_same(memo.parts.entries, envelope.entries)
+    parts = memo.parts.total - _count_parts(memo.parts.entries[start:])
+    parts += _count_parts(envelope.entries[start:])
+    memo.parts = EntryTally(envelope.entries, parts)
+    sent = before.sent
+    if envelope.ledger.mark is not None:
+        sent = envelope.ledger.mark.sent + envelope.tail
+    new_entries = _find_last_sent(envelope.entries, sent - before.sent)
+    return _last_block(envelope, parts - _count_parts(new_entries))
+
+
+def _find_last_sent(entries: Sequence[Entry], count: int) -> list[Entry]:
+    """The last entries that are sent, at most so many."""
+    sent_backwards = (entry for entry in reversed(entries) if entry.form is not Form.OMITTED)
+    return list(islice(sent_backwards, max(count, 0)))
+
+
+def _count_parts(entries: Sequence[Entry]) -> int:
+    """Blocks of entries. Those that are not sent have none."""
+    return sum(len(entry.parts) for entry in entries)
+
+
+def _last_block(envelope: Envelope, parts: int) -> int:
+    """The number of the last block of the first entries, which have so many parts.
 
     It depends on nothing that comes after them, so it stays the same from request to request.
     """
-    return len(drop_deferred(envelope.head.tools)) + sum(len(entry.parts) for entry in sent) - 1
+    return len(drop_deferred(envelope.head.tools)) + parts - 1

@@ -30,7 +30,7 @@ from lamina.core.hashing import stem_of
 from lamina.core.ledger import load_ledger
 from lamina.core.values import Budget, Entry, Form, Ledger, RequestHead
 from lamina.dialects import DIALECTS, recognise_growing
-from lamina.dialects.memos import CheckMemo, ParseMemo
+from lamina.dialects.memos import CheckMemo, ParseMemo, StreamMemo
 from lamina.dialects.model_names import find_model, set_model
 from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, Request, Violation
 from lamina.dialects.sending import (
@@ -73,6 +73,7 @@ class RequestMemo:
         self.build = BuildMemo()
         self.incoming = CheckMemo()
         self.outgoing = CheckMemo()
+        self.stream = StreamMemo()
         self.unchanged: tuple[Entry, ...] = ()
 
 
@@ -265,6 +266,7 @@ def _parse(request: Request, source: Dialect, memo: RequestMemo) -> ParsedReques
     if not memo.parse.keeps_equality:
         memo.incoming.forget()
         memo.outgoing.forget()
+        memo.stream.forget()
     return parsed
 
 
@@ -347,7 +349,7 @@ def _write(built: Built, memo: RequestMemo, *, window: int) -> _Outgoing:
         limited = limit_output(rendered, envelope, fit.target, window=window)
     if limited is not rendered:
         envelope = note_lower_limit(envelope, window)
-    marked = _mark(fit, envelope, limited)
+    marked = _mark(fit, envelope, limited, memo)
 
     # Markers are placed before the check, because the provider has rules for them, too.
     violations: Sequence[Violation] = ()
@@ -356,7 +358,7 @@ def _write(built: Built, memo: RequestMemo, *, window: int) -> _Outgoing:
     elif fit.original is not None:
         violations = find_violations(fit.original, fit.target, memo.incoming)
     if as_it_came and violations:
-        marked = _mark(fit, envelope, fit.target.wire.render(envelope))
+        marked = _mark(fit, envelope, fit.target.wire.render(envelope), memo)
         as_it_came = False
     if not as_it_came:
         _check(marked.request, fit, violations, memo.outgoing)
@@ -399,7 +401,7 @@ def _is_unchanged(envelope: Envelope, memo: RequestMemo) -> bool:
     return rewritten.isdisjoint(refs) and rewritten.isdisjoint(map(stem_of, refs))
 
 
-def _mark(fit: Fit, envelope: Envelope, request: Request) -> Marked:
+def _mark(fit: Fit, envelope: Envelope, request: Request, memo: RequestMemo) -> Marked:
     return place_markers(
         request,
         envelope,
@@ -409,6 +411,7 @@ def _mark(fit: Fit, envelope: Envelope, request: Request) -> Marked:
         rules=fit.rules,
         before=fit.previous_ledger.mark,
         cut=envelope.cut,
+        memo=memo.stream,
     )
 
 

@@ -23,7 +23,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.history_window import LastN
 from lamina.core.options import Phase, not_measured
 from lamina.core.values import Cut, Segment, SentMark
-from lamina.dialects.memos import CheckMemo
+from lamina.dialects.memos import CheckMemo, StreamMemo
 from lamina.dialects.model_names import find_model
 from lamina.dialects.sending import find_violations, make_refusal, settle_repairs
 from lamina.dialects.translate import choose_binding
@@ -113,6 +113,7 @@ class RequestBuilder:
             self.relevance = self.options.order
         self._memo = BuildMemo()
         self._check_memo = CheckMemo()
+        self._stream_memo = StreamMemo()
 
     @property
     def terms(self) -> Terms:
@@ -237,6 +238,7 @@ class RequestBuilder:
             before=before,
             cut=cut,
             rules=self.policy.find_rules(model_name, dialect=self.dialect.name),
+            memo=self._stream_memo,
         )
         violations = find_violations(marked_request.request, self.dialect, self._check_memo)
         if violations:

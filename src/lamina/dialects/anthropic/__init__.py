@@ -18,7 +18,7 @@ from lamina.dialects.anthropic.cache_view import stream
 from lamina.dialects.anthropic.check import check, check_again
 from lamina.dialects.anthropic.deferred import defer_request_tools
 from lamina.dialects.anthropic.head import HEAD
-from lamina.dialects.anthropic.markers import mark
+from lamina.dialects.anthropic.markers import find_all_markers, mark
 from lamina.dialects.anthropic.model import (
     NAME,
     asks_to_clear,
@@ -144,7 +144,9 @@ DIALECT = Dialect(
         takes_late_system=lambda request: takes_system_messages(read_model(request)),
     ),
     head=HeadShape(read=HEAD.read, write=HEAD.write),
-    cache=CacheView(stream=stream, markers=Markers(cache="breakpoints", put=mark)),
+    cache=CacheView(
+        stream=stream, markers=Markers(cache="breakpoints", put=mark, find=find_all_markers, stream=stream)
+    ),
     answers=Answers(
         absorb=absorb,
         absorb_stream=absorb_stream,

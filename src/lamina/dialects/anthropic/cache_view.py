@@ -27,6 +27,7 @@ from lamina.dialects.json_values import (
     to_dict,
     to_list,
 )
+from lamina.dialects.memos import StreamMemo
 from lamina.dialects.port import Request
 from lamina.dialects.same_objects import drop_field
 from lamina.dialects.stream_data import encode_data, encode_settings, find_other_fields, read_marker
@@ -75,21 +76,23 @@ _FEATURES: tuple[tuple[str, Sort, bytes], ...] = (
 """Settings that blocks switch on: the setting, the sort of block, and the data that such a block holds."""
 
 
-def stream(request: Request) -> Stream:
+def stream(request: Request, *, memo: StreamMemo | None = None) -> Stream:
     """The blocks of a request with their markers, and the parameters that a cache may see.
 
-    They are in the order in which the API reads them: tools, system text, messages.
+    They are in the order in which the API reads them: tools, system text, messages. With a memo, settings
+    that blocks switch on are left out: whoever plans markers does not ask for them.
     """
     if not isinstance(request, Mapping):
         raise BadInput(f"a request is {name_value(request)}", place="request", hint="give an object")
     blocks = _stream_tools(request)
     blocks += _stream_system(request.get("system"))
-    blocks += _stream_messages(request.get("messages"), find_deferred_tools(request.get("tools")))
+    blocks += _stream_messages(request, memo or StreamMemo(keeps_data=True))
+    switching_blocks = blocks if memo is None else ()
     return Stream(
         dialect=NAME,
         model=read_model(request),
         blocks=tuple(blocks),
-        settings=encode_settings(_read_settings(request, blocks)),
+        settings=encode_settings(_read_settings(request, switching_blocks)),
         automatic=read_marker(request, MARKER, DEFAULT_LIFETIME),
     )
 
@@ -150,41 +153,53 @@ def _stream_system(system: Any) -> Iterator[StreamBlock]:
         yield _stream_block(piece, place, "system", _SeenCalls({}), opens=position == 0)
 
 
-def _stream_messages(messages: Any, deferred_tools: Mapping[str, Json]) -> Iterator[StreamBlock]:
-    """The blocks of all messages.
+def _stream_messages(request: Request, memo: StreamMemo) -> list[StreamBlock]:
+    """The blocks of all messages."""
+    messages = to_list(request.get("messages"), "messages")
+    deferred_tools = find_deferred_tools(request.get("tools"))
+    return memo.read_blocks(
+        messages,
+        deferred_tools,
+        lambda: _SeenCalls(deferred_tools),
+        _stream_message,
+        marker=b'"cache_control"',
+    )
+
+
+def _stream_message(message: Any, message_index: int, calls: _SeenCalls) -> Iterator[StreamBlock]:
+    """The blocks of one message. `calls` are those so far.
 
     The first block after a change of role opens a message: the API reads messages of one role in a row as
     one.
     """
-    last_role = ""
-    calls = _SeenCalls(deferred_tools)
-    for message_index, message in enumerate(to_list(messages, "messages")):
-        mapping = to_dict(message, f"messages[{message_index}]")
-        role = text_or_empty(mapping.get("role"))
-        place = f"messages[{message_index}].content"
-        is_temporary = mapping.get("clear_at") is not None
-        for block_index, piece in enumerate(_read_pieces(mapping.get("content"), place)):
-            yield _stream_block(
-                piece,
-                f"{place}[{block_index}]",
-                role,
-                calls,
-                opens=role != last_role,
-                is_temporary=is_temporary,
-            )
-            last_role = role
+    mapping = to_dict(message, f"messages[{message_index}]")
+    role = text_or_empty(mapping.get("role"))
+    place = f"messages[{message_index}].content"
+    is_temporary = mapping.get("clear_at") is not None
+    for block_index, piece in enumerate(_read_pieces(mapping.get("content"), place)):
+        yield _stream_block(
+            piece,
+            f"{place}[{block_index}]",
+            role,
+            calls,
+            opens=role != calls.last_role,
+            is_temporary=is_temporary,
+        )
+        calls.last_role = role
 
 
 class _SeenCalls:
     """The calls so far, and the tools that a block may load.
 
-    `tool_names` has the tool of each call by id, `program_ids` the calls that a program made.
+    `tool_names` has the tool of each call by id, `program_ids` the calls that a program made. `last_role` is
+    the role of the last block.
     """
 
     def __init__(self, deferred_tools: Mapping[str, Json]) -> None:
         self.deferred_tools = deferred_tools
         self.tool_names: dict[str, str] = {}
         self.program_ids: set[str] = set()
+        self.last_role = ""
 
     def add(self, block: Json) -> None:
         """Take in a call. One without an id has no results that could ask for it."""

@@ -44,7 +44,7 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
     marked = _set_marker(request, marking.automatic or None)
     marked = mark_field(marked, "tools", "tools", places, _mark_block)
     marked = mark_field(marked, "system", "system", places, _mark_block)
-    marked = mark_field(marked, "messages", "messages", places, _mark_message)
+    marked = mark_field(marked, "messages", "messages", places, _mark_message, is_bare=marking.is_bare)
     require_all_placed(places)
     return to_same_dict(marked)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from lamina.core.repair import Repairs
 from lamina.dialects.bedrock_converse.answers import absorb, absorb_stream, write_answer, write_closing_events
 from lamina.dialects.bedrock_converse.blocks import ID_PATTERN, NAME
-from lamina.dialects.bedrock_converse.cache_view import mark, stream
+from lamina.dialects.bedrock_converse.cache_view import count_markers, mark, stream
 from lamina.dialects.bedrock_converse.check import check, check_again
 from lamina.dialects.bedrock_converse.head import HEAD
 from lamina.dialects.bedrock_converse.parse import parse
@@ -63,7 +63,9 @@ DIALECT = Dialect(
         lasting=lasting,
     ),
     head=HeadShape(read=HEAD.read, write=HEAD.write),
-    cache=CacheView(stream=stream, markers=Markers(cache="breakpoints", put=mark)),
+    cache=CacheView(
+        stream=stream, markers=Markers(cache="breakpoints", put=mark, find=count_markers, stream=stream)
+    ),
     answers=Answers(
         absorb=absorb,
         absorb_stream=absorb_stream,

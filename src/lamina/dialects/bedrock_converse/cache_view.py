@@ -32,6 +32,7 @@ from lamina.dialects.json_values import (
     to_list,
 )
 from lamina.dialects.marking import Places, mark_field, require_all_placed
+from lamina.dialects.memos import StreamMemo
 from lamina.dialects.port import Marking, Request
 from lamina.dialects.same_objects import change_object, keep_list, to_same_dict
 from lamina.dialects.stream_data import encode_data, encode_settings, find_other_fields
@@ -62,7 +63,7 @@ _KNOWN_FIELDS = frozenset(
 """Fields that the stream holds elsewhere, that its settings hold, or that are not in the prompt."""
 
 
-def stream(request: Request) -> Stream:
+def stream(request: Request, *, memo: StreamMemo | None = None) -> Stream:
     """The blocks of a request with their cache points, and the parameters that a cache may see."""
     if not isinstance(request, Mapping):
         raise BadInput(f"a request is {name_value(request)}", place="request", hint="give an object")
@@ -85,23 +86,34 @@ def stream(request: Request) -> Stream:
         blocks=(
             *tools,
             *_stream_list(request.get("system"), "system", "system", {}),
-            *_stream_messages(request.get("messages")),
+            *_stream_messages(request.get("messages"), memo or StreamMemo(keeps_data=True)),
         ),
         settings=encode_settings(settings),
     )
 
 
-def _stream_messages(messages: Any) -> Iterator[StreamBlock]:
-    """The blocks of all messages. The first block after a change of role opens a message."""
-    last_role = ""
-    tool_names: dict[str, str] = {}
-    for position, message in enumerate(to_list(messages, "messages")):
-        fields = to_dict_or_empty(message)
-        role = text_or_empty(fields.get("role"))
-        place = f"messages[{position}].content"
-        for block in _stream_list(fields.get("content"), place, role, tool_names):
-            yield msgspec.structs.replace(block, opens=role != last_role)
-            last_role = role
+class _SeenMessages:
+    """The role of the last block so far, and the tool of each call by its id."""
+
+    def __init__(self) -> None:
+        self.last_role = ""
+        self.tool_names: dict[str, str] = {}
+
+
+def _stream_messages(messages: Any, memo: StreamMemo) -> list[StreamBlock]:
+    return memo.read_blocks(
+        to_list(messages, "messages"), None, _SeenMessages, _stream_message, marker=b'"cachePoint"'
+    )
+
+
+def _stream_message(message: Any, position: int, seen: _SeenMessages) -> Iterator[StreamBlock]:
+    """The blocks of one message. The first block after a change of role opens a message."""
+    fields = to_dict_or_empty(message)
+    role = text_or_empty(fields.get("role"))
+    place = f"messages[{position}].content"
+    for block in _stream_list(fields.get("content"), place, role, seen.tool_names):
+        yield msgspec.structs.replace(block, opens=role != seen.last_role)
+        seen.last_role = role
 
 
 def _stream_list(blocks: Any, place: str, role: str, tool_names: dict[str, str]) -> Iterator[StreamBlock]:
@@ -158,7 +170,7 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
         if marked_config is not tool_config:
             marked = {**request, "toolConfig": marked_config}
     marked = _mark_list(marked, "system", "system", places)
-    marked = mark_field(marked, "messages", "messages", places, _mark_message)
+    marked = mark_field(marked, "messages", "messages", places, _mark_message, is_bare=marking.is_bare)
     require_all_placed(places)
     return to_same_dict(marked)
 
