@@ -11,8 +11,7 @@ from lamina import Budget, Form, Ledger, Policy, fit_request, translate
 from lamina.dialects import DIALECTS
 from lamina.dialects.model_names import find_model
 from lamina.fitting.request import RequestMemo
-from lamina.testing._gallery import PIXEL
-from lamina.testing.conformance import MODELS, DialectTrial
+from lamina.testing.conformance import MODELS, PIXEL, DialectTrial
 
 PAIRS = list(permutations(DIALECTS, 2))
 

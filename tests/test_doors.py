@@ -54,7 +54,7 @@ NOT_FROM_OUTSIDE = {
     "sessions/search.py:_source_id": "the state of an index, which reading has decoded before",
     "replay/figures_folder.py:_check_settings": "bytes that lamina has just written from its own settings",
     "workspace/fetch.py:resolve_host": "one line from a process of lamina's own",
-    "formats/markdown/front_matter.py": "one string, which has no depth",
+    "formats/markdown/page.py": "one string, which has no depth",
     "testing/": "suites, which read what they wrote",
 }
 """Places where nothing nested can arrive, or where somebody else catches it."""

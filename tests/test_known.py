@@ -34,11 +34,11 @@ from lamina.stores.files import open_files
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Once, OwnName, Record, Store, Where, Within
 from lamina.stores.postgres import open_postgres
-from lamina.stores.postgres.schema import VERSION
+from lamina.stores.postgres.store import VERSION
 from lamina.stores.sealed import Key, Sealed
 from lamina.stores.sealed.records import Generation, SealedPlace, open_record, open_state
 from lamina.stores.sqlite import open_sqlite
-from lamina.testing._gallery import gallery
+from lamina.testing.conformance import gallery
 from tests.servers.postgres import shared
 from tools.known import (
     CHUNKS,

@@ -52,7 +52,7 @@ ALLOWED = {
     ("lamina.formats.markdown.lines", "classes"): "its own escape for a space, not a pattern",
     ("lamina.stores.postgres.connections", "split"): "the words of an error",
     ("lamina.stores.sealed.documents", "lower"): "the name of a class in an error",
-    ("lamina.stores.sealed.names", "lower"): "base32, which is ASCII",
+    ("lamina.stores.sealed.vault", "lower"): "base32, which is ASCII",
     ("lamina.core.text.characters", "isdigit"): "asked of ASCII only",
     ("lamina.core.text.characters", "lower"): "asked of ASCII only",
     ("lamina.core.text.characters", "split"): "asked of ASCII only",

@@ -23,7 +23,7 @@ import msgspec
 
 from lamina import Policy, segments
 from lamina.blocking import Session
-from lamina.context._shared_words import score_by_words
+from lamina.context.relevance import score_by_words
 from lamina.context.search import chunks_of, excerpts, open_index
 from lamina.context.search.words import find_terms, fold_text
 from lamina.core.layout import Cap, Layout

@@ -40,21 +40,20 @@ from lamina.sessions.search import open_search
 from lamina.sessions.setup import Setup
 from lamina.sessions.state import SessionState
 from lamina.stores.files import open_files
-from lamina.stores.files.hidden_files import VERSION as FILES
+from lamina.stores.files.disk import VERSION as FILES
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Once, Store, Where
 from lamina.stores.postgres import open_postgres
-from lamina.stores.postgres.schema import VERSION as POSTGRES
+from lamina.stores.postgres.store import VERSION as POSTGRES
 from lamina.stores.sealed import Key, Sealed, add_key, finish, rekey, shred
 from lamina.stores.sealed.cipher import KEY
 from lamina.stores.sealed.documents import FORMAT as SEALED
 from lamina.stores.sealed.documents import key_line, new_card, new_header, sign_card, sign_header
-from lamina.stores.sealed.keys import Passphrase
-from lamina.stores.sealed.passphrase import Cost, Derivation, derive
+from lamina.stores.sealed.keys import Cost, Derivation, Passphrase, derive
 from lamina.stores.sealed.records import Generation, SealedPlace, SealedState, seal_record, seal_state
 from lamina.stores.sqlite import open_sqlite
 from lamina.stores.sqlite.schema import VERSION as SQLITE
-from lamina.testing._gallery import gallery
+from lamina.testing.conformance import gallery
 from tests.fixtures.golden import sessions
 from tests.servers.postgres import shared
 

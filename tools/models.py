@@ -27,9 +27,8 @@ from typing import Any
 import msgspec
 
 from lamina.errors import BadInput
-from lamina.models.facts import Model, Models, find_model
+from lamina.models.facts import Hours, Model, Models, OffPeak, Prices, Tier, find_model
 from lamina.models.names import key_of
-from lamina.models.prices import Hours, OffPeak, Prices, Tier
 from tools.models_against import compare
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -17,7 +17,7 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from lamina.stores.postgres.schema import TABLES
+from lamina.stores.postgres.store import TABLES
 from tests.servers.postgres import Server, postgres
 
 HASHED = 16

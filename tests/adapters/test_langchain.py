@@ -22,8 +22,7 @@ from langchain_core.tools import tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from lamina.adapters._langchain_messages import CODEC
-from lamina.adapters.langchain import LaminaMiddleware
+from lamina.adapters.langchain import CODEC, LaminaMiddleware
 from lamina.adapters.langgraph import LaminaSaver
 from lamina.dialects.anthropic.server import BINDING_BETA
 from tests.adapters import over_wire

@@ -23,10 +23,9 @@ from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.workflow import JsonSerializer
 
-from lamina.adapters._llama_index_messages import CODEC
 from lamina.adapters.bridge import Turn
 from lamina.adapters.chat_turns import write_output_format
-from lamina.adapters.llama_index import LaminaAgent, LaminaMemory
+from lamina.adapters.llama_index import CODEC, LaminaAgent, LaminaMemory
 from lamina.core.values import Budget
 from lamina.errors import BadInput
 from tests.adapters import over_wire

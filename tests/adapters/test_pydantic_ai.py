@@ -24,9 +24,8 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-from lamina.adapters._pydantic_messages import CODEC
 from lamina.adapters.chat_turns import write_tool
-from lamina.adapters.pydantic_ai import LEDGER, LaminaCapability
+from lamina.adapters.pydantic_ai import CODEC, LEDGER, LaminaCapability
 from lamina.core.values import Budget
 from lamina.fitting.request import fit_request
 from tests.adapters import over_wire

@@ -34,9 +34,8 @@ from smolagents.models import (
 )
 from smolagents.monitoring import TokenUsage
 
-from lamina.adapters._smolagents_steps import CODEC
 from lamina.adapters.bridge import Turn
-from lamina.adapters.smolagents import LaminaCodeAgent, LaminaToolCallingAgent
+from lamina.adapters.smolagents import CODEC, LaminaCodeAgent, LaminaToolCallingAgent
 from tests.adapters import long_session, over_wire
 from tests.adapters.long_session import (
     BUDGET,

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from lamina.agent import Action, Agent, ToolRunEvent, TurnCost, TurnLimits, approve_always
-from lamina.agent.model_calls import INTERRUPTED
+from lamina.agent.loop import INTERRUPTED
 from lamina.agent.outcome import TurnEvent
 from lamina.clients.events import Reply, TextEvent, UsageEvent
 from lamina.clients.failures import RequestRefused, Unreachable

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lamina.caches import all_rules, rules_for
-from lamina.caches.explicit import price_explicit_cache
 from lamina.caches.lifetimes import PausedRequest, price_lifetimes
+from lamina.caches.named import price_explicit_cache
 from lamina.caches.prefix_path import count_same_objects, user_messages_backwards
-from lamina.caches.values import rates
+from lamina.caches.rules import rates
 from lamina.core.cut_target import Rates
 from tests.caches.streams import stream
 

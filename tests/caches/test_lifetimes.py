@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.caches import all_rules, rules_for, simulator
-from lamina.caches.explicit import price_explicit_cache
 from lamina.caches.lifetimes import (
     LEAST_PAUSES,
     PausedRequest,
@@ -15,6 +14,7 @@ from lamina.caches.lifetimes import (
     list_lifetimes,
     price_lifetimes,
 )
+from lamina.caches.named import price_explicit_cache
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.errors import BadInput
 

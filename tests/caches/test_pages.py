@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.caches import rules_for, simulator, token_simulator
-from lamina.caches.pages import PageCache
+from lamina.caches.prefix import PageCache
 from tests.caches.streams import stream
 
 VLLM, SGLANG = rules_for("vllm"), rules_for("sglang")

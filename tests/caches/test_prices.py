@@ -6,8 +6,7 @@ import pytest
 
 from lamina import BadInput
 from lamina.caches import Tally, cost, rules_for
-from lamina.models.facts import AS_OF, Model
-from lamina.models.prices import Prices, Tier
+from lamina.models.facts import AS_OF, Model, Prices, Tier
 
 TALLY = Tally(read=100_000, written=10_000, written_long=1_000, uncached=2_000)
 OWN = Model(

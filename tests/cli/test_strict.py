@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.cli.strict import DEPTH, parse_strictly
+from lamina.cli.files import DEPTH, parse_strictly
 from lamina.errors import BadInput
 from tests.cli.running import run
 

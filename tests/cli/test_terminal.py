@@ -7,7 +7,7 @@ import io
 import pytest
 
 from lamina.cli import COMMANDS, GROUPS
-from lamina.cli.colour import paint, shows_colour
+from lamina.cli.output import paint, shows_colour
 from tests.cli.running import run
 
 

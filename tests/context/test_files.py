@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.context._globs import matches_glob
-from lamina.context.files import NOTES, SECONDS, files, tags_in
+from lamina.context.files import NOTES, SECONDS, files, matches_glob, tags_in
 from lamina.context.port import GatheredSegments
 from lamina.core.wording import text_of
 from lamina.workspace.documents import text_in

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.context import relevance
-from lamina.context._shared_words import WordMatch, score_by_words, stem
-from lamina.context.relevance import RankedTurn, Relevance, by_index
+from lamina.context.relevance import RankedTurn, Relevance, WordMatch, by_index, score_by_words, stem
 from lamina.context.search import chunks_of, open_index
 from lamina.core.build import build
 from lamina.core.envelope import Envelope

@@ -11,8 +11,7 @@ import anyio
 import pytest
 
 from lamina.context.search import Chunk, chunks_of, open_index, sqlite, turns_of
-from lamina.context.search.index import Index
-from lamina.context.search.ranking import LENDERS
+from lamina.context.search.index import LENDERS, Index
 from lamina.context.search.vectors import Vectors, pack_vectors
 from lamina.errors import BadInput
 from lamina.segments import assistant, result, user

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from lamina.core.tokens import Counter, estimate_for
 from lamina.errors import BadInput
 from lamina.models.counters import claude
-from lamina.models.counters.combining_marks import LONGEST
+from lamina.models.counters.count_guard import LONGEST
 from tests.examples import up_to
 
 pytest.importorskip("ctok")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from lamina.models.counters.count_cache import CachedCounter
+from lamina.models.counters.claude import CachedCounter
 
 
 def test_each_text_is_counted_once() -> None:

@@ -19,6 +19,8 @@ from lamina.models.facts import (
     AS_OF,
     VARIABLE,
     Model,
+    Prices,
+    Tier,
     find_model,
     listed_models,
     load_models,
@@ -27,7 +29,6 @@ from lamina.models.facts import (
     price_of,
 )
 from lamina.models.names import is_named, key_of, tail_of
-from lamina.models.prices import Prices, Tier
 from tests.bounded import bounded_work
 
 TABLE = Path(models.__file__).with_name("models.json")

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from lamina.models.counters import long_texts, vocabularies
-from lamina.models.counters.long_texts import RUN, WHOLE, split_long_text
+from lamina.models.counters import count_guard, vocabularies
+from lamina.models.counters.count_guard import RUN, WHOLE, split_long_text
 
 WORDS = (
     "the Über naïve 世界 12345 3.14 foo_bar() don't x=1; \t\t if(a&&b){return} HTTP/1.1 🌍 — ok\r\n".split(
@@ -18,8 +18,8 @@ WORDS = (
 
 @pytest.mark.parametrize("name", vocabularies.names())
 def test_pieces_have_the_tokens_of_the_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_texts, "WHOLE", 400)
-    monkeypatch.setattr(long_texts, "RUN", 300)
+    monkeypatch.setattr(count_guard, "WHOLE", 400)
+    monkeypatch.setattr(count_guard, "RUN", 300)
     numbers = random.Random(name)  # noqa: S311 - the same texts each time
     for _ in range(10):
         text = "".join(numbers.choice(WORDS) + numbers.choice(("  ", " ", "\n", "")) for _ in range(400))

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from lamina.models.facts import listed_models
-from lamina.models.prices import Hours, Prices, Tier
+from lamina.models.facts import Hours, Prices, Tier, listed_models
 from tools import models as tool
 
 ABOUT = {"name": "litellm", "file": "prices.json", "version": "1.2.3", "released": "2026-01-02"}

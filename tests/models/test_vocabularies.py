@@ -12,8 +12,7 @@ from lamina.core.tokens import STRICT
 from lamina.errors import BadInput
 from lamina.models.counters import count_guard as guard
 from lamina.models.counters import vocabularies
-from lamina.models.counters.combining_marks import LONGEST, between_long_runs
-from lamina.models.counters.count_guard import guard_count
+from lamina.models.counters.count_guard import LONGEST, between_long_runs, guard_count
 from lamina.models.counters.vocabularies import vocabulary
 
 NAMES = vocabularies.names()

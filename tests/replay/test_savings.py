@@ -11,7 +11,7 @@ import pytest
 
 from bench.samples import recorded_session
 from lamina.caches.lifetimes import PausedRequest
-from lamina.caches.working_costs import price_working
+from lamina.caches.prices import price_working
 from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.savings import compare_settings
 from lamina.replay.values import RecordedUsage, Trace

@@ -18,7 +18,7 @@ from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
 from lamina.core.layout import Cap, Layout
 from lamina.core.values import Form, Layer, Segment, ToolCall, ToolResult
 from lamina.core.wording import text_of
-from lamina.formats.markdown.front_matter import format_front_matter, split_front_matter
+from lamina.formats.markdown.page import format_front_matter, split_front_matter
 from lamina.segments import file
 from lamina.sessions import Session
 from lamina.stores.memory import MemoryStore

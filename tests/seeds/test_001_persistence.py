@@ -23,8 +23,7 @@ from lamina.formats.markdown import (
     save,
     write,
 )
-from lamina.formats.markdown.lines import format_messages
-from lamina.formats.markdown.mentions import mentions
+from lamina.formats.markdown.lines import format_messages, mentions
 from lamina.formats.markdown.page import list_messages
 from lamina.formats.tagged_context import unwrap_tag
 from lamina.segments import assistant, note, url, user, web_tab

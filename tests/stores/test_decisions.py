@@ -15,9 +15,8 @@ from lamina.stores import MemoryStore, Where
 from lamina.stores.address import open_store
 from lamina.stores.port import Measurable
 from lamina.stores.sealed.documents import Header, encode_document, new_header, parse_document
-from lamina.stores.sealed.keys import Passphrase, generate
-from lamina.stores.sealed.passphrase import SCRYPT, Cost, Derivation, derive
-from lamina.stores.sqlite.readers import can_write
+from lamina.stores.sealed.keys import SCRYPT, Cost, Derivation, Passphrase, derive, generate
+from lamina.stores.sqlite.store import can_write
 from tests.sessions.talking import awaited
 
 WHERE = Where(workspace="team", conversation="talk")

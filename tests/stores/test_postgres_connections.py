@@ -18,7 +18,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from lamina.errors import BadInput, Broken, Conflict, StoreError
 from lamina.stores.port import Once, StoredHead, Where
 from lamina.stores.postgres import ConnectionLimits, PostgresStore, connections, open_postgres
-from lamina.stores.postgres.schema import VERSION
+from lamina.stores.postgres.store import VERSION
 from tests.servers.postgres import shared
 
 WHERE = Where("team", "chat")

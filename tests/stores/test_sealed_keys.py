@@ -22,7 +22,7 @@ from lamina.stores.sealed import (
     init_keyring,
     raw,
 )
-from lamina.stores.sealed.passphrase import ARGON2ID, SCRYPT, Derivation, derivation, derive
+from lamina.stores.sealed.keys import ARGON2ID, SCRYPT, Derivation, derivation, derive
 
 GOOD = bytes.fromhex("8f14a1c3d29b7e60554e0b96f7c8a93d21e05b7742d6f19c30aa68e4bd071f52")
 CHEAP = Cost(memory=19_456, passes=2, lanes=1)

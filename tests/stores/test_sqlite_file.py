@@ -26,8 +26,7 @@ from lamina.stores.sqlite import (
     writer,
 )
 from lamina.stores.sqlite.connections import SqliteConnection, SqliteFailure, connect
-from lamina.stores.sqlite.drivers import Driver, warn_if_unsafe
-from lamina.stores.sqlite.process_lock import LOCK_SUFFIX, ProcessLock
+from lamina.stores.sqlite.drivers import LOCK_SUFFIX, Driver, ProcessLock, warn_if_unsafe
 from lamina.stores.sqlite.schema import APPLICATION, VERSION, make_tables
 from lamina.testing._store_trial import expect_error, make_bodies
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lamina.errors import BadInput
-from lamina.workspace import documents, pdf_documents
+from lamina.workspace import documents
 from lamina.workspace.documents import text_in
 
 
@@ -39,7 +39,7 @@ def test_text_of_a_pdf_comes_page_by_page(pypdf: Path) -> None:
 
 def test_of_a_long_pdf_only_the_first_pages_are_read(pypdf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pypdf.write_text(PAGE.format(pages="iter(lambda: Page('page'), None)"))
-    monkeypatch.setattr(pdf_documents, "PAGES", 3)
+    monkeypatch.setattr(documents, "PAGES", 3)
     assert text_in("x", b"%PDF-") == "page\n\npage\n\npage"
     monkeypatch.setattr(documents, "CHARACTERS", 6)
     assert text_in("x", b"%PDF-") == "page\n\npa"

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.workspace.html_markup import End, MarkupText, Start, read_markup
-from lamina.workspace.html_text import read_page
+from lamina.workspace.html_text import End, MarkupText, Start, read_markup, read_page
 from tests.bounded import bounded_work
 
 

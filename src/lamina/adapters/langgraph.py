@@ -11,12 +11,14 @@ graphs that run with and without `await`. Several processes may use one store. W
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Self
 
 import msgspec
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
     BaseCheckpointSaver,
     ChannelVersions,
     Checkpoint,
@@ -25,10 +27,19 @@ from langgraph.checkpoint.base import (
     SerializerProtocol,
     get_checkpoint_id,
     get_checkpoint_metadata,
+    writes_sort_key,
 )
 
-from lamina.adapters import _langgraph_checkpoints as checkpoints
-from lamina.adapters._langgraph_threads import Place, StoredThreads
+from lamina.adapters._langgraph_threads import (
+    Place,
+    StoredCheckpoint,
+    StoredThread,
+    StoredThreads,
+    StoredValue,
+    StoredWrite,
+    ThreadRecord,
+    Typed,
+)
 from lamina.adapters._store_thread import (
     StoreAddress,
     StoreThread,
@@ -76,12 +87,12 @@ class LaminaSaver(BaseCheckpointSaver[str]):
 
         None if the thread has no such checkpoint.
         """
-        thread_id, namespace = checkpoints.read_place(config)
+        thread_id, namespace = read_place(config)
         async with self._threads.open(store, thread_id) as thread:
-            place = (namespace, get_checkpoint_id(config) or checkpoints.find_latest(thread, namespace))
+            place = (namespace, get_checkpoint_id(config) or find_latest(thread, namespace))
             if place not in thread.checkpoints:
                 return None
-            return checkpoints.read_tuple(thread, place, self.serde)
+            return read_tuple(thread, place, self.serde)
 
     async def _list(
         self,
@@ -105,8 +116,8 @@ class LaminaSaver(BaseCheckpointSaver[str]):
         tuples: list[CheckpointTuple] = []
         for thread_id in thread_ids:
             async with self._threads.open(store, str(thread_id)) as thread:
-                for place in checkpoints.select_places(thread, fields, before_id):
-                    each = checkpoints.read_tuple(thread, place, self.serde)
+                for place in select_places(thread, fields, before_id):
+                    each = read_tuple(thread, place, self.serde)
                     if (filter or {}).items() <= each.metadata.items():
                         tuples.append(each)
                     if len(tuples) == limit:
@@ -125,17 +136,15 @@ class LaminaSaver(BaseCheckpointSaver[str]):
 
         The configuration that is returned names it.
         """
-        thread_id, namespace = checkpoints.read_place(config)
+        thread_id, namespace = read_place(config)
         full_metadata = get_checkpoint_metadata(config, metadata)
         async with self._threads.open(store, thread_id) as thread:
-            values = checkpoints.write_values(
-                thread, namespace, checkpoint["channel_values"], new_versions, self.serde
-            )
-            stored = checkpoints.write_checkpoint(
+            values = write_values(thread, namespace, checkpoint["channel_values"], new_versions, self.serde)
+            stored = write_checkpoint(
                 checkpoint, full_metadata, namespace, parent=get_checkpoint_id(config) or "", serde=self.serde
             )
             await thread.add(store, msgspec.structs.replace(values, checkpoints=(stored,)))
-        return checkpoints.make_config(thread_id, stored.place)
+        return make_config(thread_id, stored.place)
 
     async def _put_writes(
         self,
@@ -146,9 +155,9 @@ class LaminaSaver(BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """Store the writes of a task, which wait at a checkpoint until its step is over."""
-        thread_id, namespace = checkpoints.read_place(config)
+        thread_id, namespace = read_place(config)
         place = (namespace, config["configurable"]["checkpoint_id"])
-        record = checkpoints.write_pending(writes, place, task=task_id, path=task_path, serde=self.serde)
+        record = write_pending(writes, place, task=task_id, path=task_path, serde=self.serde)
         async with self._threads.open(store, thread_id) as thread:
             await thread.add(store, record)
 
@@ -183,7 +192,7 @@ class LaminaSaver(BaseCheckpointSaver[str]):
             async with self._threads.open(store, thread_id) as thread:
                 kept_places: list[Place] = []
                 if strategy == "keep_latest":
-                    kept_places = checkpoints.find_needed(thread)
+                    kept_places = find_needed(thread)
                 await thread.keep(store, kept_places)
 
     get_tuple, aget_tuple = run_both_ways(_get)
@@ -200,3 +209,156 @@ class LaminaSaver(BaseCheckpointSaver[str]):
     async def alist(self, *args: Any, **kwargs: Any) -> AsyncIterator[CheckpointTuple]:
         for each in await self.store.arun(self._list, *args, **kwargs):
             yield each
+
+
+def write_checkpoint(
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+    namespace: str,
+    *,
+    parent: str,
+    serde: SerializerProtocol,
+) -> StoredCheckpoint:
+    """A checkpoint without its values."""
+    fields: Mapping[str, Any] = metadata
+    versions = checkpoint["channel_versions"]
+    without_values: dict[str, Any] = dict(checkpoint)
+    del without_values["channel_values"]
+    return StoredCheckpoint(
+        place=(namespace, checkpoint["id"]),
+        parent=parent,
+        checkpoint=serde.dumps_typed(without_values),
+        metadata=serde.dumps_typed(metadata),
+        versions={channel: str(version) for channel, version in versions.items()},
+        run=str(fields.get("run_id") or ""),
+        has_deltas=bool(fields.get("counters_since_delta_snapshot")),
+    )
+
+
+def write_values(
+    thread: StoredThread,
+    namespace: str,
+    channel_values: Mapping[str, Any],
+    new_versions: ChannelVersions,
+    serde: SerializerProtocol,
+) -> ThreadRecord:
+    """A record of the values that are new, and of those of their items that are not in the thread."""
+    values: list[tuple[tuple[str, str, str], StoredValue]] = []
+    items: dict[bytes, Typed] = {}
+    for channel, version in new_versions.items():
+        if channel not in channel_values:
+            continue
+        value = channel_values[channel]
+        if type(value) is list:
+            stored, new_items = thread.store_list([serde.dumps_typed(item) for item in value])
+            items.update(new_items)
+        else:
+            stored = StoredValue(data=serde.dumps_typed(value))
+        values.append(((namespace, channel, str(version)), stored))
+    return ThreadRecord(values=tuple(values), items=tuple(items.items()))
+
+
+def write_pending(
+    writes: Sequence[tuple[str, Any]], place: Place, *, task: str, path: str, serde: SerializerProtocol
+) -> ThreadRecord:
+    """A record of the writes of a task that wait at a checkpoint."""
+    stored: list[StoredWrite] = []
+    for position, (channel, value) in enumerate(writes):
+        write = StoredWrite(
+            place=place,
+            task=task,
+            index=WRITES_IDX_MAP.get(channel, position),
+            channel=channel,
+            value=serde.dumps_typed(value),
+            path=path,
+        )
+        stored.append(write)
+    return ThreadRecord(writes=tuple(stored))
+
+
+def read_tuple(thread: StoredThread, place: Place, serde: SerializerProtocol) -> CheckpointTuple:
+    """A checkpoint with its values and the writes that wait at it."""
+    stored = thread.checkpoints[place]
+    values: dict[str, Any] = {}
+    for channel, version in stored.versions.items():
+        value = thread.values.get((place[0], channel, version))
+        if value is not None:
+            values[channel] = _read_value(thread, value, serde)
+    writes = sorted(
+        thread.writes.get(place, {}).values(),
+        key=lambda write: writes_sort_key(write.path, write.task, write.index),
+    )
+    parent_config = None
+    if stored.parent:
+        parent_config = make_config(thread.where.conversation, (place[0], stored.parent))
+    return CheckpointTuple(
+        config=make_config(thread.where.conversation, place),
+        checkpoint={**serde.loads_typed(stored.checkpoint), "channel_values": values},
+        metadata=serde.loads_typed(stored.metadata),
+        parent_config=parent_config,
+        pending_writes=[(write.task, write.channel, serde.loads_typed(write.value)) for write in writes],
+    )
+
+
+def _read_value(thread: StoredThread, value: StoredValue, serde: SerializerProtocol) -> Any:
+    if value.data is not None:
+        return serde.loads_typed(value.data)
+    return [serde.loads_typed(thread.items[digest]) for digest in value.items]
+
+
+def read_place(config: RunnableConfig) -> tuple[str, str]:
+    """The thread and the namespace that a configuration is about."""
+    fields = config["configurable"]
+    return str(fields["thread_id"]), fields.get("checkpoint_ns", "")
+
+
+def make_config(thread_id: str, place: Place) -> RunnableConfig:
+    """The configuration that names one checkpoint."""
+    namespace, checkpoint_id = place
+    return {
+        "configurable": {
+            "thread_id": thread_id,
+            "checkpoint_ns": namespace,
+            "checkpoint_id": checkpoint_id,
+        }
+    }
+
+
+def select_places(thread: StoredThread, fields: dict[str, Any], before_id: str | None) -> Sequence[Place]:
+    """The places of the checkpoints that are asked for, the newest first."""
+    asked_namespace = fields.get("checkpoint_ns")
+    asked_id = fields.get("checkpoint_id")
+    places: list[Place] = []
+    for namespace, checkpoint_id in thread.checkpoints:
+        if asked_namespace is not None and namespace != asked_namespace:
+            continue
+        if asked_id and checkpoint_id != asked_id:
+            continue
+        if before_id and checkpoint_id >= before_id:
+            continue
+        places.append((namespace, checkpoint_id))
+    return sorted(places, key=itemgetter(1), reverse=True)
+
+
+def find_latest(thread: StoredThread, namespace: str) -> str:
+    """The id of the latest checkpoint, "" if there is none. Ids sort by time."""
+    latest_id = ""
+    for checkpoint_namespace, checkpoint_id in thread.checkpoints:
+        if checkpoint_namespace == namespace:
+            latest_id = max(latest_id, checkpoint_id)
+    return latest_id
+
+
+def find_needed(thread: StoredThread) -> list[Place]:
+    """The latest checkpoint of each namespace.
+
+    A channel of deltas is rebuilt from its ancestors, so every checkpoint that has deltas is needed too.
+    """
+    latest: dict[str, str] = {}
+    for namespace, checkpoint_id in thread.checkpoints:
+        latest[namespace] = max(latest.get(namespace, ""), checkpoint_id)
+    needed: list[Place] = []
+    for place, stored in thread.checkpoints.items():
+        if stored.has_deltas or latest[place[0]] == place[1]:
+            needed.append(place)
+    return needed

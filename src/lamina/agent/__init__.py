@@ -8,8 +8,7 @@ from lamina.agent.loop import Agent
 from lamina.agent.one_shot import ModelPlan, PlannedCalls
 from lamina.agent.opening import open_for
 from lamina.agent.outcome import Citation, ToolRunEvent, TurnEvent, TurnOutcome
-from lamina.agent.persona import CITING, EXPLORER, PLANNING, guidelines
-from lamina.agent.profiles import THINKING, AgentProfile
+from lamina.agent.profiles import CITING, EXPLORER, PLANNING, THINKING, AgentProfile, guidelines
 from lamina.agent.registry import AgentRegistry, StoredAgents, load_agents
 from lamina.agent.scratchpad import scratchpad
 from lamina.agent.subagents import ForkedTask, delegate, delegate_forked, fork_tasks, hand_over

@@ -13,7 +13,7 @@ import msgspec
 
 from lamina.agent.actions import Action, RunOptions, index_actions, run_calls
 from lamina.agent.outcome import Listener, ToolRunEvent
-from lamina.agent.persona import PLANNING
+from lamina.agent.profiles import PLANNING
 from lamina.clients.events import CallEvent, Client, UsageEvent
 from lamina.core.build import build
 from lamina.core.values import Segment, ToolCall, ToolResult

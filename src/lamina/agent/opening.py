@@ -14,8 +14,7 @@ import msgspec
 
 from lamina.agent.actions import Action
 from lamina.agent.loop import Agent
-from lamina.agent.persona import CITING, EXPLORER, guidelines
-from lamina.agent.profiles import THINKING
+from lamina.agent.profiles import CITING, EXPLORER, THINKING, guidelines
 from lamina.context.port import Source
 from lamina.core.values import RequestHead
 from lamina.dialects.port import PlainHead

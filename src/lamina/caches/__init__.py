@@ -4,7 +4,7 @@
     cache = simulator(rules)
     tally = cache.send(stream, at=0.0)
 
-Read `values.py` first: `CacheRules` is everything that we know about a cache, `Tally` is what one request
+Read `rules.py` first: `CacheRules` is everything that we know about a cache, `Tally` is what one request
 took from it. `simulate.py` names the module of each algorithm.
 """
 
@@ -13,14 +13,21 @@ from typing import TYPE_CHECKING
 from lamina._lazy_names import name_lazily
 
 if TYPE_CHECKING:
-    from lamina.caches.explicit import ExplicitCachePrice, price_explicit_cache
     from lamina.caches.lifetimes import PausedRequest, choose_lifetime
-    from lamina.caches.loading import all_rules, load_rules, rules_for
-    from lamina.caches.named import NamedCaches
+    from lamina.caches.named import ExplicitCachePrice, NamedCaches, price_explicit_cache
     from lamina.caches.prices import Price, cost, storage
+    from lamina.caches.rules import (
+        CacheRules,
+        Level,
+        MatchRule,
+        Tally,
+        all_rules,
+        load_rules,
+        rates,
+        rules_for,
+    )
     from lamina.caches.simulate import Cache, TokenCache, simulator, token_simulator
     from lamina.caches.stream import Stream, StreamBlock
-    from lamina.caches.values import CacheRules, Level, MatchRule, Tally, rates
 
 __all__ = [
     "Cache",
@@ -51,13 +58,11 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = name_lazily(
         __name__,
         {
-            "lamina.caches.explicit": "ExplicitCachePrice price_explicit_cache",
             "lamina.caches.lifetimes": "PausedRequest choose_lifetime",
-            "lamina.caches.loading": "all_rules load_rules rules_for",
-            "lamina.caches.named": "NamedCaches",
+            "lamina.caches.named": "ExplicitCachePrice NamedCaches price_explicit_cache",
             "lamina.caches.prices": "Price cost storage",
             "lamina.caches.simulate": "Cache TokenCache simulator token_simulator",
             "lamina.caches.stream": "Stream StreamBlock",
-            "lamina.caches.values": "CacheRules Level MatchRule Tally rates",
+            "lamina.caches.rules": "CacheRules Level MatchRule Tally all_rules load_rules rates rules_for",
         },
     )

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.caches.values import CacheRules
+from lamina.caches.rules import CacheRules
 
 LEAST_PAUSES = 20
 """Pauses that must be known before a lifetime is chosen by them. Before that the provider's own holds."""

@@ -29,11 +29,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from lamina.caches.breakpoints import number_positions
+from lamina.caches.breakpoints import EXPLICIT, number_positions
 from lamina.caches.prefix_path import user_messages_backwards
+from lamina.caches.rules import CacheRules
 from lamina.caches.stream import Stream, StreamBlock
-from lamina.caches.tail import EXPLICIT
-from lamina.caches.values import CacheRules
 from lamina.errors import BadInput
 
 HEAD = ("tool", "system")

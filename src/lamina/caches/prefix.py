@@ -3,15 +3,29 @@
 `SentBlocks` is the tree of everything that was sent. `LongestPrefixCache` rounds a common prefix down,
 ignores short ones and forgets what is too old. In the first block that differs, the common bytes count for
 their share of its tokens. Nothing here reads a clock: the caller passes the time as `at`.
+
+`UnitCache` (DeepSeek's since V4) reads whole units. A request ends two of them: one where its input ends, one
+where its answer ends. One more ends where two requests were seen to differ, so what two requests share is
+read by the third.
+
+`PageCache` (vLLM's blocks, SGLang's tree) has full pages of tokens under chained hashes. The last token of a
+prompt is always computed. Generated tokens, all but the last, fill pages too. If the memory is limited, the
+pages that were used longest ago go first, ends before beginnings. Parallel requests are not modelled.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Sequence
+from hashlib import blake2b
 
 from lamina.caches.prefix_path import PrefixPath, build_path, count_common_items, count_shared_tokens
+from lamina.caches.rules import CacheRules, Tally
 from lamina.caches.stream import Stream, StreamBlock, write_seam
-from lamina.caches.values import CacheRules, Tally
+
+ENDS_IN_BLOCK = 8
+"""How many ends of units inside of one block are stored. The latest stay."""
 
 
 class SentBlocks:
@@ -154,3 +168,156 @@ def _explain(common: int, read: int, rules: CacheRules, model: str) -> str:
         least = max(rules.least(model), rules.step(model))
         return f"{common} tokens in common with an earlier request, below the minimum of {least}"
     return "nothing in common with an earlier request that is still kept"
+
+
+class UnitCache:
+    """State: where units end, and until when each can be read.
+
+    `block_ends` are ends after a whole block, by link. `inner_ends` are ends inside of a block, by the link
+    before that block and by its seam with the bytes up to the end.
+    """
+
+    def __init__(self, rules: CacheRules) -> None:
+        self.rules = rules
+        self.sent = SentBlocks()
+        self.block_ends: dict[bytes, float] = {}
+        self.inner_ends: dict[bytes, dict[bytes, float]] = {}
+
+    def send(
+        self,
+        stream: Stream,
+        *,
+        at: float = 0.0,
+        answer: tuple[StreamBlock, ...] = (),
+        begun: float | None = None,
+    ) -> Tally:
+        """Send one request at a time in seconds. Its `answer` is cached as it comes back, block by block."""
+        del begun
+        path = build_path(stream, self.rules)
+        until = at + self.rules.seconds("")
+        read = round_down(self._longest_unit(path, at), path.tokens, self.rules, stream.model)
+        self._end_unit_at_difference(path, at, until)
+        with_answer = path.extended(answer)
+        self._end_unit(path, until)
+        self._end_unit(with_answer, until)
+        self.sent.add(with_answer, until)
+        why = f"the longest whole unit has {read} tokens" if read else "no whole unit is a prefix of it"
+        return Tally(read=read, uncached=path.tokens - read, hit=path.count_whole_blocks(read), why=why)
+
+    def _longest_unit(self, path: PrefixPath, at: float) -> int:
+        """The tokens of the longest unit that is a prefix of a path."""
+        longest = 0
+        parent = path.root
+        for index, (block, link) in enumerate(zip(path.blocks, path.links, strict=True)):
+            # a unit may end inside a block: then the block has to begin with the same bytes
+            for beginning, until in self.inner_ends.get(parent, {}).items():
+                if until >= at and sign_block(block).startswith(beginning):
+                    shared = count_shared_tokens(block, len(beginning) - len(write_seam(block)))
+                    longest = max(longest, path.before(index) + shared)
+            if self.block_ends.get(link, -1.0) >= at:
+                longest = max(longest, path.sums[index])
+            parent = link
+        return longest
+
+    def _end_unit_at_difference(self, path: PrefixPath, at: float, until: float) -> None:
+        """End a unit where this request begins to differ from all earlier ones.
+
+        A request that shares the system text with earlier ones ends a unit there. The next one reads it.
+        """
+        whole_blocks = self.sent.count_whole_blocks(path, at)
+        if whole_blocks == len(path.blocks):
+            return
+        parent = path.link_before(whole_blocks)
+        block = path.blocks[whole_blocks]
+        equal_bytes = self.sent.count_equal_bytes(path, whole_blocks, at)
+        if count_shared_tokens(block, equal_bytes):
+            ends = self.inner_ends.setdefault(parent, {})
+            ends[write_seam(block) + block.data[:equal_bytes]] = until
+            if len(ends) > ENDS_IN_BLOCK:
+                oldest = next(iter(ends))
+                del ends[oldest]
+        elif whole_blocks:
+            self.block_ends[parent] = until
+
+    def _end_unit(self, path: PrefixPath, until: float) -> None:
+        """End a unit at the end of a path, if that is a message."""
+        if path.blocks and path.blocks[-1].sort not in ("tool", "system"):
+            self.block_ends[path.links[-1]] = until
+
+
+class PageCache:
+    """State: the pages by hash, least recently used first. For streams: everything that was sent."""
+
+    def __init__(self, rules: CacheRules) -> None:
+        self.rules = rules
+        self.pages: OrderedDict[bytes, None] = OrderedDict()
+        self.sent = SentBlocks()
+
+    def send(
+        self,
+        stream: Stream,
+        *,
+        at: float = 0.0,
+        answer: tuple[StreamBlock, ...] = (),
+        begun: float | None = None,
+    ) -> Tally:
+        """Send one request as blocks that count as runs of tokens. The memory is without limit here."""
+        del begun
+        path = build_path(stream, self.rules)
+        read = self._round_down(self.sent.count_prefix_tokens(path, at), path.tokens)
+        self.sent.add(path.extended(answer), float("inf"))
+        return Tally(
+            read=read,
+            uncached=path.tokens - read,
+            hit=path.count_whole_blocks(read),
+            why=_explain_pages(read, self.rules),
+        )
+
+    def send_tokens(
+        self, ids: Sequence[int], *, at: float = 0.0, generated: Sequence[int] = (), salt: str = ""
+    ) -> Tally:
+        """Send one request as token ids. This is exact."""
+        del at
+        links = self._link_pages([*ids, *generated[:-1]], salt)
+        hits = 0
+        while hits < len(links) and links[hits] in self.pages:
+            hits += 1
+        read = self._round_down(hits * self.rules.granularity, len(ids))
+        self._use(links)
+        return Tally(read=read, uncached=len(ids) - read, why=_explain_pages(read, self.rules))
+
+    def _round_down(self, common: int, total: int) -> int:
+        """The tokens of whole pages in a common prefix; the last token of the prompt is never read."""
+        page_size = self.rules.granularity
+        return min(common, max(total - 1, 0)) // page_size * page_size
+
+    def _link_pages(self, ids: Sequence[int], salt: str) -> list[bytes]:
+        """The hash of everything up to and including each full page."""
+        page_size = self.rules.granularity
+        link = blake2b(salt.encode(), digest_size=16).digest()
+        links = []
+        for start in range(0, len(ids) - page_size + 1, page_size):
+            tokens = b",".join(b"%d" % token for token in ids[start : start + page_size])
+            link = blake2b(link + tokens, digest_size=16).digest()
+            links.append(link)
+        return links
+
+    def _use(self, links: list[bytes]) -> None:
+        """Store these pages as the most recently used, their end as the least recent of them.
+
+        So a page is forgotten before those that stand before it, without which it could not be read.
+        """
+        for link in reversed(links):
+            self.pages[link] = None
+            self.pages.move_to_end(link)
+        if not self.rules.memory:
+            return
+        while len(self.pages) * self.rules.granularity > self.rules.memory:
+            self.pages.popitem(last=False)
+
+
+def _explain_pages(read: int, rules: CacheRules) -> str:
+    """Why so much was read, in one sentence."""
+    if read:
+        return f"{read // rules.granularity} pages of {rules.granularity} tokens were kept"
+    return "no whole page of it was kept"

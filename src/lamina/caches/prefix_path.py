@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
+from lamina.caches.rules import CacheRules
 from lamina.caches.stream import Stream, StreamBlock, link_block
-from lamina.caches.values import CacheRules
 from lamina.core.hashing import canonical_json
 
 INDIVISIBLE = ("image", "document")

@@ -11,15 +11,12 @@ from typing import Protocol
 
 import msgspec
 
-from lamina.caches.breakpoints import BreakpointCache
+from lamina.caches.breakpoints import BreakpointCache, TurnEndCache
 from lamina.caches.named import NamedCaches
-from lamina.caches.pages import PageCache
-from lamina.caches.prefix import LongestPrefixCache
+from lamina.caches.prefix import LongestPrefixCache, PageCache, UnitCache
+from lamina.caches.rules import CacheRules, MatchRule, Tally
 from lamina.caches.slots import SlotCache
 from lamina.caches.stream import Stream, StreamBlock
-from lamina.caches.tail import TurnEndCache
-from lamina.caches.units import UnitCache
-from lamina.caches.values import CacheRules, MatchRule, Tally
 from lamina.errors import BadInput
 
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.caches.prefix_path import PrefixPath, build_path, count_common_items, count_shared_tokens
+from lamina.caches.rules import CacheRules, Tally
 from lamina.caches.stream import Stream, StreamBlock, write_seam
-from lamina.caches.values import CacheRules, Tally
 
 SIMILAR_SHARE = 0.1
 """A slot is chosen for a prompt if it shares more than this share of the prompt."""

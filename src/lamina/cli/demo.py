@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from lamina.caches import rules_for
-from lamina.cli.colour import paint
-from lamina.cli.output import emit, progress
+from lamina.cli.output import emit, paint, progress
 from lamina.cli.parser import add_json, seed_number, window_size
 from lamina.cli.recording import MODEL, make_recording, split_calls
 from lamina.core.text.clipping import count_units

@@ -13,7 +13,6 @@ import msgspec
 from lamina.cli.check_lines import CheckLine, ok, remark, wrong
 from lamina.cli.checked_client import check_client
 from lamina.cli.checked_gateway import check_gateway, check_upstream
-from lamina.cli.colour import Tone, paint
 from lamina.cli.foreign import describe_clash, describe_remedy, find_foreign_distributions
 from lamina.cli.gateway_options import (
     INSTALL,
@@ -22,7 +21,7 @@ from lamina.cli.gateway_options import (
     find_missing_package,
     read_size,
 )
-from lamina.cli.output import emit, show
+from lamina.cli.output import Tone, emit, paint, show
 from lamina.cli.parser import add_json
 from lamina.cli.serve import read_settings
 from lamina.cli.stored import find_key

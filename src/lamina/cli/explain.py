@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from lamina.cli.bar import draw_bar, draw_legend, tokens_by_layer
 from lamina.cli.fit import add_request_options, fit_from_arguments, manifest_json
-from lamina.cli.output import emit, show
+from lamina.cli.output import draw_bar, draw_legend, emit, show, tokens_by_layer
 from lamina.cli.parser import add_file, add_json
 from lamina.core.explanation import explain
 from lamina.dialects.model_names import find_model

@@ -15,8 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from lamina.cli.colour import Tone, paint
-from lamina.cli.output import emit, tell
+from lamina.cli.output import Tone, emit, paint, tell
 from lamina.cli.parser import whole_number
 from lamina.cli.serve import settings_path
 from lamina.core.text.characters import make_printable

@@ -12,9 +12,9 @@ from lamina.clients.events import (
     ThinkingEvent,
     make_later,
     move_into_body,
+    text_at,
 )
 from lamina.clients.failures import failure
-from lamina.clients.reading import text_at
 from lamina.dialects.anthropic import DIALECT
 
 _STATUS_OF_ERROR = {

@@ -23,6 +23,7 @@ import msgspec
 
 from lamina.clients.failures import map_error
 from lamina.core.values import ToolCall
+from lamina.dialects.json_values import list_or_empty, read_field, text_or_empty
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
@@ -245,3 +246,20 @@ def move_into_body(create: Callable[..., Any], request: dict[str, Any]) -> dict[
         return request
     arguments["extra_body"] = other_fields | (arguments.get("extra_body") or {})
     return arguments
+
+
+def value_at(value: Any, *path: str) -> Any:
+    """What is at a path of an SDK's object or of plain JSON; None if there is nothing."""
+    for name in path:
+        value = read_field(value, name)
+    return value
+
+
+def text_at(value: Any, *path: str) -> str:
+    """The text at a path, or ""."""
+    return text_or_empty(value_at(value, *path))
+
+
+def first_at(value: Any, *path: str) -> Any:
+    """The first item of the list at a path; None if there is no list, or it is empty."""
+    return next(iter(list_or_empty(value_at(value, *path))), None)

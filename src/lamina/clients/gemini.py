@@ -7,8 +7,16 @@ from typing import Any
 
 import msgspec
 
-from lamina.clients.events import SdkClient, StreamFormat, TextEvent, ThinkingEvent, make_later
-from lamina.clients.reading import first_at, text_at, value_at
+from lamina.clients.events import (
+    SdkClient,
+    StreamFormat,
+    TextEvent,
+    ThinkingEvent,
+    first_at,
+    make_later,
+    text_at,
+    value_at,
+)
 from lamina.dialects.gemini import DIALECT
 from lamina.dialects.port import Absorbed
 

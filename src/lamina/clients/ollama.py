@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lamina.clients.events import SdkClient, StreamFormat, TextEvent, ThinkingEvent, make_later
+from lamina.clients.events import SdkClient, StreamFormat, TextEvent, ThinkingEvent, make_later, text_at
 from lamina.clients.failures import failure
-from lamina.clients.reading import text_at
 from lamina.dialects.ollama import DIALECT
 
 ARGUMENTS = frozenset(

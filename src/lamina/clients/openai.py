@@ -15,11 +15,13 @@ from lamina.clients.events import (
     StreamFormat,
     TextEvent,
     ThinkingEvent,
+    first_at,
     make_later,
     move_into_body,
+    text_at,
+    value_at,
 )
 from lamina.clients.failures import CallFailed, failure
-from lamina.clients.reading import first_at, text_at, value_at
 from lamina.dialects.openai_chat import DIALECT as CHAT
 from lamina.dialects.openai_responses import DIALECT as RESPONSES
 

@@ -31,9 +31,8 @@ from lamina.dialects.model_names import find_model
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 from lamina.fitting.fitted import Fitted
+from lamina.models.facts import Prices, price_of
 from lamina.models.facts import model as facts_of
-from lamina.models.facts import price_of
-from lamina.models.prices import Prices
 
 LOGGER = logging.getLogger("lamina")
 LOGGER.addHandler(logging.NullHandler())

@@ -6,11 +6,10 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from lamina.caches import CacheRules
-from lamina.caches.breakpoints import find_entry_marks
+from lamina.caches.breakpoints import choose_writes, find_boundaries, find_entry_marks
 from lamina.caches.prefix import requested_lifetime
 from lamina.caches.prefix_path import PrefixPath, build_path
 from lamina.caches.stream import Stream
-from lamina.caches.tail import choose_writes, find_boundaries
 
 
 class CachedRequest(NamedTuple):

@@ -21,8 +21,7 @@ from lamina.caches.prices import fill_prices
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.diagnose.text_changes import join_texts
 from lamina.errors import BadInput
-from lamina.models.facts import model_or_none, price_of
-from lamina.models.prices import Prices
+from lamina.models.facts import Prices, model_or_none, price_of
 
 
 class LostTokens(NamedTuple):

@@ -11,8 +11,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from lamina.caches import CacheRules
-from lamina.caches.breakpoints import find_entry_marks, find_marks, number_positions
-from lamina.caches.tail import EXPLICIT, find_boundaries
+from lamina.caches.breakpoints import (
+    EXPLICIT,
+    find_boundaries,
+    find_entry_marks,
+    find_marks,
+    number_positions,
+)
 from lamina.diagnose.cached_request import CachedRequest, find_entries
 from lamina.diagnose.values import Cause
 

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from lamina.caches.rules import MatchRule
 from lamina.caches.stream import Stream
-from lamina.caches.values import MatchRule
 from lamina.core.bound_thinking import Binding
 from lamina.core.envelope import Envelope
 from lamina.core.repair import Repairs

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import msgspec
 
 from lamina.caches import CacheRules, rates, rules_for
-from lamina.caches.values import UNKNOWN
+from lamina.caches.rules import UNKNOWN
 from lamina.core.cut_target import choose_working
 from lamina.core.history_window import LastN
 from lamina.core.kinds import Kinds

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from lamina.caches.lifetimes import PausedRequest
-from lamina.caches.working_costs import price_working
+from lamina.caches.prices import price_working
 from lamina.conversations.costs import NO_USAGE, CostSum, price_usage
 from lamina.core.cut_target import PRICING
 from lamina.core.values import Preference

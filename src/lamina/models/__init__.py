@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from lamina._lazy_names import name_lazily
 
 if TYPE_CHECKING:
-    from lamina.models.facts import AS_OF, Model, Models, listed_models, load_models, model, price_of
-    from lamina.models.prices import Prices
+    from lamina.models.facts import AS_OF, Model, Models, Prices, listed_models, load_models, model, price_of
 
 __all__ = [
     "AS_OF",
@@ -23,7 +22,6 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = name_lazily(
         __name__,
         {
-            "lamina.models.facts": "AS_OF Model Models listed_models load_models model price_of",
-            "lamina.models.prices": "Prices",
+            "lamina.models.facts": "AS_OF Model Models Prices listed_models load_models model price_of",
         },
     )

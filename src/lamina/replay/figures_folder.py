@@ -34,7 +34,7 @@ from lamina.replay.runs import ReplayOptions, TraceReplay
 from lamina.replay.shards import FileReplay
 from lamina.replay.traces import TraceFile
 from lamina.replay.traces.own_answers import DIGEST_SIZE, SeenAnswers
-from lamina.stores.sqlite.process_lock import ProcessLock
+from lamina.stores.sqlite.drivers import ProcessLock
 
 ROWS_OF_PART = 20_000
 BYTES_OF_PART = 2 << 30

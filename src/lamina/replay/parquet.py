@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from lamina.caches.working_costs import WorkingCost
+from lamina.caches.prices import WorkingCost
 from lamina.conversations.lost_caches import LostCache
 from lamina.errors import BadInput
 from lamina.replay.account_sums import group_by

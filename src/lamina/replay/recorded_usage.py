@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from lamina.caches import Tally
-from lamina.caches.working_costs import WorkingCost
+from lamina.caches.prices import WorkingCost
 from lamina.conversations.costs import price_tally
 from lamina.conversations.lost_caches import PaidCall, find_losses
 from lamina.dialects.json_values import list_or_empty

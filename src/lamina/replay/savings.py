@@ -1,7 +1,7 @@
 """What recorded sessions would have cost with each working window of `lamina run`, and which one to take.
 
 Only sizes and times of the records are used, so a hundred sessions take seconds.
-`lamina.caches.working_costs` simulates the cuts. Sessions that ran under lamina are left out: their requests
+`lamina.caches.prices` simulates the cuts. Sessions that ran under lamina are left out: their requests
 were cut already.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from lamina.caches.lifetimes import PausedRequest
-from lamina.caches.working_costs import WorkingCost, price_working
+from lamina.caches.prices import WorkingCost, price_working
 from lamina.core.cut_target import PRICING
 from lamina.core.values import Preference
 from lamina.dialects.usage import count_noun

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.caches.working_costs import WorkingCost
+from lamina.caches.prices import WorkingCost
 from lamina.conversations.lost_caches import LostCache
 from lamina.conversations.record import CutNote
 

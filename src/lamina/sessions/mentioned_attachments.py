@@ -19,8 +19,7 @@ from lamina.context.files import files
 from lamina.context.gather import gather
 from lamina.context.port import Source, run_in_thread
 from lamina.core.values import Segment
-from lamina.formats.markdown.lines import GROUPS
-from lamina.formats.markdown.mentions import Finder, Mention, mentions, note_path, rebuild
+from lamina.formats.markdown.lines import GROUPS, Finder, Mention, mentions, note_path, rebuild
 from lamina.workspace.workspace import Workspace
 
 NAMES_IN_NOTE = 5

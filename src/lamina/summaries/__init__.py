@@ -11,10 +11,9 @@ why. Nothing here knows a provider: a summarizer is any async function from `Que
 from __future__ import annotations
 
 from lamina.summaries.choice import CoveredEntries, choose
-from lamina.summaries.compaction import SummarizedSession, compact, cover_if_due
 from lamina.summaries.judge import RequiredFacts, collect_facts, find_problems
 from lamina.summaries.priorities import Prioritised, suggest_priorities
-from lamina.summaries.summary import summarize, summarize_by_digest
+from lamina.summaries.summary import SummarizedSession, compact, cover_if_due, summarize, summarize_by_digest
 from lamina.summaries.turn_attachments import Condense, condense_attachments, with_summary
 from lamina.summaries.values import Bounds, Question, Summarizer, SummaryOutcome, Terms
 

@@ -5,6 +5,7 @@ Commands are functions of this. It reads no line and knows no command.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
@@ -19,11 +20,10 @@ from lamina.cli.chat.attaching import attach_mentions, attach_name
 from lamina.cli.chat.costs import CountedCost, KeptRoute, add_cost, keep_route, open_cost
 from lamina.cli.chat.lines import LineSource
 from lamina.cli.chat.maps import describe_turn
-from lamina.cli.chat.remembering import find_requests, remember_fact
 from lamina.cli.chat.screen import Screen
 from lamina.cli.chat.search import FoundPassage, SearchedTexts
 from lamina.clients.events import TextEvent, UsageEvent
-from lamina.context.memory import Memory
+from lamina.context.memory import Fact, Memory
 from lamina.context.relevance import PROMPT_KEY
 from lamina.core.history_window import LastN
 from lamina.core.values import Role, Segment
@@ -42,6 +42,10 @@ from lamina.workspace.workspace import Workspace
 if TYPE_CHECKING:
     from lamina.inspector.server import Server
     from lamina.replay.values import Trace, UnreadableLine
+
+
+_REMEMBER = re.compile(r"^[ \t]*(?:please,? )?remember(?: that|:)[ \t]+(\S.*)$", re.IGNORECASE | re.MULTILINE)
+"""A line that asks for it: `Remember that I live in Graz.` or `remember: tabs, not spaces`."""
 
 
 class SessionSource:
@@ -395,3 +399,38 @@ def is_unanswered(log: tuple[Segment, ...]) -> bool:
         if segment.role is Role.USER and segment.meta.get(PROMPT_KEY):
             return True
     return False
+
+
+def find_requests(text: str) -> list[str]:
+    """What a message asks to be remembered: the rest of each line that begins with `remember that`."""
+    return [match.strip() for match in _REMEMBER.findall(text)]
+
+
+async def remember_fact(memory: Memory, text: str, *, source: str) -> str:
+    """Add a fact under the next free number, unless there is the same already. Returns its number."""
+    facts = await memory.facts()
+    for fact in facts:
+        if fact.text == text:
+            return fact.name
+    numbers = [int(fact.name) for fact in facts if fact.name.isdecimal()]
+    name = str(max(numbers, default=0) + 1)
+    await memory.remember(name, text, by="user", source=source)
+    return name
+
+
+async def change_fact(memory: Memory, name: str, text: str, *, source: str) -> None:
+    """Put another text in the place of a fact."""
+    if name not in [fact.name for fact in await memory.facts()]:
+        raise BadInput(f"there is no fact {name!r}", place="/memory", hint="/memory lists them")
+    await memory.remember(name, text, by="user", source=source)
+
+
+def list_facts(facts: Iterable[Fact]) -> str:
+    """One line for each fact: its number, its text, and the chat that it comes from."""
+    lines = []
+    for fact in facts:
+        line = f"{fact.name:>3}  {fact.text}"
+        if fact.source:
+            line += f"  ({fact.source})"
+        lines.append(line)
+    return "\n".join(lines)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import anyio
 
-from lamina.agent.persona import EXPLORER
+from lamina.agent.profiles import EXPLORER
 from lamina.agent.registry import CONVERSATION as AGENTS
 from lamina.cli.chat.command import Command, require
 from lamina.cli.chat.conversation import NextSession, TerminalChat

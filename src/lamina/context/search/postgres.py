@@ -3,10 +3,9 @@
     async with open_postgres_index("postgresql://lamina@db/chats", workspace="team") as index:
         await index.replace("docs/spec.md", chunks_of("docs/spec.md", text))
 
-It finds what SQLite finds: words are split here, stemmed by the server, and scored by BM25
-(`postgres_queries`). pgvector compares every vector. If the server has no pgvector, vectors are bytes that
-are compared in this process, and `index.notes` says so. PostgreSQL cannot store a NUL, so it becomes U+FFFD.
-Needs the extra "postgres".
+It finds what SQLite finds: words are split here, stemmed by the server, and scored by BM25. pgvector compares
+every vector. If the server has no pgvector, vectors are bytes that are compared in this process, and
+`index.notes` says so. PostgreSQL cannot store a NUL, so it becomes U+FFFD. Needs the extra "postgres".
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from typing import Any
 
 import psycopg
 
-from lamina.context.search import postgres_queries as queries
 from lamina.context.search import postgres_tables as tables
 from lamina.context.search.chunk_tables import (
     Candidate,
@@ -38,9 +36,8 @@ from lamina.context.search.chunk_tables import (
 )
 from lamina.context.search.chunks import Chunk
 from lamina.context.search.index import TRIES, Embedder, Index, open_with_tables, source_is_busy
-from lamina.context.search.stems import RememberedStems
 from lamina.context.search.vectors import Vectors, common_length
-from lamina.context.search.words import split_folded
+from lamina.context.search.words import RememberedStems, split_folded
 from lamina.errors import BadInput, Broken, StoreError
 
 __all__ = ["open_postgres_index"]
@@ -48,6 +45,48 @@ __all__ = ["open_postgres_index"]
 NO_PGVECTOR = "the server has no pgvector: vectors are compared in this process"
 LONGEST_WORD = 200
 """Characters of a word that are looked at."""
+
+ROW = "SELECT id, source, nth, text, place, head, section, speaker, at, sort FROM chunk WHERE space = %s"
+COUNTS = (
+    "SELECT word, (SELECT count(*) FROM (SELECT FROM term WHERE words @@ query LIMIT %s) AS matching) "
+    "FROM unnest(%s::text[], %s::tsquery[]) AS given (word, query)"
+)
+TOTALS = "SELECT chunks, words::float8 / greatest(chunks, 1) FROM space WHERE number = %s"
+MATCHES = """
+SELECT id, sum(weight * 2.2 * times / (times + 1.2 * (0.25 + 0.75 * size / %(mean)s))) AS score
+FROM (
+    SELECT id, size, weight,
+        1 / (1.6449340668 * (1 - ts_rank('{1, 1, 1, 1}', words, query))::float8) - 0.5 AS times
+    FROM unnest(%(queries)s::tsquery[], %(weights)s::float8[]) AS given (query, weight)
+    JOIN term ON words @@ query
+    WHERE space = %(space)s AND (%(only)s::text[] IS NULL OR id IN (
+        SELECT id FROM chunk WHERE space = %(space)s AND source = ANY(%(only)s::text[])))
+) AS found GROUP BY id ORDER BY score DESC, id LIMIT %(most)s
+"""
+# ts_rank of one word that occurs n times is (1 + 1/4 + … + 1/n²) · 6/π². The difference to 1, times π²/6, is
+# about 1 / (n + ½). So n, which is `times`, is about 1 / (π²/6 · (1 - ts_rank)) - ½.
+NEAR = """
+WITH scored AS MATERIALIZED (
+    SELECT id, -(vector <#> %(wanted)s::vector) AS near FROM vec
+    WHERE space = %(space)s AND (%(only)s::text[] IS NULL OR id IN (
+        SELECT id FROM chunk WHERE space = %(space)s AND source = ANY(%(only)s::text[])))
+), ends AS (SELECT min(near) AS low, max(near) AS high FROM scored),
+best AS (SELECT id, near FROM scored ORDER BY near DESC LIMIT %(most)s)
+SELECT id, near, low, high FROM ends,
+    (SELECT id, near FROM best UNION SELECT id, near FROM scored WHERE id = ANY(%(also)s::bigint[])) AS found
+"""
+CANDIDATES = "SELECT id, speaker, at, sort FROM chunk WHERE space = %s AND id = ANY(%s)"
+NEIGHBOURS = (  # the limit keeps the server from reading all chunks, however few it takes them for
+    "SELECT c.id, n.nth - c.nth, length(n.text), n.id, n.speaker, n.at, n.sort "
+    "FROM chunk c CROSS JOIN LATERAL (SELECT * FROM chunk WHERE space = c.space AND source = c.source "
+    "AND nth BETWEEN c.nth - %(reach)s AND c.nth + %(reach)s LIMIT 2 * %(reach)s + 1) AS n "
+    "WHERE c.space = %(space)s AND c.id = ANY(%(ids)s) AND n.nth != c.nth AND n.section = c.section"
+)
+SPEAKERS = (  # one step through the index for each
+    "WITH RECURSIVE people (name) AS (SELECT min(speaker) FROM chunk WHERE space = %(space)s UNION ALL "
+    "SELECT (SELECT min(speaker) FROM chunk WHERE space = %(space)s AND speaker > name) FROM people "
+    "WHERE name IS NOT NULL) SELECT name FROM people WHERE name != '' LIMIT 1000"
+)
 
 
 @asynccontextmanager
@@ -141,17 +180,17 @@ class PostgresChunkTables:
         return dict(self._fetch(query, self._space))
 
     def speakers(self) -> list[str]:
-        rows = self._connection().execute(queries.SPEAKERS, {"space": self._space})
+        rows = self._connection().execute(SPEAKERS, {"space": self._space})
         return [str(name) for (name,) in rows]
 
     def rows(self, numbers: Sequence[int]) -> dict[int, ChunkRow]:
-        rows = self._fetch(f"{queries.ROW} AND id = ANY(%s)", self._space, list(numbers))
+        rows = self._fetch(f"{ROW} AND id = ANY(%s)", self._space, list(numbers))
         return {row[0]: _read_row(row) for row in rows}
 
     def beside(self, row: ChunkRow, reach: int) -> list[ChunkRow]:
         where = "AND source = %s AND nth BETWEEN %s AND %s AND section = %s ORDER BY nth"
         rows = self._fetch(
-            f"{queries.ROW} {where}",
+            f"{ROW} {where}",
             self._space,
             row.source,
             row.nth - reach,
@@ -161,21 +200,21 @@ class PostgresChunkTables:
         return [_read_row(one) for one in rows]
 
     def candidates(self, numbers: Collection[int]) -> list[Candidate]:
-        return [Candidate(*row) for row in self._fetch(queries.CANDIDATES, self._space, list(numbers))]
+        return [Candidate(*row) for row in self._fetch(CANDIDATES, self._space, list(numbers))]
 
     def neighbours(self, numbers: Collection[int], reach: int) -> list[Neighbour]:
         values = {"reach": reach, "space": self._space, "ids": list(numbers)}
-        rows: list[Any] = self._connection().execute(queries.NEIGHBOURS, values).fetchall()
+        rows: list[Any] = self._connection().execute(NEIGHBOURS, values).fetchall()
         return [Neighbour(of, away, size, Candidate(*rest)) for of, away, size, *rest in rows]
 
     def counts(self, words: Sequence[str], most: int) -> dict[str, int]:
-        return dict(self._fetch(queries.COUNTS, most, list(words), self._stem_queries(words)))
+        return dict(self._fetch(COUNTS, most, list(words), self._stem_queries(words)))
 
     def matches(
         self, words: Mapping[str, int], most: int, sources: Collection[str] | None
     ) -> list[tuple[int, float]]:
         """The best chunks with any of the words, weighed as BM25 does. The server counts and sorts."""
-        total, mean = self._fetch(queries.TOTALS, self._space)[0]
+        total, mean = self._fetch(TOTALS, self._space)[0]
         # a word that most chunks have would weigh less than nothing
         weights = [max(math.log((total - count + 0.5) / (count + 0.5)), 1e-6) for count in words.values()]
         values = {
@@ -186,7 +225,7 @@ class PostgresChunkTables:
             "only": _clean_all(sources),
             "most": most,
         }
-        return self._connection().execute(queries.MATCHES, values).fetchall()  # type: ignore[return-value]
+        return self._connection().execute(MATCHES, values).fetchall()  # type: ignore[return-value]
 
     def near(
         self, vector: bytes, most: int, sources: Collection[str] | None, also: Collection[int]
@@ -206,7 +245,7 @@ class PostgresChunkTables:
             "most": most,
             "also": list(also),
         }
-        rows: list[Any] = self._connection().execute(queries.NEAR, values).fetchall()
+        rows: list[Any] = self._connection().execute(NEAR, values).fetchall()
         scores = {}
         for number, near, low, high in rows:
             # if all are equally near, each is the nearest

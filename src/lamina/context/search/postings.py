@@ -15,8 +15,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 import msgspec
 
-from lamina.context.search.stems import RememberedStems
-from lamina.context.search.words import match_any, split_folded
+from lamina.context.search.words import RememberedStems, match_any, split_folded
 
 TABLES = (
     "CREATE VIRTUAL TABLE words USING fts5 (body, tokenize = 'porter unicode61')",

@@ -8,9 +8,8 @@
 
 from __future__ import annotations
 
-from lamina.formats.markdown.folder import find, load, save
-from lamina.formats.markdown.mentions import Mention, note_path, rebuild
-from lamina.formats.markdown.names import file_name
+from lamina.formats.markdown.folder import file_name, find, load, save
+from lamina.formats.markdown.lines import Mention, note_path, rebuild
 from lamina.formats.markdown.page import MarkdownChat, read, write
 
 __all__ = [

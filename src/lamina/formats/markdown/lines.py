@@ -10,17 +10,22 @@ Ordinary chats need neither.
 
 `exact=False` reads pages of the system that this format comes from. That system escapes nothing and strips
 white space. This module knows no segments.
+
+A page that another system saved names the context of each message but does not contain it. The names are
+stored with the message, in its meta, until `rebuild` replaces them by segments. Links are left alone unless
+the caller allows them. Nothing here reads files or the network: the caller's function does.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from lamina.core.text.characters import WHITE_SPACE
+from lamina.core.values import Segment
 
 NO_TIME = "Unknown time"
 GROUPS: Mapping[str, str] = {
@@ -46,6 +51,9 @@ _ESCAPED_LINE = re.compile(rf"^\\(?=\\*(?:{_MARK}))", re.MULTILINE)
 _ENDS_NAME = re.compile(r"\\|\||,(?= |\Z)|^ | \Z|\n|\r")
 _CODES = {"\n": "\\n", "\r": "\\r", " ": "\\s"}
 _LETTERS = {"n": "\n", "r": "\r", "s": " "}
+
+MENTIONS = "mentions"
+LINKS = frozenset(("url", "web_tab"))
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,3 +211,74 @@ _EXACT = _PageSpelling(_HEAD, _split_unescaped, _unescape_name, _unescape_name, 
 
 _FOREIGN = _PageSpelling(_FOREIGN_HEAD, str.split, _strip, str, _strip)
 """As the system writes it that this format comes from."""
+
+
+class Mention(msgspec.Struct, frozen=True):
+    """One thing that a message refers to: a note, url, web_tab, tag or folder, and its name."""
+
+    sort: str
+    name: str
+
+
+Finder = Callable[[Mention], Awaitable[Iterable[Segment]]]
+"""Gives the segments that a mention refers to; none if it cannot be resolved."""
+
+
+def mentions(segment: Segment) -> tuple[Mention, ...]:
+    """What this message refers to and the log does not hold."""
+    pairs = segment.meta.get(MENTIONS)
+    if not isinstance(pairs, list | tuple):
+        return ()
+    return tuple(Mention(*map(str, pair)) for pair in pairs)
+
+
+def replace_mentions(segment: Segment, new_mentions: Iterable[Mention]) -> Segment:
+    """The segment with these mentions in place of its own."""
+    pairs = [[mention.sort, mention.name] for mention in new_mentions]
+    meta = dict(segment.meta)
+    meta.pop(MENTIONS, None)
+    if pairs:
+        meta[MENTIONS] = pairs
+    return msgspec.structs.replace(segment, meta=meta)
+
+
+async def rebuild(log: Iterable[Segment], find: Finder, *, links: bool = False) -> tuple[Segment, ...]:
+    """The log with the context of its messages in front of them.
+
+    `find` resolves each mention; one that it cannot resolve stays with its message. Links are passed to
+    `find` only if `links` is true.
+    """
+    new_log: list[Segment] = []
+    for segment in log:
+        unresolved: list[Mention] = []
+        for mention in mentions(segment):
+            context: tuple[Segment, ...] = ()
+            if links or mention.sort not in LINKS:
+                context = tuple(await find(mention))
+            if not context:
+                unresolved.append(mention)
+            new_log += context
+        if MENTIONS in segment.meta:
+            segment = replace_mentions(segment, unresolved)  # noqa: PLW2901 - the same message, less mentions
+        new_log.append(segment)
+    return tuple(new_log)
+
+
+def note_path(name: str, paths: Iterable[str]) -> str | None:
+    """The path that a note's name refers to: the path itself, else the only note of that name, else None.
+
+    `spec` refers to `docs/spec.md`, unless there is another `spec.md`.
+    """
+    all_paths = tuple(paths)
+    if name in all_paths:
+        return name
+    stem = _note_stem(name)
+    matches = [path for path in all_paths if _note_stem(path) == stem]
+    if len(matches) != 1:
+        return None
+    return matches[0]
+
+
+def _note_stem(path: str) -> str:
+    """The name of a note without folder and ending: `spec` of `docs/spec.md`."""
+    return path.rpartition("/")[2].removesuffix(".md")

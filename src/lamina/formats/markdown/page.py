@@ -15,10 +15,15 @@ from. The comment stands before the first message, where the system that this fo
 nothing. If somebody has edited the readable part since, the readable part counts; only the attachments that
 it refers to are still taken from the comment. A comment can hold text that the page does not show: pass
 `hidden=False` to read a page by a stranger.
+
+Of YAML only this much is written and read as front matter: words, numbers, and lists of words. Words are
+written in quotes, so that no value can end the front matter or begin another field.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -30,9 +35,14 @@ from lamina.core.values import Role, Segment
 from lamina.core.wording import name_of, visible_text
 from lamina.errors import BadInput
 from lamina.formats.codec import decode, encode
-from lamina.formats.markdown.front_matter import format_front_matter, split_front_matter
-from lamina.formats.markdown.lines import Message, format_messages, parse_messages
-from lamina.formats.markdown.mentions import Mention, mentions, replace_mentions
+from lamina.formats.markdown.lines import (
+    Mention,
+    Message,
+    format_messages,
+    mentions,
+    parse_messages,
+    replace_mentions,
+)
 from lamina.segments import assistant, user
 
 VERSION = 1
@@ -50,6 +60,12 @@ _SORTS: Mapping[str, str] = {
 """The kinds of segments that a page lists as context, and the sort of mention that each becomes."""
 
 _EDITED = "the page was changed by hand: what it shows counts, {} segments that it does not show are left out"
+
+_FRONT_MATTER = re.compile(
+    r"---\n((?:[^\n]*\n)*?)---(?:\n|\Z)"
+)  # "---\ntopic: a\n---\n": group 1 is "topic: a\n"
+
+_SINGLE_QUOTED = re.compile(r"'(.*)'", re.DOTALL)  # "'it''s'": group 1 is "it''s"
 
 
 class MarkdownChat(msgspec.Struct, frozen=True, kw_only=True):
@@ -307,3 +323,74 @@ def _parse_number(value: str) -> int | None:
         return int(float(value))
     except (ValueError, OverflowError):
         return None
+
+
+def format_front_matter(fields: Mapping[str, str | int | Iterable[str]]) -> str:
+    """Write fields as front matter.
+
+    `{"epoch": 7, "tags": ["a"]}` becomes the lines `epoch: 7`, `tags:` and `  - "a"` between two of
+    `---`.
+    """
+    lines = ["---"]
+    for name, value in fields.items():
+        if isinstance(value, int):
+            lines.append(f"{name}: {value}")
+        elif isinstance(value, str):
+            lines.append(f"{name}: {_quote(value)}")
+        else:
+            lines.append(f"{name}:")
+            lines += [f"  - {_quote(item)}" for item in value]
+    lines.append("---")
+    return "\n".join(lines) + "\n"
+
+
+def split_front_matter(page: str) -> tuple[dict[str, str | list[str]], str]:
+    """Split a page into the fields of its front matter, none if it has no front matter, and the rest."""
+    match = _FRONT_MATTER.match(page)
+    if match is None:
+        return {}, page
+    return _read_fields(match[1]), page[match.end() :]
+
+
+def _read_fields(text: str) -> dict[str, str | list[str]]:
+    """The fields in these lines. Lines that are neither a field nor an item of a list are skipped.
+
+    `tags:` begins a list, and ` - "a"` in the next line is its first item.
+    """
+    fields: dict[str, str | list[str]] = {}
+    items: list[str] = []
+    for line in text.split("\n"):
+        if line.startswith(("  - ", "- ")):
+            items.append(_unquote(line.partition("- ")[2]))
+            continue
+        name, colon, value = line.partition(":")
+        if not colon or is_blank(name) or line.startswith(" "):
+            continue
+        items = []
+        if is_blank(value):
+            fields[name.strip(WHITE_SPACE)] = items
+        else:
+            fields[name.strip(WHITE_SPACE)] = _unquote(value)
+    return fields
+
+
+def _quote(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _unquote(value: str) -> str:
+    """A value without its quotes, which are those of YAML: `'it''s'`, `"it's"`, or none."""
+    value = value.strip(WHITE_SPACE)
+    single_quoted = _SINGLE_QUOTED.fullmatch(value)
+    if single_quoted:
+        return single_quoted[1].replace("''", "'")
+    if not value.startswith('"'):
+        return value
+    try:
+        text = json.loads(value, strict=False)
+    except ValueError:
+        # people edit these pages, so quotes that do not close are taken off all the same
+        return value.strip('"')
+    if not isinstance(text, str):
+        return value
+    return text

@@ -4,20 +4,24 @@ Anthropic publishes no tokenizer since Claude 2. `ctok` is pure Python and reads
 counts are cached by content, and of a text longer than `WHOLE` characters only evenly spread samples are
 counted: they say by how much the estimate of the whole is to be corrected. Nothing here claims to be exact.
 Needs the extra `counting`.
+
+A text is identified in the cache by its SHA-256, so the cache keeps no text alive. Two threads may count the
+same text twice; they cannot damage the cache.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import cache, partial
+from hashlib import sha256
 from importlib import import_module
+from threading import Lock
 
 from lamina.core.text.estimate import estimate_tokens
 from lamina.core.tokens import Counter
 from lamina.errors import BadInput
-from lamina.models.counters.combining_marks import between_long_runs
-from lamina.models.counters.count_cache import CachedCounter
-from lamina.models.counters.count_guard import guard_count
+from lamina.models.counters.count_guard import between_long_runs, guard_count
 from lamina.models.framing import longest_prefix
 from lamina.models.names import own_name
 
@@ -28,6 +32,9 @@ SAMPLES, SAMPLE = 8, 4_096
 """How many samples of a longer text are counted, and the characters of each."""
 
 TokenCount = Callable[[str, str], int]
+
+MOST = 65_536
+"""Counts that are remembered; the least recently used one is forgotten first."""
 
 
 def for_model(model: str) -> Counter:
@@ -124,3 +131,33 @@ _GENERATIONS: dict[str, tuple[str, bool]] = {
     )
     for prefix in prefixes.split()
 }
+
+
+class CachedCounter:
+    """Calls `count` once for each text."""
+
+    def __init__(self, count: Callable[[str], int], *, most: int = MOST) -> None:
+        self._count = count
+        self._most = most
+        self._counts: OrderedDict[bytes, int] = OrderedDict()
+        self._lock = Lock()
+
+    def __call__(self, text: str) -> int:
+        if not text:
+            return 0
+        key = sha256(text.encode("utf-8", "surrogatepass")).digest()
+        with self._lock:
+            cached_count = self._counts.get(key)
+            if cached_count is not None:
+                self._counts.move_to_end(key)
+                return cached_count
+        # Counting may be slow, so it happens outside the lock.
+        count = self._count(text)
+        with self._lock:
+            self._counts[key] = count
+            while len(self._counts) > self._most:
+                self._counts.popitem(last=False)
+        return count
+
+    def __len__(self) -> int:
+        return len(self._counts)

@@ -17,8 +17,7 @@ import msgspec
 
 from lamina.core.tokens import Counter
 from lamina.errors import BadInput
-from lamina.models.counters.count_guard import guard_count, without_surrogates
-from lamina.models.counters.long_texts import split_long_text
+from lamina.models.counters.count_guard import guard_count, split_long_text, without_surrogates
 
 Encode = Callable[[str], list[int]]
 

@@ -15,9 +15,13 @@ from unicodedata import ucd_3_2_0
 
 from lamina.core.tokens import Counter
 from lamina.errors import BadInput
-from lamina.models.counters.combining_marks import between_long_runs
-from lamina.models.counters.count_guard import TextCount, guard_count, without_surrogates
-from lamina.models.counters.long_texts import split_long_text
+from lamina.models.counters.count_guard import (
+    TextCount,
+    between_long_runs,
+    guard_count,
+    split_long_text,
+    without_surrogates,
+)
 
 Encode = Callable[[str], list[int]]
 

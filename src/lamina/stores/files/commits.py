@@ -20,8 +20,7 @@ from msgspec.structs import replace as replace_fields
 
 from lamina.stores.checked import NewGroup, Replacement
 from lamina.stores.files.conversation_folder import ConversationFolder
-from lamina.stores.files.disk import make_folder, move_file, remove_file, write_file
-from lamina.stores.files.hidden_files import (
+from lamina.stores.files.disk import (
     BEGUN,
     HEAD,
     NEW_SUFFIX,
@@ -32,7 +31,11 @@ from lamina.stores.files.hidden_files import (
     PlannedFiles,
     RecordFile,
     group_name,
+    make_folder,
+    move_file,
     once_name,
+    remove_file,
+    write_file,
 )
 from lamina.stores.files.record_file import (
     body_digest,

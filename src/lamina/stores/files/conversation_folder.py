@@ -19,7 +19,7 @@ import msgspec
 from lamina.errors import Damaged, StoreError, advise_on_version
 from lamina.stores.checks import check_digest
 from lamina.stores.checksums import file_sum
-from lamina.stores.files.hidden_files import (
+from lamina.stores.files.disk import (
     HEAD,
     NEW_SUFFIX,
     VERSION,

@@ -3,18 +3,31 @@
     write_file(...); write_file(...); sync_folder(folder)
 
 `write_file` makes a file appear with all its bytes on the disk. Only after `sync_folder` (`stores.syncing`)
-it is certain that the file is still there after a power cut. This module knows no records.
+it is certain that the file is still there after a power cut.
+
+The hidden files in the folder of a conversation hold JSON. The names of its fields are the format:
+
+    .head          how many groups and records there are, and the state
+    .g00000007     one group: where it begins, the names and digests of its records
+    .o3f9a...      one idempotency key: its digest, and the count of the first time
+    .begun         the files that a replacement is about to write
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
+
 from lamina.errors import StoreError
+from lamina.stores.files.record_file import is_record_file
+from lamina.stores.port import StoredHead
 from lamina.stores.syncing import sync_folder
 
 READ_ONLY = frozenset((errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT))
@@ -22,6 +35,15 @@ READ_ONLY = frozenset((errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT))
 
 TEMPORARY_SUFFIX = ".tmp"
 """Ends the name of a file that is being written."""
+
+VERSION = 2
+
+HEAD = ".head"
+BEGUN = ".begun"
+NEW_SUFFIX = ".new"
+"""Ends the name of a file that a replacement has written and not yet moved over the old one."""
+
+_GROUP_OR_KEY = re.compile(r"\.g[0-9]{8,}|\.o[0-9a-f]{40}")  # ".g00000007", ".o" and 40 hex digits
 
 
 def write_file(folder: Path, name: str, data: bytes) -> None:
@@ -99,3 +121,82 @@ def _open_lock_file(path: Path, *, needed: bool) -> int | None:
     with suppress(FileNotFoundError, PermissionError):  # a store that was copied without its locks
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     return None
+
+
+def group_name(number: int) -> str:
+    return f".g{number:08d}"
+
+
+def once_name(key: str) -> str:
+    return f".o{hashlib.sha256(key.encode()).hexdigest()[:40]}"
+
+
+class RecordFile(msgspec.Struct, frozen=True, array_like=True):
+    """One record of a group: the name of its file, and the digest of its body."""
+
+    name: str
+    digest: str
+
+    def __post_init__(self) -> None:
+        _check_names((self.name,))
+
+
+class AppendedGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one append has added. `first` is the place of its first record, `once` its idempotency key."""
+
+    first: int
+    files: tuple[RecordFile, ...] = msgspec.field(default=(), name="sheets")
+    once: str | None = None
+
+
+class IdempotencyEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An idempotency key, and the count of the first time. It is valid if its group was committed."""
+
+    digest: bytes
+    group: int
+    count: int
+
+
+class HeadVersion(msgspec.Struct, frozen=True):
+    """The version of `.head`, which is read before anything else of it."""
+
+    v: int
+
+
+class HeadFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The content of `.head`.
+
+    `moves` and `drops` are files of a replacement that is committed. They may not have been moved yet.
+    """
+
+    v: int
+    workspace: str
+    conversation: str
+    groups: int = 0
+    count: int = 0
+    state: bytes = b""
+    moves: tuple[str, ...] = ()
+    drops: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_names(self.moves + self.drops)
+
+    @property
+    def head(self) -> StoredHead:
+        return StoredHead(count=self.count, state=self.state)
+
+
+class PlannedFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `.begun`: the files that a replacement is about to write."""
+
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _check_names(self.names)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Files are read, moved and removed by these names, so they must be names of files of this folder."""
+    for name in names:
+        if not is_record_file(name) and not _GROUP_OR_KEY.fullmatch(name):
+            raise ValueError("it names something else than a record, a group or a key")

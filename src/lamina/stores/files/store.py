@@ -6,12 +6,18 @@
 A whole call runs in one thread under the lock of its conversation, so a cancelled call has happened or not.
 After an error of the disk during a write the store refuses every further call: only opening the folder again
 can find out what is on the disk. The store does not read records, except for the role in their file names.
+
+In the name of a folder only lower-case letters, digits, `-`, `_` and a dot inside stay as they are. So two
+names are two folders also on a file system that does not distinguish `A` from `a`. A name that gets too long
+for a folder becomes its hash; the name itself is then in the `.head` file of the folder.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import string
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
@@ -19,6 +25,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import unquote
 
 import msgspec
 from anyio import CapacityLimiter, to_thread
@@ -28,9 +35,7 @@ from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Repla
 from lamina.stores.checks import check_head, check_key, check_no_plain, check_where, check_withdrawal
 from lamina.stores.files.commits import append_group, replace_records
 from lamina.stores.files.conversation_folder import ConversationFolder
-from lamina.stores.files.disk import check_locks, hold_lock, make_folder, write_file
-from lamina.stores.files.hidden_files import HEAD, HeadFile
-from lamina.stores.files.names import folder_name, name_of
+from lamina.stores.files.disk import HEAD, HeadFile, check_locks, hold_lock, make_folder, write_file
 from lamina.stores.port import (
     HEADER,
     RESERVED,
@@ -58,6 +63,11 @@ LAYOUT = 1
 
 DELETED_PREFIX = ".deleted."
 """Begins the name of a conversation's folder that is being deleted."""
+
+LONGEST = 200
+"""Bytes in the name of a folder. Most file systems allow 255; deleting a folder adds some to its name."""
+
+_PLAIN_BYTES = frozenset((string.ascii_lowercase + string.digits + "-_.").encode())
 
 
 @asynccontextmanager
@@ -371,3 +381,30 @@ def _read_long_name(folder: Path) -> str | None:
         hint = "restore this folder from a backup, hidden files included"
         raise Damaged(f"{HEAD!r} is not what was written", conversation=folder.name, hint=hint)
     return name
+
+
+def folder_name(name: str) -> str:
+    """The folder of a workspace or conversation. It never begins with a dot and is never empty.
+
+    Every byte that some file system treats in a special way is written as `%2f`. A name that is too long is
+    hashed.
+    """
+    if not name:
+        return "%"
+    data = name.encode()
+    folder = "".join(chr(byte) if byte in _PLAIN_BYTES else f"%{byte:02x}" for byte in data)
+    # Names that begin with a dot are those of the store itself: `.head`, `.locks`, `.deleted.` and a name.
+    if folder.startswith("."):
+        folder = f"%2e{folder[1:]}"
+    if len(folder) > LONGEST:
+        return f"~{hashlib.sha256(data).hexdigest()}"
+    return folder
+
+
+def name_of(folder: str) -> str | None:
+    """The name that `folder_name` turned into this folder; None if the folder's name is a hash."""
+    if folder.startswith("~"):
+        return None
+    if folder == "%":
+        return ""
+    return unquote(folder, errors="strict")

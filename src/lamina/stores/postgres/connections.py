@@ -17,8 +17,9 @@ known by the number of its process: the one that it announces is not that of the
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any, LiteralString
 
 import anyio
 import msgspec
@@ -27,13 +28,17 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import LockNotAvailable, QueryCanceled
 
 from lamina.errors import BadInput, Broken, LaminaError, StoreError
-from lamina.stores.postgres.statements import PostgresConnection, select_row, select_value
 
 MARGIN = 5.0
 """Seconds beyond the server's own limit after which a silent server counts as lost."""
 
 CONNECTING = 15.0
 """Seconds after which one attempt to connect has failed."""
+
+PostgresConnection = AsyncConnection[tuple[Any, ...]]
+Row = tuple[Any, ...]
+Statement = LiteralString | sql.SQL | sql.Composed
+Arguments = Mapping[str, Any] | Sequence[Any]
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,3 +274,24 @@ async def _roll_back(connection: PostgresConnection) -> bool:
     except (Error, TimeoutError):
         return False
     return connection.pgconn.transaction_status == pq.TransactionStatus.IDLE
+
+
+async def select_row(
+    connection: PostgresConnection, query: Statement, arguments: Arguments = ()
+) -> Row | None:
+    """The only row of a query; None if there is none."""
+    cursor = await connection.cursor(binary=True).execute(query, arguments)
+    return await cursor.fetchone()
+
+
+async def select_value(connection: PostgresConnection, query: Statement, arguments: Arguments = ()) -> Any:
+    """The first value of the only row; None if there is no row."""
+    row = await select_row(connection, query, arguments)
+    if row is None:
+        return None
+    return row[0]
+
+
+async def select_flag(connection: PostgresConnection, query: Statement, arguments: Arguments = ()) -> bool:
+    """Whether it is so; False if there is no row."""
+    return bool(await select_value(connection, query, arguments))

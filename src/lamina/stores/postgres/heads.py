@@ -17,7 +17,7 @@ from lamina.errors import Damaged
 from lamina.stores.checks import check_key, check_no_plain, is_sealed_name
 from lamina.stores.checksums import Checksums, is_intact
 from lamina.stores.port import HEADER, RESERVED, RESERVED_END, Once, StoredHead, Where
-from lamina.stores.postgres.statements import PostgresConnection, select_flag, select_row
+from lamina.stores.postgres.connections import PostgresConnection, select_flag, select_row
 
 Values = dict[str, Any]
 

@@ -10,7 +10,7 @@ from lamina.stores.checked import RecordSelection
 from lamina.stores.checks import check_key
 from lamina.stores.checksums import Checksums, StoredRow, check_records
 from lamina.stores.port import HEADER, RESERVED, ListedConversation, Record, RecordPage, StoredHead, Where
-from lamina.stores.postgres.connections import ConnectionCall
+from lamina.stores.postgres.connections import ConnectionCall, Row, select_flag
 from lamina.stores.postgres.heads import (
     HEADLESS,
     IS_SEALED,
@@ -22,7 +22,6 @@ from lamina.stores.postgres.heads import (
     names_of,
     select_intact_records,
 )
-from lamina.stores.postgres.statements import Row, select_flag
 
 _MOST = 2**62
 """More than there will be records, and the server can still count so far."""

@@ -18,7 +18,7 @@ from lamina.stores.checked import NewGroup, Replacement
 from lamina.stores.checks import check_digest, check_head
 from lamina.stores.checksums import Checksums
 from lamina.stores.port import Once, StoredHead, Where, places_beside
-from lamina.stores.postgres.connections import ConnectionCall
+from lamina.stores.postgres.connections import ConnectionCall, PostgresConnection, select_flag, select_row
 from lamina.stores.postgres.heads import (
     HAS_RECORDS,
     Values,
@@ -27,7 +27,6 @@ from lamina.stores.postgres.heads import (
     make_head,
     names_of,
 )
-from lamina.stores.postgres.statements import PostgresConnection, select_flag, select_row
 
 
 async def append_group(call: ConnectionCall, group: NewGroup) -> StoredHead:

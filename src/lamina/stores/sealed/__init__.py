@@ -9,6 +9,7 @@ Read `store` first; `docs/encryption.md` says what it promises.
 from __future__ import annotations
 
 from lamina.stores.sealed.keys import (
+    Cost,
     Key,
     Passphrase,
     from_env,
@@ -19,7 +20,6 @@ from lamina.stores.sealed.keys import (
     init_keyring,
     raw,
 )
-from lamina.stores.sealed.passphrase import Cost
 from lamina.stores.sealed.proof import Anchor, anchor, verify
 from lamina.stores.sealed.rotation import (
     Progress,

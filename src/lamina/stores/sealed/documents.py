@@ -17,8 +17,7 @@ import msgspec
 
 from lamina.errors import Tampered, advise_on_version
 from lamina.stores.sealed.cipher import KEY, Cipher, NotSealedHere, derive_key, frame_fields, mac, same
-from lamina.stores.sealed.keys import Key
-from lamina.stores.sealed.passphrase import Derivation
+from lamina.stores.sealed.keys import Derivation, Key
 from lamina.stores.sealed.records import Generation, SealedPlace
 
 FORMAT = 1

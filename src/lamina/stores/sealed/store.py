@@ -3,6 +3,10 @@
 Every group is sealed, chained and written with its head in one append of the store within. Every read is
 verified before anything of it is returned. `Sealed` never skips a record, never reads plain ones, and never
 mistakes a wrong key for an empty history. It does not know what records hold.
+
+A deletion marks the card, deletes the records, then drops the card. The mark destroys the data keys. If the
+rest is interrupted, the mark tells the next reader that nobody tampered with the conversation, and the next
+writer that the deletion has to be finished first.
 """
 
 from __future__ import annotations
@@ -15,10 +19,10 @@ from weakref import WeakValueDictionary
 import anyio
 from msgspec.structs import replace
 
-from lamina.errors import BadInput, Conflict, Reused, StoreError, Tampered
+from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError, Tampered
 from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Replacement
 from lamina.stores.checks import check_workspace
-from lamina.stores.paging import attempts, every_conversation
+from lamina.stores.paging import attempts, every_conversation, retry_overtaken
 from lamina.stores.port import (
     OWN_PREFIXES,
     Closable,
@@ -35,16 +39,13 @@ from lamina.stores.port import (
     places_beside,
     search_place,
 )
-from lamina.stores.sealed.cards import Cards, OpenCard
-from lamina.stores.sealed.deletion import Deletion
-from lamina.stores.sealed.documents import Card
-from lamina.stores.sealed.keys import Key, Passphrase
-from lamina.stores.sealed.names import HASHED
+from lamina.stores.sealed.cards import Cards, OpenCard, withdraw
+from lamina.stores.sealed.documents import Card, mark_deleting
+from lamina.stores.sealed.keys import Cost, Key, Passphrase
 from lamina.stores.sealed.pages import NO_CARD, SealedGroup, VerifiedPage, read_whole_records, seal_group
-from lamina.stores.sealed.passphrase import Cost
 from lamina.stores.sealed.reader import EVERYTHING, NOTHING, VerifiedReader, name_conversation, run_by_size
 from lamina.stores.sealed.records import SealedState, seal_record, seal_state
-from lamina.stores.sealed.vault import Vault
+from lamina.stores.sealed.vault import HASHED, Vault
 
 INDEX = Where("\0index", "workspaces")
 """A sealed conversation of lamina's own, which names every workspace. No caller can name it."""
@@ -384,3 +385,67 @@ def _mark_begun(open_card: OpenCard) -> Card | None:
 
 def _deleted_error(where: Where) -> StoreError:
     return StoreError("it was deleted meanwhile", conversation=where.conversation, hint="try again")
+
+
+class Deletion:
+    """Deletes conversations of one store. The caller holds the lock of the conversation."""
+
+    def __init__(self, store: Store, vault: Vault, cards: Cards, reader: VerifiedReader) -> None:
+        self._store = store
+        self._vault = vault
+        self._cards = cards
+        self._reader = reader
+
+    async def delete(self, where: Where) -> bool:
+        """Delete a conversation with its card. False if there is none."""
+        open_card = await self._cards.read(where, fresh=True)
+        if open_card is None:
+            return await self._delete_orphans(where)
+        if open_card.is_deleting:
+            await self.finish(where, open_card)
+            return True
+        if not open_card.card.begun and await self._is_empty(where):
+            return False  # another writer is making it
+        marked_card = await self._cards.change(where, lambda now: mark_deleting(now.card))
+        if marked_card is not None:  # else another process was faster
+            await self.finish(where, marked_card)
+        return True
+
+    async def finish(self, where: Where, marked_card: OpenCard) -> None:
+        """Delete the records and the card of a conversation whose card is marked.
+
+        Several processes may do this at once, and one of them may be slow. Each step is made only if nothing
+        has changed since the look before it, so nobody deletes what was begun under the same name meanwhile.
+        """
+        inner = self._vault.inner(where)
+
+        async def finish_once() -> None:
+            state = await self._state_within(inner)
+            open_card = await self._cards.read(where, fresh=True)
+            if open_card is None or open_card.card.id != marked_card.card.id:
+                return
+            await withdraw(self._store, inner, was=state)
+            await self._cards.drop(where, open_card.card)
+
+        await retry_overtaken(finish_once, where.conversation)
+        self._reader.forget_end(where)
+
+    async def _delete_orphans(self, where: Where) -> bool:
+        """Delete records that have no card, so that the name can be used again. False if there are none."""
+        inner = self._vault.inner(where)
+        state = await self._state_within(inner)
+        try:
+            return await withdraw(self._store, inner, was=state)
+        except Conflict:
+            return False  # another writer is making it
+
+    async def _is_empty(self, where: Where) -> bool:
+        page = await self._store.read(self._vault.inner(where), last=0)
+        return page.head.is_empty
+
+    async def _state_within(self, inner: Where) -> bytes | None:
+        """The state that a conversation has in the store within; None if it cannot be read any more."""
+        try:
+            return (await self._store.read(inner, last=0)).head.state
+        except Damaged:
+            return None

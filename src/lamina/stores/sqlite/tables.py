@@ -7,6 +7,7 @@ checked against its checksums, and a conversation that is not there is looked fo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -19,7 +20,7 @@ from lamina.stores.checks import (
     check_no_plain,
     is_sealed_name,
 )
-from lamina.stores.checksums import Checksums, check_records
+from lamina.stores.checksums import Checksums, check_records, is_intact
 from lamina.stores.port import (
     HEADER,
     RESERVED,
@@ -42,7 +43,6 @@ from lamina.stores.sqlite.chain import (
     update_row,
 )
 from lamina.stores.sqlite.connections import CONSTRAINT, SqliteConnection, SqliteFailure
-from lamina.stores.sqlite.record_rows import select_intact_records, select_records
 from lamina.stores.sqlite.schema import has_tables
 
 _IS_SEALED = (
@@ -60,6 +60,9 @@ _FIND = (
     "FROM conversation WHERE workspace = ? AND name = ?"
 )
 _UNCOUNTED = "there are more records than its head says"
+
+_CHUNK = 500
+"""Places that one statement reads; older builds of SQLite accept 999 values."""
 
 
 class StoredConversationState(msgspec.Struct, frozen=True):
@@ -297,3 +300,47 @@ def _damaged(connection: SqliteConnection, where: Where, row: ConversationRow, p
     """The error, with the places of the records that are intact."""
     intact = [seq for seq, _ in select_intact_records(connection, where, row.id)]
     return Damaged(problem, conversation=where.conversation, whole=intact)
+
+
+def select_records(
+    connection: SqliteConnection,
+    conversation_id: int,
+    places: Sequence[int],
+    *,
+    and_after: bool = False,
+) -> list[Any]:
+    """The rows at these places, in order.
+
+    `and_after`: also a row after the last place of a range, where there should be none.
+    """
+    if isinstance(places, range):
+        return _select_range(connection, conversation_id, places, and_after=and_after)
+    rows: list[Any] = []
+    for start in range(0, len(places), _CHUNK):
+        chunk = places[start : start + _CHUNK]
+        marks = ", ".join("?" * len(chunk))
+        sql = f"SELECT seq, body, sum FROM record WHERE conversation = ? AND seq IN ({marks}) ORDER BY seq"  # noqa: S608
+        rows += connection.run(sql, (conversation_id, *chunk))
+    return rows
+
+
+def _select_range(
+    connection: SqliteConnection, conversation_id: int, places: range, *, and_after: bool
+) -> list[Any]:
+    if not places:
+        return []
+    if and_after:
+        sql = "SELECT seq, body, sum FROM record WHERE conversation = ? AND seq >= ? ORDER BY seq LIMIT ?"
+        return connection.run(sql, (conversation_id, places[0], len(places) + 1))
+    sql = "SELECT seq, body, sum FROM record WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq"
+    return connection.run(sql, (conversation_id, places[0], places[-1]))
+
+
+def select_intact_records(
+    connection: SqliteConnection, where: Where, conversation_id: Any
+) -> list[tuple[int, bytes]]:
+    """Place and body of each record that is what was written."""
+    sql = "SELECT seq, body, sum FROM record WHERE conversation = ? ORDER BY seq"
+    rows = connection.run(sql, (conversation_id,))
+    checksums = Checksums(where)
+    return [(seq, body) for seq, body, checksum in rows if is_intact(checksums, (seq, body, checksum))]

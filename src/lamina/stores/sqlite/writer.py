@@ -28,8 +28,7 @@ from lamina.stores.sqlite.connections import (
     close_quietly,
     connect,
 )
-from lamina.stores.sqlite.drivers import Driver, is_faulty, usual_driver, warn_if_unsafe
-from lamina.stores.sqlite.process_lock import ProcessLock
+from lamina.stores.sqlite.drivers import Driver, ProcessLock, is_faulty, usual_driver, warn_if_unsafe
 from lamina.stores.sqlite.schema import has_tables, make_tables
 from lamina.stores.syncing import sync_folder
 
