@@ -7,8 +7,8 @@
 The model writes only the text. lamina decides what the segment covers, and adds the index of the covered
 segments and the fence around the whole. The caller records it, so a conversation is replayed without a model.
 
-`compact` and `cover_if_due` record summaries for a session: when a cut would fold, and when the user asks for one
-(`/compact`). It knows only the few things of a session that `SummarizedSession` lists.
+`compact` and `cover_if_due` record summaries for a session: when the user asks for one (`/compact`), and when
+a cut would fold. They know only the few things of a session that `SummarizedSession` lists.
 """
 
 from __future__ import annotations
