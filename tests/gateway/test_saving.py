@@ -49,6 +49,47 @@ def test_records_that_wait_are_saved_once_when_the_store_is_back() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("way", ["record_soon", "save_later"])
+def test_a_save_that_nobody_waits_for_any_more_is_not_made_twice(way: str) -> None:
+    """A client goes away, and its task is cancelled, while the store commits what that task saves."""
+
+    class CommittingStore:
+        def __init__(self) -> None:
+            self.records: list[bytes] = []
+            self.commits = asyncio.Event()
+
+        async def save(self, *_: Any, records: list[bytes], **__: Any) -> bytes:
+            await self.append("", "", records)
+            return b"state"
+
+        async def append(self, _: str, __: str, records: list[bytes], **___: Any) -> None:
+            committing = asyncio.ensure_future(self._commit(records))
+            await asyncio.shield(committing)
+
+        async def _commit(self, records: list[bytes]) -> None:
+            self.commits.set()
+            await asyncio.sleep(0.01)
+            self.records += records
+
+    async def main() -> None:
+        store: Any = CommittingStore()
+        saver = ConversationSaver(store, ConversationIndex(store, shared=False), GatewayMetrics())
+        conversation = LiveConversation("default", "name", "family", ConversationState())
+        conversation.add_records([b"first"])
+        getattr(saver, way)(conversation)
+        flush = saver.flush_records if way == "record_soon" else saver.flush
+        saving = asyncio.ensure_future(flush())
+        await store.commits.wait()
+        saving.cancel()
+        await asyncio.wait({saving})
+        conversation.add_records([b"second"])
+        getattr(saver, way)(conversation)
+        assert await flush()
+        assert store.records == [b"first", b"second"]
+
+    asyncio.run(main())
+
+
 def test_conversations_that_wait_are_saved_together() -> None:
     """One by one, a busy gateway would begin conversations faster than it saves them."""
     running: list[int] = [0]

@@ -8,7 +8,8 @@ depends on it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from lamina.conversations.store import ConversationState
 from lamina.errors import Conflict
@@ -61,6 +62,11 @@ class ConversationSaver:
         Raises StoreGone, or Conflict if another process has changed the conversation. The records that wait
         wait on then.
         """
+        await _complete(self._save(conversation, state, records))
+
+    async def _save(
+        self, conversation: LiveConversation, state: ConversationState, records: Sequence[bytes]
+    ) -> None:
         record = conversation.record
         conversation.source = await self._store.save(
             conversation.workspace,
@@ -142,16 +148,19 @@ class ConversationSaver:
                 if not len(record):
                     return True
                 try:
-                    await self._store.append(*conversation.key, record.encode(), expect=record.count)
+                    await _complete(self._append(conversation))
                 except Conflict:
                     # Records name others by their number in the store, so they are encoded anew after this.
                     if not await self._reload(conversation):
                         return False
                 except StoreGone:
                     return False
-                else:
-                    record.saved()
         return True
+
+    async def _append(self, conversation: LiveConversation) -> None:
+        record = conversation.record
+        await self._store.append(*conversation.key, record.encode(), expect=record.count)
+        record.saved()
 
     async def _reload(self, conversation: LiveConversation) -> bool:
         try:
@@ -209,3 +218,16 @@ class ConversationSaver:
         except Conflict:
             self._index.forget(conversation)
         return True
+
+
+async def _complete(saving: Coroutine[Any, Any, None]) -> None:
+    """Let a save come to its end, also if the task that waits for it is cancelled: its client went away.
+
+    The store commits all the same. A writer that did not hear of it would write the same records once more.
+    """
+    task = asyncio.ensure_future(saving)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
