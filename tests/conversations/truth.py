@@ -141,8 +141,8 @@ def check_visibility(
 
 def continues(before: bytes, after: bytes) -> bool:
     """Whether a request begins with all of another one, but for its cache markers."""
-    one = _plain(json.loads(before))
-    other = _plain(json.loads(after))
+    one = drop_markers(json.loads(before))
+    other = drop_markers(json.loads(after))
     if any(one.get(name) != other.get(name) for name in _HEAD_FIELDS):
         return False
     for name in _TURN_FIELDS:
@@ -182,15 +182,15 @@ def _without_tools(request: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in request.items() if name != "tools"}
 
 
-def _plain(value: Any) -> Any:
+def drop_markers(value: Any) -> Any:
     """A JSON value without cache markers. A text in a list of one block is that text."""
     if isinstance(value, list):
-        items = [_plain(item) for item in value]
+        items = [drop_markers(item) for item in value]
         if len(items) == 1 and isinstance(items[0], dict) and items[0].keys() == {"type", "text"}:
             return items[0]["text"]
         return items
     if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items() if name != _MARKER}
+        return {name: drop_markers(inner) for name, inner in value.items() if name != _MARKER}
     return value
 
 

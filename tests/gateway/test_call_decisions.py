@@ -311,7 +311,7 @@ def test_a_span_counts_an_answer_to_the_gateway_as_a_recall(*, recalled: bool) -
     trace: Any = SimpleNamespace(
         record_answer=lambda **_: None, record_recalls=recalls.append, record_usage=lambda **_: None
     )
-    record_answered(trace, OutgoingRequest(), Usage(input=1), AnswerFacts(), recalled=recalled)
+    record_answered(trace, Usage(input=1), AnswerFacts(), recalled=recalled)
     assert recalls == [1] * recalled
 
 

@@ -107,7 +107,7 @@ def test_a_trace_goes_from_client_through_gateway_to_upstream(
     metrics = {line["metric"]["name"] for line in lines if "metric" in line}
     assert metrics >= {
         "gen_ai.client.token.usage", "gen_ai.client.operation.duration", "lamina.fit.duration", "lamina.cuts",
-        "lamina.cache.predicted", "lamina.cache.reported",
+        "lamina.cache.reported",
     }  # fmt: skip
     assert "parser" not in output.read_text()
 

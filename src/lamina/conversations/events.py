@@ -20,11 +20,16 @@ from lamina.caches import rules_for
 from lamina.caches.prices import fill_prices
 from lamina.conversations.conversation import LastRequest
 from lamina.conversations.costs import tally_usage
-from lamina.conversations.lost_caches import NOT_CACHED, PaidCall, explain_by_bytes, find_loss
+from lamina.conversations.lost_caches import (
+    NOT_CACHED,
+    PaidCall,
+    compare_requests,
+    explain_by_bytes,
+    find_loss,
+)
 from lamina.conversations.record import CutNote
 from lamina.core.explanation import LeftOut
 from lamina.core.values import Cut, Ledger
-from lamina.diagnose.differences import diff
 from lamina.diagnose.values import CAUSES
 from lamina.dialects.cache_reports import NO_REPORT, CacheReport
 from lamina.dialects.model_names import find_model
@@ -201,7 +206,15 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
         loss = find_loss([earlier], call)
         if loss is None or loss.is_cut:
             return None
-        difference = diff(last.fitted, fitted, rules=call.rules, tokens=last.usage.input, gap=gap)
+        difference = compare_requests(
+            last.fitted,
+            fitted,
+            rules=call.rules,
+            gap=gap,
+            tokens=last.usage.input,
+            dialect=None,
+            blames_markers=not usage.cached and not usage.written,
+        )
         loss = explain_by_bytes(loss, difference)
         if loss.cause == NOT_CACHED and last.is_uncached:
             return None  # a listener was told so before

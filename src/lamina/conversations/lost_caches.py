@@ -16,14 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from lamina.caches import CacheRules, Tally, rules_for
 from lamina.conversations.costs import price_tally
 from lamina.conversations.record import CutNote, is_compaction
+from lamina.diagnose.differences import diff
 from lamina.diagnose.values import Difference
+from lamina.dialects.port import Dialect
 
 LOST_SHARE = 0.75
 """A request that reads less than this share of what it could have read lost the cache."""
@@ -135,6 +137,18 @@ class _Explanation(NamedTuple):
     why: str
 
 
+_MARKER_CAUSES = frozenset(
+    (
+        "no breakpoint",
+        "breakpoint removed",
+        "breakpoint moved",
+        "out of look-back",
+        "below the minimum",
+        "unknown",
+    )
+)
+"""Causes that the rules of a cache add, and that only the cache markers of both requests can tell."""
+
 _KNOWN_BY_RECORDS = frozenset((CUT, "model changed", "compacted"))
 """Causes that the bytes cannot tell better than the records."""
 
@@ -185,6 +199,26 @@ def find_loss(earlier: Sequence[PaidCall], call: PaidCall) -> LostCache | None:
         by=explanation.by,
         advice=ADVICE[explanation.cause],
     )
+
+
+def compare_requests(
+    before: Any,
+    after: Any,
+    *,
+    rules: CacheRules,
+    gap: float | None,
+    tokens: int | None,
+    dialect: Dialect | None,
+    blames_markers: bool,
+) -> Difference:
+    """Where and why two requests part, for their cache. `tokens` were reported for the earlier one.
+
+    Without `blames_markers` the provider reported a read or a write. So it found a marker, whatever we see.
+    """
+    difference = diff(before, after, rules=rules, gap=gap, tokens=tokens, dialect=dialect)
+    if difference.cause in _MARKER_CAUSES and not blames_markers:
+        return diff(before, after, tokens=tokens, dialect=dialect)
+    return difference
 
 
 def explain_by_bytes(loss: LostCache, difference: Difference) -> LostCache:

@@ -368,6 +368,9 @@ class PendingCall:
         )
         if event is not None:
             self._is_uncached |= event.cause == NOT_CACHED
+            active().count_miss(
+                self._dialect.name, self._model, cause=event.cause, by=event.by, lost=event.lost
+            )
 
     def _describe_request(self, usage: Usage) -> LastRequest:
         """The call as the next one is compared with it."""
@@ -475,21 +478,12 @@ class PendingCall:
         self._trace.end()
 
     def _record_usage(self, usage: Usage) -> None:
-        """Record what the API counted for one request. A call that recalls something takes several.
-
-        What the request before it read and wrote should be read now, unless there was a cut: that is
-        predicted.
-        """
-        last_usage = self._conversation.usage
-        predicted = 0
-        if self._fitted.envelope.cut is None:
-            predicted = last_usage.cached + last_usage.written
+        """Record what the API counted for one request. A call that recalls something takes several."""
         self._trace.record_usage(
             sent=usage.input,
             cached=usage.cached,
             written=usage.written,
             output=usage.output,
-            predicted=predicted,
         )
 
     def _current_budget(self) -> Budget:

@@ -159,7 +159,7 @@ class AnswerRelay:
             window=gateway.policies.find_window(self._incoming, outgoing),
         )
         self._record.answered(answer, reader=reader, account=account, recalled=recalled)
-        record_answered(self._trace, outgoing, usage, reader.facts, recalled=recalled)
+        record_answered(self._trace, usage, reader.facts, recalled=recalled)
         self._trace.end_call()
         self._count_tokens(usage)
         if recalled:

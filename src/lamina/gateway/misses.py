@@ -16,9 +16,15 @@ from anyio import to_thread
 
 from lamina.caches import rules_for
 from lamina.conversations.costs import tally_usage
-from lamina.conversations.lost_caches import LostCache, PaidCall, explain_by_bytes, find_loss
+from lamina.conversations.lost_caches import (
+    LostCache,
+    PaidCall,
+    compare_requests,
+    explain_by_bytes,
+    find_loss,
+)
 from lamina.conversations.record import CutNote, is_compaction
-from lamina.diagnose import Difference, diff
+from lamina.diagnose import Difference
 from lamina.dialects.cache_reports import NO_REPORT, CacheReport
 from lamina.dialects.model_names import find_model
 from lamina.dialects.usage import Usage
@@ -28,13 +34,15 @@ from lamina.gateway.journal import Journal
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.sizes import ChosenWindow
 from lamina.gateway.uncut_sizes import measure_uncut
+from lamina.telemetry import Telemetry
 
 
 class MissReporter:
     """Logs answers, and compares each request that lost its cache with the one before it."""
 
-    def __init__(self, metrics: GatewayMetrics, journal: Journal) -> None:
+    def __init__(self, metrics: GatewayMetrics, journal: Journal, telemetry: Telemetry) -> None:
         self._metrics = metrics
+        self._telemetry = telemetry
         self._journal = journal
         self._task: asyncio.Task[None] | None = None
 
@@ -109,7 +117,7 @@ class MissReporter:
     ) -> None:
         place = ""
         try:
-            difference = await to_thread.run_sync(_compare, incoming, sent)
+            difference = await to_thread.run_sync(_compare, incoming, sent, usage)
         except LaminaError as error:
             self._journal.write("miss not diagnosed", error=type(error).__name__)
         else:
@@ -127,6 +135,9 @@ class MissReporter:
         place: str = "",
     ) -> None:
         self._metrics.add("lamina_misses_total", upstream=incoming.upstream.name, cause=loss.cause)
+        self._telemetry.count_miss(
+            incoming.dialect.name, incoming.model, cause=loss.cause, by=loss.by, lost=loss.tokens
+        )
         self._journal.write(
             "miss",
             conversation=sent.conversation_name,
@@ -182,13 +193,14 @@ def _describe_request(
     }
 
 
-def _compare(incoming: IncomingRequest, sent: OutgoingRequest) -> Difference:
+def _compare(incoming: IncomingRequest, sent: OutgoingRequest, usage: Usage) -> Difference:
     assert sent.previous is not None  # noqa: S101 - only then a request is compared
-    return diff(
+    return compare_requests(
         sent.previous,
         sent.request,
         rules=rules_for(incoming.model, dialect=incoming.dialect.name),
         gap=sent.gap,
         tokens=sent.previous_usage.input,
         dialect=incoming.dialect,
+        blames_markers=not usage.cached and not usage.written,
     )

@@ -58,7 +58,7 @@ class Gateway:
         self.telemetry = telemetry
         self.drain = drain
         self.upstreams = Upstreams(settings)
-        self.misses = MissReporter(metrics, journal)
+        self.misses = MissReporter(metrics, journal, telemetry)
         self.bodies = BodyRoom(limits.HELD_BODIES * settings.body_bytes, limits.BODY_SECONDS)
 
         keep = settings.policy.keep

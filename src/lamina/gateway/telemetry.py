@@ -64,9 +64,7 @@ def record_prepared(trace: CallTrace, incoming: IncomingRequest, outgoing: Outgo
     trace.record_fit(tokens=tokens, outcome=outgoing.outcome, cut=cut)
 
 
-def record_answered(
-    trace: CallTrace, outgoing: OutgoingRequest, usage: Usage, facts: AnswerFacts, *, recalled: bool
-) -> None:
+def record_answered(trace: CallTrace, usage: Usage, facts: AnswerFacts, *, recalled: bool) -> None:
     """What the upstream reported. `recalled`: the answer was for the gateway, and the request goes on."""
     trace.record_answer(answer_id=facts.id, model=facts.model, finish_reasons=facts.finish_reasons)
     if recalled:
@@ -76,5 +74,4 @@ def record_answered(
         cached=usage.cached,
         written=usage.written,
         output=usage.output,
-        predicted=outgoing.predicted_read,
     )

@@ -14,8 +14,8 @@ import msgspec
 
 from lamina.caches.prefix_path import count_common_items
 from lamina.caches.stream import StreamBlock
+from lamina.conversations import lost_caches
 from lamina.conversations.lost_caches import ADVICE, CUT, explain_by_bytes
-from lamina.diagnose.differences import diff
 from lamina.diagnose.values import Difference
 from lamina.dialects import DIALECTS
 from lamina.inspector.building import build_session, find_call
@@ -33,18 +33,6 @@ AROUND_BYTE = 60
 """Bytes before and after the first differing one."""
 
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
-
-_MARKER_CAUSES = frozenset(
-    (
-        "no breakpoint",
-        "breakpoint removed",
-        "breakpoint moved",
-        "out of look-back",
-        "below the minimum",
-        "unknown",
-    )
-)
-"""Causes that the rules of a cache add, and that only the cache markers of both requests can tell."""
 
 
 def compare_requests(
@@ -99,13 +87,16 @@ def _find_difference(
     The log of a client has no cache markers, so the rules would say of each of its requests that nothing was
     marked. And a provider that reports a read has found a marker, whatever we see.
     """
-    one, other = requests[0].request, requests[1].request
-    dialect = DIALECTS[built.dialect]
     earlier, later = calls
-    difference = diff(one, other, rules=built.rules, gap=gap, dialect=dialect, tokens=earlier.reported)
-    if difference.cause in _MARKER_CAUSES and not _can_blame_markers(built, later):
-        difference = diff(one, other, dialect=dialect, tokens=earlier.reported)
-    return difference
+    return lost_caches.compare_requests(
+        requests[0].request,
+        requests[1].request,
+        rules=built.rules,
+        gap=gap,
+        tokens=earlier.reported,
+        dialect=DIALECTS[built.dialect],
+        blames_markers=_can_blame_markers(built, later),
+    )
 
 
 def _can_blame_markers(built: BuiltSession, later: BuiltCall) -> bool:

@@ -7,6 +7,7 @@ import msgspec
 from lamina.caches import CacheRules, Tally, cost
 from lamina.conversations.costs import price_tally
 from lamina.conversations.lost_caches import LostCache, find_losses
+from lamina.conversations.record import is_compaction
 from lamina.errors import LaminaError
 from lamina.inspector.built_values import BuiltCall
 from lamina.inspector.walk import SessionWalk
@@ -14,6 +15,7 @@ from lamina.models.facts import model as facts_of
 from lamina.replay.outcomes import input_equivalents, simulate_cache
 from lamina.replay.policies.port import Setting
 from lamina.replay.recorded_usage import list_answered, tally_recorded
+from lamina.replay.values import RecordedUsage
 
 
 def price_calls(walk: SessionWalk) -> list[BuiltCall]:
@@ -66,6 +68,8 @@ def price_call(walk: SessionWalk, call: BuiltCall, tally: Tally) -> BuiltCall:
         miss = tally.why
     if usage is not None and _shows_records(walk):
         tally = tally_recorded(usage)
+        if trace.under_lamina:
+            call = _add_recorded_cut(call, usage)
         dollars = price_tally(
             tally,
             usage.model or trace.model,
@@ -87,6 +91,26 @@ def price_call(walk: SessionWalk, call: BuiltCall, tally: Tally) -> BuiltCall:
         simulated=usage is None or not _shows_records(walk),
         reported=None if usage is None else usage.total,
         miss=miss,
+    )
+
+
+def _add_recorded_cut(call: BuiltCall, usage: RecordedUsage) -> BuiltCall:
+    """The call with the cut that lamina recorded for it.
+
+    The log of a session has everything in full, so a request of it cannot be measured after a cut.
+    """
+    cut = usage.cut
+    if cut is None or not is_compaction(cut):
+        return msgspec.structs.replace(call, tokens=usage.total)
+    return msgspec.structs.replace(
+        call,
+        tokens=usage.total,
+        continues=False,
+        cut=cut.reason,
+        cut_lowered=cut.lowered,
+        cut_number=cut.number,
+        cut_before=cut.before,
+        cut_after=cut.after,
     )
 
 

@@ -147,7 +147,7 @@ def read_session(trace: Trace) -> RecordedSession | None:
         lost_caches=count_losses(reported.lost),
         began=min(times, default=None),
         ended=max(times, default=None),
-        cuts=len(trace.compacted),
+        cuts=len(trace.compacted) + sum(usage.is_cut for usage in usages),
         project=_find_project(trace),
         client_session=trace.client_session,
         parent=_find_parent(trace),

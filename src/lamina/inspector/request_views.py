@@ -31,6 +31,11 @@ from lamina.replay.policies.lamina_policies import sum_layers
 _USUAL_SHARE = 0.25
 """Tokens for each character of a request of which nothing was sent in full."""
 
+SHOWN_FROM_LOG = (
+    "lamina cut this session before this request. The entries are those of its log, in full: how much of "
+    "each was sent is not kept."
+)
+
 RE_READ = 3
 """A file that was read at least so often is listed."""
 
@@ -80,6 +85,8 @@ def show_request(inspector: Inspector, session_id: str, number: int, settings: B
     notes = list(manifest.notes)
     if built_request.note:
         notes.append(built_request.note)
+    if not built.is_sent and any(each.cut_number for each in built.calls if each.number <= number):
+        notes.append(SHOWN_FROM_LOG)
     return {
         "call": show_call(call),
         "limits": find_limits(built),

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import msgspec
 
-from lamina.caches import CacheRules, Tally
+from lamina.caches import CacheRules, rules_for
 from lamina.conversations.costs import is_refused, price_call, tally_usage
-from lamina.conversations.lost_caches import NOT_CACHED, LostCache, explain_by_bytes
+from lamina.conversations.lost_caches import NOT_CACHED, LostCache, compare_requests, explain_by_bytes
 from lamina.conversations.record import RecordedCall, is_compaction
 from lamina.core.values import Ledger, RequestHead
 from lamina.diagnose.values import Difference
+from lamina.dialects import DIALECTS
+from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.inspector.built_values import BuiltCall, BuiltSession
 from lamina.inspector.continuations import Continuations
 from lamina.inspector.progress import report_steps
@@ -25,6 +27,7 @@ from lamina.inspector.walk import idle_between
 from lamina.models.counters.openai import o200k
 from lamina.replay.model_calls import ModelCall
 from lamina.replay.outcomes import input_equivalents
+from lamina.replay.traces.recorded_conversations import decode_body
 
 IN_FLIGHT = "no answer was recorded: it was in flight when lamina ended, or still is"
 
@@ -46,7 +49,10 @@ def list_sent_calls(
             idle = idle_between(previous.request.at, built.at)
             built = msgspec.structs.replace(built, idle=idle, continues=continues)
         built = _add_cut(_add_answer(built, call), call)
-        calls.append(_add_loss(built, losses.get(number), has_bodies=call.sent_pieces is not None))
+        loss = losses.get(number)
+        if loss is not None and previous is not None:
+            loss = _explain_loss(conversation, loss, previous, call, continues=built.continues)
+        calls.append(msgspec.structs.replace(built, loss=loss))
         previous = call
     return BuiltSession(
         session=session,
@@ -67,17 +73,13 @@ def _measure(conversation: SentConversation, number: int, rules: CacheRules) -> 
     call = conversation.calls[number]
     request = call.request
     at = request.at or None
-    tally = Tally()
-    output = 0
-    reported = None
-    if call.answer is not None and call.answer.usage is not None:
-        tally = tally_usage(call.answer.usage)
-        output = call.answer.usage.output
-        reported = call.answer.usage.input
+    usage = _read_usage(call)
+    tally = tally_usage(usage)
+    reported = usage.input if usage is not NOTHING_REPORTED else None
     tokens = count_request_tokens(call)
     return BuiltCall(
         number=number,
-        call=ModelCall(end=0, answer="", at=at, sent=tokens, output=output),
+        call=ModelCall(end=0, answer="", at=at, sent=tokens, output=usage.output),
         at=at,
         idle=0.0,
         ledger=Ledger(),
@@ -90,7 +92,7 @@ def _measure(conversation: SentConversation, number: int, rules: CacheRules) -> 
         read=tally.read,
         written=tally.written + tally.written_long,
         uncached=tally.uncached,
-        output=output,
+        output=usage.output,
         dollars=price_call(call),
         equivalents=input_equivalents(tally, rules, rules.read_share(request.model)),
         simulated=False,
@@ -101,11 +103,44 @@ def _measure(conversation: SentConversation, number: int, rules: CacheRules) -> 
     )
 
 
-def _add_loss(built: BuiltCall, loss: LostCache | None, *, has_bodies: bool) -> BuiltCall:
-    """The call with what its cache lost. If its bytes continue the request before it, nobody else did it."""
-    if loss is not None and has_bodies and built.continues and loss.cause != NOT_CACHED:
-        loss = explain_by_bytes(loss, Difference(cause="none", at=0))
-    return msgspec.structs.replace(built, loss=loss)
+def _explain_loss(
+    conversation: SentConversation,
+    loss: LostCache,
+    before: RecordedCall,
+    after: RecordedCall,
+    *,
+    continues: bool,
+) -> LostCache:
+    """The loss with the reason that the bytes show, as every door told it when the answer came.
+
+    The bodies are read only if they part. If the later one continues the earlier, nobody else did it.
+    """
+    if after.sent_pieces is None or loss.is_cut:
+        return loss
+    if continues:
+        if loss.cause == NOT_CACHED:
+            return loss
+        return explain_by_bytes(loss, Difference(cause="none", at=0))
+    sent = [decode_body(conversation.record.sent_body(call)) for call in (before, after)]
+    dialect = DIALECTS.get(after.request.dialect)
+    if None in sent or dialect is None:
+        return loss
+    tally = tally_usage(_read_usage(after))
+    difference = compare_requests(
+        *sent,
+        rules=rules_for(after.request.model, dialect=dialect.name),
+        gap=idle_between(before.request.at, after.request.at),
+        tokens=_read_usage(before).input or None,
+        dialect=dialect,
+        blames_markers=tally.uncached == tally.total,
+    )
+    return explain_by_bytes(loss, difference)
+
+
+def _read_usage(call: RecordedCall) -> Usage:
+    if call.answer is None or call.answer.usage is None:
+        return NOTHING_REPORTED
+    return call.answer.usage
 
 
 def _add_cut(built: BuiltCall, call: RecordedCall) -> BuiltCall:

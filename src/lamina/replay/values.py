@@ -12,7 +12,7 @@ import msgspec
 
 from lamina.caches.prices import WorkingCost
 from lamina.conversations.lost_caches import LostCache
-from lamina.conversations.record import CutNote
+from lamina.conversations.record import CutNote, is_compaction
 
 
 class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +36,11 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def total(self) -> int:
         return self.uncached + self.read + self.written + self.written_long
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether lamina shortened something or left it out for this request."""
+        return self.cut is not None and is_compaction(self.cut)
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,16 +12,20 @@ from time import time
 
 import msgspec
 
-from lamina.conversations.record import Answered
+from lamina.conversations.costs import tally_usage
+from lamina.conversations.lost_caches import PaidCall, explain_by_bytes, find_loss
+from lamina.conversations.record import Answered, CutNote
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.recorder import CallRecorder
 from lamina.conversations.store import ConversationState, conversation_place, decode_state, find_title
 from lamina.core.envelope import Envelope
 from lamina.core.values import Budget, Cut, Ledger, Segment
+from lamina.diagnose import diff
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import Conflict, LaminaError
 from lamina.sessions.stored_conversation import StoredConversation
 from lamina.stores.retries import retry_conflicts
+from lamina.telemetry import active
 
 DOOR = "session"
 
@@ -38,6 +42,8 @@ class SessionRecord:
         self._writer = RecordWriter()
         self._state: ConversationState | None = None
         self._stored_state = b""
+        self._last_call: PaidCall | None = None
+        self._last_envelope: Envelope | None = None
 
     async def add(
         self,
@@ -65,6 +71,7 @@ class SessionRecord:
         reported = None if usage == NOTHING_REPORTED else usage
         stops = (stop,) if stop else ()
         recorder.answered(Answered(status=200, usage=reported, stop=stops))
+        self._count_miss(envelope, usage, dialect=dialect, model=model, cut=cut)
         # The answer is in the log by now, and the model was paid: a failure here must not fail the turn.
         try:
             await retry_conflicts(
@@ -72,6 +79,26 @@ class SessionRecord:
             )
         except (LaminaError, OSError) as error:
             self._stored.notes.append(f"what this request cost could not be recorded: {error}")
+
+    def _count_miss(
+        self, envelope: Envelope, usage: Usage, *, dialect: str, model: str, cut: Cut | None
+    ) -> None:
+        """Tell the telemetry if the cache lost what the last request of this session left in it."""
+        call = PaidCall(
+            tally=tally_usage(usage),
+            model=model,
+            dialect=dialect,
+            at=time(),
+            tier=usage.tier,
+            cut=None if cut is None else CutNote.of(cut),
+        )
+        if usage.input and self._last_call is not None:
+            loss = find_loss([self._last_call], call)
+            if loss is not None and not loss.is_cut:
+                loss = explain_by_bytes(loss, diff(self._last_envelope, envelope))
+                active().count_miss(dialect, model, cause=loss.cause, by=loss.by, lost=loss.tokens)
+        self._last_call = call
+        self._last_envelope = envelope
 
     async def _write(self, envelope: Envelope, *, dialect: str, model: str, log: tuple[Segment, ...]) -> None:
         store = self._stored.store

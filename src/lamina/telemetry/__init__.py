@@ -10,7 +10,7 @@ needs the extra `otel`, is imported by `turn_on`.
 
     POST /v1/messages          the gateway only; continues the client's traceparent
     ├── lamina.fit             the build: tokens, outcome, and an event lamina.cut if there was a cut
-    └── chat claude-opus-5     the call of the model: usage, cache predicted and read, events lamina.recall
+    └── chat claude-opus-5     the call of the model: usage, what its cache gave, events lamina.recall
 """
 
 from __future__ import annotations

@@ -112,14 +112,22 @@ class OtelTelemetry(Telemetry):
         self.instruments.recalls.add(count)
 
     def count_usage(self, dialect: str, model: str, *, sent: int, cached: int, output: int) -> None:
-        labels = {
+        labels = self._make_labels(dialect, model)
+        self.instruments.token_usage.record(sent, labels | {"gen_ai.token.type": "input"})
+        self.instruments.token_usage.record(output, labels | {"gen_ai.token.type": "output"})
+        self.instruments.reported.add(cached, labels)
+
+    def count_miss(self, dialect: str, model: str, *, cause: str, by: str, lost: int) -> None:
+        labels = self._make_labels(dialect, model) | {"lamina.cause": cause, "lamina.by": by}
+        self.instruments.misses.add(1, labels)
+        self.instruments.lost.add(lost, labels)
+
+    def _make_labels(self, dialect: str, model: str) -> dict[str, str]:
+        return {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": PROVIDERS.get(dialect, dialect),
             "gen_ai.request.model": self.model_names.bound(model),
         }
-        self.instruments.token_usage.record(sent, labels | {"gen_ai.token.type": "input"})
-        self.instruments.token_usage.record(output, labels | {"gen_ai.token.type": "output"})
-        self.instruments.reported.add(cached, labels)
 
     def close(self) -> None:
         for provider in self._providers:
@@ -150,8 +158,11 @@ class Instruments:
         )
         self.cuts = meter.create_counter("lamina.cuts", unit="{cut}", description="Cuts.")
         self.recalls = meter.create_counter("lamina.recalls", unit="{recall}", description="Recalls.")
-        self.predicted = meter.create_counter(
-            "lamina.cache.predicted", unit="{token}", description="Input that was predicted to be cached."
+        self.misses = meter.create_counter(
+            "lamina.cache.misses", unit="{miss}", description="Requests that lost their cache, by cause."
+        )
+        self.lost = meter.create_counter(
+            "lamina.cache.lost", unit="{token}", description="Cached input that was paid again, by cause."
         )
         self.reported = meter.create_counter(
             "lamina.cache.reported", unit="{token}", description="Input that the provider read from a cache."
@@ -241,9 +252,7 @@ class OtelCallTrace(CallTrace):
         self._telemetry.propagator.inject(carrier, context=context)
         return carrier
 
-    def record_usage(
-        self, *, sent: int = 0, cached: int = 0, written: int = 0, output: int = 0, predicted: int = 0
-    ) -> None:
+    def record_usage(self, *, sent: int = 0, cached: int = 0, written: int = 0, output: int = 0) -> None:
         if not sent:
             return
         reported = {
@@ -251,7 +260,6 @@ class OtelCallTrace(CallTrace):
             "gen_ai.usage.output_tokens": output,
             "gen_ai.usage.cache_read.input_tokens": cached,
             "gen_ai.usage.cache_creation.input_tokens": written,
-            "lamina.cache.predicted_tokens": predicted,
         }
         for name, amount in reported.items():
             # A wrapped client has one span for a call and the recalls in it, so they are summed.
@@ -260,7 +268,6 @@ class OtelCallTrace(CallTrace):
         instruments = self._telemetry.instruments
         instruments.token_usage.record(sent, self._labels | {"gen_ai.token.type": "input"})
         instruments.token_usage.record(output, self._labels | {"gen_ai.token.type": "output"})
-        instruments.predicted.add(predicted, self._labels)
         instruments.reported.add(cached, self._labels)
 
     def record_answer(

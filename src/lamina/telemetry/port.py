@@ -39,10 +39,8 @@ class CallTrace:
         """Begin the span of the call. Returns the headers that continue the trace at the upstream."""
         return {}
 
-    def record_usage(
-        self, *, sent: int = 0, cached: int = 0, written: int = 0, output: int = 0, predicted: int = 0
-    ) -> None:
-        """What the provider reported, and what was predicted to be cached, in tokens."""
+    def record_usage(self, *, sent: int = 0, cached: int = 0, written: int = 0, output: int = 0) -> None:
+        """What the provider reported, in tokens."""
 
     def record_answer(
         self, *, answer_id: str = "", model: str = "", finish_reasons: Sequence[str] = ()
@@ -82,6 +80,9 @@ class Telemetry:
 
     def count_usage(self, dialect: str, model: str, *, sent: int, cached: int, output: int) -> None:
         """What the provider reported of a call that the application made itself, in tokens."""
+
+    def count_miss(self, dialect: str, model: str, *, cause: str, by: str, lost: int) -> None:
+        """A request lost its cache: why, by whose doing, and how many tokens were paid again."""
 
     def close(self) -> None:
         """Send what has not been sent yet."""
