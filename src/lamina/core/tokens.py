@@ -125,7 +125,8 @@ class Counter(msgspec.Struct, frozen=True, kw_only=True):
     """Counts text with `count`, and says what its numbers rest on.
 
     `exact`: the model's own tokenizer. `measured`: no published one, but counts that the provider reported
-    agree. Neither: an estimate, which reported usage calibrates.
+    agree. Neither: an estimate, which reported usage calibrates. `quick` is for a counter that is slow:
+    another one, which hardly ever counts less, for requests that are far from their window.
     """
 
     name: str
@@ -133,6 +134,7 @@ class Counter(msgspec.Struct, frozen=True, kw_only=True):
     exact: bool = False
     measured: bool = False
     framing: Framing = Framing()
+    quick: Counter | None = None
 
     @property
     def basis(self) -> Basis:

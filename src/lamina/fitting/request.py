@@ -24,6 +24,7 @@ import msgspec
 from lamina.caches import rates
 from lamina.caches.marker_plan import MarkerPlan
 from lamina.core.build import BuildMemo
+from lamina.core.cut_target import find_trigger
 from lamina.core.entries import count_same
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import stem_of
@@ -215,12 +216,8 @@ def _fit(call: _Call, source: Dialect, target: Dialect, model: str) -> Fitted:
         build_memo=call.memo.build,
         drop_block=call.drop_block,
     )
-    if call.passed is not None:
-        ledger = _begin_ledger(call.passed, fit, model_name)
-        fit = msgspec.structs.replace(fit, previous_ledger=ledger)
-    conditions = _choose_conditions(call, fit, model_name)
     try:
-        built = build_request(fit, conditions)
+        built, conditions = _build(call, fit, model_name)
     except BudgetExceeded as error:
         raise name_segments(error, parsed.log, call.request) from None
     window = conditions.budget.window
@@ -280,6 +277,63 @@ def _head_for(head: RequestHead, source: Dialect, target: Dialect, model: str) -
     if model and model != find_model(head.parameters):
         return OwnHead(head=RequestHead(tools=head.tools, parameters=set_model(head.parameters, model)))
     return OwnHead(head=head)
+
+
+FAR = 12_000
+"""Tokens below which a request is counted by its own counter. Whether it is long enough to be cached depends
+on its count, and so little is counted soon."""
+
+
+def _build(call: _Call, fit: Fit, model_name: str) -> tuple[Built, BuildConditions]:
+    """Build the envelope. A slow counter is used only if the request may be near its window."""
+    counter = fit.counter
+    if counter.quick is None or not _may_be_far(call, fit, model_name):
+        return _build_counted(call, fit, model_name)
+    try:
+        quick_fit = msgspec.structs.replace(fit, counter=counter.quick)
+        built, conditions = _build_counted(call, quick_fit, model_name)
+    except BudgetExceeded:
+        return _build_counted(call, fit, model_name)
+    if not _is_far(built.envelope, conditions):
+        return _build_counted(call, fit, model_name)
+    # Markers are planned by the first tokens, so those are counted as well as can be.
+    fit = msgspec.structs.replace(built.fit, counter=counter)
+    return Built(fit=fit, envelope=built.envelope), conditions
+
+
+def _may_be_far(call: _Call, fit: Fit, model_name: str) -> bool:
+    """Whether it pays to count with the quick counter first: nothing says that its count would not do.
+
+    After something was lowered, the counter stays the same, and with it what usage has taught about it.
+    """
+    ledger = fit.previous_ledger
+    if ledger.lines or ledger.folds:
+        return False
+    mark = ledger.mark
+    if mark is None or mark.counter != fit.counter.identity:
+        return True
+    budget = _choose_conditions(call, fit, model_name).budget
+    return FAR <= mark.tokens <= find_trigger(budget, fit.head) // 2
+
+
+def _build_counted(call: _Call, fit: Fit, model_name: str) -> tuple[Built, BuildConditions]:
+    """Build the envelope with the counter of this fit."""
+    if call.passed is not None:
+        ledger = _begin_ledger(call.passed, fit, model_name)
+        fit = msgspec.structs.replace(fit, previous_ledger=ledger)
+    conditions = _choose_conditions(call, fit, model_name)
+    return build_request(fit, conditions), conditions
+
+
+def _is_far(envelope: Envelope, conditions: BuildConditions) -> bool:
+    """Whether a request is far from its window, by a counter that hardly ever counts less than another.
+
+    Then that other one would lower nothing, either.
+    """
+    ledger = envelope.ledger
+    if ledger.lines or ledger.folds:
+        return False
+    return FAR <= envelope.tokens <= find_trigger(conditions.budget, envelope.head)
 
 
 def _begin_ledger(passed: PassedRequest, fit: Fit, model_name: str) -> Ledger:

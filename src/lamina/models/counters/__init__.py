@@ -23,7 +23,12 @@ __all__ = ["counter_for", "from_file"]
 @lru_cache(maxsize=256)
 def counter_for(model: str) -> Counter:
     """The best counter that there is for a model of any provider. Unknown models get an estimate."""
-    return msgspec.structs.replace(_text_counter(model), framing=framing_for(model))
+    counter = _text_counter(model)
+    framing = framing_for(model)
+    quick = counter.quick
+    if quick is not None:
+        quick = msgspec.structs.replace(quick, framing=framing)
+    return msgspec.structs.replace(counter, framing=framing, quick=quick)
 
 
 def _text_counter(model: str) -> Counter:

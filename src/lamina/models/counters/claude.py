@@ -2,7 +2,8 @@
 
 Anthropic publishes no tokenizer since Claude 2. `ctok` is pure Python and reads about 0.2 MB a second, so
 counts are cached by content, and of a text longer than `WHOLE` characters only evenly spread samples are
-counted: they say by how much the estimate of the whole is to be corrected. Nothing here claims to be exact.
+counted: they say by how much the estimate of the whole is to be corrected. A request that is far from its
+window is not counted here at all (`Counter.quick`). Nothing here claims to be exact.
 Needs the extra `counting`.
 
 A text is identified in the cache by its SHA-256, so the cache keeps no text alive. Two threads may count the
@@ -19,7 +20,7 @@ from importlib import import_module
 from threading import Lock
 
 from lamina.core.text.estimate import estimate_tokens
-from lamina.core.tokens import Counter
+from lamina.core.tokens import Counter, estimate_for
 from lamina.errors import BadInput
 from lamina.models.counters.count_guard import between_long_runs, guard_count
 from lamina.models.framing import longest_prefix
@@ -66,7 +67,12 @@ def version(number: str) -> Counter:
 
 @cache
 def _counter(number: str, measured: bool) -> Counter:  # noqa: FBT001 - a column of the table below
-    return Counter(name=f"ctok-{number}", count=_count_of(number), measured=measured)
+    return Counter(
+        name=f"ctok-{number}",
+        count=_count_of(number),
+        measured=measured,
+        quick=estimate_for(f"{_FAMILIES[number]}_bound"),
+    )
 
 
 @cache

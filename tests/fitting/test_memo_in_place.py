@@ -1,0 +1,165 @@
+"""A memo changes no byte, whatever a client does to the messages that it sent before.
+
+It may change one in place, so that the same object says something else; take some back; go on from an earlier
+point; or send equal copies.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from lamina import fit_request
+from lamina.errors import LaminaError
+from lamina.fitting import RequestMemo
+
+Message = dict[str, Any]
+Step = list[Message]
+
+TEXT = "Look at src/parser.py and at lib/lines.ts, and never use tabs. " * 6
+
+
+def _messages_step(number: int, flag: Any) -> Step:
+    call = {"type": "tool_use", "id": f"t{number}", "name": "read", "input": {"deep": flag}}
+    result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": TEXT}
+    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+
+
+def _chat_step(number: int, flag: Any) -> Step:
+    function = {"name": "read", "arguments": json.dumps({"deep": flag})}
+    call = {"id": f"c{number}", "type": "function", "function": function}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call], "seen": flag},
+        {"role": "tool", "tool_call_id": f"c{number}", "content": TEXT},
+    ]
+
+
+def _responses_step(number: int, flag: Any) -> Step:
+    return [
+        {"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": f"g{number}"},
+        {"type": "function_call", "call_id": f"c{number}", "name": "read", "arguments": "{}", "seen": flag},
+        {"type": "function_call_output", "call_id": f"c{number}", "output": TEXT},
+    ]
+
+
+def _gemini_step(_: int, flag: Any) -> Step:
+    call = {"functionCall": {"name": "read", "args": {"deep": flag}}}
+    result = {"functionResponse": {"name": "read", "response": {"output": TEXT}}}
+    return [{"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}]
+
+
+def _converse_step(number: int, flag: Any) -> Step:
+    call = {"toolUse": {"toolUseId": f"t{number}", "name": "read", "input": {"deep": flag}}}
+    result = {"toolResult": {"toolUseId": f"t{number}", "content": [{"text": TEXT}]}}
+    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+
+
+def _ollama_step(_: int, flag: Any) -> Step:
+    call = {"function": {"name": "read", "arguments": {"deep": flag}}}
+    return [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_name": "read", "content": TEXT},
+    ]
+
+
+REQUESTS: dict[str, tuple[dict[str, Any], str, Callable[[int, Any], Step], Message]] = {
+    "anthropic": (
+        {"model": "claude-sonnet-4-5", "max_tokens": 100},
+        "messages",
+        _messages_step,
+        {"role": "user", "content": "Go on."},
+    ),
+    "openai_chat": ({"model": "gpt-5"}, "messages", _chat_step, {"role": "user", "content": "Go on."}),
+    "openai_responses": (
+        {"model": "gpt-5", "store": False},
+        "input",
+        _responses_step,
+        {"role": "user", "content": "Go on."},
+    ),
+    "gemini": (
+        {"model": "gemini-2.5-pro"},
+        "contents",
+        _gemini_step,
+        {"role": "user", "parts": [{"text": "Go on."}]},
+    ),
+    "bedrock_converse": (
+        {"modelId": "anthropic.claude-sonnet-4-5-20250929-v1:0"},
+        "messages",
+        _converse_step,
+        {"role": "user", "content": [{"text": "Go on."}]},
+    ),
+    "ollama": (
+        {"model": "llama3", "options": {"num_ctx": 8_000}},
+        "messages",
+        _ollama_step,
+        {"role": "user", "content": "Go on."},
+    ),
+}
+
+
+def change_in_place(message: Message, chance: Random) -> None:
+    """Change a flag to the number that Python takes for the same, or the order of keys, or a text."""
+    for holder, name, value in list(_find_leaves(message)):
+        if isinstance(value, bool | int):
+            holder[name] = int(value) if isinstance(value, bool) else bool(value)
+            return
+        if value == TEXT and chance.random() < 0.5:
+            holder[name] = f"{TEXT} Changed."
+            return
+    fields = list(message.items())[::-1]
+    message.clear()
+    message.update(fields)
+
+
+def _find_leaves(holder: Any) -> Any:
+    items = list(holder.items()) if isinstance(holder, dict) else list(enumerate(holder))
+    for name, value in items:
+        if isinstance(value, dict | list):
+            yield from _find_leaves(value)
+        else:
+            yield holder, name, value
+
+
+def fit(request: dict[str, Any], **arguments: Any) -> tuple[str, Any]:
+    try:
+        fitted = fit_request(request, **arguments)
+    except LaminaError as error:
+        return repr(error), arguments["ledger"]
+    sent = json.dumps([fitted.request, fitted.ledger.dump(), fitted.envelope.tokens], default=repr)
+    return sent, fitted.ledger
+
+
+@pytest.mark.parametrize("window", [900_000, 6_000])
+@pytest.mark.parametrize("dialect", REQUESTS)
+def test_a_memo_changes_nothing_whatever_a_client_changes(dialect: str, window: int) -> None:
+    fields, name, make_step, question = REQUESTS[dialect]
+    for seed in range(2):
+        chance = Random(seed)  # noqa: S311 - a story to repeat
+        messages: list[Message] = [copy.deepcopy(question)]
+        earlier = [list(messages)]
+        memo = RequestMemo()
+        ledger = None
+        for turn in range(12):
+            match chance.choice(("grow", "grow", "change", "take back", "go back", "copy")):
+                case "change":
+                    change_in_place(chance.choice(messages), chance)
+                case "take back":
+                    del messages[chance.randrange(1, len(messages) + 1) :]
+                case "go back":
+                    messages = list(chance.choice(earlier))
+                case "copy":
+                    messages = copy.deepcopy(messages)
+            messages += make_step(turn, chance.choice([True, 1, False, 0]))
+            messages += make_step(turn + 100, 1)
+            messages.append(copy.deepcopy(question))
+            earlier.append(list(messages))
+            request = {**fields, name: list(messages)}
+            with_memo, next_ledger = fit(request, ledger=ledger, budget=window, memo=memo)
+            without_memo, _ = fit(request, ledger=ledger, budget=window)
+            assert with_memo == without_memo
+            ledger = next_ledger
