@@ -22,7 +22,7 @@ from lamina.fitting.policy import Policy
 from lamina.gateway.config import AccessToken, GatewaySettings, UpstreamSettings
 from lamina.settings import Settings
 from tools.api import list_modules, public_names
-from tools.house import measure, read_files
+from tools.house import count_code_lines, measure, read_files
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("core", "dialects")
@@ -60,9 +60,8 @@ def count_all() -> Iterator[tuple[str, float]]:
     pages = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
     yield "pages", len(pages)
     yield "words in pages", sum(len(page.read_text("utf-8").split()) for page in pages)
-    tests = read_files(ROOT / "tests")
-    yield "lines of test code", sum(file.code_lines for file in tests)
-    yield "test files", len(tests)
+    yield "lines of test code", count_code_lines(ROOT / "tests")
+    yield "test files", len(list((ROOT / "tests").rglob("*.py")))
 
 
 def _count_flags(command: str) -> int:
