@@ -163,7 +163,13 @@ def count_tokens(request: dict[str, Any]) -> int:
     return fit_request(request, dialect="openai_chat", budget=Budget(window=10_000_000)).envelope.tokens
 
 
-WAYS = [*((output, inline, False) for output in OUTPUTS for inline in (True, False)), ("native", False, True)]
+WAYS = [
+    ("text", False, False),
+    ("tool", True, False),
+    ("native", False, False),
+    ("prompted", True, False),
+    ("native", False, True),
+]
 
 
 @pytest.mark.parametrize(("output", "inline", "falls_back"), WAYS)

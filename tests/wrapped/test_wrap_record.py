@@ -22,8 +22,7 @@ from tests.wrapped.test_wrap_recall import (
     Api,
     ask_helper,
     close,
-    each_api,
-    each_way,
+    each_api_and_way,
     fill,
     remembering,
     user,
@@ -43,8 +42,7 @@ def rewrap(api: Api, url: str, store: Path, keep: Any) -> Any:
     return lamina.wrap(inner, budget=BUDGET, policy=policy, store=store)
 
 
-@each_way
-@each_api
+@each_api_and_way
 def test_every_request_and_answer_is_in_the_record(api: Api, ask: Any, tmp_path: Path) -> None:
     store = tmp_path / "chats.db"
 

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from functools import cached_property
+from functools import cache, cached_property
 from random import Random
 from typing import Any
 
@@ -29,7 +29,7 @@ from lamina.core.layout import Layout
 from lamina.core.values import Budget, Document, Form, Image, Ledger, Raw, RequestHead, Segment, Text
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
-from lamina.dialects.port import Dialect, Marking, PlainHead, Request, Tool
+from lamina.dialects.port import Dialect, Marking, ParsedRequest, PlainHead, Request, Tool
 from lamina.dialects.translate import choose_options, translate_head
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.replay.generated_sessions import generate_session, split_calls
@@ -86,16 +86,12 @@ class DialectTrial:
     @cached_property
     def sessions(self) -> list[list[dict[str, Any]]]:
         """Growing conversations: the request of each call of the model."""
-        sessions = []
-        for seed in self.seeds:
-            log = generate_session(seed, turns=3, steps=4)
-            sessions.append([self.render_log(log_so_far) for log_so_far in split_calls(log)])
-        return sessions
+        return [[self.render_log(log) for log in _generate_logs(seed)] for seed in self.seeds]
 
     @cached_property
     def samples(self) -> list[Request]:
         """Requests of every sort."""
-        last_requests = [requests[-1] for requests in self.sessions]
+        last_requests = [self.render_log(_generate_logs(seed)[-1]) for seed in self.seeds]
         gallery_requests = [self.render_log(gallery()), self.render_log(gallery(thinking=False))]
         return [*self.requests, *last_requests, *gallery_requests]
 
@@ -135,6 +131,11 @@ class DialectTrial:
     def stream_bytes(self, request: Request) -> list[tuple[str, bytes]]:
         """What a cache compares: who speaks in each block, and its bytes."""
         return [(block.role, block.data) for block in self.subject.cache.stream(request).blocks]
+
+
+def _generate_logs(seed: int) -> list[Sequence[Segment]]:
+    """A made-up session as it grows: the log of each call of the model."""
+    return list(split_calls(generate_session(seed, turns=3, steps=4)))
 
 
 def plain_head(model: str) -> PlainHead:
@@ -246,9 +247,7 @@ def _damage_items(items: Sequence[Any], dice: Random) -> list[Any]:
 def others_can_be_said(trial: DialectTrial) -> None:
     """What another dialect says becomes a valid request, and what is left out has a reason."""
     for other in DIALECTS.values():
-        away = DialectTrial(other, MODELS[other.name], (), trial.seeds[:1])
-        for request in away.samples:
-            parsed = other.wire.parse(request)
+        for parsed in _parse_samples(other.name, tuple(trial.seeds[:1])):
             own = translate_head(parsed.head, other, trial.subject, model=trial.model)
             options = choose_options(trial.subject, own.head, layout=AS_LOGGED)
             envelope = build(parsed.log, head=own.head, options=options)
@@ -262,6 +261,13 @@ def others_can_be_said(trial: DialectTrial) -> None:
                     entry.why or entry.form is Form.FULL, f"{entry.segment.kind} was lowered for no reason"
                 )
             expect(segments == len(parsed.log), f"{segments} of {len(parsed.log)} segments are there")
+
+
+@cache
+def _parse_samples(name: str, seeds: tuple[int, ...]) -> list[ParsedRequest]:
+    """Requests of every sort in a dialect of lamina, parsed once for all that they are translated into."""
+    other = DIALECTS[name]
+    return [other.wire.parse(request) for request in DialectTrial(other, MODELS[name], (), seeds).samples]
 
 
 def its_own_is_carried(trial: DialectTrial) -> None:
