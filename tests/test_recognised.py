@@ -18,7 +18,7 @@ from tests.gateway.growing import HEADERS, dump
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.upstream_stub import run_stub
 
-STREAMS = 40
+STREAMS = 16
 REQUESTS = 12
 
 Message = dict[str, Any]

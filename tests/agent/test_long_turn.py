@@ -74,7 +74,7 @@ async def part(arguments: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("dialect", ["openai_chat", "anthropic"])
+@pytest.mark.parametrize("dialect", ["anthropic", pytest.param("openai_chat", marks=pytest.mark.thorough)])
 @awaited
 async def test_a_fact_of_step_3_is_recalled_at_step_190_of_200_under_16k(dialect: str) -> None:
     model, sizes = Reader(), []

@@ -204,8 +204,8 @@ def test_a_growing_request_is_checked_at_its_end_only(name: str, monkeypatch: py
         return check_growing(*arguments, view=counting_view, **options)
 
     monkeypatch.setattr(module, "check_growing", counting_check)
-    memo, items = RequestMemo(), [turn for at in range(120) for turn in _question(name, at)]
-    for count in range(101, 241, 2):
+    memo, items = RequestMemo(), [turn for at in range(80) for turn in _question(name, at)]
+    for count in range(101, 151, 2):
         seen.clear()
         limit = {"max_tokens": 9} if name == "anthropic" else {}
         request = {"model": model, **limit, field: items[:count]}

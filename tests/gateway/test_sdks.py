@@ -24,7 +24,7 @@ from tests.gateway.test_conversations import states
 from tests.servers.checking import checking
 
 WINDOW = 4_096
-TURNS = (30, pytest.param(60, marks=pytest.mark.thorough))
+TURNS = (18, pytest.param(60, marks=pytest.mark.thorough))
 
 
 class Reported(NamedTuple):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from copy import deepcopy
+from copy import copy, deepcopy
 from functools import cache, cached_property
 from random import Random
 from typing import Any
@@ -365,12 +365,13 @@ def _nonsense(request: Request, dice: Random, *, rounds: int = 150) -> Iterator[
         {"x": {}},
     )
     for _ in range(rounds):
-        harmed: Any = deepcopy(request)
-        place = harmed
+        harmed = dict(request)
+        place: Any = harmed
         while True:
             inner = list(place) if isinstance(place, Mapping) else list(range(len(place)))
             key = dice.choice(inner)
             if isinstance(place[key], dict | list) and place[key] and dice.random() < 0.75:
+                place[key] = copy(place[key])
                 place = place[key]
                 continue
             place[key] = dice.choice(odd)
