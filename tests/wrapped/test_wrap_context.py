@@ -14,22 +14,19 @@ from lamina import Policy
 from lamina.core.tokens import BYTES4
 from tests.wrapped.scripted_api import Call, Said, ScriptedApi, scripted_api
 from tests.wrapped.test_wrap_recall import (
-    APIS,
     BUDGET,
     FACT,
     Api,
     ask_events,
     ask_whole,
     close,
+    each_api,
     flatten,
     prefixes_hold,
     user,
 )
 
 WAYS = pytest.mark.parametrize("ask", [ask_whole, ask_events], ids=["whole", "events"])
-SDKS = pytest.mark.parametrize(
-    "api", APIS, ids=lambda api: f"{api.name}-{'async' if api.is_async else 'sync'}"
-)
 
 
 def wrap(api: Api, url: str) -> Any:
@@ -58,7 +55,7 @@ def script_for(api: Api) -> Any:
 
 
 @WAYS
-@SDKS
+@each_api
 def test_a_pin_is_answered_inside_the_call_and_holds_in_this_branch_alone(api: Api, ask: Any) -> None:
     async def talk(served: ScriptedApi) -> None:
         client = wrap(api, served.url)
