@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.fingerprints import everything, fingerprints
+from tools.fingerprints import LAYOUTS, everything, fingerprints
 from tools.interpreters import Environment, Interpreter, asked, candidates, usable
 from tools.matrix import differences, printed
 
@@ -39,9 +39,11 @@ def test_an_interpreter_that_cannot_make_them_is_a_difference(tmp_path: Path) ->
 def test_the_fingerprints_speak_of_every_dialect_and_layout() -> None:
     names = everything()
     for dialect in ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses", "text"):
-        assert f"many scripts, hoisted, {dialect}" in names
+        assert f"many scripts, in place, {dialect}" in names
         assert f"fitted, {dialect}" in names
         assert f"attacks, {dialect}" in names
+    for layout in LAYOUTS:
+        assert any(name.startswith(f"many scripts, {layout}, ") for name in names)
     assert {"search", "chats", "session", "summaries", "tokens"} <= names.keys()
 
 
