@@ -281,8 +281,9 @@ def check_session(
     memos: int = 1,
     has_reports: bool = True,
 ) -> None:
-    """The session with and without lamina, and once more with its second half in a new process.
+    """The session with and without lamina, and once more with its second half in a new agent.
 
+    At its full length the second half has a new process, which imports the framework again.
     What it was is recorded for `tools.adapters`, which prints it as a row of a table. `has_reports`: the
     framework tells the adapter what the server reported.
     """
@@ -309,7 +310,8 @@ def check_session(
 
     first = Script()
     play(_make(folder / "halves"), first, range(TURNS // 2), True)
-    assert first.requests + _play_elsewhere(module, folder / "halves") == whole.requests
+    play_second_half = _play_elsewhere if IS_LONG else _play_second_half
+    assert first.requests + play_second_half(module, folder / "halves") == whole.requests
     row = [
         account.requests,
         without.over,
@@ -343,10 +345,15 @@ def _text_of_last(request: Mapping[str, Any]) -> str:
     return ""
 
 
-def main(module: str, folder: str) -> None:
+def _play_second_half(module: str, folder: Path) -> list[dict[str, Any]]:
     script = Script()
-    importlib.import_module(module).play(Path(folder), script, range(TURNS // 2, TURNS), True)
-    (Path(folder) / "requests.json").write_text(json.dumps(script.requests), encoding="utf-8")
+    importlib.import_module(module).play(folder, script, range(TURNS // 2, TURNS), True)
+    return script.requests
+
+
+def main(module: str, folder: str) -> None:
+    requests = _play_second_half(module, Path(folder))
+    (Path(folder) / "requests.json").write_text(json.dumps(requests), encoding="utf-8")
 
 
 if __name__ == "__main__":
