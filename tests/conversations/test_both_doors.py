@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from itertools import chain
 from pathlib import Path
@@ -24,9 +25,13 @@ from lamina.core.tokens import STRICT
 from lamina.core.values import Text
 from lamina.dialects.anthropic import DIALECT
 from lamina.fitting.policy import Policy
+from lamina.gateway import fit_call
 from lamina.stores import MemoryStore, open_store
 from lamina.stores.port import StoredHead, Where
 from tests.gateway.growing import messages_request, output
+from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.test_conversations import post
+from tests.gateway.upstream_stub import SeenRequest, run_stub
 from tests.test_nothing_crosses import said
 from tests.test_reminders import DOORS, make_request
 
@@ -150,6 +155,32 @@ def test_two_agents_on_one_client_are_fitted_at_the_same_time(monkeypatch: pytes
     conversations = Conversations(Policy(budget=12_000))
     _run_together(lambda task: PendingCall(conversations, DIALECT, messages_request(3, task=task)).finish())
     assert len(conversations.by_key) == 2
+
+
+def test_two_conversations_that_begin_alike_are_fitted_at_the_same_time_by_a_gateway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    both = Barrier(2, timeout=60)
+
+    def fit_together(*arguments: Any, **options: Any) -> Any:
+        both.wait()
+        return fit_request(*arguments, **options)
+
+    monkeypatch.setattr(fit_call, "fit_request", fit_together)
+    requests = [messages_request(14), messages_request(14)]
+    requests[1]["messages"][1]["content"][0]["text"] = "Another answer."
+
+    async def main() -> list[SeenRequest]:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, upstream={"budget": 8_000})) as gateway,
+            open_client() as client,
+        ):
+            await asyncio.gather(*(post(client, gateway.url, request) for request in requests))
+            return stub.seen
+
+    seen = asyncio.run(main())
+    assert [len(each.json["messages"]) < 29 for each in seen] == [True, True]
 
 
 def test_two_agents_on_one_client_are_saved_at_the_same_time() -> None:

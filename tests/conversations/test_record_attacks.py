@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from lamina.conversations.deleting import delete_conversation
+from lamina.conversations.pending_call import encode_value
 from lamina.conversations.record import ConversationRecord, SentRequest
 from lamina.conversations.record_writer import RecordWriter
-from lamina.conversations.sdk_bodies import encode_value
 from lamina.conversations.store import find_conversation, list_conversations, read_record
 from lamina.stores.address import open_store
 from tests.conversations.test_record import grow, save

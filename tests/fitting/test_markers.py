@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import takewhile
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,12 +19,14 @@ from lamina.caches.marker_plan import (
     REQUEST_END,
 )
 from lamina.caches.stream import Stream
+from lamina.core.tokens import ESTIMATE
 from lamina.dialects.anthropic import DIALECT as MESSAGES
+from lamina.dialects.memos import StreamMemo
 from lamina.dialects.openai_chat import DIALECT as CHAT
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.fitting.fitted import Fitted
-from lamina.fitting.markers import Lifetimes
+from lamina.fitting.markers import Lifetimes, find_last_block, mark_whole
 from tests.fitting.test_request import SMALL, chat, talk
 
 MARKER = {"type": "ephemeral"}
@@ -212,3 +216,56 @@ def test_what_stands_around_the_text_counts_towards_the_minimum() -> None:
         )
         assert fitted.plan is not None
         assert fitted.plan.places.keys() >= {"system[0]"}
+
+
+def _ramble(random: Random, steps: int) -> list[dict[str, Any]]:
+    """Messages of all shapes and sizes: strings and blocks, thinking, several calls at a time."""
+    messages: list[dict[str, Any]] = []
+    for step in range(steps):
+        text = f"word {step} " * random.choice((1, 30, 900))
+        blocks: list[Any] = [{"type": "text", "text": text}] * random.choice((1, 1, 3))
+        messages.append({"role": "user", "content": random.choice((text, blocks))})
+        answer: list[Any] = [{"type": "text", "text": random.choice(("Well.", text))}]
+        if random.random() < 0.3:
+            answer.insert(0, {"type": "thinking", "thinking": "Hm.", "signature": "s"})
+        calls = [f"t{step}_{number}" for number in range(random.choice((0, 0, 1, 4)))]
+        answer += [
+            {"type": "tool_use", "id": call, "name": "read", "input": {"b": 1, "a": 2}} for call in calls
+        ]
+        messages.append({"role": "assistant", "content": answer})
+        results = [{"type": "tool_result", "tool_use_id": call, "content": text} for call in calls]
+        if results:
+            messages.append({"role": "user", "content": results})
+            messages.append({"role": "assistant", "content": "Read."})
+    messages.append({"role": "user", "content": "Go on."})
+    return messages
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_whole_request_is_marked_without_a_build_as_with_one(seed: int) -> None:
+    random = Random(seed)  # noqa: S311 - nothing here is secret
+    steps = random.choice((4, 12))
+    messages = _ramble(random, steps)
+    head: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 100}
+    if seed % 2:
+        head["system"] = "Be brief. " * random.choice((1, 400))
+        head["tools"] = [{"name": "read", "input_schema": {"type": "object"}}]
+    rules = rules_for("claude-opus-5", dialect="anthropic")
+    policy = Policy(counter=ESTIMATE, budget=1_000_000)
+    ledger = None
+    last_block = None
+    memo = StreamMemo()
+    marked = 0
+    lengths = [length for length in range(1, len(messages) + 1) if messages[length - 1]["role"] == "user"]
+    for length in lengths:
+        request = head | {"messages": messages[:length]}
+        fitted = fit_request(request, ledger=ledger, policy=policy)
+        mark = partial(mark_whole, request, MESSAGES, rules=rules, last_block=last_block, memo=memo)
+        for whole in (mark(), mark(counter=ESTIMATE)):
+            if whole is not None:
+                assert whole == fitted.request
+                marked += 1
+        ledger = fitted.ledger
+        parsed = MESSAGES.wire.parse(request)
+        last_block = find_last_block(parsed.head, sum(len(segment.parts) for segment in parsed.log))
+    assert marked

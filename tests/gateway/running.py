@@ -16,7 +16,10 @@ import uvicorn
 from lamina.fitting.policy import Policy
 from lamina.gateway.app import create_app
 from lamina.gateway.config import GatewaySettings, UpstreamSettings
+from lamina.gateway.fit_call import FitParts
 from lamina.gateway.journal import Journal
+from lamina.gateway.metrics import GatewayMetrics
+from lamina.gateway.sent_calls import SentCalls
 from lamina.gateway.server import GatewayServer, make_config
 from tests.gateway.upstream_stub import Stub
 
@@ -94,3 +97,19 @@ async def open_client() -> AsyncIterator[aiohttp.ClientSession]:
     )
     async with session:
         yield session
+
+
+def follow_calls(index: Any, saver: Any) -> SentCalls:
+    """What follows requests that were sent, with nothing behind it but this index and this saver."""
+    unused: Any = None
+    return SentCalls(
+        FitParts(
+            settings=GatewaySettings(),
+            policies=unused,
+            store=unused,
+            index=index,
+            saver=saver,
+            metrics=GatewayMetrics(),
+            journal=unused,
+        )
+    )

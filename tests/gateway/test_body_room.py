@@ -12,8 +12,7 @@ import brotli  # type: ignore[import-untyped]
 import pytest
 import zstandard
 
-from lamina.gateway.body_room import SMALL, BodyRoom
-from lamina.gateway.client_connection import ClientConnection
+from lamina.gateway.client_connection import SMALL, BodyRoom, ClientConnection
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.refusals import Refusal
 

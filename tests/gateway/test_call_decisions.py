@@ -22,12 +22,13 @@ from lamina.fitting.request import Fitted, fit_request
 from lamina.gateway import usage as usage_module
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, call_upstream
 from lamina.gateway.config import UpstreamSettings
+from lamina.gateway.conversation_index import LiveConversation
 from lamina.gateway.fit import _bound_next
 from lamina.gateway.identity import ClientIdentity
-from lamina.gateway.learning import MOST_BYTES, AnswerLearner
-from lamina.gateway.live_conversations import LiveConversation
-from lamina.gateway.marker_modes import plans_markers
+from lamina.gateway.misses import measure_uncut
+from lamina.gateway.policies import plans_markers
 from lamina.gateway.request_bodies import decode_body
+from lamina.gateway.sent_calls import MOST_BYTES
 from lamina.gateway.sizes import (
     UNKNOWN_WINDOW,
     ChosenWindow,
@@ -39,10 +40,10 @@ from lamina.gateway.sizes import (
 from lamina.gateway.stream import AnswerWriter
 from lamina.gateway.telemetry import record_answered
 from lamina.gateway.turn_memory import TurnMemory
-from lamina.gateway.uncut_sizes import measure_uncut
 from lamina.gateway.upstreams import Upstream
 from lamina.gateway.usage import AnswerFacts, UsageReader
 from tests.gateway.growing import chat_request, messages_request
+from tests.gateway.running import follow_calls
 
 Json = dict[str, Any]
 UNUSED: Any = None
@@ -103,7 +104,7 @@ def learn(sent: OutgoingRequest, usage: Usage, *, waits: bool = False, at_once: 
 
     async def record() -> None:
         index: Any = OneLock()
-        learner = AnswerLearner(index, port)
+        learner = follow_calls(index, port)
         if waits:
             await learner.record_answer(sent, usage, at_once=at_once)
         else:
@@ -139,7 +140,7 @@ def test_a_conversation_that_is_held_is_not_waited_for() -> None:
         saver: Any = Saver()
         sent = OutgoingRequest(conversation=make_conversation(requests=1), number=1)
         async with index.only:
-            return AnswerLearner(index, saver).record_if_free(sent, Usage(input=60))
+            return follow_calls(index, saver).record_if_free(sent, Usage(input=60))
 
     assert asyncio.run(record()) is False
 
@@ -192,7 +193,7 @@ def test_before_the_first_report_nothing_is_predicted() -> None:
     call = call_upstream(make_incoming(messages_request(1)), salted=False)
     conversation = make_conversation()
     conversation.note_sent(call.request)
-    outgoing = call.unchanged(conversation, 2)
+    outgoing = call.passed(conversation, call.request, 2)
     assert outgoing.previous is call.request
     assert outgoing.predicted_read == 0
     assert outgoing.conversation_name == "name"
@@ -329,7 +330,8 @@ def measure(fitted: Fitted, *, previous: Json | None = None) -> int:
     account = fitted.envelope.account
     usage = Usage(input=account.total - account.margin)  # so that one token of either is one of the other
     counter = Policy().find_counter("claude-sonnet-5")
-    return measure_uncut(OutgoingRequest(fitted=fitted, previous=previous), usage, counter).full
+    sent = OutgoingRequest(fitted=fitted, previous=previous)
+    return measure_uncut(sent, fitted, usage, counter).full
 
 
 def test_what_entered_shortened_belongs_to_the_uncut_request() -> None:

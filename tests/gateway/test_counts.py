@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,37 @@ def test_counts_are_answered_here_only_where_the_counter_is_exact() -> None:
                 assert sizes[2] > 20_000  # counted as it is, whatever the window
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("path", "steps", "finds_one"),
+    [(COUNT, 1, True), ("/v1/messages", 14, True), ("/v1/messages", 1, False)],
+    ids=["count", "cut", "short"],
+)
+def test_a_tokenizer_is_loaded_in_a_thread_and_only_if_something_is_counted(
+    path: str, steps: int, monkeypatch: pytest.MonkeyPatch, *, finds_one: bool
+) -> None:
+    threads: list[threading.Thread] = []
+    find_counter = Policy.find_counter
+
+    def note_thread(policy: Policy, model: str) -> Counter:
+        threads.append(threading.current_thread())
+        return find_counter(policy, model)
+
+    monkeypatch.setattr(Policy, "find_counter", note_thread)
+
+    async def main() -> None:
+        async with (
+            run_stub() as stub,
+            run_gateway(settings_for(stub, upstream={"budget": 8_000})) as gateway,
+            open_client() as client,
+        ):
+            status, _ = await post(client, gateway.url, messages_request(steps), path)
+            assert status == 200
+
+    asyncio.run(main())
+    assert bool(threads) is finds_one
+    assert threading.main_thread() not in threads[:1]  # after the first time it is there
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -150,7 +182,7 @@ def test_a_system_text_that_the_client_changes_is_a_miss_and_not_a_cut(tmp_path:
     listed = json.loads(run("conversations", "list", "--store", store, "--json").out)["conversations"]
     assert [(talk["requests"], talk["cuts"]) for talk in listed] == [(5, 0)]
     shown = run("conversations", "show", listed[0]["name"], "--store", store).out
-    assert "the caller changed what was sent: system text changed" in shown
+    assert shown.count("system text cha") == 4
     assert "cut 1" not in shown
     summary = run("conversations", "summary", "--store", store).out
     assert "the caller changed what was sent: system text changed" in summary

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from lamina.conversations.costs import price_usage
-from lamina.conversations.recall_usage import UsageSum, add_output, find_usage_object
+from lamina.conversations.recall_filter import UsageSum, add_output, find_usage_object
 from lamina.conversations.store import ConversationState
 from lamina.core.tokens import Counter
 from lamina.dialects.usage import Usage
@@ -20,23 +20,20 @@ from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
 from lamina.gateway import conversation_index, limits, serving
 from lamina.gateway.account import GatewayAccount
-from lamina.gateway.answered_requests import AnsweredRequest
-from lamina.gateway.body_values import decode_value
+from lamina.gateway.answered_requests import AnsweredRequest, MeasuredConversation, UncutRequest
 from lamina.gateway.config import (
     AccessToken,
     GatewaySettings,
     UpstreamSettings,
     check_settings,
 )
-from lamina.gateway.conversation_index import ConversationIndex
-from lamina.gateway.live_conversations import LiveConversation
+from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
 from lamina.gateway.profiles import add_salt
 from lamina.gateway.refusals import Refusal
-from lamina.gateway.request_bodies import decode_body
+from lamina.gateway.request_bodies import decode_body, decode_value
 from lamina.gateway.security import Visitor, admit_visitor
 from lamina.gateway.store_access import GatewayStore
 from lamina.gateway.turn_memory import TurnMemory
-from lamina.gateway.uncut_requests import MeasuredConversation, UncutRequest
 from lamina.gateway.upstreams import Upstream, Upstreams, request_headers
 
 Json = dict[str, Any]

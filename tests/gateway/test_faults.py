@@ -16,8 +16,7 @@ import pytest
 
 from lamina.gateway import limits, upstream_answer
 from lamina.gateway.account import GatewayAccount
-from lamina.gateway.conversation_index import ConversationIndex
-from lamina.gateway.live_conversations import LiveConversation
+from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
 from lamina.gateway.request_bodies import RequestBody
 from lamina.gateway.store_access import StoreGone
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request

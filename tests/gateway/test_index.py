@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from lamina.conversations.recognise import recognise
@@ -14,24 +15,35 @@ from lamina.gateway import conversation_index
 from lamina.gateway.conversation_index import ConversationIndex, ConversationMatch
 from lamina.gateway.identity import ClientIdentity
 from lamina.gateway.request_bodies import RequestBody, decode_body
+from lamina.gateway.store_access import GatewayConversation
 from lamina.gateway.turn_memory import TurnMemory
 
 UNNAMED = ClientIdentity(group="", parent="")
 
 
-class EmptyStore:
-    """A store in which nothing was ever saved."""
+class StoredStates:
+    """A store in which nothing was saved but these states. `reads` are the names that were read."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, GatewayConversation] = {}
+        self.reads: list[str] = []
 
     async def load_family(self, *_: Any) -> list[str]:
-        return []
+        self.reads.append("a family")
+        return list(self.states)
+
+    async def load(self, _: str, name: str) -> GatewayConversation | None:
+        self.reads.append(name)
+        return self.states.get(name)
 
 
 class Requests:
     """Sends requests to an index, as the gateway does."""
 
-    def __init__(self) -> None:
-        store: Any = EmptyStore()
-        self.index = ConversationIndex(store, shared=False)
+    def __init__(self, *, shared: bool = False) -> None:
+        self.store = StoredStates()
+        store: Any = self.store
+        self.index = ConversationIndex(store, shared=shared)
         self._memory = TurnMemory()
 
     def decode(self, words: list[str]) -> RequestBody:
@@ -94,6 +106,30 @@ def test_conversations_that_begin_alike_stay_apart_and_find_themselves_again() -
         for number in range(20):
             match = await requests.send(["hi", f"answer {number}", "go on", "yes", "and now"])
             assert match.conversation.name == names[number]
+
+    asyncio.run(main())
+
+
+def test_of_a_shared_store_the_conversation_that_goes_on_is_read_and_no_other() -> None:
+    async def main() -> None:
+        requests = Requests(shared=True)
+        for number in range(9):
+            match = await requests.send(["Hi", "Hello", f"Question {number}"])
+            conversation = match.conversation
+            conversation.source = b"saved"
+            requests.store.states[conversation.name] = GatewayConversation(
+                name=conversation.name, state=conversation.state, source=b"saved", count=0
+            )
+        requests.store.reads.clear()
+        match = await requests.send(["Hi", "Hello", "Question 8", "Answer", "And now?"])
+        assert match.conversation is conversation
+        assert requests.store.reads == [conversation.name]
+
+        # Another process has continued it: then all that begin alike are read again.
+        stored = requests.store.states[conversation.name]
+        requests.store.states[conversation.name] = msgspec.structs.replace(stored, source=b"changed")
+        await requests.send(["Hi", "Hello", "Question 8", "Answer", "And now?", "Yes.", "Well?"])
+        assert "a family" in requests.store.reads
 
     asyncio.run(main())
 

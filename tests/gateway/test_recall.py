@@ -30,8 +30,8 @@ from lamina.fitting.policy import Policy
 from lamina.fitting.request import fit_request
 from lamina.gateway import limits
 from lamina.gateway.account import GatewayAccount
+from lamina.gateway.answer import RecallRelay
 from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.recalls import RecallRelay
 from lamina.gateway.stream import AnswerWriter
 from lamina.gateway.usage import UsageReader
 from tests.conversations import test_truncated_calls as truncated_calls

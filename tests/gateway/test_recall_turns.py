@@ -13,10 +13,9 @@ from lamina.conversations.store import ConversationState
 from lamina.dialects.usage import Usage
 from lamina.errors import Conflict
 from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.live_conversations import LiveConversation
-from lamina.gateway.metrics import GatewayMetrics
-from lamina.gateway.recall_turns import RecallTurns
+from lamina.gateway.conversation_index import LiveConversation
 from lamina.gateway.store_access import StoreGone
+from tests.gateway.running import follow_calls
 
 REQUEST = {"model": "m", "messages": [{"role": "user", "content": "What did the file say?"}]}
 EXCHANGE = RecallExchange(
@@ -53,6 +52,9 @@ class Saver:
             raise self._failures.pop(0)
         self.saved.append(len(state.exchanges))
 
+    async def save_now(self, _: LiveConversation) -> bool:
+        return True
+
     def save_later(self, _: LiveConversation) -> None:
         self.later += 1
 
@@ -75,16 +77,7 @@ def test_an_exchange_is_stored_or_waits_for_the_store(
 ) -> None:
     index: Any = Index(reload_failure)
     saver: Any = Saver(*failures)
-    unused: Any = None
-    turns = RecallTurns(
-        "lowered",
-        call_fitter=unused,
-        store=unused,
-        index=index,
-        saver=saver,
-        learner=unused,
-        metrics=GatewayMetrics(),
-    )
+    turns = follow_calls(index, saver)
     conversation = LiveConversation("default", "name", "family", ConversationState(requests=1))
     fitted = fit_request(REQUEST, dialect="openai_chat", budget=10_000)
     sent = OutgoingRequest(conversation=conversation, fitted=fitted, number=1)
@@ -97,26 +90,8 @@ def test_an_exchange_is_stored_or_waits_for_the_store(
 
 @pytest.mark.parametrize("missing", ["conversation", "fitted", "exchange"])
 def test_without_an_exchange_or_its_conversation_only_the_usage_is_recorded(missing: str) -> None:
-    recorded: list[Usage] = []
-
-    class Learner:
-        async def record_answer(self, _: OutgoingRequest, usage: Usage, *, at_once: bool) -> None:
-            assert at_once
-            recorded.append(usage)
-
-    learner: Any = Learner()
     saver: Any = Saver()
-    index: Any = Index(None)
-    unused: Any = None
-    turns = RecallTurns(
-        "lowered",
-        call_fitter=unused,
-        store=unused,
-        index=index,
-        saver=saver,
-        learner=learner,
-        metrics=GatewayMetrics(),
-    )
+    turns = follow_calls(Index(None), saver)
     conversation = LiveConversation("default", "name", "family", ConversationState(requests=1))
     sent = OutgoingRequest(
         conversation=None if missing == "conversation" else conversation,
@@ -125,5 +100,6 @@ def test_without_an_exchange_or_its_conversation_only_the_usage_is_recorded(miss
     )
     exchange = None if missing == "exchange" else EXCHANGE
     asyncio.run(turns.record_exchange(sent, Usage(input=10), exchange))
-    assert recorded == [Usage(input=10)]
-    assert (saver.saved, saver.later) == ([], 0)
+    is_recorded = missing != "conversation"
+    assert (conversation.state.usage == Usage(input=10)) is is_recorded
+    assert conversation.state.exchanges == ()

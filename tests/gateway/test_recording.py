@@ -10,7 +10,7 @@ import pytest
 from lamina.conversations.store import ConversationState
 from lamina.fitting.policy import Keep
 from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.live_conversations import LiveConversation
+from lamina.gateway.conversation_index import LiveConversation
 from lamina.gateway.recording import ExchangeRecord
 from lamina.gateway.refusals import Refusal
 

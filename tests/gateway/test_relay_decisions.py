@@ -11,12 +11,11 @@ import pytest
 from lamina.caches.lifetimes import FOR_EVER
 from lamina.dialects.usage import Usage
 from lamina.gateway.answer import _HeldPieces
-from lamina.gateway.body_room import BodyRoom
 from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.client_connection import ClientConnection, ClientLink
+from lamina.gateway.client_connection import BodyRoom, ClientConnection, ClientLink
 from lamina.gateway.client_request import ClientRequest
 from lamina.gateway.config import GatewaySettings
-from lamina.gateway.pauses import PauseBook
+from lamina.gateway.policies import PauseBook
 from lamina.gateway.usage import UsageReader
 from tests.gateway.growing import HEADERS, dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for

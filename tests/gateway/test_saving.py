@@ -10,8 +10,7 @@ import pytest
 from lamina.conversations.store import ConversationState
 from lamina.core.values import Cut, Ledger
 from lamina.errors import Conflict
-from lamina.gateway.conversation_index import ConversationIndex
-from lamina.gateway.live_conversations import LiveConversation
+from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.saving import SAVED_TOGETHER, ConversationSaver
 from lamina.gateway.store_access import GatewayConversation, StoreGone

@@ -8,7 +8,7 @@ import anyio
 
 from lamina.fitting.policy import Policy
 from lamina.gateway.config import UpstreamSettings
-from lamina.gateway.served_windows import PAUSE, ServedWindows
+from lamina.gateway.policies import PAUSE, ServedWindows
 from lamina.gateway.sizes import UNKNOWN_WINDOW, find_budget
 from lamina.gateway.upstreams import Upstream
 from tests.gateway.growing import dump, messages_request

@@ -43,7 +43,7 @@ from lamina.agent.workspace_actions import workspace_actions
 from lamina.clients.events import Client, Reason, Reply, StopEvent, TextEvent
 from lamina.clients.failures import CallFailed, RequestRefused
 from lamina.context.tools import workspace_tools
-from lamina.conversations.pending_call import RETRY_SHARE, limit_budget
+from lamina.conversations.overflows import limit_to_floor, limit_to_report
 from lamina.core.kinds import kind_of
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.values import Budget, Segment, ToolCall
@@ -395,15 +395,14 @@ async def _shrink_request(session: Session, reported: Overflow) -> bool:
     """
     counted = (await session.build()).tokens
     usual_budget = session.budget or model(session.setup.model).budget
-    window = reported.window(counted, otherwise=RETRY_SHARE)
     try:
-        await _limit_session(session, limit_budget(usual_budget, window))
+        await _limit_session(session, limit_to_report(usual_budget, reported, counted))
     except BudgetExceeded as error:
-        # The API may want less than can be cut. The smallest request that is possible may still be accepted.
-        if error.floor >= counted:
+        smallest = limit_to_floor(usual_budget, error.floor, counted)
+        if smallest is None:
             session.limit(usual_budget)
             return False
-        await _limit_session(session, limit_budget(usual_budget, error.floor, reserve=0))
+        await _limit_session(session, smallest)
     return True
 
 

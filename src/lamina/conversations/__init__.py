@@ -1,16 +1,16 @@
 """What lamina remembers between two requests, and what it records of them: one room for every door.
 
 - `recognise` says which conversation a request continues or forks, from its `request_digests`.
-- `conversation` and `conversations` are what a wrapped client remembers. `pending_call` takes a request to
-  the API and back, and `events` reports what happened to it.
+- `conversations` is what a wrapped client remembers, and `conversation_store` where. `pending_call` takes a
+  request to the API and back, and `events` reports what happened to it. `overflows` says how small a request
+  must be that was too long.
 - `recall_loop` answers recalls inside a call, and `recall_filter` leaves them out of what the client sees: of
-  whole answers with `recall_answers`, of streams with `stream_filters`. `recall_usage` adds up their usage.
+  whole answers with `recall_answers`, of streams with `stream_filters`.
 - `store` has the one layout of conversations in a store, and `shelf` loads and saves them. `record` is what
   was sent and what came back: every door notes it with a `recorder`, `record_writer` makes its records, with
   `bodies`; `recorded_log`, `answer_bodies` and `costs` read them.
 - `listing`, `exporting`, `deleting`, `erasing` and `retention` are behind `lamina conversations`. Of an
-  erasure `erasure_targets` says what goes, `erased_records` what stands there instead, and `json_patches`
-  where in a body.
+  erasure `erasure_targets` says what goes, and `erased_records` what stands there instead.
 
 The doors are above: `lamina.wrapped`, `lamina.sessions`, `lamina.gateway`, `lamina.adapters`.
 """

@@ -18,7 +18,7 @@ from weakref import ReferenceType, ref
 
 import msgspec
 
-from lamina.conversations.conversation import Conversation, LastRequest, make_uid
+from lamina.conversations.conversation_store import Conversation, LastRequest, make_uid
 from lamina.conversations.events import Listeners
 from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
 from lamina.conversations.recognise import choose_state, find_left, read_user, recognise

@@ -18,7 +18,7 @@ import msgspec
 
 from lamina.caches import rules_for
 from lamina.caches.prices import fill_prices
-from lamina.conversations.conversation import LastRequest
+from lamina.conversations.conversation_store import LastRequest
 from lamina.conversations.costs import tally_usage
 from lamina.conversations.lost_caches import (
     NOT_CACHED,

@@ -14,7 +14,7 @@ for each other: no lock is held while a request is fitted, or while the store co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any
@@ -22,9 +22,10 @@ from typing import Any
 import msgspec
 
 from lamina.caches.lifetimes import FOR_EVER
-from lamina.conversations.conversation import Conversation, LastRequest
+from lamina.conversations.conversation_store import Conversation, LastRequest
 from lamina.conversations.conversations import Conversations, KeptAnswer
 from lamina.conversations.lost_caches import NOT_CACHED
+from lamina.conversations.overflows import limit_budget, limit_to_floor, limit_to_report
 from lamina.conversations.recall_loop import (
     RecallExchange,
     RecallLoop,
@@ -35,7 +36,6 @@ from lamina.conversations.recall_loop import (
 from lamina.conversations.recognise import names_conversation
 from lamina.conversations.record import Answered
 from lamina.conversations.recorder import CallRecorder, encode_lowered
-from lamina.conversations.sdk_bodies import encode_answer, encode_arguments
 from lamina.core.values import Budget, Ledger
 from lamina.dialects.cache_reports import NO_REPORT, find_cache_report
 from lamina.dialects.model_names import find_model
@@ -48,9 +48,6 @@ from lamina.fitting.markers import resolve_lifetimes
 from lamina.fitting.policy import Keep, Policy, RecallMode
 from lamina.fitting.request import RequestMemo, fit_request
 from lamina.telemetry import active
-
-RETRY_SHARE = 0.75
-"""If the API refused a request without naming its limit, the next one may have this share of its tokens."""
 
 EXCHANGES = 256
 """How many recalls of one conversation are put back into later requests. The oldest are forgotten first."""
@@ -164,17 +161,17 @@ class PendingCall:
         """
         self._note_failed("refused as too long")
         counted = self._fitted.envelope.tokens
-        window = overflow.window(counted, otherwise=RETRY_SHARE)
+        budget = self._current_budget()
+        reported = limit_to_report(budget, overflow, counted)
         try:
-            self._windows = {**self._conversation.state.windows, self._model: window}
-            self._fitted = self._fit(self._current_budget())
+            self._fitted = self._fit(reported)
         except BudgetExceeded as error:
-            if error.floor >= counted:
+            smallest = limit_to_floor(budget, error.floor, counted)
+            if smallest is None:
                 return False
-            # No later request would fit this window either, so it is not remembered.
-            self._windows = self._conversation.state.windows
-            smallest = limit_budget(self._current_budget(), error.floor, reserve=0)
             self._fitted = self._fit(smallest)
+        else:
+            self._windows = {**self._conversation.state.windows, self._model: reported.window}
         return True
 
     def forgo_switch(self) -> None:
@@ -506,11 +503,49 @@ def _read_iterators(request: Mapping[str, Any]) -> dict[str, Any]:
     return arguments
 
 
-def limit_budget(budget: Budget, window: int, *, reserve: int | None = None) -> Budget:
-    """The budget with a smaller window. The answer's reserve takes at most half of it.
+_NOT_SENT = frozenset(("extra_headers", "extra_query", "timeout", "betas"))
+"""Arguments of SDKs that are no part of the body."""
 
-    Of a window of 8,000 with a reserve of 6,000, 4,000 are left for the request.
+_NOT_GIVEN = frozenset(("NotGiven", "Omit"))
+"""The types of what SDKs take for an argument that was not given."""
+
+
+def encode_answer(answer: Any) -> tuple[str, bytes]:
+    """The content type and the body of an answer: a whole one, or the events of a stream."""
+    if isinstance(answer, list):
+        return "text/event-stream", b"".join(b"data: " + encode_value(event) + b"\n\n" for event in answer)
+    return "application/json", encode_value(answer)
+
+
+def encode_arguments(request: Mapping[str, Any]) -> bytes:
+    """The body that an SDK makes of its arguments: the same values, and not always the same spaces.
+
+    Headers, timeouts and other arguments that are no part of the body are not kept: a key may be among them.
     """
-    if reserve is None and budget.reserve is not None:
-        reserve = min(budget.reserve, window // 2)
-    return msgspec.structs.replace(budget, window=max(window, 1), reserve=reserve)
+    body: dict[str, Any] = {}
+    for name, value in request.items():
+        if name in _NOT_SENT or type(value).__name__ in _NOT_GIVEN:
+            continue
+        body[name] = value
+    extra = body.pop("extra_body", None)
+    if isinstance(extra, Mapping):
+        body.update(extra)
+    return encode_value(body)
+
+
+def encode_value(value: Any) -> bytes:
+    """A value of an SDK as JSON. What cannot be written is named by its type: a record never fails a call."""
+    try:
+        return msgspec.json.encode(value, enc_hook=_to_plain)
+    except Exception as error:  # noqa: BLE001 - a foreign object may do anything
+        return msgspec.json.encode({"not recorded": type(error).__name__})
+
+
+def _to_plain(value: Any) -> Any:
+    for name, options in (("model_dump", {"mode": "json", "exclude_unset": True}), ("to_dict", {})):
+        method = getattr(value, name, None)
+        if callable(method):
+            return method(**options)
+    if isinstance(value, Sequence):
+        return list(value)
+    return f"<{type(value).__name__}>"

@@ -169,6 +169,8 @@ def choose_state(
     """
     exchanges = select_exchanges(nearest.exchanges, digests)
     if recognised.relation == "continues":
+        if len(exchanges) == len(nearest.exchanges):
+            return nearest
         return msgspec.structs.replace(nearest, exchanges=exchanges)
     ledger = _rewind_to_fork(
         nearest.ledger,

@@ -119,11 +119,6 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         """Whether the ledger has anything that changes a request."""
         return changes_requests(self.ledger)
 
-    @property
-    def has_ledger(self) -> bool:
-        """Whether a request of this conversation was fitted and sent in another form than it came in."""
-        return self.was_cut or self.ledger.mark is not None
-
     def after(self, digests: RequestDigests) -> ConversationState:
         """The state after a request with these digests."""
         return msgspec.structs.replace(

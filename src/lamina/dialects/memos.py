@@ -342,7 +342,8 @@ class StreamMemo:
 
     Without `keeps_data`, later blocks have none: `data_count` blocks have theirs. `is_marked`: a block has a
     marker. `is_bare`: the name of a marker stands nowhere in the messages. `parts` sums the parts of the
-    entries that are sent. It compares as a `CheckMemo` does.
+    entries that are sent. `weights` are the tokens of the first blocks, if they were estimated. It compares
+    as a `CheckMemo` does.
     """
 
     def __init__(self, *, keeps_data: bool = False) -> None:
@@ -360,6 +361,7 @@ class StreamMemo:
         self.is_marked = False
         self.is_bare = True
         self.parts = EntryTally()
+        self.weights: tuple[int, ...] = ()
 
     def read_blocks(
         self,

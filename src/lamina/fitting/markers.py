@@ -7,6 +7,7 @@ planner what it needs from the ledger: where the last cut began and where the la
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Literal
 
@@ -19,8 +20,8 @@ from lamina.caches.stream import Stream, StreamBlock
 from lamina.core.deferred_tools import drop_deferred
 from lamina.core.entries import EntryTally, count_same, find_sent
 from lamina.core.envelope import Envelope
-from lamina.core.tokens import Counter
-from lamina.core.values import Cut, Entry, Form, Ledger, SentMark
+from lamina.core.tokens import ESTIMATE, Counter
+from lamina.core.values import Cut, Entry, Form, Ledger, RequestHead, SentMark
 from lamina.dialects.memos import StreamMemo
 from lamina.dialects.model_names import find_model
 from lamina.dialects.port import Dialect, Marking
@@ -116,9 +117,10 @@ def place_markers(
     else:
         stream = _read_stream(request, dialect, memo)
     is_bare = markers.stream is not None and memo.is_bare
-    stream = _weigh_start(
+    weights = _weigh_start(
         stream, request, dialect, counter=counter, least=rules.least(stream.model), memo=memo
     )
+    stream = stream.weighed(weights)
     # The entries of the tail are sent only this once, so nobody would read a cache entry that ends there.
     if envelope.tail:
         tail_blocks = _count_parts(_find_last_sent(envelope.entries, envelope.tail))
@@ -137,6 +139,48 @@ def place_markers(
     )
     marking = Marking(places=marker_plan.places, key=marker_plan.key, is_bare=is_bare)
     return Marked(request=markers.put(request, marking), plan=marker_plan)
+
+
+LOOSE = 2
+"""A tokenizer counts at most so many times more than the estimate, or less."""
+
+
+def mark_whole(
+    request: Mapping[str, Any],
+    dialect: Dialect,
+    *,
+    rules: CacheRules,
+    last_block: int | None,
+    memo: StreamMemo,
+    counter: Counter | None = None,
+) -> dict[str, Any] | None:
+    """The request with the markers that `place_markers` gives one without any that is sent as it came.
+
+    It is not built, and only its first blocks are counted. Without a `counter`, which may be slow, they are
+    estimated. None if the markers depend on an exact count: of these blocks if the memo has their weights, or
+    else of the whole request. `last_block` is the last block of the request before it.
+    """
+    markers = dialect.cache.markers
+    if markers is None:
+        return None
+    stream = _read_stream(request, dialect, memo)
+    least = rules.least(stream.model)
+    weigh = partial(_weigh_start, stream, request, dialect, memo=memo)
+    if not memo.weights:
+        memo.weights = weigh(counter=ESTIMATE, least=LOOSE * LOOSE * least)
+    if sum(memo.weights) < LOOSE * least:
+        memo.weights = ()
+        return None
+    if counter is not None:
+        plan = plan_markers(stream.weighed(weigh(counter=counter, least=least)), rules, last=last_block)
+    else:
+        few = stream.weighed(weight // LOOSE for weight in memo.weights)
+        many = stream.weighed(weight * LOOSE for weight in memo.weights)
+        plan = plan_markers(few, rules, last=last_block)
+        if plan_markers(many, rules, last=last_block).places != plan.places:
+            return None
+    is_bare = markers.stream is not None and memo.is_bare
+    return markers.put(request, Marking(places=plan.places, is_bare=is_bare))
 
 
 def _replace_auto(lifetimes: Lifetimes, word: str) -> Lifetimes:
@@ -213,8 +257,8 @@ def _weigh_start(
     counter: Counter,
     least: int,
     memo: StreamMemo,
-) -> Stream:
-    """Count the tokens of the first blocks, until they exceed the smallest prefix that is cached.
+) -> tuple[int, ...]:
+    """The tokens of the first blocks, until they exceed the smallest prefix that is cached.
 
     The plan only needs to know which blocks are below that minimum, so the rest is not counted.
     """
@@ -232,7 +276,7 @@ def _weigh_start(
         block_tokens = framing + counter.count(block.data.decode())
         tokens.append(block_tokens)
         total += block_tokens
-    return stream.weighed(tokens)
+    return tuple(tokens)
 
 
 def _framing_tokens(block: StreamBlock, counter: Counter, *, is_first: bool) -> int:
@@ -266,7 +310,7 @@ def _last_block_before_cut(envelope: Envelope) -> int | None:
     sent_entries = find_sent(unchanged_entries)
     if not sent_entries:
         return None
-    return _last_block(envelope, _count_parts(sent_entries))
+    return find_last_block(envelope.head, _count_parts(sent_entries))
 
 
 def find_entries_before(cut: Cut, entries: Sequence[Entry], ledger: Ledger) -> Sequence[Entry]:
@@ -289,7 +333,7 @@ def _last_block_before_new(envelope: Envelope, before: SentMark, memo: StreamMem
     if envelope.ledger.mark is not None:
         sent = envelope.ledger.mark.sent + envelope.tail
     new_entries = _find_last_sent(envelope.entries, sent - before.sent)
-    return _last_block(envelope, parts - _count_parts(new_entries))
+    return find_last_block(envelope.head, parts - _count_parts(new_entries))
 
 
 def _find_last_sent(entries: Sequence[Entry], count: int) -> list[Entry]:
@@ -303,9 +347,9 @@ def _count_parts(entries: Sequence[Entry]) -> int:
     return sum(len(entry.parts) for entry in entries)
 
 
-def _last_block(envelope: Envelope, parts: int) -> int:
-    """The number of the last block of the first entries, which have so many parts.
+def find_last_block(head: RequestHead, parts: int) -> int:
+    """The number of the last block of the first entries, which have so many parts, behind this head.
 
     It depends on nothing that comes after them, so it stays the same from request to request.
     """
-    return len(drop_deferred(envelope.head.tools)) + parts - 1
+    return len(drop_deferred(head.tools)) + parts - 1

@@ -8,16 +8,15 @@ The way of a request, module by module. Start reading in `exchange`, which shows
   the settings, and `limits` what nobody sets.
 - `security` says who may ask. `routes`, `upstreams` and `profiles` say where a request goes and what that
   server cannot take. `refusals` says how an error looks in each API.
-- `request_bodies` reads a body, and `body_values` its values. `identity` and `conversation_index` find out
-  which conversation a request continues. `live_conversations` has what is remembered of it here,
-  `store_access` every call of the store, and `saving` says when it is called.
+- `request_bodies` reads a body. `identity` and `conversation_index` find out which conversation a request
+  continues. `store_access` has every call of the store, and `saving` says when it is called.
 - `fit` decides what leaves. `policies` chooses how it is fitted, `sizes` whether it has to be, and `fit_call`
   runs `fit_request`.
-- `upstream_answer` sends it. If it is refused, `mending` may know a remedy.
-- `answer` passes the answer on, `stream` writes it, and `usage` reads what it reports. `recalls` answers what
-  the model recalls, with `recall_turns`.
-- `recording` keeps what left and what came back, `learning` what the next request depends on. `misses` says
-  why a cache missed, and `account` what it all cost.
+- `upstream_answer` sends it. `answer` passes the answer on, without what the model recalls; `stream` writes
+  it, and `usage` reads what it reports.
+- `sent_calls` mends a request that was refused, sends one on that recalled something, and keeps what the next
+  one depends on. `recording` keeps what left and what came back. `misses` says why a cache missed, and
+  `account` what it all cost.
 
 It needs the extra `run`.
 """

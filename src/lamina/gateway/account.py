@@ -1,8 +1,8 @@
 """What the requests of a gateway cost, and what they would have cost without it.
 
 The account is made of the lines of the gateway's log, so it holds exactly what upstreams reported. The price
-without lamina is a calculation: `uncut_requests` says how long each request would have been, and how much of
-it the cache would have given back. The rest is paid as the real one paid it: as written if anything was
+without lamina is a calculation: `answered_requests` says how long each request would have been, and how much
+of it the cache would have given back. The rest is paid as the real one paid it: as written if anything was
 written. Before the first cut of a conversation both are the same.
 
 A request that would not have fitted the window of its model cannot have a price. If the first request of a
@@ -24,9 +24,8 @@ from lamina.conversations.costs import NO_USAGE, CostSum, price_usage
 from lamina.core.cut_target import PRICING
 from lamina.core.values import Preference
 from lamina.dialects.usage import Usage, count_noun
-from lamina.gateway.answered_requests import AnsweredRequest
+from lamina.gateway.answered_requests import AnsweredRequest, MeasuredConversation, UncutRequest
 from lamina.gateway.journal import decode_event
-from lamina.gateway.uncut_requests import MeasuredConversation, UncutRequest
 from lamina.models.facts import model_or_none
 
 _ENDS = ("answered", "answered without usage", "unanswered")

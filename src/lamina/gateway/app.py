@@ -22,14 +22,13 @@ from lamina.gateway import limits
 from lamina.gateway.client_connection import Receive
 from lamina.gateway.client_request import Scope
 from lamina.gateway.config import GatewaySettings
-from lamina.gateway.draining import Drain
 from lamina.gateway.exchange import Send, answer_request
 from lamina.gateway.journal import Journal, open_journal
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.routes import INSPECTOR, PROBES, is_below
 from lamina.gateway.security import admit_visitor
-from lamina.gateway.shared import Gateway
+from lamina.gateway.shared import Drain, Gateway
 from lamina.gateway.store_access import GatewayStore, StoreGone
 from lamina.gateway.telemetry import open_telemetry
 from lamina.inspector.page_cookies import make_key

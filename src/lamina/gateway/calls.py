@@ -10,14 +10,14 @@ import msgspec
 
 from lamina.conversations.recall_loop import RecallPlace, splice_exchanges
 from lamina.conversations.record import is_compaction
+from lamina.conversations.store import changes_requests
 from lamina.core.values import Cut, Ledger
 from lamina.dialects.model_names import MODEL_FIELDS
 from lamina.dialects.port import Dialect
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.fitting.request import Fitted
-from lamina.gateway.conversation_index import ConversationMatch
+from lamina.gateway.conversation_index import ConversationMatch, LiveConversation
 from lamina.gateway.identity import ClientIdentity
-from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.profiles import add_salt, apply_profile
 from lamina.gateway.request_bodies import RequestBody, encode_body
 from lamina.gateway.upstreams import Upstream
@@ -81,6 +81,13 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.body is None
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the model reads what the client sent, all of it and no more. Cache markers may differ."""
+        if self.call is not None and self.call.is_spliced:
+            return False
+        return self.fitted is None or not changes_requests(self.fitted.ledger)
+
+    @property
     def cut(self) -> bool:
         """Whether lamina shortened something or left it out for this request."""
         return any(is_compaction(cut) for cut in self.new_cuts)
@@ -133,9 +140,27 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return self
         return msgspec.structs.replace(self, request=dict(spliced), is_spliced=True)
 
-    def unchanged(self, conversation: LiveConversation | None = None, number: int = 0) -> OutgoingRequest:
-        """Send the request as it is here."""
-        return self._outgoing(conversation, number, self.request)
+    def unchanged(self) -> OutgoingRequest:
+        """Send the request as it is here. Nobody knows its conversation."""
+        return OutgoingRequest(
+            body=self._find_body(self.request), request=self.request, left_out=self.left_out, call=self
+        )
+
+    def passed(
+        self,
+        conversation: LiveConversation,
+        request: Mapping[str, Any],
+        number: int,
+        new_cuts: tuple[Cut, ...] = (),
+    ) -> OutgoingRequest:
+        """Send all of the request, and nothing that it does not say: this is how its markers were placed.
+
+        `new_cuts` are changes of the caller.
+        """
+        outgoing = self._outgoing(conversation, number, request)
+        if not new_cuts:
+            return outgoing
+        return msgspec.structs.replace(outgoing, new_cuts=new_cuts)
 
     def fitted(
         self, conversation: LiveConversation, fitted: Fitted, number: int, *, before: Ledger
@@ -147,18 +172,14 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return msgspec.structs.replace(outgoing, fitted=fitted, betas=betas, before=before, new_cuts=new_cuts)
 
     def _outgoing(
-        self, conversation: LiveConversation | None, number: int, request: Mapping[str, Any]
+        self, conversation: LiveConversation, number: int, request: Mapping[str, Any]
     ) -> OutgoingRequest:
-        if conversation is None:
-            return OutgoingRequest(
-                body=self._find_body(request), request=request, left_out=self.left_out, call=self
-            )
         outgoing = OutgoingRequest(
             body=self._find_body(request),
             request=request,
             conversation=conversation,
             number=number,
-            is_near=conversation.is_near or conversation.state.has_ledger,
+            is_near=conversation.is_near or conversation.state.was_cut,
             left_out=self.left_out,
             call=self,
         )

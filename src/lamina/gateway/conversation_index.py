@@ -13,26 +13,31 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from itertools import count
-from time import time
+from time import monotonic, time
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from lamina.conversations.recognise import Recognised, choose_state, find_left, recognise
-from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
+from lamina.conversations.record_writer import RecordWriter
+from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.conversations.shelf import MEMBERS, forget_lost_text
 from lamina.conversations.store import ConversationState, family_of, find_title
-from lamina.dialects.memos import ParseMemo
+from lamina.core.epochs import SYSTEM_CHANGED, TOOLS_CHANGED
+from lamina.core.values import Cut
+from lamina.dialects.memos import CheckMemo, ParseMemo
 from lamina.dialects.port import Dialect, ParsedRequest
+from lamina.dialects.usage import NOTHING_REPORTED
+from lamina.fitting.markers import find_last_block
 from lamina.fitting.policy import Keep
+from lamina.fitting.request import RequestMemo
 from lamina.gateway.identity import ClientIdentity
-from lamina.gateway.live_conversations import DOOR, Group, Landmark, LeftBranch, LiveConversation
 from lamina.gateway.request_bodies import RequestBody
-from lamina.gateway.sizes import MOVED_MARKERS
+from lamina.gateway.sizes import MOVED_MARKERS, CountedRequest, KnownTrigger
 from lamina.gateway.store_access import GatewayConversation, GatewayStore, StoreGone
-from lamina.gateway.turn_memory import MEMORY_BYTES
+from lamina.gateway.turn_memory import MEMORY_BYTES, MOVING
 
 LIVE_BYTES = MEMORY_BYTES
 """Bytes of requests whose conversations stay in memory, as many as there are decoded messages of."""
@@ -83,6 +88,32 @@ class ConversationMatch(NamedTuple):
     def new_segments(self) -> int:
         """How many segments the last request of the conversation did not have."""
         return max(len(self.digests.chain) - self.shared, 0)
+
+    def find_head_change(self) -> tuple[Cut, ...]:
+        """The cut that the caller has made by sending other tools or another system text than before.
+
+        Nothing was lowered. The record names it, so that everybody can see why a cache was lost.
+        """
+        conversation = self.conversation
+        if not self.shared:
+            return ()
+        tools = self.parsed.head.tools
+        reason = ""
+        if conversation.digests.system != self.digests.system:
+            reason = SYSTEM_CHANGED
+        if conversation.tools is not None and conversation.tools != tools:
+            reason = TOOLS_CHANGED
+        if not reason:
+            return ()
+        return (Cut(number=1, reason=reason),)
+
+    def find_last_block(self) -> int | None:
+        """The number of the last block of the request before this one; None if this is the first."""
+        if not self.shared:
+            return None
+        log = self.parsed.log
+        parts = sum(len(segment.parts) for segment in log[: len(log) - self.new_segments])
+        return find_last_block(self.parsed.head, parts)
 
 
 class ConversationIndex:
@@ -136,12 +167,12 @@ class ConversationIndex:
         members = self._members(call.workspace, call.family)
         recognised = _recognise(members, call.digests)
         certain = True
-        if self.shared or recognised.relation != "continues":
-            try:
+        try:
+            if not await self._is_current(recognised):
                 members = await self._load_members(call.workspace, call.family)
                 recognised = _recognise(members, call.digests)
-            except StoreGone:
-                certain = False
+        except StoreGone:
+            certain = False
         nearest = recognised.nearest
         shared = 0  # a new conversation has sent nothing yet, a fork neither
         left: list[LiveConversation] = []
@@ -168,6 +199,23 @@ class ConversationIndex:
         conversation.memo.parse = call.memo
         self._touch(conversation)
         return ConversationMatch(conversation, call.parsed, call.digests, shared, certain, tuple(left))
+
+    async def _is_current(self, recognised: Recognised[LiveConversation]) -> bool:
+        """Whether the request continues a conversation in memory, and no other process knows better.
+
+        If nobody else has continued that conversation, none of its family is nearer. So of a store that is
+        shared one conversation is read, and not all that begin alike.
+        """
+        nearest = recognised.nearest
+        if nearest is None or recognised.relation != "continues":
+            return False
+        if not self.shared:
+            return True
+        stored = await self._store.load(*nearest.key)
+        if stored is None or stored.source != nearest.source:
+            return False
+        await self._learn_records(nearest, stored.count)
+        return True
 
     def _find_left(self, call: ParsedCall, members: Mapping[str, LiveConversation]) -> list[LiveConversation]:
         """Note what may stay stored of the conversations that a client leaves with this request.
@@ -362,3 +410,191 @@ def _make_name(
         if name not in members:
             return name
     raise AssertionError
+
+
+DOOR = "gateway"
+"""What the record calls this part of lamina."""
+
+Group = tuple[str, str, str]
+"""A workspace, a client's id and a dialect: what conversations must have in common to be one."""
+
+
+class Landmark(NamedTuple):
+    """A message near the end of a request that the next one repeats: the same object at the same place.
+
+    `identity` is that of the object. The conversation holds it, so no other object has it meanwhile.
+    """
+
+    group: Group
+    place: int
+    identity: int
+
+
+class LeftBranch(NamedTuple):
+    """What may stay stored of a conversation that its client has left for another one: see `find_left`.
+
+    `living` are the digests of the request that it was left for. A segment that is not among them is lost.
+    """
+
+    state: ConversationState
+    living: RequestDigests
+
+
+class LiveConversation:
+    """A conversation that this process has seen, with its last request.
+
+    Everything here but the name can be recovered: from the store, or by decoding and counting once more.
+    """
+
+    def __init__(self, workspace: str, name: str, family: str, state: ConversationState) -> None:
+        self.workspace = workspace
+        self.name = name
+        self.family = family
+        self.lock: asyncio.Lock | None = None
+        """That of its family, held here so that it lives as long as one of the conversations does."""
+
+        self.state = state
+        self.source = b""
+        """The bytes of the state in the store, b"" before it is saved."""
+
+        self.left: LeftBranch | None = None
+        """What may stay stored of it since its client has left it; None while it is in use."""
+
+        self.record = RecordWriter()
+        """What happened in it, on its way to the store."""
+
+        self.digests = NO_DIGESTS
+        self.tools: tuple[dict[str, Any], ...] | None = None
+        """Those of the last request, None if this process has not seen it."""
+
+        self.memo = make_memo()
+        self.spliced_memo = make_memo()
+        """The memo of requests that have recalls put back into them."""
+
+        # The last request as it came.
+        self.turns: tuple[Any, ...] = ()
+        self.text_size = 0
+        self.head_bytes = 0
+        self.landmark: Landmark | None = None
+        self.memory_size = 0
+        """What all of it takes in memory, as it was counted last."""
+
+        # How large the last request was, and how near to a cut.
+        self.tokens = 0
+        self.counted: CountedRequest | None = None
+        """The last request that the gateway counted, if it was sent as it came."""
+
+        self.measured: CountedRequest | None = None
+        """The last request with the tokens that the upstream reported, if it was sent as it came."""
+
+        self.trigger: KnownTrigger | None = None
+        self.is_near = False
+        """Whether the next request may be over the trigger."""
+
+        # The last request as it was sent, and what came back.
+        self.request: Any = None
+        self.sent_at = 0.0
+        self.sent_id = ""
+        """The id under which the gateway logged it."""
+
+        self.reported = NOTHING_REPORTED
+        """What the upstream reported."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What a process knows it by: two workspaces may have the same name."""
+        return self.workspace, self.name
+
+    @property
+    def group(self) -> Group:
+        return self.workspace, self.state.group, self.state.dialect
+
+    def compare_with(self, parent: LiveConversation) -> None:
+        """Take the last request of the conversation that this one was forked from as the one before it.
+
+        An edit makes a fork, and its cache is lost: the two requests tell why.
+        """
+        self.request = parent.request
+        self.sent_at = parent.sent_at
+        self.reported = parent.reported
+        self.sent_id = parent.sent_id
+
+    def note_sent(self, request: Any) -> None:
+        """A request of this conversation leaves now."""
+        self.request = request
+        self.sent_at = monotonic()
+
+    def accept(self, stored: GatewayConversation) -> None:
+        """Take over what another process has saved, unless this one has seen a later request."""
+        is_news = stored.source != self.source
+        self.source = stored.source
+        if stored.state.began != self.state.began:  # it was deleted, and somebody has begun it again
+            self.record.begin_anew()
+        saved_digests = stored.state.digests()
+        if self._is_ahead(stored.state, saved_digests):
+            return
+        if is_news:  # the last request was another process's, and what it sent is not known here
+            self.request = None
+            self.reported = NOTHING_REPORTED
+        self.state = stored.state
+        self.digests = saved_digests
+        self.tools = None
+        self.counted = None
+        self.measured = None
+
+    def _is_ahead(self, saved: ConversationState, saved_digests: RequestDigests) -> bool:
+        """Whether the last request here continues the one in the store, under the same ledger.
+
+        That is so after most requests: one that needs no cut is saved some seconds later.
+        """
+        if saved.ledger != self.state.ledger:
+            return False
+        chain = self.digests.chain
+        saved_length = len(saved_digests.chain)
+        if count_shared_links(chain, saved_digests.chain) < saved_length:
+            return False
+        return len(chain) > saved_length or self.state.requests > saved.requests
+
+    def drop_content(self) -> None:
+        """Forget the messages of a request that is too large to stay in memory, as a restart would."""
+        self.digests = self.state.digests()
+        self.memo = make_memo()
+        self.spliced_memo = make_memo()
+        self.turns = ()
+        self.counted = None
+        self.measured = None
+        self.request = None
+        self.record.forget_bodies()
+
+    def take_memo(self, *, is_spliced: bool) -> RequestMemo:
+        """The memo for one fit. Another request that comes meanwhile begins with a new one.
+
+        A request with recalls has messages that are not the client's, so it has a memo of its own.
+        """
+        memo = self.memo
+        if is_spliced:
+            memo = self.spliced_memo
+        self.give_memo_back(make_memo(), is_spliced=is_spliced)
+        return memo
+
+    def give_memo_back(self, memo: RequestMemo, *, is_spliced: bool) -> None:
+        if is_spliced:
+            self.spliced_memo = memo
+        else:
+            self.memo = memo
+
+    def add_records(self, records: Iterable[bytes]) -> None:
+        """Keep records until the next time that the conversation is saved."""
+        for record in records:
+            self.record.add_record(record)
+
+
+def make_memo() -> RequestMemo:
+    """What is remembered of a conversation's last request.
+
+    Messages that came as the same bytes are the same objects here, and nobody changes them in place.
+    """
+    memo = RequestMemo()
+    memo.parse = ParseMemo(copies=False)
+    memo.incoming = CheckMemo(tail=MOVING)
+    return memo

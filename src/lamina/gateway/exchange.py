@@ -3,8 +3,8 @@
     admit ──▶ route ──▶ read ──▶ fit ──▶ send ──▶ relay ──▶ learn
     security  routes    bodies   fit     upstream_answer    answer, recording
 
-If the upstream refuses a request, `mending` may know a remedy. Whatever happens, the client gets an answer in
-the shape of its own API (`refusals`). A client that goes away cancels everything that is done for it.
+If the upstream refuses a request, `sent_calls` may know a remedy. Whatever happens, the client gets an answer
+in the shape of its own API (`refusals`). A client that goes away cancels everything that is done for it.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class ProxiedExchange:
                 return await relay.relay(outgoing, answer, sending)
             self._record.answered(answer, body=error_body)
             error_text = unpack_error(error_body, answer)
-            mended = await self._gateway.mender.mend(outgoing, answer.status, error_text)
+            mended = await self._gateway.sent_calls.mend(outgoing, answer.status, error_text)
             if mended is None:
                 await relay.relay_error(answer, error_body)
                 return None

@@ -28,23 +28,18 @@ from lamina.conversations.store import ConversationState, changes_requests
 from lamina.core.values import Ledger
 from lamina.dialects.sending import find_violations
 from lamina.errors import BadInput, BudgetExceeded, Conflict, InvalidRequest
+from lamina.fitting.markers import mark_whole
 from lamina.fitting.policy import Policy
 from lamina.fitting.request import Fitted, PassedRequest, fit_request
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, UpstreamCall, call_upstream
-from lamina.gateway.config import GatewaySettings
-from lamina.gateway.conversation_index import ConversationIndex, ConversationMatch, ParsedCall
-from lamina.gateway.fit_call import CallFitter
-from lamina.gateway.journal import Journal
-from lamina.gateway.live_conversations import LiveConversation
-from lamina.gateway.marker_modes import plans_markers
-from lamina.gateway.metrics import GatewayMetrics
-from lamina.gateway.policies import RequestPolicies, find_server_conversation
-from lamina.gateway.recall_turns import continue_last
+from lamina.gateway.conversation_index import ConversationMatch, LiveConversation, ParsedCall
+from lamina.gateway.fit_call import CallFitter, FitParts
+from lamina.gateway.policies import choose_breakpoints, find_server_conversation, plans_markers
 from lamina.gateway.refusals import Refusal, explain_floor
 from lamina.gateway.request_bodies import RequestBody
-from lamina.gateway.saving import ConversationSaver
+from lamina.gateway.sent_calls import continue_last
 from lamina.gateway.sizes import UNCOUNTED, CountedRequest, bound_tokens, find_trigger
-from lamina.gateway.store_access import GatewayStore, StoreGone
+from lamina.gateway.store_access import StoreGone
 
 HEAVY = 64 << 10
 """Bytes of new messages above which parsing them would keep other requests waiting. They go to a thread."""
@@ -59,26 +54,15 @@ PAUSE = 0.1
 class Fitter:
     """Fits requests before they are sent, with the conversations of one gateway process."""
 
-    def __init__(
-        self,
-        settings: GatewaySettings,
-        policies: RequestPolicies,
-        *,
-        call_fitter: CallFitter,
-        store: GatewayStore,
-        index: ConversationIndex,
-        saver: ConversationSaver,
-        metrics: GatewayMetrics,
-        journal: Journal,
-    ) -> None:
-        self._settings = settings
-        self._policies = policies
-        self._call_fitter = call_fitter
-        self._store = store
-        self._index = index
-        self._saver = saver
-        self._metrics = metrics
-        self._journal = journal
+    def __init__(self, parts: FitParts) -> None:
+        self._settings = parts.settings
+        self._policies = parts.policies
+        self._call_fitter = CallFitter(parts)
+        self._store = parts.store
+        self._index = parts.index
+        self._saver = parts.saver
+        self._metrics = parts.metrics
+        self._journal = parts.journal
 
     async def prepare(self, incoming: IncomingRequest) -> OutgoingRequest:
         """What to send for a request. Raises Refusal if nothing may be sent."""
@@ -96,31 +80,63 @@ class Fitter:
             return call.unchanged()
         await self._policies.learn_window(incoming)
         with self._store.wait_once():
-            async with self._index.lock(incoming.workspace, parsed_call.family):
-                match = await self._index.find(parsed_call)
-                for left in match.left:
-                    self._saver.save_later(left)
-                try:
-                    outgoing = await self._decide(call, match, parsed_call)
-                except Refusal:  # it is not measured, so any number of such requests would stay in memory
-                    self._index.drop_content(match.conversation)
-                    raise
+            return await self._prepare_parsed(call, parsed_call)
+
+    async def _prepare_parsed(self, call: UpstreamCall, parsed_call: ParsedCall) -> OutgoingRequest:
+        """Pass the request or fit it. While it is fitted, others of its family go on.
+
+        If one of them has continued the same conversation meanwhile, the request is fitted once more, and
+        then the others wait.
+        """
+        lock = self._index.lock(call.incoming.workspace, parsed_call.family)
+        async with lock:
+            match = await self._find(parsed_call)
+            passable = await self._find_passable(call, match)
+            if passable is not None:
+                outgoing = self._pass(call, match, passable)
                 await self._announce(match)
                 return outgoing
+            state = match.conversation.state
+        first_fit = await self._try_to_fit(call.splice(match), match)
+        async with lock:
+            if match.conversation.state is not state:
+                match = await self._find(parsed_call)
+                first_fit = None
+            try:
+                outgoing = await self._fit_or_pass(call, match, parsed_call, first_fit)
+            except Refusal:  # it is not measured, so any number of such requests would stay in memory
+                self._index.drop_content(match.conversation)
+                raise
+            await self._announce(match)
+            return outgoing
+
+    async def _find(self, parsed_call: ParsedCall) -> ConversationMatch:
+        match = await self._index.find(parsed_call)
+        for left in match.left:
+            self._saver.save_later(left)
+        return match
+
+    async def _try_to_fit(self, call: UpstreamCall, match: ConversationMatch) -> Fitted | None:
+        """What a request was fitted to; None if it could not be. Then it is tried once more, and that fails.
+
+        To keep the error until then would keep the body in memory as well.
+        """
+        try:
+            return await self._fit(call, match)
+        except Exception:  # noqa: BLE001 - `_fit_or_pass` meets it again
+            return None
 
     async def count(self, incoming: IncomingRequest) -> int | None:
         """The tokens of a request as the client sent it; None if the upstream knows better."""
+        return await to_thread.run_sync(self._count_exactly, incoming)
+
+    def _count_exactly(self, incoming: IncomingRequest) -> int | None:
         counter = self._policies.find_counter(incoming)
         if counter.basis == "estimated":
             return None
-        fit = partial(
-            fit_request,
-            incoming.request,
-            dialect=incoming.dialect,
-            policy=Policy(budget=UNCOUNTED, counter=counter),
-        )
+        policy = Policy(budget=UNCOUNTED, counter=counter)
         try:
-            fitted = await to_thread.run_sync(fit)
+            fitted = fit_request(incoming.request, dialect=incoming.dialect, policy=policy)
         except (BadInput, InvalidRequest, RecursionError):
             return None
         return fitted.envelope.tokens
@@ -133,17 +149,22 @@ class Fitter:
             return await to_thread.run_sync(parse)
         return parse()
 
-    async def _decide(
-        self, call: UpstreamCall, match: ConversationMatch, parsed_call: ParsedCall
+    async def _fit_or_pass(
+        self,
+        call: UpstreamCall,
+        match: ConversationMatch,
+        parsed_call: ParsedCall,
+        first_fit: Fitted | None,
     ) -> OutgoingRequest:
-        """Pass the request or fit it. The family's lock is held."""
-        if self._may_pass(call, match):
-            return self._pass(call, match)
+        """Fit a request, or pass it if that fails. The family's lock is held.
+
+        `first_fit` is what it was fitted to before; None if that failed, or if the conversation has changed.
+        """
         # After a cut the client's request is longer than what the model has seen: sent in full, it may not
         # fit, and its cache would be lost.
         was_cut = match.conversation.state.was_cut
         try:
-            return await self._fit_until_saved(call, match, parsed_call)
+            return await self._fit_until_saved(call, match, parsed_call, first_fit)
         except Refusal:
             raise
         except BudgetExceeded as error:
@@ -162,7 +183,7 @@ class Fitter:
             if was_cut:
                 message = "this conversation could not be fitted; the log names the error"
                 raise Refusal(500, message) from error
-        return self._pass(call, match)
+        return self._pass(call, match, call.request)
 
     async def _announce(self, match: ConversationMatch) -> None:
         """Save a new conversation before its first answer, if other processes share the store.
@@ -175,35 +196,79 @@ class Fitter:
         if not match.conversation.source:
             await self._saver.save_now(match.conversation)
 
-    def _may_pass(self, call: UpstreamCall, match: ConversationMatch) -> bool:
-        """Whether the request is valid and surely under the trigger, in a conversation that was never cut."""
+    def _is_surely_short(self, call: UpstreamCall, match: ConversationMatch) -> bool:
+        """Whether the request is surely under the trigger, in a conversation that was never cut."""
         conversation = match.conversation
         incoming = call.incoming
-        policy = incoming.upstream.settings.policy
         if conversation.state.was_cut or conversation.state.exchanges:
             return False
-        if plans_markers(incoming) or policy.find_window() is not None:
+        if incoming.upstream.settings.policy.find_window() is not None:
             return False
         budget = self._policies.find_budget(incoming, conversation.state)
         conversation.trigger = find_trigger(budget, match.parsed.head, conversation.trigger)
         trigger = conversation.trigger.tokens
         bound = _bound_next(incoming.body, conversation, trigger)
         conversation.is_near = 2 * bound > trigger
-        if bound > trigger:
-            return False
-        return not find_violations(incoming.request, incoming.dialect, conversation.memo.incoming)
+        return bound <= trigger
 
-    def _pass(self, call: UpstreamCall, match: ConversationMatch) -> OutgoingRequest:
-        """Send the request as it came, or without what its upstream cannot take."""
+    async def _mark(self, call: UpstreamCall, match: ConversationMatch) -> dict[str, Any] | None:
+        """A request that is sent whole, with the markers that it should have. None if it must be fitted."""
+        incoming = call.incoming
+        if not plans_markers(incoming):
+            return call.request
+        if choose_breakpoints(incoming) != "auto":
+            return None
+        policy = incoming.upstream.settings.policy
+        memo = match.conversation.memo.stream
+        mark = partial(
+            mark_whole,
+            call.request,
+            incoming.dialect,
+            rules=policy.find_rules(incoming.model, dialect=incoming.dialect.name),
+            last_block=match.find_last_block(),
+            memo=memo,
+        )
+        marked = mark()
+        if marked is None and memo.weights:
+            # A tokenizer may take long, so it runs in a thread.
+            marked = await to_thread.run_sync(lambda: mark(counter=self._policies.find_counter(incoming)))
+        return marked
+
+    async def _find_passable(self, call: UpstreamCall, match: ConversationMatch) -> dict[str, Any] | None:
+        """What to send of a valid request that is surely under the trigger. None if it must be fitted."""
+        if not self._is_surely_short(call, match):
+            return None
+        request = await self._mark(call, match)
+        if request is None:
+            return None
+        if find_violations(request, call.incoming.dialect, match.conversation.memo.incoming):
+            return None
+        return request
+
+    def _pass(
+        self, call: UpstreamCall, match: ConversationMatch, request: Mapping[str, Any]
+    ) -> OutgoingRequest:
+        """Send the whole request: as it came, without what its upstream cannot take, or marked.
+
+        Where nothing was cut the ledger says nothing but how the last request was counted, and this one may
+        not be. The next one that is fitted reckons that anew (`_fit`).
+        """
         conversation = match.conversation
-        state = _next_state(call, match, conversation.state.ledger, tokens=conversation.tokens)
-        outgoing = call.unchanged(conversation, state.requests)
+        ledger = conversation.state.ledger
+        if not conversation.state.was_cut:
+            ledger = Ledger()
+        state = _next_state(call, match, ledger, tokens=conversation.tokens)
+        outgoing = call.passed(conversation, request, state.requests, match.find_head_change())
         self._advance(call, match, state, outgoing.request)
         self._saver.save_later(conversation)
         return outgoing
 
     async def _fit_until_saved(
-        self, call: UpstreamCall, match: ConversationMatch, parsed_call: ParsedCall
+        self,
+        call: UpstreamCall,
+        match: ConversationMatch,
+        parsed_call: ParsedCall,
+        first_fit: Fitted | None,
     ) -> OutgoingRequest:
         """Fit and save. If another process was first, begin again from what it saved."""
         client_call = call
@@ -211,10 +276,11 @@ class Fitter:
         for _ in range(TRIES):
             conversation = match.conversation
             call = client_call.splice(match)
-            fitted = await self._fit(call, match)
+            fitted = first_fit or await self._fit(call, match)
+            first_fit = None
             if not _must_save(call, fitted, conversation.state):
                 self._note_count(call, conversation, fitted)
-                outgoing = self._pass(call, match)
+                outgoing = self._pass(call, match, fitted.request)
                 return msgspec.structs.replace(outgoing, fitted=fitted, new_segments=match.new_segments)
             if not match.certain:  # its ledger may be in the store, so it must not get another one
                 match = await self._find_again(match, parsed_call, deadline)
@@ -234,7 +300,7 @@ class Fitter:
         """
         state = match.conversation.state
         passed = None
-        if match.shared and not state.has_ledger:
+        if match.shared and not state.was_cut:
             passed = PassedRequest(new_segments=match.new_segments, usage=state.usage)
         return await self._call_fitter.fit(call, match.conversation, passed=passed)
 
@@ -295,6 +361,7 @@ class Fitter:
         self._policies.pauses.add(call.incoming, pause)
         conversation.state = state
         conversation.digests = match.digests
+        conversation.tools = match.parsed.head.tools
         conversation.turns = body.turns
         conversation.head_bytes = body.head_bytes
         conversation.note_sent(request)
@@ -303,7 +370,7 @@ class Fitter:
     def _note_count(self, call: UpstreamCall, conversation: LiveConversation, fitted: Fitted) -> None:
         """Remember what a request was counted as. A lowered one says nothing about the next one in full."""
         conversation.counted = None
-        if fitted.request is call.request and not call.is_spliced:
+        if not call.is_spliced and not changes_requests(fitted.ledger):
             body = call.incoming.body
             tokens = fitted.envelope.tokens
             conversation.counted = CountedRequest(tokens=tokens, turns=body.turns, head_bytes=body.head_bytes)
@@ -347,9 +414,10 @@ def _next_state(
 
 def _must_save(call: UpstreamCall, fitted: Fitted, state: ConversationState) -> bool:
     """Whether the next request depends on the ledger of this one, or on what its own tools answer."""
-    if state.has_ledger or fitted.own_tools:
+    if state.was_cut or state.exchanges or fitted.own_tools or changes_requests(fitted.ledger):
         return True
-    return fitted.request is not call.request or changes_requests(fitted.ledger)
+    # Markers that lamina planned are planned anew for the next request.
+    return fitted.request is not call.request and fitted.plan is None
 
 
 def _place_of(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """Runs `fit_request` for one call, in a thread, with the ledger and the memo of its conversation.
 
-`fit` uses it before a request is sent, `mending` after the upstream refused one, and `recall_turns` when the
-model recalled something. The caller holds the lock of the conversation's family.
+`fit` uses it before a request is sent, `sent_calls` after the upstream refused one, or when the model
+recalled something. Nobody has to hold a lock meanwhile: whoever fits has the memo to itself.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+import msgspec
 from anyio import to_thread
 
 from lamina.core.values import Budget, Ledger
@@ -17,19 +18,34 @@ from lamina.dialects.usage import Usage
 from lamina.errors import LaminaError
 from lamina.fitting.request import Fitted, PassedRequest, fit_after_passed, fit_request
 from lamina.gateway.calls import OutgoingRequest, UpstreamCall
+from lamina.gateway.config import GatewaySettings
+from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
 from lamina.gateway.journal import Journal
-from lamina.gateway.live_conversations import LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.policies import RequestPolicies
+from lamina.gateway.saving import ConversationSaver
+from lamina.gateway.store_access import GatewayStore
+
+
+class FitParts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What requests are fitted with in one gateway process, and where their conversations are remembered."""
+
+    settings: GatewaySettings
+    policies: RequestPolicies
+    store: GatewayStore
+    index: ConversationIndex
+    saver: ConversationSaver
+    metrics: GatewayMetrics
+    journal: Journal
 
 
 class CallFitter:
     """Fits the calls of one gateway process, and logs the cuts."""
 
-    def __init__(self, policies: RequestPolicies, metrics: GatewayMetrics, journal: Journal) -> None:
-        self._policies = policies
-        self._metrics = metrics
-        self._journal = journal
+    def __init__(self, parts: FitParts) -> None:
+        self._policies = parts.policies
+        self._metrics = parts.metrics
+        self._journal = parts.journal
 
     async def fit(
         self,
@@ -48,12 +64,10 @@ class CallFitter:
         state = conversation.state
         incoming = call.incoming
         policy = self._policies.choose(incoming, budget or self._policies.find_budget(incoming, state))
-        if ledger is None and state.has_ledger:
+        if ledger is None and state.was_cut:
             ledger = state.ledger
             usage = state.usage
-        memo = conversation.memo
-        if call.is_spliced:  # its messages are not those of the client, so it would spoil the client's memo
-            memo = conversation.spliced_memo
+        memo = conversation.take_memo(is_spliced=call.is_spliced)
         options: dict[str, Any] = {
             "dialect": incoming.dialect,
             "policy": policy,
@@ -70,6 +84,8 @@ class CallFitter:
             # The traceback holds the thread's future, and that holds the error. A large body would stay in
             # memory until the garbage collector comes by.
             raise error.with_traceback(None) from None
+        finally:
+            conversation.give_memo_back(memo, is_spliced=call.is_spliced)
         self._metrics.observe("lamina_request_seconds", monotonic() - began, part="fit")
         return fitted
 

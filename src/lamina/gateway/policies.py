@@ -6,29 +6,43 @@ the gateway runs. Nothing of it is stored: a gateway that starts anew learns ane
 
 from __future__ import annotations
 
+import json
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from time import monotonic
+from typing import Any
+from urllib.error import URLError
+from urllib.request import ProxyHandler, Request, build_opener
+
 import msgspec
+from anyio import to_thread
 
 from lamina.caches import rules_for
 from lamina.conversations.recall_answers import CALL_LISTS
 from lamina.conversations.store import ConversationState
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget
-from lamina.dialects.json_values import read_field
-from lamina.fitting.markers import Breakpoints, resolve_lifetimes
+from lamina.dialects.json_values import list_objects, read_field
+from lamina.fitting.markers import Breakpoints, keeps_only_marked, resolve_lifetimes
 from lamina.fitting.policy import Policy, RecallMode
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.config import OWN_SERVERS
-from lamina.gateway.marker_modes import choose_breakpoints
-from lamina.gateway.pauses import PauseBook
-from lamina.gateway.served_windows import ServedWindows
 from lamina.gateway.sizes import ChosenWindow, choose_window, find_budget
+from lamina.gateway.upstreams import Upstream
+from lamina.models.served_windows import choose_window as choose_served_window
+from lamina.models.served_windows import read_served_windows
 
 SERVER_STATE = ("previous_response_id", "conversation")
 """Fields of a request whose history the upstream has. Nothing can be put back into a history there."""
 
 
 class RequestPolicies:
-    """Chooses how each request is fitted, for all requests of one gateway process."""
+    """Chooses how each request is fitted, for all requests of one gateway process.
+
+    Nothing here looks for a counter but `find_counter`: to load a tokenizer takes seconds, so that is called
+    in a thread.
+    """
 
     def __init__(self, windows: ServedWindows) -> None:
         self.pauses = PauseBook()
@@ -40,7 +54,6 @@ class RequestPolicies:
         return msgspec.structs.replace(
             incoming.upstream.settings.policy,
             budget=budget,
-            counter=self.find_counter(incoming),
             breakpoints=self._choose_breakpoints(incoming),
             recall=_choose_recall_mode(incoming),
         )
@@ -132,3 +145,170 @@ def _takes_recall_tool(incoming: IncomingRequest) -> bool:
         return False  # some models of Bedrock refuse every request that defines a tool
     # Its model may not know tools, so it gets the recall tool only beside tools of the client.
     return incoming.upstream.settings.profile not in OWN_SERVERS
+
+
+PAUSES = 200
+"""Pauses of one kind of client that are remembered: the newest."""
+
+MOST_KINDS = 1_000
+"""Kinds of clients that are remembered. The one that was not seen for longest is forgotten first."""
+
+
+class PauseBook:
+    """The last pauses of each kind of client, from which lifetimes of caches are chosen.
+
+    A kind of client is a program in one workspace with one model: Claude Code pauses for a person, its
+    sub-agents only for tools, and each of them has a conversation of its own.
+    """
+
+    def __init__(self) -> None:
+        self._pauses: OrderedDict[tuple[str, str, str, bool], deque[float]] = OrderedDict()
+
+    def add(self, incoming: IncomingRequest, seconds: float) -> None:
+        """A client came back after so many seconds."""
+        key = _kind_of(incoming)
+        if key not in self._pauses:
+            self._pauses[key] = deque(maxlen=PAUSES)
+        self._pauses[key].append(seconds)
+        self._pauses.move_to_end(key)
+        if len(self._pauses) > MOST_KINDS:
+            self._pauses.popitem(last=False)
+
+    def list_pauses(self, incoming: IncomingRequest) -> Sequence[float]:
+        """The last pauses of the kind of client that sent this request, in seconds."""
+        return tuple(self._pauses.get(_kind_of(incoming), ()))
+
+
+def _kind_of(incoming: IncomingRequest) -> tuple[str, str, str, bool]:
+    """The workspace, the program, the model, and whether it is a part of another conversation."""
+    program = incoming.identity.group.partition(":")[0]
+    return incoming.workspace, program, incoming.model, bool(incoming.identity.parent)
+
+
+_FIELD = "cache_control"
+_KEY = b'"cache_control"'
+"""Every marker has it. Inside a text its quotes are escaped, so a text about markers does not."""
+
+
+def choose_breakpoints(incoming: IncomingRequest) -> Breakpoints:
+    """What `fit_request` does with the markers of a request."""
+    setting = incoming.upstream.settings.policy.breakpoints
+    if setting == "auto" and not incoming.upstream.profile.reads_markers:
+        return "keep"
+    return setting
+
+
+def plans_markers(incoming: IncomingRequest) -> bool:
+    """Whether the markers of a request change, so that its bytes cannot leave as they came.
+
+    This is asked of every request, so it looks at bytes first and at blocks only if it must.
+    """
+    breakpoints = choose_breakpoints(incoming)
+    if breakpoints != "auto":
+        return breakpoints != "keep"
+    rules = rules_for(incoming.model, dialect=incoming.dialect.name)
+    markers = incoming.dialect.cache.markers
+    if markers is None or markers.cache != rules.match:  # this API cannot mark what that cache reads
+        return False
+    if not keeps_only_marked(rules):
+        return False
+    text = incoming.body.text
+    # A text has no more tokens than bytes, so this one is too short for the cache.
+    if len(text) < rules.least(incoming.model):
+        return False
+    if incoming.dialect.name == "bedrock_converse":
+        return b'"cachePoint"' not in text
+    return _KEY not in text or not _has_marker(incoming.request)
+
+
+def _has_marker(request: Mapping[str, Any]) -> bool:
+    """Whether a request of the Messages API has a marker. The arguments of a call may have a field like it.
+
+    Most clients mark the system text, and the end of the last message.
+    """
+    if request.get(_FIELD) or _has_marked_block(request.get("system")):
+        return True
+    for message in reversed(list_objects(request.get("messages"))):
+        if _has_marked_block(message.get("content")):
+            return True
+    return _has_marked_block(request.get("tools"))
+
+
+def _has_marked_block(blocks: Any) -> bool:
+    return any(map(_is_marked, list_objects(blocks)))
+
+
+def _is_marked(block: Mapping[str, Any]) -> bool:
+    return bool(block.get(_FIELD)) or _has_marked_block(block.get("content"))
+
+
+LOCAL_PROFILES = frozenset(("llama.cpp", "vllm"))
+"""Profiles of servers whose operator chose the window."""
+
+PATIENCE = 2.0
+"""Seconds that a request waits for the answer."""
+
+PAUSE = 60.0
+"""Seconds until a server that listed no window is asked again."""
+
+LONGEST = 1 << 20
+"""Bytes of an answer that are read."""
+
+FetchListing = Callable[[str, dict[str, str]], Any]
+
+
+class ServedWindows:
+    """The windows that upstreams have listed: vLLM and llama.cpp do so at `GET /v1/models`.
+
+    They are asked when a request comes and neither the settings nor an earlier answer say how large the
+    window is, and again after a while if the server does not answer in time, or lists no window. Until then
+    the table of models and the settings hold. `fetch` and `now` are replaced in tests.
+    """
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        *,
+        fetch: FetchListing | None = None,
+        now: Callable[[], float] = monotonic,
+    ) -> None:
+        self._environment = environment
+        self._fetch = fetch or _fetch_listing
+        self._now = now
+        self._windows: dict[str, dict[str, int]] = {}
+        self._asked: dict[str, float] = {}
+
+    async def ask(self, upstream: Upstream, model: str) -> None:
+        """Ask a local server for its windows, unless they are known or were asked for a moment ago."""
+        settings = upstream.settings
+        if settings.profile not in LOCAL_PROFILES or settings.policy.own_budget is not None:  # it is known
+            return
+        if self.find(upstream, model) is not None:
+            return
+        last_asked = self._asked.get(upstream.name, -inf)
+        if self._now() - last_asked < PAUSE:
+            return
+        self._asked[upstream.name] = self._now()
+        headers = {}
+        key = self._environment.get(settings.key_env, "")
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        address = f"{settings.url.rstrip('/').removesuffix('/v1')}/v1/models"
+        listing = await to_thread.run_sync(self._fetch, address, headers)
+        windows = read_served_windows(listing)
+        if windows:
+            self._windows[upstream.name] = windows
+
+    def find(self, upstream: Upstream, model: str) -> int | None:
+        """The window that an upstream has listed for a model; None if it has not."""
+        return choose_served_window(self._windows.get(upstream.name, {}), model)
+
+
+def _fetch_listing(address: str, headers: dict[str, str]) -> Any:
+    """What a server lists, None if it does not answer."""
+    try:
+        request = Request(address, headers=headers)  # noqa: S310 - an upstream of the settings
+        with build_opener(ProxyHandler({})).open(request, timeout=PATIENCE) as reply:
+            return json.loads(reply.read(LONGEST))
+    except (URLError, OSError, ValueError, RecursionError):
+        return None

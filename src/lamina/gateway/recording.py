@@ -19,7 +19,7 @@ from lamina.conversations.recorder import CallRecorder
 from lamina.core.text.characters import lower_ascii
 from lamina.fitting.policy import Keep
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
-from lamina.gateway.live_conversations import DOOR, LiveConversation
+from lamina.gateway.conversation_index import DOOR, LiveConversation
 from lamina.gateway.saving import ConversationSaver
 from lamina.gateway.usage import UsageReader
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from lamina.conversations.store import ConversationState
 from lamina.errors import Conflict
-from lamina.gateway.conversation_index import ConversationIndex
-from lamina.gateway.live_conversations import LiveConversation
+from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.store_access import GatewayStore, StoreGone
 

@@ -106,7 +106,7 @@ def make_config(settings: GatewaySettings, app: Any) -> uvicorn.Config:
 
 
 class GatewayServer(uvicorn.Server):
-    """uvicorn's server, which finishes what runs before it ends (`draining.py`), and ends with status 0.
+    """uvicorn's server, which finishes what runs before it ends (`shared.Drain`), and ends with status 0.
 
     uvicorn closes the port as soon as a signal comes, cancels what runs after a while without a word to the
     client, and then ends by the signal.

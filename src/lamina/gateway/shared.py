@@ -1,34 +1,31 @@
 """What all requests of one gateway process share, and how its parts are put together.
 
-policies ──▶ call_fitter ──▶ fitter, mender, recall_turns     what to send
-index ──▶ saver ──▶ learner                                   what is remembered between two requests
+policies ──▶ fitter ──▶ sent_calls     what to send, and what follows
+index ──▶ saver                        what is remembered between two requests
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import aiohttp
 
 from lamina.gateway import limits
-from lamina.gateway.body_room import BodyRoom
+from lamina.gateway.client_connection import BodyRoom
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.conversation_index import ConversationIndex
-from lamina.gateway.draining import Drain
 from lamina.gateway.fit import Fitter
-from lamina.gateway.fit_call import CallFitter
+from lamina.gateway.fit_call import FitParts
 from lamina.gateway.journal import Journal
-from lamina.gateway.learning import AnswerLearner
-from lamina.gateway.mending import RequestMender
 from lamina.gateway.metrics import GatewayMetrics
 from lamina.gateway.misses import MissReporter
-from lamina.gateway.policies import RequestPolicies
-from lamina.gateway.recall_turns import RecallTurns
+from lamina.gateway.policies import RequestPolicies, ServedWindows
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.saving import ConversationSaver
-from lamina.gateway.served_windows import ServedWindows
+from lamina.gateway.sent_calls import SentCalls
 from lamina.gateway.store_access import GatewayStore
 from lamina.gateway.turn_memory import TurnMemory
 from lamina.gateway.upstreams import Upstreams
@@ -64,37 +61,18 @@ class Gateway:
         keep = settings.policy.keep
         index = ConversationIndex(store, shared=settings.shares_store, keep=keep)
         self.saver = ConversationSaver(store, index, metrics)
-        self.learner = AnswerLearner(index, self.saver)
-
         self.policies = RequestPolicies(ServedWindows(environment))
-        call_fitter = CallFitter(self.policies, metrics, journal)
-        self.fitter = Fitter(
-            settings,
-            self.policies,
-            call_fitter=call_fitter,
+        parts = FitParts(
+            settings=settings,
+            policies=self.policies,
             store=store,
             index=index,
             saver=self.saver,
             metrics=metrics,
             journal=journal,
         )
-        self.mender = RequestMender(
-            self.policies,
-            call_fitter=call_fitter,
-            index=index,
-            saver=self.saver,
-            metrics=metrics,
-            journal=journal,
-        )
-        self.recall_turns = RecallTurns(
-            keep,
-            call_fitter=call_fitter,
-            store=store,
-            index=index,
-            saver=self.saver,
-            learner=self.learner,
-            metrics=metrics,
-        )
+        self.fitter = Fitter(parts)
+        self.sent_calls = SentCalls(parts)
         self._memories: dict[str, TurnMemory] = {}
         self._active: dict[str, int] = {}
         self._tasks: set[asyncio.Future[None]] = set()
@@ -125,3 +103,73 @@ class Gateway:
     def leave(self, workspace: str) -> None:
         self._active[workspace] -= 1
         self.metrics.add("lamina_requests_active", -1)
+
+
+class Drain:
+    """The requests that run now. `is_stopping`: the gateway is not ready for new ones.
+
+        signal ──▶ not ready, still open ──▶ closed, requests finish ──▶ the rest is cut off ──▶ end
+                   `limits.NOTICE_SECONDS`   `drain_seconds`
+
+    A request that is cut off ends with an error in the shape of its API, so that the client knows that its
+    answer is not complete and tries again, at another gateway.
+    """
+
+    def __init__(self) -> None:
+        self.is_stopping = False
+        self.cut_count = 0
+        self._requests: set[asyncio.Task[Any]] = set()
+        self._pages: set[asyncio.Task[Any]] = set()
+        self._cut: set[asyncio.Task[Any]] = set()
+
+    @contextmanager
+    def running_request(self) -> Iterator[None]:
+        """Note that this task answers a request, as long as the block runs."""
+        task = _current_task()
+        self._requests.add(task)
+        try:
+            yield
+        finally:
+            self._requests.discard(task)
+            self._cut.discard(task)
+
+    @contextmanager
+    def running_page(self) -> Iterator[None]:
+        """Note that this task shows a page. A live page never ends by itself, so it is not waited for."""
+        task = _current_task()
+        self._pages.add(task)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self.take_cut():
+                raise
+        finally:
+            self._pages.discard(task)
+
+    def close_pages(self) -> None:
+        self._cancel(self._pages)
+
+    def cut_requests(self) -> None:
+        """Cut off every request that still runs."""
+        self.cut_count += len(self._requests - self._cut)
+        self._cancel(self._requests)
+
+    def take_cut(self) -> bool:
+        """Whether this task was cancelled because the gateway stops. It then goes on, to say so."""
+        task = _current_task()
+        if task not in self._cut:
+            return False
+        self._cut.discard(task)
+        task.uncancel()
+        return True
+
+    def _cancel(self, tasks: set[asyncio.Task[Any]]) -> None:
+        for task in tasks - self._cut:
+            self._cut.add(task)
+            task.cancel()
+
+
+def _current_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - for the type checker
+    return task

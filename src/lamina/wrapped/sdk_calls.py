@@ -18,8 +18,7 @@ from typing import Any
 
 from lamina.conversations.conversations import Conversations
 from lamina.conversations.pending_call import PendingCall
-from lamina.conversations.recall_filter import RecallFilter
-from lamina.conversations.recall_usage import read_usage
+from lamina.conversations.recall_filter import RecallFilter, read_usage
 from lamina.dialects.anthropic.server import refuses_binding_switch
 from lamina.dialects.bedrock_converse import to_sdk_arguments
 from lamina.dialects.json_values import read_field

@@ -1,0 +1,345 @@
+"""Follows requests that were sent: mends refused ones, learns from answers, adds what the model recalled.
+
+A refused request is mended if the gateway knows a remedy, once. If that is refused as well, the client gets
+the error:
+
+- The request is too long: it is fitted into the window that the error names, or else as small as it can be.
+- The server does not know the switch that drops unbound thinking: the request is fitted anew without it.
+
+Between a client's question and its answer the model may get what it recalled. The client never sees these
+turns (`answer`), so its next request does not have them. They are stored with the conversation, as a
+`RecallExchange`, and put back into every later request (`UpstreamCall.splice`).
+
+A client of the Responses API may continue an answer by its id instead. It sees the id of the first answer to
+its request. If the model recalled something, that answer ends with a recall that has no result, and the API
+refuses to go on from it. So `continue_last` changes the request: it continues the last answer, and brings the
+recalled texts that belong beside the results of the client's tools.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from lamina.conversations.overflows import limit_to_floor, limit_to_report
+from lamina.conversations.pending_call import EXCHANGES
+from lamina.conversations.recall_loop import PREVIOUS_ANSWER, RecallExchange, append_turns, continue_answer
+from lamina.conversations.recorder import encode_lowered
+from lamina.conversations.store import ConversationState
+from lamina.dialects.anthropic.server import refuses_binding_switch
+from lamina.dialects.overflow import Overflow, read_overflow
+from lamina.dialects.usage import NOTHING_REPORTED, Usage
+from lamina.errors import BudgetExceeded, Conflict, InvalidRequest
+from lamina.fitting.request import Fitted
+from lamina.gateway.calls import OutgoingRequest, UpstreamCall
+from lamina.gateway.conversation_index import LiveConversation
+from lamina.gateway.fit_call import CallFitter, FitParts
+from lamina.gateway.refusals import Refusal, explain_unfit
+from lamina.gateway.sizes import UNCOUNTED, CountedRequest
+from lamina.gateway.store_access import GatewayStore, StoreGone
+
+TRIES = 8
+"""How often an exchange is stored again because another process changed its conversation meanwhile."""
+
+MOST_BYTES = 6
+"""Bytes of a request for each token that its upstream reports. A report with more is not believed."""
+
+
+class _RefusedRequest(NamedTuple):
+    """A request of a known conversation that the upstream refused."""
+
+    sent: OutgoingRequest
+    call: UpstreamCall
+    conversation: LiveConversation
+
+
+class SentCalls:
+    """Follows the requests that one gateway process has sent."""
+
+    def __init__(self, parts: FitParts) -> None:
+        self._parts = parts
+        self._call_fitter = CallFitter(parts)
+        self._index = parts.index
+        self._saver = parts.saver
+
+    async def mend(self, sent: OutgoingRequest, status: int, error_text: str) -> OutgoingRequest | None:
+        """The request to send instead of a refused one; None if the client gets the error.
+
+        Raises Refusal if the request fits only with the switch that its server refused.
+        """
+        if sent.conversation is None or sent.call is None:
+            return None
+        refused = _RefusedRequest(sent, sent.call, sent.conversation)
+        if refuses_binding_switch(status, error_text):
+            return await self._forgo_switch(refused)
+        overflow = read_overflow(status, error_text)
+        if overflow is None:
+            return None
+        return await self._shrink(refused, overflow)
+
+    async def _forgo_switch(self, refused: _RefusedRequest) -> OutgoingRequest | None:
+        """The request without the switch that was refused; None if it had none.
+
+        Later requests for this model do without it.
+        """
+        sent, call, conversation = refused
+        if not sent.betas:
+            return None
+        incoming = call.incoming
+        self._parts.policies.forgo_switch(incoming)
+        self._parts.journal.write("switch refused", upstream=incoming.upstream.name, model=incoming.model)
+        # From the ledger before it: without the switch for bound thinking a cut may not go as far.
+        conversation.state = msgspec.structs.replace(conversation.state, ledger=sent.before)
+        try:
+            fitted = await self._call_fitter.fit(call, conversation, ledger=sent.before)
+            return await self._save_and_send(refused, fitted, conversation.state)
+        except (BudgetExceeded, InvalidRequest) as error:
+            self._saver.save_later(conversation)
+            raise explain_unfit(error, incoming.dialect.name) from None
+        except Conflict:
+            return None
+
+    async def _shrink(self, refused: _RefusedRequest, overflow: Overflow) -> OutgoingRequest | None:
+        """A smaller request after one was too long; None if there is none."""
+        shorter = None
+        with suppress(BudgetExceeded, Refusal, InvalidRequest, Conflict):
+            shorter = await self._send_smaller(refused, overflow)
+        if shorter is not None:
+            self._parts.metrics.add("lamina_overflows_total", upstream=refused.call.incoming.upstream.name)
+        return shorter
+
+    async def _send_smaller(self, refused: _RefusedRequest, overflow: Overflow) -> OutgoingRequest | None:
+        """Fit into the window that the upstream named, or else as small as the request can be."""
+        sent, call, conversation = refused
+        state = conversation.state
+        counted_fit = sent.fitted
+        if counted_fit is None:
+            counted_fit = await self._call_fitter.fit(call, conversation, budget=UNCOUNTED)
+        counted = counted_fit.envelope.tokens
+        budget = self._parts.policies.find_budget(call.incoming, state)
+        reported = limit_to_report(budget, overflow, counted)
+        fit = partial(self._call_fitter.fit, call, conversation)
+        if sent.own_names:  # the state has no recalls of this request yet
+            fit = partial(fit, ledger=counted_fit.ledger)
+        try:
+            fitted = await fit(budget=reported)
+        except BudgetExceeded as error:
+            smallest = limit_to_floor(budget, error.floor, counted)
+            if smallest is None:
+                return None
+            fitted = await fit(budget=smallest)
+        else:
+            windows = {**state.windows, call.incoming.model: reported.window}
+            state = msgspec.structs.replace(state, windows=windows)
+        return await self._save_and_send(refused, fitted, state)
+
+    async def _save_and_send(
+        self, refused: _RefusedRequest, fitted: Fitted, state: ConversationState
+    ) -> OutgoingRequest:
+        """Save a second version of the request that is being answered. `state` is what it was fitted with."""
+        sent, call, conversation = refused
+        next_state = msgspec.structs.replace(
+            state,
+            ledger=fitted.ledger,
+            usage=None,
+            requests=state.requests + 1,
+            tokens=fitted.envelope.tokens,
+        )
+        async with self._index.lock(conversation.workspace, conversation.family):
+            if conversation.state.requests != state.requests:
+                raise Refusal(503, "another request has continued this conversation", retry_after=1)
+            try:
+                await self._saver.save(conversation, next_state)
+            except StoreGone:
+                raise Refusal(503, "the store of conversations does not answer", retry_after=5) from None
+            outgoing = self._call_fitter.send_fitted(call, conversation, fitted, next_state.requests)
+            conversation.state = next_state
+            conversation.note_sent(outgoing.request)
+            conversation.tokens = 0
+        return msgspec.structs.replace(outgoing, place=sent.place)
+
+    def record_if_free(self, sent: OutgoingRequest, usage: Usage) -> bool:
+        """Learn from what the upstream reported. False if another request holds the conversation now."""
+        conversation = sent.conversation
+        if conversation is None:
+            return True
+        # Without a task of its own, as most answers are: that is a part of the CPU that a request takes.
+        if self._index.lock(conversation.workspace, conversation.family).locked():
+            return False
+        if _learn_usage(sent, conversation, usage):
+            self._saver.save_later(conversation)
+        return True
+
+    async def record_answer(self, sent: OutgoingRequest, usage: Usage, *, at_once: bool = False) -> None:
+        """Learn from what the upstream reported, as soon as no other request holds the conversation.
+
+        `at_once`: if the next request may be cut, it is in the store when this returns, if the store answers.
+        """
+        conversation = sent.conversation
+        if conversation is None:
+            return
+        async with self._index.lock(conversation.workspace, conversation.family):
+            if not _learn_usage(sent, conversation, usage):
+                return
+            depends_on_it = at_once and not _is_far_below(conversation)
+            if depends_on_it and await self._saver.save_now(conversation):
+                return
+        self._saver.save_later(conversation)
+
+    async def add_turns(self, sent: OutgoingRequest, turns: tuple[Any, ...], usage: Usage) -> OutgoingRequest:
+        """The request with the recalls of the model and their results, which is sent next.
+
+        It is not stored. If the gateway dies now, the client asks again, and the model recalls again.
+        """
+        conversation = sent.conversation
+        call = sent.call
+        if conversation is None or call is None or sent.fitted is None:
+            raise Refusal(500, "a recall belongs to no conversation")
+        request = append_turns(call.request, turns)
+        call = msgspec.structs.replace(call, request=request, is_spliced=True)
+        before = sent.fitted.ledger
+        conversation.reported = usage
+        try:
+            fitted = await self._call_fitter.fit(call, conversation, ledger=before, usage=usage)
+        except (BudgetExceeded, InvalidRequest) as error:
+            raise explain_unfit(error, call.incoming.dialect.name) from None
+        outgoing = self._call_fitter.send_fitted(call, conversation, fitted, sent.number, before=before)
+        conversation.note_sent(outgoing.request)
+        return msgspec.structs.replace(outgoing, place=sent.place)
+
+    async def record_exchange(
+        self, sent: OutgoingRequest, usage: Usage, exchange: RecallExchange | None
+    ) -> None:
+        """Store what the client's history will not have, before the client has the whole answer.
+
+        Without an `exchange` the model recalled nothing, and only its usage is recorded.
+        """
+        conversation = sent.conversation
+        if conversation is None or sent.fitted is None or exchange is None:
+            await self.record_answer(sent, usage, at_once=True)
+            return
+        async with self._index.lock(conversation.workspace, conversation.family):
+            conversation.reported = usage
+            records = encode_lowered(
+                sent.fitted.envelope, conversation.state.ledger, self._parts.settings.policy.keep
+            )
+            try:
+                await self._store_exchange(conversation, sent, usage, exchange, records)
+            except StoreGone:  # the client gets its answer all the same, and the exchange waits for the store
+                self._parts.metrics.add("lamina_store_failures_total")
+                conversation.state = _add_exchange(conversation.state, sent, usage, exchange)
+                conversation.add_records(records)
+                self._saver.save_later(conversation)
+
+    async def _store_exchange(
+        self,
+        conversation: LiveConversation,
+        sent: OutgoingRequest,
+        usage: Usage,
+        exchange: RecallExchange,
+        records: list[bytes],
+    ) -> None:
+        """Store an exchange. If another process was first, it is added to what that one stored."""
+        for _ in range(TRIES):
+            state = _add_exchange(conversation.state, sent, usage, exchange)
+            try:
+                await remember_answer(self._parts.store, conversation.workspace, conversation.name, exchange)
+                await self._saver.save(conversation, state, records)
+            except Conflict:
+                await self._index.reload(conversation)
+            else:
+                conversation.state = state
+                return
+
+
+def _learn_usage(sent: OutgoingRequest, conversation: LiveConversation, usage: Usage) -> bool:
+    """Note what was reported, unless a later request has been sent meanwhile. Whether there is news."""
+    state = conversation.state
+    if usage == NOTHING_REPORTED or _says_the_same(usage, state.usage):
+        return False
+    if state.requests != sent.number:  # the report is late, and would be taken for that of a longer request
+        return False
+    conversation.reported = usage
+    conversation.measured = _measure_request(sent, conversation, usage)
+    conversation.state = msgspec.structs.replace(state, usage=usage)
+    return True
+
+
+def _is_far_below(conversation: LiveConversation) -> bool:
+    """Whether the upstream counted so few tokens that the next request is hardly cut."""
+    measured = conversation.measured
+    trigger = conversation.trigger
+    if measured is None or trigger is None or conversation.state.was_cut:
+        return False
+    return 2 * measured.tokens <= trigger.tokens
+
+
+def _measure_request(
+    sent: OutgoingRequest, conversation: LiveConversation, usage: Usage
+) -> CountedRequest | None:
+    """The last request of a conversation with the tokens that the upstream reported for it.
+
+    None if something was left out of it, or if the report is too low to be true: some servers report only
+    what they did not have in their cache.
+    """
+    if not sent.is_whole:
+        return None
+    tokens = usage.input + usage.cleared.tokens
+    if tokens * MOST_BYTES < conversation.text_size:
+        return None
+    if not conversation.turns:  # the request was too large to stay in memory
+        return None
+    return CountedRequest(tokens=tokens, turns=conversation.turns, head_bytes=conversation.head_bytes)
+
+
+def _says_the_same(usage: Usage, last: Usage | None) -> bool:
+    """Whether a report adds nothing that a later request depends on. The output does not count."""
+    if last is None:
+        return False
+    return (usage.input, usage.cached, usage.cleared) == (last.input, last.cached, last.cleared)
+
+
+def _add_exchange(
+    state: ConversationState, sent: OutgoingRequest, usage: Usage, exchange: RecallExchange
+) -> ConversationState:
+    """The state with one more recall. If a later request was sent meanwhile, its ledger stays."""
+    exchanges = (*state.exchanges, exchange)[-EXCHANGES:]
+    state = msgspec.structs.replace(state, exchanges=exchanges)
+    if state.requests != sent.number or sent.fitted is None:
+        return state
+    tokens = sent.fitted.envelope.tokens
+    return msgspec.structs.replace(state, ledger=sent.fitted.ledger, usage=usage, tokens=tokens)
+
+
+async def remember_answer(
+    store: GatewayStore, workspace: str, conversation: str, exchange: RecallExchange
+) -> None:
+    """Store to which conversation an answer belongs, if a request that continues it must be changed."""
+    if not exchange.shown_id:
+        return
+    if exchange.shown_id == exchange.last_id and not exchange.results:
+        return
+    await store.save_answer(workspace, exchange.shown_id, conversation)
+
+
+async def continue_last(store: GatewayStore, workspace: str, request: dict[str, Any]) -> dict[str, Any]:
+    """A request that continues the model's last answer, if the client names an earlier one."""
+    shown_id = request.get(PREVIOUS_ANSWER)
+    if not isinstance(shown_id, str) or not shown_id:
+        return request
+    try:
+        name = await store.load_answer(workspace, shown_id)
+        if not name:
+            return request
+        stored = await store.load(workspace, name)
+    except StoreGone:
+        return request
+    if stored is None:
+        return request
+    for exchange in stored.state.exchanges:
+        if exchange.shown_id == shown_id:
+            return continue_answer(request, exchange.last_id, exchange.results)
+    return request
