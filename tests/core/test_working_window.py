@@ -18,6 +18,7 @@ from lamina.core.tokens import CHARS4
 from lamina.core.values import RequestHead, Segment
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
+from lamina.fitting.server_reports import extend_budget
 from lamina.segments import assistant, call, result, system, user
 
 LIMITED = Budget(window=40_000, reserve=0)
@@ -140,6 +141,23 @@ def test_where_reading_is_free_or_has_no_known_price_it_is_the_whole_window(
     assert Policy().price_budget(budget, model, dialect=dialect) is budget
     own = Budget(window=200_000, working=7_000)
     assert Policy(window="price").price_budget(own, model, dialect=dialect) is own
+
+
+def test_the_budget_of_a_policy_by_price_has_its_working_window() -> None:
+    assert Policy(window="price").find_budget("claude-opus-4-6").working == PRICING["balanced"].working
+    assert Policy(window="price", prefer="cost").find_budget("gpt-5.6").working == PRICING["cost"].working
+    assert Policy().find_budget("claude-opus-4-6").working is None
+
+
+def test_what_a_server_clears_is_beside_the_working_window() -> None:
+    """Claude Code asks the API to clear old thinking: the next cut waits for so many tokens more."""
+    head = RequestHead()
+    budget = Budget(window=1_000_000, working=48_000)
+    usual = derive_limits(budget, head, ())
+    extended = derive_limits(extend_budget(budget, head, 10_000, "balanced"), head, ())
+    assert extended.trigger == pytest.approx(usual.trigger + 10_000, abs=100)  # shares are thousandths
+    assert extended.target == pytest.approx(usual.target, abs=100)
+    assert extended.room == usual.room + 10_000
 
 
 def long_request(steps: int) -> dict[str, Any]:

@@ -76,6 +76,8 @@ def test_the_overview_says_what_the_server_says(view: View, inspector: Inspector
     assert len(view.texts("#reasons li")) == len(across["reasons"])
     assert view.texts("#by-project tbody th") == [row["name"] for row in across["groups"]["project"]]
     assert across["lost"][0]["why"] in view.text("#lost li")
+    assert view.texts("#saving tbody code") == [row["flag"] for row in across["saving"]["rows"]]
+    assert across["saving"]["command"] in view.text("#saving")
     assert view.page.complaints == []
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from lamina.caches.working_costs import WorkingCost
 from lamina.conversations.lost_caches import LostCache
 from lamina.replay.across import SessionFigures, summarise_across
 from lamina.replay.runs import TraceReplay
@@ -42,6 +43,14 @@ def test_sums_are_those_of_the_sessions_and_groups_are_in_order() -> None:
     assert [row.name for row in summary.groups["project"]] == ["site", "app"]
     assert [row.name for row in summary.groups["day"]] == ["2026-02-02", "2026-02-03", "2026-02-04"]
     assert [each.place.title for each in summary.dearest][:2] == ["Session 1", "Session 0"]
+
+
+def test_what_each_setting_would_have_cost_is_the_sum_of_the_sessions() -> None:
+    costs = tuple(WorkingCost(dollars=dollars, cuts=1) for dollars in (2.0, 1.9, 1.0, 0.8))
+    saving = summarise_across([figures(0, by_setting=costs), figures(1, by_setting=costs), figures(2)]).saving
+    assert saving is not None
+    assert (saving.sessions, [row.dollars for row in saving.rows]) == (2, [4.0, 3.8, 2.0, 1.6])
+    assert [row.saved for row in saving.rows if row.is_recommended] == [0.5]
 
 
 def test_lost_caches_are_told_by_reason_with_what_to_do_and_with_their_places() -> None:

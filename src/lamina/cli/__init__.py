@@ -39,7 +39,7 @@ GROUPS = {
 
 COMMANDS = {
     "demo": "watch a made-up session go through lamina; a good first command",
-    "replay": "say what recorded sessions cost, and would have cost under each policy",
+    "replay": "say what recorded sessions cost, and what lamina run would have saved",
     "tools": "say which tools to load and which to defer, from recorded sessions",
     "inspect": "see in a browser what the model saw in each request, what it did not see, and why",
     "run": "run a client through its own gateway, and report what it cost",

@@ -485,7 +485,7 @@ class PendingCall:
 
     def _current_budget(self) -> Budget:
         """The budget, with the window that the API reported if that is smaller."""
-        budget = self._conversations.policy.find_budget(self._model)
+        budget = self._conversations.policy.find_budget(self._model, dialect=self._dialect.name)
         reported_window = self._windows.get(self._model, budget.window)
         if reported_window >= budget.window:
             return budget

@@ -143,12 +143,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             return self.budget
         return None
 
-    def find_budget(self, model: str) -> Budget:
-        """The budget, with the window of the model if it names none.
+    def find_budget(self, model: str, *, dialect: str = "") -> Budget:
+        """The budget, with the window of the model if it names none, and with what is worth its price.
 
         A model that lamina does not know raises BadInput, since its window must be given then.
         """
-        return self.own_budget or self.fill_budget(facts_of(model).budget)
+        budget = self.own_budget or self.fill_budget(facts_of(model).budget)
+        return self.price_budget(budget, model, dialect=dialect)
 
     def fill_budget(self, given: Budget) -> Budget:
         """The budget of this policy with a window from elsewhere: that of a model or a server."""

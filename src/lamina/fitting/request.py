@@ -357,12 +357,12 @@ def _choose_conditions(call: _Call, fit: Fit, model_name: str) -> BuildCondition
 
 def _choose_budget(request: Request, fit: Fit, model_name: str, reported: Usage) -> Budget:
     """The caller's budget, or the model's, with room for the answer and for what the server clears."""
-    budget = fit.policy.find_budget(model_name)
+    budget = fit.policy.find_budget(model_name, dialect=fit.target.name)
     budget = _reserve_output(budget, fit.head, fit.target)
     server = fit.target.server
     if server is not None and server.asks_to_clear(request):
         return extend_budget(budget, fit.head, reported.cleared.tokens, fit.policy.prefer or "balanced")
-    return fit.policy.price_budget(budget, model_name, dialect=fit.target.name)
+    return budget
 
 
 def _reserve_output(budget: Budget, head: RequestHead, dialect: Dialect) -> Budget:

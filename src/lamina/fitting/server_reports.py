@@ -175,7 +175,11 @@ def extend_budget(budget: Budget, head: RequestHead, cleared: int, prefer: Prefe
     if cleared <= 0:
         return budget
     usual = derive_limits(budget, head, (), prefer=prefer)
-    extended_room = usual.room + cleared
+    # trigger and target are shares of the working room, which without one is the whole room
+    extended_room = usual.working + cleared
+    extended_working = budget.working
+    if extended_working is not None:
+        extended_working += cleared
     extended_input = budget.input
     if extended_input is not None:
         extended_input += cleared
@@ -184,6 +188,7 @@ def extend_budget(budget: Budget, head: RequestHead, cleared: int, prefer: Prefe
         window=budget.window + cleared,
         reserve=budget.window - usual.room,
         input=extended_input,
+        working=extended_working,
         trigger=(usual.trigger + cleared) / extended_room,
         target=usual.target / extended_room,
     )

@@ -51,6 +51,11 @@ METRICS = {
     "lamina_recalls_total": Measure(
         "counter", "Answers that recalled something, and that the gateway answered itself.", ("upstream",)
     ),
+    "lamina_retries_total": Measure(
+        "counter",
+        "Requests that the gateway sent once more, since the upstream was overloaded.",
+        ("upstream",),
+    ),
     "lamina_overflows_total": Measure(
         "counter", "Requests that the upstream refused as too long, and that were cut deeper.", ("upstream",)
     ),

@@ -145,6 +145,7 @@ class UpstreamAnswer:
             answer.close()
         await asyncio.sleep(pause)
         self._journal.write("retried", upstream=self._request.upstream.name, status=status)
+        self._metrics.add("lamina_retries_total", upstream=self._request.upstream.name)
         return await self._ask()
 
     def _may_ask_again(self, began: float, pause: float) -> bool:

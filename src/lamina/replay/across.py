@@ -22,6 +22,7 @@ from lamina.replay.account_sums import (
 )
 from lamina.replay.groups import GroupCost, group_sessions
 from lamina.replay.runs import TraceReplay, make_account
+from lamina.replay.savings import Saving, compare_settings
 from lamina.replay.values import ReplayAccount, Reported
 
 MOST = 20
@@ -86,7 +87,7 @@ class AcrossSessions(msgspec.Struct, frozen=True, kw_only=True):
     """The first page. `priced` sessions have prices, and `dollars` is theirs.
 
     `reasons` say why caches were lost, with what to do, and `lost` where that was dearest. `cut_sum` is what
-    lamina's cuts cost and saved.
+    lamina's cuts cost and saved. `saving` is what `lamina run` would have cost with each setting.
     """
 
     sessions: int
@@ -106,6 +107,7 @@ class AcrossSessions(msgspec.Struct, frozen=True, kw_only=True):
     groups: dict[str, list[GroupCost]]
     reasons: list[LossReason]
     cut_sum: CutSum | None
+    saving: Saving | None
     lost: list[PlacedLoss]
     dearest: list[PlacedSession]
 
@@ -136,6 +138,7 @@ def summarise_across(
         groups={by: _list_groups(account, by) for by in GROUPS},
         reasons=sum_losses(losses),
         cut_sum=sum_cuts(reports),
+        saving=compare_settings(reports),
         lost=_find_losses(sessions)[:MOST],
         dearest=_find_dearest(sessions),
         **sums,

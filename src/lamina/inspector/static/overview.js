@@ -49,6 +49,7 @@ function makeLine(answer) {
 
 function showAll(answer, chosen) {
   return [
+    answer.saving ? showSaving(answer.saving) : null,
     answer.reasons.length ? showReasons(answer.reasons) : null,
     answer.groups.day.length > 1 ? showDays(answer.groups.day) : null,
     h("div", { class: "blocks groups" }, GROUPS.filter(([name]) => answer.groups[name].length > 1 || chosen[name]).map(([name, title]) => showGroup(name, title, answer.groups[name], chosen))),
@@ -59,6 +60,29 @@ function showAll(answer, chosen) {
       showList("dearest", "Dearest sessions", "As reported, at list prices.", answer.dearest, sessionRow),
     ),
   ];
+}
+
+// One bar for each setting of `lamina run`, as long as what the sessions would have cost with it.
+function showSaving(saving) {
+  const bar = (row) => h("span", { class: "saving-bar", "aria-hidden": "true" }, h("span", { style: { width: `${Math.min(100, (100 * (1 - row.saved)))}%` } }));
+  const cells = (row) => [row.working === null ? "all" : tokens(row.working), money(row.dollars), share(row.saved), number(row.cuts)];
+  const item = (row) =>
+    h(
+      "tr",
+      { class: row.is_recommended ? "recommended" : null },
+      h("th", { scope: "row" }, h("code", {}, row.flag), row.is_recommended ? h("span", { class: "small" }, " recommended") : null),
+      h("td", { class: "bar-cell" }, bar(row)),
+      cells(row).map((cell) => h("td", { class: "num" }, cell)),
+    );
+  const heads = ["in sight", "cost", "saved", "cuts"].map((head) => h("th", { scope: "col", class: "num" }, head));
+  return h(
+    "section",
+    { class: "block", id: "saving" },
+    h("h2", {}, "What lamina run would have saved"),
+    h("p", { class: "faint small" }, `In ${plural(saving.sessions, "session")} that ran without it. The first row is recorded; the others are simulated from sizes and pauses.`),
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Settings of lamina run" }, h("table", {}, h("thead", {}, h("tr", {}, h("td", {}), h("td", {}), heads)), h("tbody", {}, saving.rows.map(item)))),
+    h("p", {}, h("code", {}, saving.command)),
+  );
 }
 
 function showReasons(reasons) {
