@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from lamina.caches.working_costs import WorkingCost
+from lamina.caches.prices import WorkingCost
 from lamina.conversations.lost_caches import LostCache
 from lamina.replay.across import SessionFigures, summarise_across
 from lamina.replay.runs import TraceReplay
