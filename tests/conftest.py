@@ -9,15 +9,19 @@ try other examples each time. `make seeds` runs every property with ten seeds, a
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.summary import summarize
+
+HERE = Path(__file__).resolve().parent
 
 # Shared machines are slow at random, and no test here asserts a wall time.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -31,7 +35,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", _BY_DEFAULT))
 
 # Clients and gateways of tests meet no authority, and this one has signed nothing. To load the hundred of the
 # system takes a client longer than its conversation does; processes that a test starts inherit this.
-os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "fixtures" / "authority.pem")
+os.environ["SSL_CERT_FILE"] = str(HERE / "fixtures" / "authority.pem")
 
 # Where bytecode is forbidden, each process of a run would compile all tests again, and each process that a
 # test starts all of lamina.
@@ -58,14 +62,32 @@ def _processors() -> int:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection() -> Iterator[None]:
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """What is imported and collected stays until the end, so no search for garbage has to go through it."""
     gc.disable()
     try:
+        _import_from_a_place_of_its_own(session.config)
         yield
     finally:
         gc.freeze()
         gc.enable()
+
+
+def _import_from_a_place_of_its_own(config: pytest.Config) -> None:
+    """Let each process of a whole run begin with other files, and find compiled what the others began with.
+
+    On a fresh checkout all of them would otherwise compile the same files at the same time.
+    """
+    worker = getattr(config, "workerinput", None)
+    if worker is None or [Path(argument).name for argument in config.args] != [HERE.name]:
+        return
+    files = sorted(HERE.rglob("test_*.py"))
+    number = int(worker["workerid"].removeprefix("gw"))
+    start = len(files) * number // worker["workercount"]
+    for file in files[start:] + files[:start]:
+        module = ".".join(file.relative_to(HERE.parent).with_suffix("").parts)
+        with suppress(Exception, pytest.skip.Exception):  # pytest imports it again, and says what is wrong
+            importlib.import_module(module)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
