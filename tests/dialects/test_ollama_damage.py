@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from contextlib import suppress
-from random import Random
 from typing import Any
 
 import pytest
@@ -11,9 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lamina.core.build import build
-from lamina.core.values import Segment
 from lamina.dialects.anthropic import DIALECT as ANTHROPIC
-from lamina.dialects.memos import ParseMemo
 from lamina.dialects.ollama import DIALECT
 from lamina.dialects.openai_chat import DIALECT as OPENAI_CHAT
 from lamina.errors import BadInput, BudgetExceeded
@@ -25,7 +20,6 @@ from tests.dialects.ollama_requests import (
     answers,
     asks,
     called,
-    conversation,
     converted,
     fitted,
     request,
@@ -34,72 +28,6 @@ from tests.dialects.ollama_requests import (
 from tests.dialects.test_ollama import validated
 
 SEEDS = st.integers(0, 10_000)
-
-
-def _dropped(messages: list[Json], dice: Random) -> None:
-    del messages[dice.randrange(len(messages))]
-
-
-def _doubled(messages: list[Json], dice: Random) -> None:
-    at = dice.randrange(len(messages))
-    messages.insert(at, copy.deepcopy(messages[at]))
-
-
-def _shuffled(messages: list[Json], dice: Random) -> None:
-    dice.shuffle(messages)
-
-
-def _truncated(messages: list[Json], dice: Random) -> None:
-    del messages[dice.randrange(1, len(messages) + 1) :]
-
-
-def _beheaded(messages: list[Json], dice: Random) -> None:
-    del messages[: dice.randrange(len(messages))]
-
-
-def _renamed(messages: list[Json], dice: Random) -> None:
-    for message in messages:
-        if "tool_name" in message and dice.random() < 0.5:
-            message["tool_name"] = dice.choice(("bash", "nothing", ""))
-
-
-def _one_id(messages: list[Json], _: Random) -> None:
-    for message in messages:
-        for call in message.get("tool_calls", ()):
-            call["id"] = "call"
-        if message["role"] == "tool":
-            message["tool_call_id"] = "call"
-
-
-def _as_text(messages: list[Json], _: Random) -> None:
-    for message in messages:
-        for call in message.get("tool_calls", ()):
-            call["function"]["arguments"] = '["a"]'
-
-
-def _emptied(messages: list[Json], dice: Random) -> None:
-    for message in messages:
-        if dice.random() < 0.3:
-            message["content"] = dice.choice(("", " ", None))
-
-
-DAMAGES: tuple[Callable[[list[Json], Random], None], ...] = (
-    _dropped, _doubled, _shuffled, _truncated, _beheaded, _renamed, _one_id, _as_text, _emptied,
-)  # fmt: skip
-
-
-@given(SEEDS, st.lists(st.sampled_from(DAMAGES), min_size=1, max_size=3), st.sampled_from((None, 3000)))
-def test_damaged_requests_are_sent_valid(
-    seed: int, damages: list[Callable[[list[Json], Random], None]], window: int | None
-) -> None:
-    original_request = copy.deepcopy(conversation(seed))
-    for damage in damages:
-        if len(original_request["messages"]) > 1:
-            damage(original_request["messages"], Random(seed))  # noqa: S311
-    with suppress(BudgetExceeded, BadInput):
-        rendered_request = DIALECT.wire.render(fitted(original_request, window=window))
-        assert DIALECT.wire.check(rendered_request) == []
-        validated(rendered_request)
 
 
 NAMES = (
@@ -155,50 +83,6 @@ def test_results_in_any_number_and_order_are_sent_valid(
     assert DIALECT.wire.check(rendered_request) == []
     if DIALECT.wire.check(request(*messages)) == []:
         assert all(a is b for a, b in zip(rendered_request["messages"], messages, strict=True))
-
-
-@given(SEEDS, st.integers(1, 8))
-def test_a_memo_changes_nothing_and_keeps_the_segments(seed: int, pieces: int) -> None:
-    original_request, memo = conversation(seed), ParseMemo()
-    before: tuple[Segment, ...] = ()
-    for end in sorted(
-        {max(1, len(original_request["messages"]) * i // pieces) for i in range(1, pieces + 1)}
-    ):
-        part = original_request | {"messages": copy.deepcopy(original_request["messages"][:end])}
-        now = DIALECT.wire.parse(part, memo=memo)
-        assert now == DIALECT.wire.parse(part)
-        assert all(a is b for a, b in zip(before, now.log, strict=False))
-        before = now.log
-
-
-@given(SEEDS, st.integers(0, 9), st.sampled_from(("tool_name", "content", "role")))
-def test_a_message_that_changed_under_a_memo_is_read_again(seed: int, at: int, field: str) -> None:
-    original_request, memo = copy.deepcopy(conversation(seed)), ParseMemo()
-    DIALECT.wire.parse(original_request, memo=memo)
-    message = original_request["messages"][at % len(original_request["messages"])]
-    message |= {"role": "user", "content": "changed"} if field == "role" else {field: "changed"}
-    assert DIALECT.wire.parse(original_request, memo=memo) == DIALECT.wire.parse(original_request)
-
-
-def test_what_is_nested_for_ever_is_bad_input() -> None:
-    arguments: Json = {}
-    arguments["mirror"] = arguments
-    with pytest.raises(BadInput):
-        DIALECT.wire.parse(request(user(), asks(called("f", arguments))))
-    with pytest.raises(BadInput):
-        DIALECT.cache.stream(request(user(), asks(called("f", arguments))))
-
-
-def test_a_megabyte_of_one_character_is_read_like_any_text() -> None:
-    for letter in ("<", "{", "\\", "\n", "A", "="):
-        text = letter * 1_000_000
-        original_request = request(
-            user(text), asks(called("f", {"text": text}), called(text, {})), answers(text, "f")
-        )
-        assert len(DIALECT.wire.parse(original_request).log) == 4
-        DIALECT.wire.check(
-            original_request | {"messages": [*original_request["messages"], user(images=[text])]}
-        )
 
 
 @given(SEEDS, st.sampled_from((None, 3000)))

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from random import Random
 from typing import Any
 
 import msgspec
@@ -29,7 +27,6 @@ from tests.dialects.openai_responses_requests import (
     AS_LOGGED,
     Json,
     answers,
-    calls,
     conversation,
     fitted,
     request,
@@ -91,58 +88,6 @@ def test_a_small_window_gives_a_valid_request(seed: int, window: int, keep_last:
         items = [origin.message for origin in (read_origin(e.segment) for e in whole) if origin is not None]
         functions = [item for item in items if "id" not in item and item["type"] == "function_call"]
         assert all(id(item) in sent_ids for item in functions)
-
-
-def damaged(items: list[Json], dice: Random) -> list[Json]:
-    """Items dropped, doubled, swapped, cut off, with ids made equal or empty and texts emptied."""
-    result: list[Json] = []
-    for item in copy.deepcopy(items):
-        roll = dice.random()
-        if roll < 0.1:
-            continue
-        if roll < 0.15 and "call_id" in item:
-            item["call_id"] = dice.choice(("same", "", "x" * 80))
-        elif roll < 0.2 and "id" in item:
-            item["id"] = dice.choice(("msg_1", "call_1", ""))
-        elif roll < 0.25:
-            item |= {name: dice.choice(("", [])) for name in ("content",) if name in item}
-        result += [item, item] if 0.25 < roll < 0.33 else [item]
-        if roll > 0.9 and len(result) > 1:
-            result[-1], result[-2] = result[-2], result[-1]
-    return result[dice.randint(0, 2) : len(result) - dice.randint(0, 2)]
-
-
-@given(SEEDS, st.sampled_from((None, 1500, 4000)), st.booleans())
-def test_damage_is_mended(seed: int, window: int | None, store: bool) -> None:  # noqa: FBT001
-    dice, before = Random(seed), conversation(seed)  # noqa: S311
-    harmed = request(user("Hello"), *damaged(before["input"], dice), store=store)
-    with suppress(BudgetExceeded):
-        rendered = DIALECT.wire.render(fitted(harmed, window=window))
-        assert DIALECT.wire.check(rendered) == []
-        validated(rendered)
-
-
-@given(SEEDS, st.sampled_from(("role", "content", "id", "call_id")))
-def test_an_item_that_changed_under_a_memo_is_read_again(seed: int, field: str) -> None:
-    body, memo = copy.deepcopy(conversation(seed)), ParseMemo()
-    DIALECT.wire.parse(body, memo=memo)
-    item = body["input"][seed % len(body["input"])]
-    item |= user("changed") if field == "role" else {field: "changed"}
-    with suppress(BadInput):
-        assert DIALECT.wire.parse(body, memo=memo) == DIALECT.wire.parse(body)
-
-
-@given(SEEDS)
-def test_a_growing_request_is_parsed_the_same_with_a_memo(seed: int) -> None:
-    body, memo = conversation(seed), ParseMemo()
-    before: tuple[Any, ...] = ()
-    for end in range(1, len(body["input"]) + 1):
-        part = body | {"input": copy.deepcopy(body["input"][:end])}
-        now = DIALECT.wire.parse(part, memo=memo)
-        assert now == DIALECT.wire.parse(part)
-        steady = [s for s in before if s.kind != "thinking" or s is not before[-1]]
-        assert all(a is b for a, b in zip(steady, now.log, strict=False))
-        before = now.log
 
 
 def test_a_memo_forgets_when_what_surrounds_the_items_changes() -> None:
@@ -253,23 +198,3 @@ def test_whatever_can_be_read_becomes_a_valid_request(items: list[Any]) -> None:
 
 
 STRUCTURE = ("outputs_have_calls", "calls_are_answered", "reasoning_is_followed", "call_ids_are_unique")
-
-
-def test_what_is_nested_for_ever_is_bad_input() -> None:
-    item: Json = user([{"type": "mirror"}])
-    item["content"][0]["mirror"] = item
-    with pytest.raises(BadInput):
-        DIALECT.wire.parse(request(item), memo=ParseMemo())
-    with pytest.raises(BadInput):
-        fitted(request(item))
-
-
-def test_a_megabyte_of_one_character_is_read_like_any_text() -> None:
-    for letter in ("<", "{", "\\", ";", "a"):
-        text = letter * 1_000_000
-        picture = {"type": "input_image", "image_url": "data:" + text, "detail": "auto"}
-        body = request(
-            user([{"type": "input_text", "text": text}, picture]), calls("c", "f", text), answers("c", text)
-        )
-        assert DIALECT.wire.check(body) == []
-        assert len(DIALECT.wire.parse(body).log) == 4

@@ -1,0 +1,407 @@
+"""Requests that were damaged, changed or made hostile, in four dialects: what is sent is valid, or refused.
+
+A table says what each dialect needs for that. What only one of them has is in a file of its own, and so is
+the Messages API, whose histories break in more ways.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.core.values import Segment
+from lamina.dialects import DIALECTS
+from lamina.dialects.memos import ParseMemo
+from lamina.dialects.origins import read_origin
+from lamina.dialects.port import Dialect
+from lamina.errors import BadInput, BudgetExceeded
+from tests.dialects import gemini_requests as gemini
+from tests.dialects import ollama_requests as ollama
+from tests.dialects import openai_chat_requests as chat
+from tests.dialects import openai_responses_requests as responses
+from tests.dialects.test_ollama import validated as validated_by_ollama
+from tests.dialects.test_openai_responses_damage import validated as validated_by_openai
+
+Json = dict[str, Any]
+Damage = Callable[[list[Json], Random], None]
+
+# ways in which histories break
+
+
+def _dropped(turns: list[Json], dice: Random) -> None:
+    del turns[dice.randrange(len(turns))]
+
+
+def _doubled(turns: list[Json], dice: Random) -> None:
+    at = dice.randrange(len(turns))
+    turns.insert(at, copy.deepcopy(turns[at]))
+
+
+def _shuffled(turns: list[Json], dice: Random) -> None:
+    dice.shuffle(turns)
+
+
+def _truncated(turns: list[Json], dice: Random) -> None:
+    del turns[dice.randrange(1, len(turns) + 1) :]
+
+
+def _beheaded(turns: list[Json], dice: Random) -> None:
+    del turns[: dice.randrange(len(turns))]
+
+
+ANYWHERE: tuple[Damage, ...] = (_dropped, _doubled, _shuffled, _truncated, _beheaded)
+
+
+def _one_id(messages: list[Json], _: Random) -> None:
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            call["id"] = "call"
+        if message["role"] == "tool":
+            message["tool_call_id"] = "call"
+
+
+def _no_ids(messages: list[Json], _: Random) -> None:
+    for message in messages:
+        message.pop("tool_call_id", None)
+        for call in message.get("tool_calls", ()):
+            call.pop("id", None)
+
+
+def _emptied(messages: list[Json], dice: Random, *, empty: tuple[Any, ...]) -> None:
+    for message in messages:
+        if dice.random() < 0.3:
+            message["content"] = dice.choice(empty)
+
+
+def _renamed(messages: list[Json], dice: Random) -> None:
+    for message in messages:
+        if "tool_name" in message and dice.random() < 0.5:
+            message["tool_name"] = dice.choice(("bash", "nothing", ""))
+
+
+def _arguments_as_text(messages: list[Json], _: Random) -> None:
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            call["function"]["arguments"] = '["a"]'
+
+
+def _thinned_parts(contents: list[Json], dice: Random) -> None:
+    for content in contents:
+        if dice.random() < 0.3:
+            del content["parts"][dice.randrange(len(content["parts"]))]
+    contents[:] = [content for content in contents if content["parts"]] or [gemini.user()]
+
+
+def _split_parts(contents: list[Json], _: Random) -> None:
+    contents[:] = [{**content, "parts": [part]} for content in contents for part in content["parts"]]
+
+
+def _one_id_of_parts(contents: list[Json], _: Random) -> None:
+    for linked in _linked_parts(contents):
+        linked["id"] = "call"
+
+
+def _no_ids_of_parts(contents: list[Json], _: Random) -> None:
+    for linked in _linked_parts(contents):
+        linked.pop("id", None)
+
+
+def _some_ids_of_parts(contents: list[Json], dice: Random) -> None:
+    for linked in _linked_parts(contents):
+        if dice.random() < 0.4:
+            linked["id"] = dice.choice(("", "x", "y"))
+
+
+def _renamed_parts(contents: list[Json], dice: Random) -> None:
+    for linked in _linked_parts(contents):
+        if dice.random() < 0.3:
+            linked["name"] = dice.choice(("", "bash", "1 + 1", "nächste"))
+
+
+def _unsigned_parts(contents: list[Json], _: Random) -> None:
+    for part in _parts(contents):
+        part.pop("thoughtSignature", None)
+
+
+def _emptied_parts(contents: list[Json], dice: Random) -> None:
+    for part in _parts(contents):
+        if "text" in part and dice.random() < 0.3:
+            part["text"] = dice.choice(("", " "))
+
+
+def _parts(contents: list[Json]) -> list[Json]:
+    return [part for content in contents for part in content["parts"]]
+
+
+def _linked_parts(contents: list[Json]) -> list[Json]:
+    names = ("functionCall", "functionResponse")
+    return [part[name] for part in _parts(contents) for name in names if name in part]
+
+
+def _damaged_items(items: list[Json], dice: Random) -> None:
+    """Items dropped, doubled and swapped, with ids made equal or empty and texts emptied."""
+    result: list[Json] = []
+    for item in copy.deepcopy(items):
+        roll = dice.random()
+        if roll < 0.1:
+            continue
+        if roll < 0.15 and "call_id" in item:
+            item["call_id"] = dice.choice(("same", "", "x" * 80))
+        elif roll < 0.2 and "id" in item:
+            item["id"] = dice.choice(("msg_1", "call_1", ""))
+        elif roll < 0.25 and "content" in item:
+            item["content"] = dice.choice(("", []))
+        result += [item, item] if 0.25 < roll < 0.33 else [item]
+        if roll > 0.9 and len(result) > 1:
+            result[-1], result[-2] = result[-2], result[-1]
+    items[:] = result
+
+
+# the dialects
+
+
+class Subject(NamedTuple):
+    """A dialect, and what is done to its requests. `turns` is the field that holds them.
+
+    `frame` gives a damaged request its first or last turn, so that it has a valid reading; a dialect without
+    one may refuse. `flood` has a text wherever text may stand, and `refused` are the rules that this breaks.
+    """
+
+    name: str
+    turns: str
+    conversation: Callable[[int], Json]
+    fitted: Callable[..., Any]
+    damages: tuple[Damage, ...]
+    change: Callable[[Json], None]
+    mirror: Callable[[], Json]
+    flood: Callable[[str], Json]
+    refused: frozenset[str] = frozenset()
+    frame: Callable[[Json], Json] | None = None
+    validate: Callable[[Json], None] = lambda _: None
+
+    @property
+    def dialect(self) -> Dialect:
+        return DIALECTS[self.name]
+
+
+def _mirror(make_user: Callable[[Any], Json]) -> Json:
+    """A message that holds itself."""
+    message = make_user([{"type": "mirror"}])
+    message["content"][0]["mirror"] = message
+    return message
+
+
+def _mirrored_arguments() -> Json:
+    arguments: Json = {}
+    arguments["mirror"] = arguments
+    return ollama.request(ollama.user(), ollama.asks(ollama.called("f", arguments)))
+
+
+def _mirrored_part() -> Json:
+    content = gemini.user({"mirror": None})
+    content["parts"][0]["mirror"] = content
+    return gemini.body(content)
+
+
+def _flood_chat(text: str) -> Json:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": text}}
+    picture = {"type": "image_url", "image_url": {"url": "data:" + text}}
+    return chat.request(
+        chat.user([{"type": "text", "text": text}, picture]),
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": text},
+    )
+
+
+def _flood_ollama(text: str) -> Json:
+    calls = ollama.asks(ollama.called("f", {"text": text}), ollama.called(text, {}))
+    return ollama.request(ollama.user(text), calls, ollama.answers(text, "f"))
+
+
+def _flood_gemini(text: str) -> Json:
+    picture = {"fileData": {"mimeType": "image/png", "fileUri": f"data:{text}"}}
+    calls = gemini.model(gemini.asks(text, id_=text, path=text))
+    return gemini.body(gemini.user(text, picture), calls, gemini.user(gemini.answers(text, text, id_=text)))
+
+
+def _flood_responses(text: str) -> Json:
+    picture = {"type": "input_image", "image_url": "data:" + text, "detail": "auto"}
+    question = responses.user([{"type": "input_text", "text": text}, picture])
+    return responses.request(question, responses.calls("c", "f", text), responses.answers("c", text))
+
+
+def _change_content(turn: Json) -> None:
+    turn["content"] = "changed"
+
+
+def _change_parts(turn: Json) -> None:
+    turn["parts"].append({"text": "changed"})
+
+
+def _ask_at_the_end(request: Json) -> Json:
+    return request | {"contents": [*request["contents"], gemini.user("And now?")]}
+
+
+def _greet_first(request: Json) -> Json:
+    store = len(request["input"]) % 2 == 0
+    return responses.request(responses.user("Hello"), *request["input"], store=store)
+
+
+SUBJECTS = (
+    Subject(
+        name="openai_chat",
+        turns="messages",
+        conversation=chat.conversation,
+        fitted=chat.fitted,
+        damages=(*ANYWHERE, _one_id, _no_ids, partial(_emptied, empty=("", " ", None, []))),
+        change=_change_content,
+        mirror=lambda: chat.request(_mirror(chat.user)),
+        flood=_flood_chat,
+    ),
+    Subject(
+        name="ollama",
+        turns="messages",
+        conversation=ollama.conversation,
+        fitted=ollama.fitted,
+        damages=(*ANYWHERE, _renamed, _one_id, _arguments_as_text, partial(_emptied, empty=("", " ", None))),
+        change=_change_content,
+        mirror=_mirrored_arguments,
+        flood=_flood_ollama,
+        refused=frozenset({"calls_are_answered"}),
+        validate=validated_by_ollama,
+    ),
+    Subject(
+        name="gemini",
+        turns="contents",
+        conversation=gemini.conversation,
+        fitted=gemini.fitted,
+        damages=(
+            *ANYWHERE,
+            _thinned_parts,
+            _split_parts,
+            _one_id_of_parts,
+            _no_ids_of_parts,
+            _some_ids_of_parts,
+            _renamed_parts,
+            _unsigned_parts,
+            _emptied_parts,
+        ),
+        change=_change_parts,
+        mirror=_mirrored_part,
+        flood=_flood_gemini,
+        refused=frozenset({"names_fit_the_pattern"}),
+        frame=_ask_at_the_end,
+    ),
+    Subject(
+        name="openai_responses",
+        turns="input",
+        conversation=responses.conversation,
+        fitted=responses.fitted,
+        damages=(*ANYWHERE, _damaged_items),
+        change=_change_content,
+        mirror=lambda: responses.request(_mirror(responses.user)),
+        flood=_flood_responses,
+        frame=_greet_first,
+        validate=validated_by_openai,
+    ),
+)
+
+SEEDS = st.integers(0, 10_000)
+each_subject = pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
+
+
+@each_subject
+@given(SEEDS, st.data(), st.sampled_from((None, 3000)))
+def test_damaged_requests_are_sent_valid(
+    subject: Subject, seed: int, data: st.DataObject, window: int | None
+) -> None:
+    request = copy.deepcopy(subject.conversation(seed))
+    for damage in data.draw(st.lists(st.sampled_from(subject.damages), min_size=1, max_size=3)):
+        if len(request[subject.turns]) > 1:
+            damage(request[subject.turns], Random(seed))  # noqa: S311
+    framed = subject.frame(request) if subject.frame else request
+    may_refuse = () if subject.frame else (BadInput,)
+    with suppress(BudgetExceeded, *may_refuse):
+        rendered = subject.dialect.wire.render(subject.fitted(framed, window=window))
+        assert subject.dialect.wire.check(rendered) == []
+        subject.validate(rendered)
+
+
+@each_subject
+@given(SEEDS, st.integers(1, 8))
+def test_a_memo_changes_nothing_and_keeps_the_segments(subject: Subject, seed: int, pieces: int) -> None:
+    request, memo, parse = subject.conversation(seed), ParseMemo(), subject.dialect.wire.parse
+    turns = request[subject.turns]
+    before: list[Segment] = []
+    for end in sorted({max(1, len(turns) * piece // pieces) for piece in range(1, pieces + 1)}):
+        part = request | {subject.turns: copy.deepcopy(turns[:end])}
+        now = parse(part, memo=memo)
+        assert now == parse(part)
+        # Reasoning at the end goes on with the next item, and Gemini's system text stands beside its turns.
+        steady = [each for each in before if each.kind != "thinking" or each is not before[-1]]
+        spoken = [each for each in now.log if each.kind != "system" or subject.name != "gemini"]
+        assert all(one is other for one, other in zip(steady, spoken, strict=False))
+        before = spoken
+
+
+@each_subject
+@given(SEEDS, st.integers(0, 9), st.sampled_from(("words", "role", "tool_call_id", "call_id", "tool_name")))
+def test_a_turn_that_changed_under_a_memo_is_read_again(
+    subject: Subject, seed: int, at: int, what: str
+) -> None:
+    request, memo, parse = copy.deepcopy(subject.conversation(seed)), ParseMemo(), subject.dialect.wire.parse
+    parse(request, memo=memo)
+    turn = request[subject.turns][at % len(request[subject.turns])]
+    if what == "words":
+        subject.change(turn)
+    else:
+        turn[what] = "user" if what == "role" else "changed"
+    try:
+        expected = parse(request)
+    except BadInput:
+        with pytest.raises(BadInput):
+            parse(request, memo=memo)
+        return
+    assert parse(request, memo=memo) == expected
+
+
+@each_subject
+def test_an_old_object_that_its_owner_changed_is_not_sent(subject: Subject) -> None:
+    memo, parse = ParseMemo(), subject.dialect.wire.parse
+    old = copy.deepcopy(subject.conversation(3))
+    parse(old, memo=memo)
+    again = copy.deepcopy(old)
+    for turn in old[subject.turns]:
+        turn.clear()
+    spoken = [segment for segment in parse(again, memo=memo).log if segment.kind != "system"]
+    origins = [read_origin(segment) for segment in spoken]
+    messages = [origin.message for origin in origins if origin is not None]
+    assert messages
+    assert all(any(message is turn for turn in again[subject.turns]) for message in messages)
+
+
+@each_subject
+def test_what_is_nested_for_ever_is_bad_input(subject: Subject) -> None:
+    with pytest.raises(BadInput):
+        subject.dialect.wire.parse(subject.mirror(), memo=ParseMemo())
+    with pytest.raises(BadInput):
+        subject.fitted(subject.mirror())
+    with pytest.raises(BadInput):
+        subject.dialect.cache.stream(subject.mirror())
+
+
+@each_subject
+def test_a_megabyte_of_one_character_is_read_like_any_text(subject: Subject) -> None:
+    for letter in ("<", "{", "\\", ";", "a"):
+        request = subject.flood(letter * 1_000_000)
+        broken = {violation.rule for violation in subject.dialect.wire.check(request)}
+        assert broken == subject.refused
+        assert len(subject.dialect.wire.parse(request).log) == 4
