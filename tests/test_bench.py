@@ -269,17 +269,11 @@ CHECKS: dict[str, Callable[[Any], None]] = {
 }
 
 
-LONGEST = frozenset(
-    (
-        "build", "counting", "engines", "fit_request", "fuzz", "gateway", "inspector", "inspector_records",
-        "loss", "markers", "oracle", "policies", "replay", "search_speed", "short_turns", "subagents",
-        "talks", "tools", "torture", "why_miss",
-    )
-)  # fmt: skip
-"""Benches that take seconds even in their quick form, over code that many tests run: for `make seeds`."""
+QUICKEST = frozenset(("frontier", "search", "store", "window"))
+"""The others take seconds even in their quick form, over code that many tests run: for `make seeds`."""
 
 BENCHES = [
-    pytest.param(name, marks=[pytest.mark.thorough] if name in LONGEST else []) for name in sorted(CHECKS)
+    pytest.param(name, marks=() if name in QUICKEST else pytest.mark.thorough) for name in sorted(CHECKS)
 ]
 
 
