@@ -319,6 +319,7 @@ def test_the_gateway_reads_the_same_names_and_each_upstream_has_its_own(tmp_path
         ("[policy]\norder = 'newest'\n", ":2", "order"),
         ("[policy]\n\nbudget.window = -1\n", ":3", "window is -1"),
         ("keep = 'all'\n", ":1", "unknown field `keep`"),
+        ("[policy]\nrecall = 'tool'\nkeeep = 'all'\n", ":3", "unknown field `keeep`"),
         (
             "[upstreams.x]\nurl = 'http://a'\nprofile = 'vllm'\npolicy.keep = 'all'\n",
             ":4 (upstreams.x.policy.keep)",

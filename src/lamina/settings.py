@@ -146,12 +146,17 @@ def decode_toml(text: str, file: Path) -> dict[str, object]:
 def _name_field(message: str) -> str:
     """The field that a message of msgspec is about, such as `policy.budget`; "" if it names none.
 
-    The message ends with a path ("… - at `$.policy.budget`") or names the field ("unknown field `prot`").
+    The message ends with a path ("… - at `$.policy.budget`") or names the field ("unknown field `prot`"), or
+    both: the path is that of the table then.
     """
     names = re.findall(r"`([^`]*)`", message)
     if not names:
         return ""
-    return re.sub(r"\[[^\[\]]*\]", "", str(names[-1]).lstrip("$.")).strip(".")
+    name = str(names[-1])
+    unknown = re.search(r"unknown field `([^`]*)` - at", message)
+    if unknown:
+        name += f".{unknown[1]}"
+    return re.sub(r"\[[^\[\]]*\]", "", name.lstrip("$.")).strip(".")
 
 
 def _convert(values: dict[str, object], text: str, file: Path) -> Settings:

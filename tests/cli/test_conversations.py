@@ -106,11 +106,11 @@ def test_show_says_what_happened_and_what_is_kept(store: str) -> None:
     shown = ask(store, "show", TALK)
     lines = shown.out.splitlines()
     assert all(len(line) <= 80 for line in lines)
-    assert "cut 1: over the trigger, 900 to 300 tokens" in lines
-    requests = [line for line in lines if line.startswith("2026-09-21")]
-    assert len(requests) == 4
-    assert requests[3].split()[2:4] == ["500", "50"]
-    assert requests[3].endswith("200        cut 1")
+    requests = [line for line in lines if line.startswith("   ") and "  2026-09-21" in line]
+    assert [line.split()[0] for line in requests] == ["1", "2", "3", "4"]
+    assert requests[3].split()[3:5] == ["500", "50"]
+    assert requests[3].endswith("200")
+    assert lines[lines.index(requests[3]) + 1] == "      cut 1: over the trigger, 900 to 300 tokens"
     assert "$" in requests[0]
     assert shown.err == "this store keeps every request and every answer\n"
     shown = ask(store, "show", "claude-code-77")
@@ -229,6 +229,8 @@ def test_messages_are_found_by_a_text_and_erased_by_their_keys(store: str) -> No
     assert ask(store, "erase", TALK, "--text", ANSWER, "--yes").code == 0
     assert ANSWER not in export(store, TALK)
     assert "erased" in ask(store, "show", TALK).err
+    gone = run("recall", TALK, found[0]["key"], "--store", store)
+    assert (gone.code, "were erased" in gone.err) == (4, True)
     assert ask(store, "verify").code == 0
 
 

@@ -148,6 +148,13 @@ def test_a_recall_costs_and_would_not_have_been_there_without() -> None:
     )
 
 
+def test_a_window_that_is_too_small_is_told() -> None:
+    cuts = [answer(input=3_000, cut=True), answer(input=4_000, cached=3_000)]
+    [remark] = [line for line in account_of(*cuts * 5).write_lines() if "too small" in line]
+    assert remark.startswith("5 cuts in 10 requests: ")
+    assert not any("too small" in line for line in account_of(*cuts * 4).write_lines())
+
+
 def test_a_fork_goes_on_where_its_conversation_was() -> None:
     """A client that changes its last message each time has one conversation, and reads its cache."""
     account = account_of(

@@ -86,6 +86,20 @@ def test_a_sub_agent_belongs_to_the_conversation_that_was_under_way() -> None:
     assert joined["agent"].parent == "second"
 
 
+def test_what_a_client_goes_on_with_after_a_compaction_is_a_fork() -> None:
+    joined = join(
+        [
+            recorded("after", client_session=SESSION, began=9.0),
+            recorded("main", client_session=SESSION, began=1.0),
+            recorded("of a user", client_session="user:7", began=1.0),
+            recorded("another of that user", client_session="user:7", began=2.0),
+        ]
+    )
+    forks = {name: each.parent for name, each in joined.items() if each.is_fork}
+    assert forks == {"after": "main"}
+    assert [name for name, each in joined.items() if each.parent] == ["after"]
+
+
 def test_the_log_of_a_sub_agent_stands_under_the_record_of_its_parent() -> None:
     log = logged("5f0c/agent-7", client_session=f"{SESSION}:agent-7", parent="5f0c", began=7.0)
     joined = join(

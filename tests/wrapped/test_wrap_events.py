@@ -49,7 +49,9 @@ def test_a_cut_is_reported_once_with_tokens_and_money(caplog: pytest.LogCaptureF
     with caplog.at_level(logging.INFO, logger="lamina"):
         talk(client, 8)
     (cut,) = events
-    assert (cut.conversation, cut.model) == ("conversation 0", "gpt-4o")
+    assert cut.conversation.startswith("wrap-")
+    assert (cut.request, cut.model) == (8, "gpt-4o")
+    assert f"in request 8 of {cut.conversation}: " in str(cut)
     assert cut.before > cut.after > 0
     assert cut.saves is not None
     assert cut.saves > 0

@@ -12,9 +12,9 @@ from lamina.cli.parser import add_json
 from lamina.cli.stored import add_store, no_such_conversation, open_existing, open_named_store
 from lamina.conversations.listing import require_name
 from lamina.conversations.recorded_log import describe_kept, read_recorded_log
-from lamina.conversations.store import recorded_workspace
+from lamina.conversations.store import read_record, recorded_workspace
 from lamina.core.values import Ledger, Segment
-from lamina.errors import StoreError
+from lamina.errors import NotFound, StoreError
 from lamina.fitting.recalls import recall_text
 from lamina.stores.port import Store, Where
 
@@ -50,12 +50,23 @@ async def _recall(arguments: argparse.Namespace) -> int:
         name = arguments.conversation
         await require_name(store, workspace, name)
         log, ledger = await _read_log(store, workspace, name)
-        recalled = recall_text(log, arguments.key, ledger=ledger)
+        try:
+            recalled = recall_text(log, arguments.key, ledger=ledger)
+        except NotFound:
+            raise NotFound(arguments.key, hint=await _explain_missing(store, workspace, name)) from None
     if arguments.json:
         emit({"text": recalled.text, "total": recalled.total})
     else:
         write_result(f"{recalled.text}\n")
     return 0
+
+
+async def _explain_missing(store: Store, workspace: str, name: str) -> str:
+    """Why a conversation may have nothing under a key, and what to do."""
+    record = await read_record(store, recorded_workspace(workspace), name)
+    if any(record.is_erased(call) for call in record.calls):
+        return "messages of this conversation were erased, and cannot be recalled any more"
+    return f"lamina conversations export {name} shows everything that is kept of it"
 
 
 async def _read_log(store: Store, workspace: str, name: str) -> tuple[Sequence[Segment], Ledger]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +14,7 @@ from lamina.cli.output import emit, show, tell
 from lamina.cli.stored import no_such_conversation, open_existing, take_name
 from lamina.conversations.costs import price_call
 from lamina.conversations.listing import ListedTalk, find_talk
-from lamina.conversations.record import ConversationRecord, RecordedCall, is_compaction
+from lamina.conversations.record import ConversationRecord, CutNote, RecordedCall, is_compaction
 from lamina.conversations.recorded_log import describe_kept
 from lamina.conversations.store import ConversationState, find_conversation, read_record, recorded_workspace
 from lamina.core.values import Cut
@@ -46,12 +47,15 @@ async def show_conversation(store: Store, workspace: str, arguments: argparse.Na
         emit(_describe_shown(conversation))
         return 0
     _print_fields(conversation.talk, conversation.state)
-    for cut in conversation.cuts:
-        show(_describe_cut(cut))
+    if not conversation.record.calls:  # else each stands with its request
+        show(*map(_describe_cut, conversation.cuts))
     if conversation.record.calls:
-        show("", f"{'time (UTC)':<19}  {'tokens':>9}  {'cached':>9}  {'cost':>9}  {'status':<9}  cut")
-    for call in conversation.record.calls:
-        show(_call_line(call, conversation.record))
+        columns = f"{'time (UTC)':<19}  {'tokens':>9}  {'cached':>9}  {'cost':>9}  {'status':<9}"
+        show("", f"{'#':>4}  {columns}")
+    for number, call in enumerate(conversation.record.calls, 1):
+        show(f"{number:>4}  {_call_line(call)}")
+        remarks = ", ".join(_list_remarks(call, conversation.record))
+        show(*textwrap.wrap(remarks, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6))
     for line in conversation.dialogue:
         show("", *f"{line['role']}: {line['text']}".split("\n"))
     tell(conversation.what_is_kept)
@@ -118,15 +122,15 @@ def _print_fields(talk: ListedTalk, state: ConversationState) -> None:
             show(f"{field:<10} {value}"[:WIDTH])
 
 
-def _describe_cut(cut: Cut) -> str:
+def _describe_cut(cut: Cut | CutNote) -> str:
     """A cut of lamina, or what the caller changed: then the cache is lost, and nothing was shortened."""
     if not is_compaction(cut):
         return f"the caller changed what was sent: {cut.reason}"
     return f"cut {cut.number}: {cut.reason}, {cut.before:,} to {cut.after:,} tokens"
 
 
-def _call_line(call: RecordedCall, record: ConversationRecord) -> str:
-    """One request: when, its tokens as reported, else as counted, its cost, what became of it, its cut."""
+def _call_line(call: RecordedCall) -> str:
+    """One request: when, its tokens as reported, else as counted, its cost, and what became of it."""
     tokens = count_request_tokens(call)
     cached = ""
     if call.answer is not None and call.answer.usage is not None:
@@ -136,9 +140,7 @@ def _call_line(call: RecordedCall, record: ConversationRecord) -> str:
     if dollars is not None:
         cost = f"${dollars:.4f}"
     moment = datetime.fromtimestamp(call.request.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    remarks = ", ".join(_list_remarks(call, record))
-    line = f"{moment}  {tokens:>9,}  {cached:>9}  {cost:>9}  {_describe_status(call):<9.9}  {remarks}"
-    return line.rstrip()[:WIDTH]
+    return f"{moment}  {tokens:>9,}  {cached:>9}  {cost:>9}  {_describe_status(call)}"
 
 
 def _describe_status(call: RecordedCall) -> str:
@@ -153,7 +155,7 @@ def _list_remarks(call: RecordedCall, record: ConversationRecord) -> Iterator[st
     """The cut of a request, why it was sent again, and whether something of it was erased."""
     request = call.request
     if request.cut is not None:
-        yield f"cut {request.cut.number}" if request.is_cut else request.cut.reason
+        yield _describe_cut(request.cut)
     if request.why:
         yield f"again: {request.why}"
     if record.is_erased(call):

@@ -46,6 +46,8 @@ LOGGER.addHandler(logging.NullHandler())
 class CutEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A cut was made: `before` tokens became `after`. `left_out` has each thing that it lowered.
 
+    `conversation` is its name, also in a store, and `request` the number of the request in it, from 1.
+
     `saves` is what each later request costs less, in USD, while its beginning is read from the cache; `costs`
     is what this one request costs more than reading that beginning. Both are None without a price.
     """
@@ -59,13 +61,15 @@ class CutEvent(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[LeftOut, ...] = ()
     saves: float | None = None
     costs: float | None = None
+    request: int = 0
 
     def __str__(self) -> str:
         money = ""
         if self.saves is not None and self.costs is not None:
             money = f"; it costs ${self.costs:.4f} once and saves ${self.saves:.4f} with each later request"
         return (
-            f"cut in {self.conversation}: {self.before:,} to {self.after:,} tokens, "
+            f"cut in request {self.request:,} of {self.conversation}: "
+            f"{self.before:,} to {self.after:,} tokens, "
             f"{self.lowered:,} pieces shortened or left out ({self.reason}){money}"
         )
 
@@ -90,6 +94,7 @@ class MissEvent(msgspec.Struct, frozen=True, kw_only=True):
     USD, as they were paid: written, or not cached. `cause` is a fixed word, and `by` is who did it: the
     client, expiry or the provider (`lamina.conversations.lost_caches`). `reason` says it in a sentence,
     `advice` says what to do, and `remedy` is that as code. `provider` is the API's own word for the cause.
+    `conversation` is its name, also in a store, and `request` the number of the request in it, from 1.
     """
 
     conversation: str
@@ -104,6 +109,7 @@ class MissEvent(msgspec.Struct, frozen=True, kw_only=True):
     advice: str = ""
     remedy: str = ""
     provider: str = ""
+    request: int = 0
 
     def __str__(self) -> str:
         money = ""
@@ -119,8 +125,9 @@ class MissEvent(msgspec.Struct, frozen=True, kw_only=True):
         if self.remedy:
             remedy = f" In code: {self.remedy}"
         return (
-            f"cache miss in {self.conversation}: {self.lost:,} of {self.held:,} cached tokens "
-            f"were paid again{money}: {self.reason}{provider}{advice}{remedy}"
+            f"cache miss in request {self.request:,} of {self.conversation}: "
+            f"{self.lost:,} of {self.held:,} cached tokens were paid again{money}: "
+            f"{self.reason}{provider}{advice}{remedy}"
         )
 
 
@@ -132,7 +139,13 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
     on_miss: Callable[[MissEvent], Any] | None = None
 
     def report_request(
-        self, fitted: Fitted, before: Ledger, last_fitted: Fitted | None, conversation: str
+        self,
+        fitted: Fitted,
+        before: Ledger,
+        last_fitted: Fitted | None,
+        conversation: str,
+        *,
+        number: int = 0,
     ) -> None:
         """Report what was done to a request that was answered. `before` is the ledger that it began with.
 
@@ -140,7 +153,7 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
         """
         cut = fitted.envelope.cut
         if cut is not None and cut.lowered:
-            self._report_cut(cut, fitted, conversation)
+            self._report_cut(cut, fitted, conversation, number)
         repairs = [what for ref, what in fitted.ledger.repairs.items() if ref not in before.repairs]
         if last_fitted is None or last_fitted.envelope.notes != fitted.envelope.notes:
             repairs += fitted.envelope.notes
@@ -153,7 +166,7 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
             )
             _tell(mended, self.on_repair)
 
-    def _report_cut(self, cut: Cut, fitted: Fitted, conversation: str) -> None:
+    def _report_cut(self, cut: Cut, fitted: Fitted, conversation: str, number: int) -> None:
         saves, costs = _price_cut(_model_of(fitted), cut.before, cut.after)
         event = CutEvent(
             conversation=conversation,
@@ -165,6 +178,7 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
             left_out=tuple(thing for thing in fitted.left_out if thing.cut == cut.number),
             saves=saves,
             costs=costs,
+            request=number,
         )
         _tell(event, self.on_cut)
 
@@ -176,6 +190,7 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
         *,
         gap: float,
         conversation: str,
+        number: int = 0,
         report: CacheReport = NO_REPORT,
     ) -> MissEvent | None:
         """Report a miss: the provider read less than three quarters of what it could. A cut is no miss.
@@ -234,6 +249,7 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
             advice=loss.advice,
             remedy=remedy,
             provider=report.cause,
+            request=number,
         )
         _tell(event, self.on_miss)
         return event

@@ -345,7 +345,7 @@ class PendingCall:
             self._reported = self._fitted
             before: Ledger = self._conversation.state.ledger
             self._conversations.listeners.report_request(
-                self._fitted, before, self._conversation.fitted, self._name
+                self._fitted, before, self._conversation.fitted, self._name, number=self._number
             )
         self._report_usage(usage)
 
@@ -361,6 +361,7 @@ class PendingCall:
             last_request,
             gap=self._began - last_request.sent_at,
             conversation=self._name,
+            number=self._number,
             report=self._cache_report,
         )
         if event is not None:
@@ -380,9 +381,15 @@ class PendingCall:
 
     @property
     def _name(self) -> str:
+        """The caller's name of the conversation, else the one under which a store has it."""
         if isinstance(self._key, str):
             return self._key
-        return f"conversation {self._key}"
+        return self._conversation.uid
+
+    @property
+    def _number(self) -> int:
+        """The number of this request in its conversation, from 1."""
+        return self._conversation.state.requests + 1
 
     def _complete_usage(self, usage: Usage) -> Usage:
         """The usage. If the answer reported none, what the server cleared last still holds.
@@ -467,10 +474,7 @@ class PendingCall:
             return
         if usage == NOTHING_REPORTED and not is_last:
             return
-        name = self._conversation.uid
-        if isinstance(self._key, str):
-            name = self._key
-        self._trace.describe(conversation=name)
+        self._trace.describe(conversation=self._name)
         self._record_usage(usage)
         self._trace.end()
 

@@ -256,6 +256,11 @@ class GatewayAccount:
         """The lines about what is not in every account: windows, lost caches, sub-agents."""
         for window in self._windows.values():
             yield str(window)
+        if self.cuts >= MOST_CUTS and self.cuts > OFTEN_CUT * self.requests:
+            yield (
+                f"{self.cuts:,} cuts in {self.requests:,} requests: the window is too small for this work, "
+                "and each cut pays for the cache anew; give --window a larger one"
+            )
         if self._misses.count:
             yield str(self._misses)
         if self._sub_agents.requests:
@@ -288,6 +293,10 @@ class GatewayAccount:
         )
         self._cost_without.add(usage, answer.model, dialect=answer.dialect, at=answer.at)
 
+
+MOST_CUTS = 5
+OFTEN_CUT = 0.25
+"""If there were so many cuts, and one in every fourth request or more, the window is called too small."""
 
 BETTER = 0.95
 """Another setting is told if the conversations would have cost less than this share with it."""

@@ -2,7 +2,8 @@
 
 Both name the session by the client's own id (`claude-code:5f0c`). The record has what was sent and what was
 paid, so it stands for the log, unless lamina saw only a part of the session. Sub-agents name their parent by
-that id, too: they belong to the conversation that was under way when they began.
+that id, too: they belong to the conversation that was under way when they began. A client that compacts its
+history goes on under the same id with other words: that is a fork of the conversation which it left.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import msgspec
 
 from lamina.conversations.store import is_client_id
 from lamina.inspector.recorded_sessions import ListedSession, SessionSummary, StoredSession
+
+_CLIENTS_WITH_SESSIONS = frozenset(("claude-code", "codex", "opencode"))
+"""Clients whose id names one session. That of others may name a user, or the place of a cache."""
 
 
 def join_sessions(sessions: Mapping[str, ListedSession]) -> dict[str, ListedSession]:
@@ -32,10 +36,24 @@ def join_sessions(sessions: Mapping[str, ListedSession]) -> dict[str, ListedSess
     names = {session.summary.name for session in joined.values()}
     for session_id, session in joined.items():
         parent = _find_parent(session.summary, conversations, names)
+        is_fork = session.summary.is_fork
+        if not parent:
+            parent = _find_left(session.summary, conversations)
+            is_fork = bool(parent)
         if parent != session.summary.parent:
-            summary = msgspec.structs.replace(session.summary, parent=parent)
+            summary = msgspec.structs.replace(session.summary, parent=parent, is_fork=is_fork)
             joined[session_id] = msgspec.structs.replace(session, summary=summary)
     return joined
+
+
+def _find_left(summary: SessionSummary, conversations: Mapping[str, list[SessionSummary]]) -> str:
+    """The first conversation of the same session of a client; "" if this is the first, or the only one."""
+    if summary.client_session.partition(":")[0] not in _CLIENTS_WITH_SESSIONS:
+        return ""
+    first = conversations.get(summary.client_session, [summary])[0]
+    if first.name == summary.name:
+        return ""
+    return first.name
 
 
 def _group_conversations(sessions: Iterable[ListedSession]) -> dict[str, list[SessionSummary]]:
