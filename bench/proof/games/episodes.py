@@ -232,14 +232,19 @@ def choose_call(episode: Episode, sent: list[Message]) -> WrittenCall | None:
     player = episode.player
     in_sight = True
     if player.recipe is not None and player.needs_recipe:
-        core = player.recipe.core
-        in_sight = any(core in (message.get("content") or "") for message in sent)
+        core = _on_one_line(player.recipe.core)
+        in_sight = any(core in _on_one_line(message.get("content") or "") for message in sent)
     if not in_sight and episode.arm.has_recall:
         call = _find_recall(episode, sent, player.recipe.core if player.recipe else "")
         if call is not None:
             return call
     action = player.next_action(recipe_in_sight=in_sight)
     return WrittenCall("act", {"action": action}) if action is not None else None
+
+
+def _on_one_line(text: str) -> str:
+    """A text without line breaks: a digest quotes a result on one line."""
+    return " ".join(text.split())
 
 
 def _find_recall(episode: Episode, sent: list[Message], core: str) -> WrittenCall | None:

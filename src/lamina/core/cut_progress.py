@@ -24,6 +24,7 @@ from lamina.core.text.spoken_messages import LaterRule
 from lamina.core.text.standing_rules import find_rules
 from lamina.core.tool_rules import ToolRule, find_silent, map_rules
 from lamina.core.turns import current_turn
+from lamina.core.used_results import UsedResults
 from lamina.core.values import Cut, Entry, Fold, Layer, LedgerLine, Ref, Role, ToolResult
 from lamina.core.wording import text_of
 
@@ -81,8 +82,8 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     `written` remembers the digests of this cut, by what they cover, their size and their limit in tokens:
     while the cut spares less and less, most of them would be written again word for word. `runs` and `reader`
-    remember what was read for them, and `weights` how often each result is needed again, by position: an
-    order is asked again and again.
+    remember what was read for them, `used` which results later calls used, and `weights` how often each of
+    them is needed again, by position: an order is asked again and again.
     """
 
     draft: Draft
@@ -94,6 +95,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     current: frozenset[int]
     mergeable: frozenset[Ref] | None
     reader: Reader
+    used: UsedResults
     earlier: tuple[Fold, ...]
     entries: list[Entry]
     folded: frozenset[int]
@@ -123,7 +125,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
             # Calls of the context tool say nothing about the work. A run of nothing else is still titled.
             own = self.draft.wishes.own
             quoted_entries = [entry for entry in run if entry.ref not in own] or run
-            run_text = read_run(quoted_entries, self.reader, silent=self.silent)
+            run_text = read_run(quoted_entries, self.reader, silent=self.silent, used=self.used)
             self.runs[name] = run_text
         return run_text
 
@@ -157,6 +159,7 @@ def start_cut(
         current=current_turn(draft.entries),
         mergeable=mergeable,
         reader=context.find_reader(),
+        used=UsedResults(draft.entries),
         earlier=earlier,
         entries=draft.entries,
         folded=frozenset(),

@@ -32,13 +32,15 @@ from lamina.core.text.gist import print_gist
 from lamina.core.text.spoken_messages import QUESTION_LABEL, LaterRule, SpokenMessage, find_replaced_rules
 from lamina.core.text.tags import wrap_in_tag
 from lamina.core.text.user_words import SMALLEST_DIGEST, mark_replaced_rules, print_talk
+from lamina.core.used_results import UsedResults
 from lamina.core.values import OWN_ORIGIN, Entry, Fold, Layer, Ref, Role, Segment, Text
 from lamina.core.wishes import NOTE_LIMIT, write_notes
 from lamina.core.wording import Wording, guard, text_of
 
 NOTES_TITLE = "What was done in it:"
-NAMES_LABEL = "  names: "
-"""What a digest's line of names begins with. No quoted line of a digest begins with two spaces only."""
+NAMES_LABEL, READ_LABEL = "  names: ", "  read: "
+"""What a digest's lines of names and of results begin with. No quoted line of a digest begins with two spaces
+only."""
 
 SHARE = 4
 """Digests may take one part in `SHARE` of the free room before they merge: of the room beside what no cut can
@@ -156,17 +158,22 @@ def _add_names(texts: DigestText, run_text: RunText, *, limit: int) -> str:
 
     By a name such as `parse_config` the model sees what it could recall. Which names are in sight elsewhere
     is known when the cut ends: `cut_digests` then puts others into their room. What names leave of it is for
-    facts that were read.
+    short results that later calls still used, and for facts that were read.
     """
     listed = list_counted_names(run_text.names, limit=limit, shown=f"{texts.words}\n{texts.notes}")
     lines = [texts.done] if texts.done else []
     if listed:
         lines.append(f"{NAMES_LABEL}{listed}")
     left = limit - len(listed)
+    for text in run_text.used_results if left >= LEAST // 2 else ():
+        line = f"{READ_LABEL}{text}"
+        if len(line) < left:
+            lines.append(line)
+            left -= len(line) + 1
     if left >= LEAST // 2:
         facts = run_text.read_facts.choose(left)
         if facts:
-            lines.append(f"  read: {facts}")
+            lines.append(f"{READ_LABEL}{facts}")
     return "\n".join(lines)
 
 
@@ -296,14 +303,20 @@ def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int
     return runs
 
 
-def read_run(run: Sequence[Entry], reader: Reader, *, silent: frozenset[Ref] = frozenset()) -> RunText:
+def read_run(
+    run: Sequence[Entry],
+    reader: Reader,
+    *,
+    silent: frozenset[Ref] = frozenset(),
+    used: UsedResults | None = None,
+) -> RunText:
     """What is in a run of entries that a digest may show. Of `silent` entries it may show nothing."""
     segments: list[ReadSegment] = []
     for entry in run:
         if not entry.segment.is_own:
             is_silent = entry.ref in silent
             segments.append(reader.read_segment(entry.ref, entry.source, is_silent=is_silent))
-    return RunText(segments, first_turn=run[0].turn + 1, reader=reader)
+    return RunText(segments, first_turn=run[0].turn + 1, reader=reader, used=used)
 
 
 def make_fold(

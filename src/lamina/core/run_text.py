@@ -36,6 +36,8 @@ from lamina.core.text.gist import (
 from lamina.core.text.spoken_messages import QUESTION_LABEL, REPLY_LABEL, SpokenMessage
 from lamina.core.text.standing_rules import is_agreement
 from lamina.core.text.user_words import SpokenMessages
+from lamina.core.used_results import LONGEST as LONGEST_USED
+from lamina.core.used_results import UsedResults
 from lamina.core.values import Document, Image, Part, Raw, Ref, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import pick_name, text_of
 
@@ -109,10 +111,12 @@ class RunText:
         *,
         first_turn: int = 1,
         reader: Reader | None = None,
+        used: UsedResults | None = None,
     ) -> None:
         reader = reader or Reader()
         self.title = write_title([each.segment for each in segments])
         self._segments = segments
+        self._used = used
         messages: list[SpokenMessage] = []
         self.notes: list[GistPiece] = []
         for piece in merge_equal_pieces(_find_pieces(self._segments, reader.kinds, first_turn)):
@@ -143,6 +147,16 @@ class RunText:
     def read_facts(self) -> RatedFacts:
         """The facts in the results of calls. They are looked for only if there is room for them."""
         return RatedFacts(list(chain.from_iterable(segment.facts for segment in self._segments)))
+
+    @cached_property
+    def used_results(self) -> list[str]:
+        """The short results that later calls made most of, each on one line."""
+        if self._used is None:
+            return []
+        weights = self._used.weights
+        used = [each for each in self._segments if each.ref in weights and not each.is_silent]
+        used.sort(key=lambda each: -weights[each.ref])
+        return list(dict.fromkeys(_show_results(each.segment) for each in used))
 
     def with_rules_alone(self) -> SpokenMessages:
         """The user's messages with a rule in them, of which nothing but the rules is left."""
@@ -197,7 +211,7 @@ class Reader:
         """
         read = self._segments.get(ref)
         if read is None or read.segment is not segment or read.is_silent is not is_silent:
-            read = ReadSegment(segment, is_silent=is_silent)
+            read = ReadSegment(segment, ref, is_silent=is_silent)
             self._segments[ref] = read
         return read
 
@@ -234,8 +248,9 @@ class ReadSegment:
     If it `is_silent`, it counts as a message and says nothing: its tool has the rule "never".
     """
 
-    def __init__(self, segment: Segment, *, is_silent: bool = False) -> None:
+    def __init__(self, segment: Segment, ref: Ref = "", *, is_silent: bool = False) -> None:
         self.segment = segment
+        self.ref = ref
         self.is_silent = is_silent
         self.has_calls = any(isinstance(part, ToolCall | ToolResult) for part in segment.parts)
         self.is_from_user = _is_from_user(segment, has_calls=self.has_calls)
@@ -444,6 +459,12 @@ def _find_label(segment: Segment, kinds: Kinds) -> str:
 def _can_be_attached_again(segment: Segment, kinds: Kinds) -> bool:
     """Whether a segment is an attachment, and its full text can be recovered."""
     return kind_of(kinds, segment).attachment and recoverable(kinds, segment)
+
+
+def _show_results(segment: Segment) -> str:
+    """What the results in a segment say, on one line."""
+    results = [_show_parts(part.content) for part in segment.parts if isinstance(part, ToolResult)]
+    return to_one_line("\n".join(results), LONGEST_USED)
 
 
 def _show_parts(parts: Iterable[Part]) -> str:
