@@ -11,6 +11,7 @@ from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 
 from lamina.core.entries import begins_with
 from lamina.core.passages import list_terms
@@ -30,8 +31,8 @@ HALF_LIFE = 50
 """Steps after which a use weighs half as much as a new one."""
 
 MOST_SHARED = 4
-"""A call uses the results that have a term of it in common, if there are no more than these: a term that
-stands everywhere says nothing about one of them."""
+"""A call uses a result that has a term of it, if no more than so many results have that term, and no more
+than one call in so many: what stands everywhere says nothing about one of them."""
 
 _PRECISION = 1_000_000
 """Weights are whole numbers, so that every machine agrees."""
@@ -57,13 +58,16 @@ class UsedResults:
 
     def _count_uses(self) -> dict[int, list[int]]:
         """The steps of the calls that used each result, by the position of the result."""
+        terms_of_calls = self._read_calls()
         places: dict[str, list[int]] = defaultdict(list)
         uses: dict[int, list[int]] = defaultdict(list)
         for at, entry in enumerate(self._entries):
             parts = entry.source.parts
-            if begins_with(parts, ToolCall):
-                for place in self._find_used(entry, places):
-                    uses[place].append(entry.step)
+            if at in terms_of_calls:
+                latest = entry.step - FEWEST_STEPS
+                for place in _find_shared(terms_of_calls[at], places):
+                    if self._entries[place].step <= latest:
+                        uses[place].append(entry.step)
             elif begins_with(parts, ToolResult):
                 text = text_of(parts)
                 if len(text) <= LONGEST:
@@ -71,16 +75,26 @@ class UsedResults:
                         places[term].append(at)
         return uses
 
-    def _find_used(self, call: Entry, places: dict[str, list[int]]) -> list[int]:
-        """The results of earlier steps that have something in common with a call."""
-        shared: Tally[int] = Tally()
-        for term in set(list_terms(text_of(call.source.parts))):
-            with_term = places.get(term, ())
-            for place in with_term:
-                shared[place] += _PRECISION // len(with_term)
-        last_step = call.step - FEWEST_STEPS
-        least = _PRECISION // MOST_SHARED
-        return [at for at, part in shared.items() if part >= least and self._entries[at].step <= last_step]
+    def _read_calls(self) -> dict[int, set[str]]:
+        """The terms of each call, by its position, without those that stand in more than one call in four."""
+        terms_of_calls: dict[int, set[str]] = {}
+        for at, entry in enumerate(self._entries):
+            if begins_with(entry.source.parts, ToolCall):
+                terms_of_calls[at] = set(list_terms(text_of(entry.source.parts)))
+        calls_with = Tally(chain.from_iterable(terms_of_calls.values()))
+        most_calls = max(len(terms_of_calls) // MOST_SHARED, MOST_SHARED)
+        common = {term for term, calls in calls_with.items() if calls > most_calls}
+        return {at: terms - common for at, terms in terms_of_calls.items()}
+
+
+def _find_shared(terms: set[str], places: dict[str, list[int]]) -> list[int]:
+    """The results that have something in common with a call, and do not share it with too many others."""
+    shared: Tally[int] = Tally()
+    for term in terms:
+        with_term = places.get(term, ())
+        for place in with_term:
+            shared[place] += _PRECISION // len(with_term)
+    return [place for place, part in shared.items() if part >= _PRECISION // MOST_SHARED]
 
 
 def _list_asked(result: Entry) -> list[str]:

@@ -1,0 +1,67 @@
+"""Which old results a digest quotes as a whole: those that the model's later calls still ask about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from lamina import Policy, fit_request
+from lamina.core.used_results import LONGEST
+
+LIST = "Buy for the party: lanterns, cardamom, paper cups, a corkscrew and birch logs. Pay in cash."
+SHOPS = "A shop on the corner sells stamps and envelopes, and is shut on Mondays at noon."
+
+
+def ask(shown: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+    """A conversation of calls, each with what it returned."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Prepare the party."}]
+    for number, (asked, answer) in enumerate(shown):
+        call_id = f"call_{number}"
+        function = {"name": "act", "arguments": json.dumps({"action": asked})}
+        calls = [{"id": call_id, "type": "function", "function": function}]
+        messages.append({"role": "assistant", "content": None, "tool_calls": calls})
+        messages.append({"role": "tool", "tool_call_id": call_id, "content": answer})
+    return messages
+
+
+def play(*, used: bool, answer: str = LIST) -> list[tuple[str, str]]:
+    steps = [("read the note", answer), ("look at the corner", SHOPS)]
+    wanted = ["lanterns", "cardamom", "cups", "corkscrew", "birch"]
+    for round_number in range(12):
+        thing = wanted[round_number % len(wanted)] if used else f"thing number {round_number}"
+        steps.append((f"walk on to place {round_number}", f"It rains in place {round_number}. " * 12))
+        steps.append((f"ask for {thing}", "They will think about it. " * 8))
+    return steps
+
+
+def send(steps: Sequence[tuple[str, str]], policy: Policy | None = None) -> str:
+    request = {"model": "gpt-5", "messages": ask(steps)}
+    fitted = fit_request(request, policy=policy, budget=1_400)
+    assert fitted.ledger.cuts
+    return json.dumps(fitted.request)
+
+
+def test_a_result_that_later_calls_ask_about_is_quoted() -> None:
+    sent = send(play(used=True))
+    assert LIST in sent
+    assert SHOPS not in sent
+
+
+def test_a_result_that_no_later_call_asks_about_is_not() -> None:
+    assert LIST not in send(play(used=False))
+
+
+def test_a_long_result_is_never_quoted_as_a_whole() -> None:
+    long_list = LIST + " It is for Sunday." * (LONGEST // 10)
+    assert long_list not in send(play(used=True, answer=long_list))
+
+
+def test_a_tool_with_the_rule_never_is_not_quoted() -> None:
+    assert LIST not in send(play(used=True), Policy(tools={"act": "never"}))
+
+
+def test_what_a_result_repeats_of_its_own_call_is_no_use_of_it() -> None:
+    taken = "You take the lanterns and the cardamom."
+    steps = [("take lanterns and cardamom", taken), *play(used=True)[1:]]
+    assert taken not in send(steps)
