@@ -154,9 +154,13 @@ class RunText:
         if self._used is None:
             return []
         weights = self._used.weights
-        used = [each for each in self._segments if each.ref in weights and not each.is_silent]
-        used.sort(key=lambda each: -weights[each.ref])
-        return list(dict.fromkeys(_show_results(each.segment) for each in used))
+        used: list[tuple[int, Segment]] = []
+        for each in self._segments:
+            weight = weights.get(each.ref, 0) if each.ref is not None else 0
+            if weight and not each.is_silent:
+                used.append((weight, each.segment))
+        used.sort(key=lambda weighed: -weighed[0])
+        return list(dict.fromkeys(_show_results(segment) for _, segment in used))
 
     def with_rules_alone(self) -> SpokenMessages:
         """The user's messages with a rule in them, of which nothing but the rules is left."""
@@ -248,7 +252,7 @@ class ReadSegment:
     If it `is_silent`, it counts as a message and says nothing: its tool has the rule "never".
     """
 
-    def __init__(self, segment: Segment, ref: Ref = "", *, is_silent: bool = False) -> None:
+    def __init__(self, segment: Segment, ref: Ref | None = None, *, is_silent: bool = False) -> None:
         self.segment = segment
         self.ref = ref
         self.is_silent = is_silent
