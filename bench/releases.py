@@ -14,7 +14,7 @@ import msgspec
 
 from lamina.core.ladder import ladder
 from lamina.core.orders import Batch, OrderView
-from lamina.core.text.json_values import DEEPEST_ARGUMENTS, decode_json
+from lamina.core.text.json_text import DEEPEST_ARGUMENTS, decode_json
 from lamina.core.values import Entry, ToolCall, ToolResult
 from lamina.replay.policies.lamina_policies import LaminaRun
 from lamina.replay.policies.port import PolicyRun, ReplayPolicy, Setting

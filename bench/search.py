@@ -36,8 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 from bench.samples import QUICK_HELP, sample_searches
 from lamina.context.search.chunks import Chunk
 from lamina.context.search.embedders import local_embedder
-from lamina.context.search.index import Embedder, Hit, open_index, text_to_embed
-from lamina.context.search.mentions import find_dates
+from lamina.context.search.index import Embedder, Hit, find_dates, open_index, text_to_embed
 from lamina.context.search.source import SearchLimits, excerpts
 from lamina.core.text.estimate import estimate_tokens
 

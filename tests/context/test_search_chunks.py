@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.context.search import chunks_of, turns_of
-from lamina.context.search.mentions import falls_on, find_dates, find_speakers
+from lamina.context.search.index import falls_on, find_dates, find_speakers
 from lamina.context.search.words import find_terms, fold_text
 from lamina.segments import assistant, file, user
 

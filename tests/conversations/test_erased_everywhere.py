@@ -33,8 +33,7 @@ from lamina.errors import NotErased
 from lamina.segments import assistant, call, document, file, image, result, segment, summary, thinking, user
 from lamina.sessions import Session, SetupOptions
 from lamina.stores.address import open_store
-from lamina.stores.copies import copy_conversations
-from lamina.stores.paging import every_conversation
+from lamina.stores.paging import copy_conversations, every_conversation
 from lamina.stores.port import OwnName, Store, Where
 from lamina.stores.postgres import open_postgres
 from lamina.stores.sealed import from_file, init_file

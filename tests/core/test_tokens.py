@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.calibration import calibrate
 from lamina.core.tokens import (
     BYTES4,
     CHARS4,
@@ -18,6 +17,7 @@ from lamina.core.tokens import (
     Count,
     Counter,
     Framing,
+    calibrate,
     calibration_for,
     estimate_for,
     part_cost,

@@ -17,7 +17,7 @@ import pytest
 
 from lamina.errors import Broken
 from lamina.stores.files import FilesStore, open_files
-from lamina.stores.files.record_file import is_record_file
+from lamina.stores.files.disk import is_record_file
 from lamina.stores.port import Once, RecordPage, StoredHead, Where
 from lamina.testing._store_races import check_linear
 from tests.stores.files_disk import Cache, Died, at_call, in_memory

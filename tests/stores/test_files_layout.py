@@ -19,8 +19,7 @@ from lamina.formats.codec import encode
 from lamina.segments import assistant, result, system, user
 from lamina.stores.checksums import file_sum
 from lamina.stores.files import open_files
-from lamina.stores.files.disk import once_name
-from lamina.stores.files.record_file import decode_body, encode_body, is_record_file, record_file_name
+from lamina.stores.files.disk import decode_body, encode_body, is_record_file, once_name, record_file_name
 from lamina.stores.files.store import LONGEST, folder_name, name_of
 from lamina.stores.port import ListedConversation, Once, RecordPage, StoredHead, Where
 

@@ -20,9 +20,9 @@ from lamina.errors import KeyNeeded, WrongKey
 from lamina.sessions import Session
 from lamina.settings import Settings
 from lamina.stores.address import check_plain, open_default_store, open_store
-from lamina.stores.copies import copy_conversations
 from lamina.stores.files import open_files
 from lamina.stores.memory import MemoryStore
+from lamina.stores.paging import copy_conversations
 from lamina.stores.port import Store, Where, Within
 from lamina.stores.postgres import open_postgres
 from lamina.stores.sealed import Sealed, generate

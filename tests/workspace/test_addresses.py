@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.workspace.addresses import is_public
+from lamina.workspace.fetch import is_public
 
 PRIVATE = (
     "0.0.0.0 0.1.2.3 10.0.0.1 100.64.0.1 100.127.255.255 100.100.100.200 127.0.0.1 127.255.255.255 "

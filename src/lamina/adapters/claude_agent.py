@@ -24,8 +24,8 @@ from lamina.adapters._store_thread import (
     list_names,
     open_store_thread,
 )
+from lamina.stores.paging import retry_conflicts
 from lamina.stores.port import Store, Where
-from lamina.stores.retries import retry_conflicts
 
 __all__ = ["LaminaSessionStore"]
 

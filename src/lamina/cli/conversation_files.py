@@ -16,7 +16,7 @@ from lamina.errors import BadInput
 from lamina.formats.codec import decode, encode
 from lamina.sessions import Session
 from lamina.stores.address import open_store
-from lamina.stores.copies import copy_conversations
+from lamina.stores.paging import copy_conversations
 from lamina.stores.port import OwnName, Store, Where
 
 

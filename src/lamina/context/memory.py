@@ -24,8 +24,8 @@ from lamina.errors import BadInput
 from lamina.formats.codec import decode, encode
 from lamina.segments import memory as make_memory_segment
 from lamina.segments import segment as make_segment
+from lamina.stores.paging import retry_conflicts
 from lamina.stores.port import Store, Where
-from lamina.stores.retries import retry_conflicts
 from lamina.workspace.paths import is_plain
 
 __all__ = ["MEMORY", "Fact", "Memory"]

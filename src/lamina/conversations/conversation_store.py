@@ -43,8 +43,8 @@ from lamina.fitting.policy import Keep
 from lamina.fitting.request import RequestMemo
 from lamina.settings import Settings
 from lamina.stores.address import open_store, resolve_key
+from lamina.stores.paging import retry_conflicts
 from lamina.stores.port import Store
-from lamina.stores.retries import retry_conflicts
 
 T = TypeVar("T")
 

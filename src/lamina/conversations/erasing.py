@@ -27,13 +27,12 @@ from lamina.conversations.record import ERASED, PIECE
 from lamina.conversations.store import conversation_place, recorded_workspace
 from lamina.core.hashing import handle
 from lamina.core.text.excerpts import to_one_line
-from lamina.core.text.json_values import DEEPEST_ARGUMENTS, decode_json
+from lamina.core.text.json_text import DEEPEST_ARGUMENTS, decode_json
 from lamina.core.values import Ledger
 from lamina.core.wording import text_of
 from lamina.errors import BadInput, Conflict, NotErased, StoreError
-from lamina.stores.paging import attempts
+from lamina.stores.paging import attempts, sweep_replaced
 from lamina.stores.port import RecordPage, Rekeyable, Store, Where, search_place
-from lamina.stores.sweeping import sweep_replaced
 
 LEAST = 8
 """Characters from which on a text is looked for at the end. A shorter one stands anywhere by chance."""

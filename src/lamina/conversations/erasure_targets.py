@@ -23,7 +23,7 @@ from lamina.core.entries import pair_parts
 from lamina.core.hashing import digest, handle, parts_digest, stem_of
 from lamina.core.recall import identify_segments
 from lamina.core.text.characters import WHITE_SPACE
-from lamina.core.text.json_values import DEEPEST_ARGUMENTS, decode_json
+from lamina.core.text.json_text import DEEPEST_ARGUMENTS, decode_json
 from lamina.core.values import Digest, Ledger, Ref, Segment, ToolCall, ToolResult
 from lamina.core.wishes import LEAST_QUOTE, fold_words
 from lamina.core.wording import guard, text_of

@@ -22,8 +22,8 @@ from lamina.conversations.store import (
     family_place,
 )
 from lamina.core.recall import list_refs
+from lamina.stores.paging import retry_conflicts
 from lamina.stores.port import Rekeyable, Store
-from lamina.stores.retries import retry_conflicts
 
 MEMBERS = 64
 """How many conversations of one family are looked at, the newest first."""

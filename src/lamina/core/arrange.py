@@ -35,7 +35,7 @@ from lamina.core.entries import (
 )
 from lamina.core.hashing import handle, parts_digest
 from lamina.core.kinds import has_tag
-from lamina.core.layout import NO_FILTER, moves_sent_text
+from lamina.core.layout import NO_FILTER, moves_sent_text, omit_covered, omit_filtered
 from lamina.core.ledger import Applied, apply_ledger, without_lines
 from lamina.core.library import hoist_attachments
 from lamina.core.log_pieces import (
@@ -50,7 +50,6 @@ from lamina.core.references import ReferredLog, refer_to_earlier
 from lamina.core.reminders import find_valid_reminders, lay_reminders, list_reminders
 from lamina.core.repair import ScanMemory, repair
 from lamina.core.scale import weigh_entries
-from lamina.core.selection import omit_covered, omit_filtered
 from lamina.core.system_text import list_sections, mark_replacing, promote_sections, put_system_first
 from lamina.core.turns import (
     OWN_TURN_ONLY,

@@ -21,6 +21,7 @@ digest, or is left out. No budget asks for that, so such a cut has no room to ke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -187,7 +188,7 @@ def _lower_beside_thinking(progress: CutProgress) -> CutProgress:
 def _lower_and_spare_less(progress: CutProgress) -> tuple[CutProgress, Sparing]:
     """Take moves down to the target. Returns what is still spared as well.
 
-    The wish to spare recent steps yields if the target cannot be reached otherwise, down to a few steps. A
+    The wish to spare the last steps yields if the target cannot be reached otherwise, down to a few steps. A
     number of steps yields, down to one, if the request would stay over the trigger or soon be over it again.
     """
     limits = progress.limits
@@ -243,22 +244,40 @@ def _lower_to_room(progress: CutProgress, sparing: Sparing) -> CutProgress:
     return progress
 
 
-def _lower_to_floor(progress: CutProgress) -> CutProgress:
-    """Lower what is left when all history is one line each: results of the last step, and digests.
+class _Resort(NamedTuple):
+    """What a cut tries while its request is over the room: moves of an order, or else joining its digests.
 
-    Each step is taken only if the ones before it were not enough. What is over the room after the last of
-    them cannot be sent.
+    `digest_limit` bounds each digest in characters. `anew`: what is folded is chosen anew.
     """
+
+    digest_limit: int
+    order: Order | None = None
+    anew: bool = False
+
+
+_RESORTS = (
+    _Resort(ONLY_RULES, last_results),
+    _Resort(ONLY_RULES),
+    # A few stubs can be smaller than their digest.
+    _Resort(ONE_LINE, last_resort, anew=True),
+    _Resort(ONE_LINE),
+)
+"""What is left when all history is one line each, in this order. What is over the room after the last of them
+cannot be sent."""
+
+
+def _lower_to_floor(progress: CutProgress) -> CutProgress:
+    """Try the last resorts, each only if the ones before it were not enough."""
     room = progress.limits.room
-    progress = take_moves(progress, last_results, goal=room, digest_limit=ONLY_RULES)
-    if progress.tokens > room:
-        progress = join_digests(progress, ONLY_RULES)
-    if progress.tokens > room:
-        # A few stubs can be smaller than their digest: choose anew what is folded.
-        progress = msgspec.structs.replace(progress, folded=frozenset())
-        progress = take_moves(progress, last_resort, goal=room, digest_limit=ONE_LINE)
-    if progress.tokens > room:
-        progress = join_digests(progress, ONE_LINE)
+    for resort in _RESORTS:
+        if progress.tokens <= room:
+            break
+        if resort.anew:
+            progress = msgspec.structs.replace(progress, folded=frozenset())
+        if resort.order is None:
+            progress = join_digests(progress, resort.digest_limit)
+        else:
+            progress = take_moves(progress, resort.order, goal=room, digest_limit=resort.digest_limit)
     # The goal was the room. Even if it is reached, nothing is left to lower down to the target.
     return msgspec.structs.replace(progress, exhausted=True)
 

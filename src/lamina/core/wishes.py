@@ -20,7 +20,7 @@ from lamina.core.hashing import handle
 from lamina.core.recall import find_fold
 from lamina.core.text.characters import WHITE_SPACE, fold_case, split_words
 from lamina.core.text.excerpts import to_one_line
-from lamina.core.text.json_values import DEEPEST_ARGUMENTS, decode_json
+from lamina.core.text.json_text import DEEPEST_ARGUMENTS, decode_json
 from lamina.core.values import Entry, Fold, Ledger, Ref, Role, ToolCall, Wish
 from lamina.core.wording import text_of
 

@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.calibration import calibrate
 from lamina.core.cut_target import derive_limits
 from lamina.core.text.characters import lower_ascii
-from lamina.core.tokens import Counter
+from lamina.core.tokens import Counter, calibrate
 from lamina.core.values import Budget, Cut, Ledger, Preference, RequestHead
 from lamina.dialects.anthropic.server import BETAS, merge_betas
 from lamina.dialects.json_values import list_or_empty, read_field

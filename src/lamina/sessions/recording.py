@@ -24,7 +24,7 @@ from lamina.diagnose import diff
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import Conflict, LaminaError
 from lamina.sessions.stored_conversation import StoredConversation
-from lamina.stores.retries import retry_conflicts
+from lamina.stores.paging import retry_conflicts
 from lamina.telemetry import active
 
 DOOR = "session"

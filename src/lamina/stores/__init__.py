@@ -6,9 +6,9 @@ from lamina._lazy_names import name_lazily
 
 if TYPE_CHECKING:
     from lamina.stores.address import open_store
-    from lamina.stores.copies import copy_conversations
     from lamina.stores.files import FilesStore, open_files
     from lamina.stores.memory import MemoryStore
+    from lamina.stores.paging import copy_conversations
     from lamina.stores.port import ListedConversation, Once, Record, RecordPage, Store, StoredHead, Where
     from lamina.stores.postgres import ConnectionLimits, PostgresStore, open_postgres
     from lamina.stores.sqlite import SqliteStore, WalResetRisk, open_sqlite
@@ -39,7 +39,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "lamina.stores.address": "open_store",
-            "lamina.stores.copies": "copy_conversations",
+            "lamina.stores.paging": "copy_conversations",
             "lamina.stores.files": "FilesStore open_files",
             "lamina.stores.memory": "MemoryStore",
             "lamina.stores.port": "ListedConversation Once Record RecordPage Store StoredHead Where",

@@ -3,6 +3,12 @@
 A damaged index can return the same page for ever, and a hostile store can refuse a write every time. So no
 loop trusts a store to end it: names have to rise, places have to follow each other, and a write that comes
 too late is tried again a limited number of times.
+
+`copy_conversations` copies each conversation with its records and its state as one group, so the other store
+has all of it or nothing. The idempotency keys are not copied: no store can list them.
+
+A database leaves the bytes of a replaced record in its file until it needs their place. Every store of lamina
+removes such bytes when it deletes a conversation, so `sweep_replaced` makes one and deletes it.
 """
 
 from __future__ import annotations
@@ -12,7 +18,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from lamina.errors import BadInput, Conflict, Damaged, StoreError
-from lamina.stores.port import ListedConversation, Record, Store, Where
+from lamina.stores.port import ListedConversation, OwnName, Record, Store, Where
 
 T = TypeVar("T")
 
@@ -21,6 +27,9 @@ PAGE = 1000
 
 TRIES = 1000
 """How often a write is tried because another writer was first. Each time that other writer made progress."""
+
+SWEEP = Where(OwnName("lamina.sweep"), "sweep")
+"""The conversation that is made and deleted."""
 
 
 async def every_conversation(
@@ -90,3 +99,44 @@ async def retry_overtaken(write: Callable[[], Awaitable[T]], conversation: str =
         with suppress(Conflict):
             return await write()
     raise AssertionError  # the attempts end in an error
+
+
+async def sweep_replaced(store: Store, *, place: Where = SWEEP) -> None:
+    """Remove from the disk what `replace` has replaced, as far as a deletion removes it."""
+    await store.append(place, [b""])
+    await store.delete(place)
+
+
+async def copy_conversations(source: Store, target: Store, workspace: str) -> dict[str, int]:
+    """Copy every conversation of a workspace, and return how many records each has.
+
+    Nothing is overwritten: if the other store has one of the names, this raises BadInput and copies nothing.
+    """
+    names = [listed.conversation async for listed in every_conversation(source, workspace)]
+    existing_names = {listed.conversation async for listed in every_conversation(target, workspace)}
+    for name in names:
+        if name in existing_names:
+            hint = "delete it there, or copy into a new store"
+            raise BadInput(f"there is a conversation {name!r} already", place="copy", hint=hint)
+    counts: dict[str, int] = {}
+    for name in names:
+        where = Where(workspace, name)
+        page = await source.read(where)
+        bodies = [record.body for record in page.records]
+        await target.append(where, bodies, expect=0, state=page.head.state)
+        # Whoever copies often removes the old store next, so the copy is read back first.
+        if await target.read(where) != page:
+            raise Damaged("the copy is not what was copied", conversation=name)
+        counts[name] = page.head.count
+    return counts
+
+
+async def retry_conflicts(write: Callable[[], Awaitable[T]], *, tries: int) -> T:
+    """Call a function that reads and then writes, until nobody else has written in between.
+
+    If others were first each time, the last Conflict is raised.
+    """
+    for _ in range(tries - 1):
+        with suppress(Conflict):
+            return await write()
+    return await write()

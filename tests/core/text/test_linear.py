@@ -26,7 +26,7 @@ from lamina.core.text.excerpts import (
     list_names,
     to_one_line,
 )
-from lamina.core.text.json_values import is_deeper
+from lamina.core.text.json_text import is_deeper
 from lamina.core.text.outline import outline_with_names
 from lamina.core.text.subjects import read_subject
 from lamina.core.text.tags import make_inert, strip_tags

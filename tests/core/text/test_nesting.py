@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.text.arguments import pick_telling_argument, shorten_arguments
-from lamina.core.text.json_values import is_deeper
+from lamina.core.text.json_text import is_deeper
 
 VALUES = st.recursive(
     st.text(st.sampled_from('a"\\[]{}')) | st.integers(),

@@ -27,9 +27,8 @@ from lamina.core.values import Segment
 from lamina.errors import BadInput
 from lamina.segments import image
 from lamina.sessions.attachments import MEDIA_TYPES
-from lamina.workspace.addresses import Address, is_public
 from lamina.workspace.documents import text_in
-from lamina.workspace.fetch import DEFAULT, FetchLimits
+from lamina.workspace.fetch import DEFAULT, Address, FetchLimits, is_public
 from lamina.workspace.paths import NOISE
 from lamina.workspace.workspace import FolderItem, Workspace
 

@@ -11,11 +11,16 @@ the chunks: in a file here, or in PostgreSQL (`postgres`).
 Scores of words and vectors are fused by their size, not by their rank: one strong match must outweigh many
 weak ones. In a conversation the answer is often next to the turn that has the words of the question, so a
 turn lends a part of its score to its neighbours.
+
+A question may mention speakers and dates: "What did Ana say in May 2023?". Days are ISO text, and so are
+months (`2023-05`) and years. A mention fits every time that begins with it. A month or a day without a year
+fits every year. Words such as "yesterday" and "last spring" are not understood.
 """
 
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -26,13 +31,12 @@ import anyio
 import msgspec
 from anyio.to_thread import run_sync
 
-from lamina.context.search import mentions
 from lamina.context.search.chunk_tables import Candidate, ChunkChanges, ChunkRow, ChunkTables
 from lamina.context.search.chunks import Chunk
 from lamina.context.search.sqlite import MEMORY, SqliteChunkTables
 from lamina.context.search.vectors import pack_vectors
 from lamina.context.search.words import find_terms, is_code
-from lamina.core.text.characters import is_blank
+from lamina.core.text.characters import ALPHANUMERIC, fold_case, is_blank, is_digits, lower_ascii, split_words
 from lamina.errors import BadInput, StoreError
 
 Embedder = Callable[[Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
@@ -67,6 +71,22 @@ WORD_SHARES = {"turn": 0.5, "text": 0.5, "code": 0.2}
 
 WORD_SHARE_OF_CODE_QUERY = 0.7
 """The same, if the question itself names an identifier."""
+
+_MONTHS = (
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
+_MONTH_NUMBERS = {month: number for number, month in enumerate(_MONTHS, 1)}
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,7 +175,7 @@ class Index:
         self, text: str, vector: bytes | None, most: int, sources: Collection[str] | None
     ) -> tuple[Hit, ...]:
         """Score words and vectors, and fetch the chunks that rank best."""
-        people = mentions.find_speakers(text, self._shelf.speakers())
+        people = find_speakers(text, self._shelf.speakers())
         words = score_words(self._shelf, text, without=people, sources=sources)
         near = None
         if vector is not None:
@@ -205,7 +225,7 @@ def source_is_busy(source: str) -> StoreError:
 
 def text_to_embed(chunk: Chunk) -> str:
     """The text of a chunk that is embedded: who says it or its head, and its text."""
-    if chunk.speaker and chunk.speaker not in mentions.ROLES:
+    if chunk.speaker and chunk.speaker not in ROLES:
         return f"{chunk.speaker}: {chunk.text}"
     if chunk.head:
         return f"{chunk.head}\n{chunk.text}"
@@ -349,7 +369,7 @@ def _add_bonuses(
     query: str, people: Collection[str], candidates: Mapping[int, Candidate]
 ) -> dict[int, float]:
     """What is added for the speaker and the date that the query names. Two names do not count."""
-    days = mentions.find_dates(query)
+    days = find_dates(query)
     if len(people) != 1:
         people = ()
     if not people and not days:
@@ -360,7 +380,89 @@ def _add_bonuses(
         bonus = 0.0
         if candidate.speaker in people:
             bonus += SPEAKER_BONUS
-        if any(mentions.falls_on(candidate.at, day) for day in days):
+        if any(falls_on(candidate.at, day) for day in days):
             bonus += DATE_BONUS
         bonuses[number] = bonus
     return bonuses
+
+
+_MONTH_NUMBERS |= {month[:3]: number for number, month in enumerate(_MONTHS, 1)}
+_MONTH_NUMBERS["sept"] = 9
+_MONTH = rf"(?P<month>{'|'.join(sorted(_MONTH_NUMBERS, key=len, reverse=True))})"
+_DAY = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"
+_YEAR = r"(?P<year>(?:19|20)\d\d)"
+_FORMS = [
+    re.compile(form, re.IGNORECASE | re.ASCII)
+    for form in (
+        rf"\b{_YEAR}-(?P<number>[01]\d)(?:-(?P<day>[0-3]\d))?(?!\d)",  # 2023-05-08, 2023-05
+        rf"\b{_DAY}(?: of)? {_MONTH}\b(?:,? {_YEAR}\b)?",  # 8th of May 2023, 8 May
+        rf"\b{_MONTH}[ -]{_DAY}\b(?:(?:, ?| |-){_YEAR}\b)?",  # May 8, 2023
+        rf"\b{_MONTH},? {_YEAR}\b",  # May 2023
+        rf"\b(?:in|of|since|during) {_MONTH}\b",  # in May
+        rf"\b(?:in|of|since|during) {_YEAR}\b",  # since 2023
+    )
+]
+_SELF = re.compile(r"\b(?:i|i'm|i've|my|me|mine)\b", re.IGNORECASE | re.ASCII)
+_WORD = re.compile(f"[{ALPHANUMERIC}]+")
+
+USER = "user"
+ROLES = frozenset((USER, "assistant", "system", "tool"))
+"""Speakers without a name. A question that has the word "user" does not mean one of them."""
+
+
+def find_dates(text: str) -> tuple[str, ...]:
+    """The dates in a text: `2023-05-08`, `2023-05`, `2023`, or `-05-08` and `-05` without a year."""
+    mentioned: list[str] = []
+    for form in _FORMS:
+        for match in form.finditer(text):
+            # blanked out, so that a later form does not find a part of the same date
+            text = text[: match.start()] + " " * len(match[0]) + text[match.end() :]
+            mentioned.append(_write_iso(match.groupdict()))
+    return tuple(dict.fromkeys(mentioned))
+
+
+def _write_iso(groups: dict[str, str | None]) -> str:
+    """The date of a match, with those of year, month and day that it has.
+
+    `2024-05` is a month, and `2024-05-03` a day of it: the longer a date, the fewer days it means.
+    """
+    parts = [groups.get("year") or ""]
+    month = groups.get("number") or groups.get("month")
+    if month:
+        parts.append(f"{_month_number(month):02}")
+    day = groups.get("day")
+    if day:
+        parts.append(f"{int(day):02}")
+    return "-".join(parts)
+
+
+def _month_number(month: str) -> int:
+    """The number of a month that was written as a number or as a name, `05` or `May`."""
+    if is_digits(month):
+        return int(month)
+    return _MONTH_NUMBERS[lower_ascii(month)]
+
+
+def falls_on(at: str, mentioned: str) -> bool:
+    """Whether an ISO time is in the day, month or year that was mentioned."""
+    if mentioned.startswith("-"):
+        return at[len("2023") :].startswith(mentioned)
+    return at.startswith(mentioned)
+
+
+def find_speakers(text: str, speakers: Collection[str]) -> frozenset[str]:
+    """The speakers whose name a text mentions, by any word of it. "I" and "my" mention the user."""
+    words = set(_WORD.findall(fold_case(text)))
+    people: set[str] = set()
+    for speaker in speakers:
+        # roles such as "assistant" are ordinary words, and mention nobody
+        if speaker in ROLES:
+            continue
+        names = split_words(fold_case(speaker))
+        if not words.isdisjoint(names):
+            people.add(speaker)
+    if people or USER not in speakers:
+        return frozenset(people)
+    if _SELF.search(text):
+        return frozenset((USER,))
+    return frozenset()

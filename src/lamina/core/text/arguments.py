@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from lamina.core.text.json_values import DEEPEST_ARGUMENTS, decode_json, is_deeper
+from lamina.core.text.json_text import DEEPEST_ARGUMENTS, decode_json, is_deeper
 
 PATH_ARGUMENTS = ("path", "file_path", "filepath", "filename", "file", "notebook_path")
 """Arguments that hold the path of a file, the most usual first."""

@@ -24,7 +24,7 @@ from lamina.core.text.excerpts import (
     find_paths,
     to_one_line,
 )
-from lamina.core.text.json_values import parse_json
+from lamina.core.text.json_text import parse_json
 from lamina.core.text.sentences import split_sentences
 from lamina.core.text.spoken_messages import REPLY_LABEL
 from lamina.core.text.user_words import SHORT_MESSAGE, SMALLEST_DIGEST, SMALLEST_LINE, indent_lines

@@ -25,7 +25,7 @@ from lamina.core.text.clipping import (
 )
 from lamina.core.text.code import Signature, find_signatures, is_definition, is_numbered
 from lamina.core.text.excerpts import count_names, list_counted_names, without_names_in
-from lamina.core.text.json_values import (
+from lamina.core.text.json_text import (
     abbreviate_value,
     describe_keys,
     describe_value,

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii, word_set
-from lamina.core.text.json_values import DEEPEST_ARGUMENTS, decode_json
+from lamina.core.text.json_text import DEEPEST_ARGUMENTS, decode_json
 from lamina.core.text.shell_lines import (
     ShellClause,
     changes_something,

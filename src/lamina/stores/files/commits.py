@@ -30,18 +30,16 @@ from lamina.stores.files.disk import (
     IdempotencyEntry,
     PlannedFiles,
     RecordFile,
+    body_digest,
+    encode_body,
     group_name,
     make_folder,
     move_file,
     once_name,
-    remove_file,
-    write_file,
-)
-from lamina.stores.files.record_file import (
-    body_digest,
-    encode_body,
     record_file_name,
+    remove_file,
     rename_record_file,
+    write_file,
 )
 from lamina.stores.port import Once, StoredHead, Where
 from lamina.stores.syncing import sync_folder

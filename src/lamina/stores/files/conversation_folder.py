@@ -27,10 +27,12 @@ from lamina.stores.files.disk import (
     HeadFile,
     HeadVersion,
     IdempotencyEntry,
+    body_digest,
+    decode_body,
     group_name,
+    is_record_file,
     once_name,
 )
-from lamina.stores.files.record_file import body_digest, decode_body, is_record_file
 from lamina.stores.port import Once, Record, StoredHead, Where
 
 T = TypeVar("T")

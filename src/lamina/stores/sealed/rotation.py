@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from lamina.errors import BadInput, StoreError
 from lamina.stores.checked import RecordSelection
-from lamina.stores.paging import check_page, retry_overtaken
+from lamina.stores.paging import check_page, retry_overtaken, sweep_replaced
 from lamina.stores.port import RESERVED, OwnName, Rekeyable, Where
 from lamina.stores.sealed.cards import OpenCard, is_same_card
 from lamina.stores.sealed.documents import SHREDDED, Card, Header, new_data_key, rewrap_card
@@ -33,7 +33,6 @@ from lamina.stores.sealed.records import SHREDDED as SHREDDED_STATE
 from lamina.stores.sealed.records import seal_record, seal_state
 from lamina.stores.sealed.store import INDEX, Sealed, require_rekeyable
 from lamina.stores.sealed.vault import Credential
-from lamina.stores.sweeping import sweep_replaced
 
 BATCH = 256
 
