@@ -30,9 +30,10 @@ import orjson
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.samples import QUICK_HELP
-from lamina.core.build import BuildMemo, build
+from lamina.core.build import build
 from lamina.core.cut_target import BALANCED
 from lamina.core.envelope import Envelope
+from lamina.core.memo import BuildMemo
 from lamina.core.tokens import ESTIMATE, Counter
 from lamina.core.values import Budget, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of

@@ -31,11 +31,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 from bench.arguments import split_numbers
 from bench.samples import QUICK_HELP, sample_sessions
 from bench.simulators import rows
-from lamina.core.build import BuildMemo, build
+from lamina.core.build import build
 from lamina.core.cut_target import BALANCED
 from lamina.core.hashing import canonical_json
 from lamina.core.laws import LAWS, Case
 from lamina.core.layout import Layout
+from lamina.core.memo import BuildMemo
 from lamina.core.recall import list_refs
 from lamina.core.values import Budget, Form, Ledger
 from lamina.dialects import DIALECTS

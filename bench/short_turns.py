@@ -25,8 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 
 from bench.arguments import split_numbers
 from bench.samples import QUICK_HELP
-from lamina.core.build import BuildMemo, build
+from lamina.core.build import build
 from lamina.core.digests import SHARE, is_digest
+from lamina.core.memo import BuildMemo
 from lamina.core.values import Budget, Ledger, Segment
 from lamina.models.counters import counter_for
 from lamina.segments import assistant, system, user

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from lamina.core.build import BuildMemo, build
+from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import digest
 from lamina.core.laws import is_same_request
+from lamina.core.memo import BuildMemo
 from lamina.core.values import Budget, Ledger
 from lamina.replay.generated_sessions import generate_session, split_calls
 

@@ -15,9 +15,10 @@ from lamina._lazy_names import name_lazily
 if TYPE_CHECKING:
     from lamina._version import __version__
     from lamina.agent.loop import Agent
-    from lamina.core.build import BuildMemo, build
+    from lamina.core.build import build
     from lamina.core.envelope import Envelope
     from lamina.core.explanation import explain
+    from lamina.core.memo import BuildMemo
     from lamina.core.options import Options
     from lamina.core.recall import recall
     from lamina.core.values import Budget, Entry, Form, Layer, Ledger, RequestHead, Role, Segment
@@ -68,9 +69,10 @@ if not TYPE_CHECKING:
         {
             "lamina._version": "__version__",
             "lamina.agent.loop": "Agent",
-            "lamina.core.build": "BuildMemo build",
+            "lamina.core.build": "build",
             "lamina.core.envelope": "Envelope",
             "lamina.core.explanation": "explain",
+            "lamina.core.memo": "BuildMemo",
             "lamina.core.options": "Options",
             "lamina.core.recall": "recall",
             "lamina.core.values": "Budget Entry Form RequestHead Layer Ledger Role Segment",

@@ -7,10 +7,11 @@ from statistics import median
 
 import pytest
 
-from lamina.core.build import BuildMemo, build
+from lamina.core.build import build
 from lamina.core.cut_target import FEW_STEPS, LEAST_SPARED, RESERVE, derive_limits, reserve
 from lamina.core.digests import SHARE, is_digest
 from lamina.core.envelope import Envelope
+from lamina.core.memo import BuildMemo
 from lamina.core.tokens import CHARS4, ESTIMATE, Counter
 from lamina.core.values import Budget, Form, Ledger, Preference, RequestHead, Role, Segment
 from lamina.segments import assistant, call, result, system, user

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core import run_text
-from lamina.core.build import BuildMemo, build
+from lamina.core.build import build
 from lamina.core.envelope import Envelope
+from lamina.core.memo import BuildMemo
 from lamina.core.reminders import is_reminder
 from lamina.core.run_text import NO_USES, NameUses
 from lamina.core.text.excerpts import count_names, count_written_names, find_shown_names

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core import cut_digests, run_text
-from lamina.core.build import BuildMemo, build
+from lamina.core.build import build
 from lamina.core.digests import (
     NOTES_TITLE,
     DigestSize,
@@ -26,6 +26,7 @@ from lamina.core.digests import (
 from lamina.core.entries import begins_with
 from lamina.core.kinds import KINDS, Kind, Kinds
 from lamina.core.laws import Case, no_authority_is_gained
+from lamina.core.memo import BuildMemo
 from lamina.core.run_text import Reader, ReadSegment, RunText, write_title
 from lamina.core.text import facts as facts_module
 from lamina.core.text import gist

@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from lamina.core.build import BuildMemo, build
+from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.epochs import HISTORY_CHANGED, REWORDED
 from lamina.core.laws import BuildInputs, Case, audit
 from lamina.core.ledger import SAME_TEXT_LATER, STEP_IS_FOLDED
+from lamina.core.memo import BuildMemo
 from lamina.core.options import Options
 from lamina.core.tokens import CHARS4, Counter
 from lamina.core.values import (

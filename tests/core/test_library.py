@@ -6,13 +6,14 @@ from typing import Literal
 import msgspec
 import pytest
 
-from lamina.core.build import BuildMemo, build
+from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.epochs import LIBRARY_GREW, TURN_SCOPED
 from lamina.core.hashing import handle
 from lamina.core.history_window import LastN
 from lamina.core.layout import Layout
 from lamina.core.library import SENT_AGAIN
+from lamina.core.memo import BuildMemo
 from lamina.core.options import Options
 from lamina.core.recall import recall
 from lamina.core.tokens import CHARS4

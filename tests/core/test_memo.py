@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamina.core.build import BuildMemo, build
+from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.laws import is_same_request
 from lamina.core.layout import Filter, Layout
 from lamina.core.log_pieces import may_split_at
+from lamina.core.memo import BuildMemo
 from lamina.core.options import Options
 from lamina.core.repair import ScanMemory, repair
 from lamina.core.tokens import CHARS4, ESTIMATE, RFC, Counter, Framing

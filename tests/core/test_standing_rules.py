@@ -12,10 +12,11 @@ import pytest
 from bench.standing_rules import LANGUAGES, Language, RuleTalk, make_talk, rule_talks
 from bench.wishes import recognise_half, wish_talks
 from lamina.core import run_text
-from lamina.core.build import BuildMemo, build
+from lamina.core.build import build
 from lamina.core.digests import is_digest
 from lamina.core.envelope import Envelope
 from lamina.core.laws import Case, what_the_user_said_is_not_lost_in_silence
+from lamina.core.memo import BuildMemo
 from lamina.core.options import Options
 from lamina.core.text.sentences import split_clauses
 from lamina.core.text.spoken_messages import LaterRule, SpokenMessage, find_replaced_rules

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina import Budget, Ledger, build, recall
-from lamina.core.build import BuildMemo
 from lamina.core.envelope import Envelope
 from lamina.core.laws import BuildInputs, Case, audit
+from lamina.core.memo import BuildMemo
 from lamina.core.options import Options
 from lamina.core.tokens import CHARS4
 from lamina.core.tool_rules import WHOLE_PART, ToolRule, ToolRules, find_rule

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina import Budget, Ledger, build, fit_request
-from lamina.core.build import BuildMemo
 from lamina.core.cut_target import PRICING, Rates, choose_working, derive_limits, find_trigger
 from lamina.core.envelope import Envelope
 from lamina.core.laws import BuildInputs, Case, audit
+from lamina.core.memo import BuildMemo
 from lamina.core.tokens import CHARS4
 from lamina.core.values import RequestHead, Segment
 from lamina.errors import BadInput

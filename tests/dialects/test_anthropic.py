@@ -16,9 +16,10 @@ import pytest
 from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
-from lamina.core.build import EMPTY_LEDGER, BuildMemo, build
+from lamina.core.build import EMPTY_LEDGER, build
 from lamina.core.envelope import Envelope
 from lamina.core.layout import Layout
+from lamina.core.memo import BuildMemo
 from lamina.core.options import Options
 from lamina.core.values import Budget, Form, Ledger, ToolResult
 from lamina.dialects.anthropic import DIALECT, find_binding

@@ -16,8 +16,9 @@ from random import Random
 
 import msgspec
 
-from lamina.core.build import BuildMemo, build
+from lamina.core.build import build
 from lamina.core.hashing import canonical_json
+from lamina.core.memo import BuildMemo
 from lamina.core.values import Budget, Ledger, RequestHead, Segment
 from lamina.dialects import DIALECTS
 from lamina.formats.codec import decode, encode

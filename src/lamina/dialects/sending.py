@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.core.bound_thinking import is_held_by_thinking
-from lamina.core.build import BuildMemo
 from lamina.core.entries import count_same
 from lamina.core.envelope import Envelope
+from lamina.core.memo import BuildMemo
 from lamina.core.values import Cut, Entry, Form, Layer, Ledger, Ref, RequestHead, Role, SentMark
 from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.memos import CheckMemo

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.caches import CacheRules
-from lamina.core.build import BuildMemo, build, mark_log
+from lamina.core.build import build, mark_log
 from lamina.core.cut_target import Rates
 from lamina.core.envelope import Envelope
 from lamina.core.layout import Layout
+from lamina.core.memo import BuildMemo
 from lamina.core.options import Options
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger, RequestHead, SentMark

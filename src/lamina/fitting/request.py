@@ -29,6 +29,7 @@ from lamina.core.entries import count_same
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import stem_of
 from lamina.core.ledger import load_ledger
+from lamina.core.memo import BuildMemo
 from lamina.core.values import Budget, Entry, Form, Ledger, RequestHead
 from lamina.dialects import DIALECTS, recognise_growing
 from lamina.dialects.memos import CheckMemo, ParseMemo, StreamMemo

@@ -19,12 +19,13 @@ from lamina.conversations.recall_loop import splice_exchanges
 from lamina.conversations.record import RecordedCall
 from lamina.conversations.recorded_log import decode_segments
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
-from lamina.core.build import BuildMemo, build
+from lamina.core.build import build
 from lamina.core.digests import is_digest, lay_folds, why_folded
 from lamina.core.entries import IN_FULL, find_last_turn, omit
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import NamedSegment, parts_digest, stem_of
 from lamina.core.kinds import KINDS
+from lamina.core.memo import BuildMemo
 from lamina.core.recall import identify_segments
 from lamina.core.reminders import is_reminder, make_entries
 from lamina.core.turns import age_entries, place_entries

@@ -13,9 +13,10 @@ import msgspec
 
 from lamina.caches import CacheRules, rates
 from lamina.caches.prefix_path import count_common_items
-from lamina.core.build import BuildMemo, build
+from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.layout import Layout
+from lamina.core.memo import BuildMemo
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Entry, Form, Ledger, Ref, RequestHead, Segment
 from lamina.dialects import DIALECTS

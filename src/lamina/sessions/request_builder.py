@@ -18,9 +18,10 @@ import msgspec
 from lamina.clients.ollama import choose_arguments
 from lamina.context.port import Source
 from lamina.context.relevance import RankedTurn, Relevance
-from lamina.core.build import BuildMemo, build
+from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.history_window import LastN
+from lamina.core.memo import BuildMemo
 from lamina.core.options import Phase, not_measured
 from lamina.core.values import Cut, Segment, SentMark
 from lamina.dialects.memos import CheckMemo, StreamMemo

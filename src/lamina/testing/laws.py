@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lamina.core.build import BuildMemo, build
+from lamina.core.build import build
 from lamina.core.epochs import HISTORY_CHANGED
 from lamina.core.laws import LAWS, BuildInputs, Case, is_same_request
+from lamina.core.memo import BuildMemo
 from lamina.core.values import Ledger, Segment
 from lamina.errors import BudgetExceeded
 from lamina.testing._properties import event

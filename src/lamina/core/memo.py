@@ -1,0 +1,174 @@
+"""What one build leaves for the next: token counts, what was read, and a checkpoint to begin from.
+
+A memo makes the next build of a growing log cheaper and never changes it. What is remembered here can be
+computed again from the log and the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import is_
+from typing import Any
+
+import msgspec
+
+from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
+from lamina.core.entries import EntryTally, find_last_turn, find_position, is_message
+from lamina.core.envelope import Envelope
+from lamina.core.hashing import is_same_json
+from lamina.core.kinds import Kinds
+from lamina.core.log_pieces import may_split_at, replace_entries
+from lamina.core.options import BuildContext
+from lamina.core.passages import PassageIndex
+from lamina.core.run_text import NO_USES, Reader
+from lamina.core.tokens import Counter
+from lamina.core.values import (
+    Digest,
+    Entry,
+    Fold,
+    Ref,
+    Segment,
+)
+
+
+class BuildMemo:
+    """What the last build of a conversation leaves for the next one: token counts, and a checkpoint.
+
+    `fixed` are the tokens of the last draft that no cut can free, and `settled` is what its dialect did with
+    the last envelope.
+
+    Pass the same memo to each build of one conversation. It holds only what could be computed again: losing
+    it costs time, and using it changes no request. The checkpoint is replaced in one assignment, so threads
+    cannot see half of it.
+    """
+
+    def __init__(self) -> None:
+        self.checkpoint: DraftCheckpoint | None = None
+        self.fixed = EntryTally()
+        self.settled: Any = None
+        self._counts: dict[Counter, dict[Digest, int]] = {}
+        self._reader: Reader | None = None
+        self._passages = PassageIndex()
+
+    def counts(self, counter: Counter) -> dict[Digest, int]:
+        """Tokens by the digest of what is sent, for one counter."""
+        return self._counts.setdefault(counter, {})
+
+    def reader_for(self, kinds: Kinds) -> Reader:
+        """What was read for the digests of earlier cuts, if it is not too much and read by the same kinds."""
+        reader = self._reader
+        if reader is None or reader.is_full or reader.kinds is not kinds:
+            # How names were used is counted over the whole log, so it outlives what is forgotten.
+            name_uses = NO_USES
+            if reader is not None:
+                name_uses = reader.name_uses
+            reader = Reader(kinds, name_uses=name_uses)
+            self._reader = reader
+        return reader
+
+    def passages_for(self, refs: Sequence[Ref]) -> PassageIndex:
+        """What was read for reminders, if nothing else than these segments was read for them.
+
+        What is found depends on all that is in the index, so a segment that is gone must not be in it.
+        """
+        passages = self._passages
+        if not passages.holds_only(refs):
+            passages = PassageIndex()
+            self._passages = passages
+        return passages
+
+    def checkpoint_for(self, log: tuple[Segment, ...], context: BuildContext) -> DraftCheckpoint | None:
+        """The checkpoint, if this log continues its log and nothing else that it depends on has changed.
+
+        Comparing the whole beginning of the log is cheap: its segments are mostly the same objects. So is
+        the ledger, if it is the one that the last build returned.
+        """
+        checkpoint = self.checkpoint
+        if checkpoint is None:
+            return None
+        depended_on = (checkpoint.ledger, checkpoint.root, checkpoint.counter, checkpoint.options)
+        if depended_on != (context.ledger, context.root, context.scale.counter, context.options):
+            return None
+        start = len(checkpoint.log)
+        if not _is_same_log(log[:start], checkpoint.log) or not may_split_at(log, start):
+            return None
+        return checkpoint
+
+    def keep(self, draft: Draft, envelope: Envelope, context: BuildContext) -> None:
+        """Remember a build, so that the next one can begin from its front."""
+        self.checkpoint = _make_checkpoint(draft, envelope, context)
+
+
+def _is_same_log(log: tuple[Segment, ...], earlier_log: tuple[Segment, ...]) -> bool:
+    """Whether two logs are equal and the same JSON, with the messages that they came from.
+
+    To Python `1` equals `true`, and the order of keys means nothing, but other bytes leave for both. Most
+    segments are the same objects.
+    """
+    if all(map(is_, log, earlier_log)):
+        return len(log) == len(earlier_log)
+    return log == earlier_log and all(map(is_same_json, log, earlier_log))
+
+
+def _make_checkpoint(draft: Draft, envelope: Envelope, context: BuildContext) -> DraftCheckpoint | None:
+    """Where the next build may begin; None if it must start from the beginning of its log.
+
+    A log that reaches back leaves no front.
+    """
+    next_front = draft.next_front
+    if next_front is None:
+        return None
+    front = _front_as_sealed(next_front, draft, envelope, context)
+    if front is None:
+        return None
+    return DraftCheckpoint(
+        log=draft.log[: next_front.boundary],
+        ledger=envelope.ledger,
+        last_turn=find_last_turn(envelope.entries),
+        options=context.options,
+        counter=context.scale.counter,
+        root=context.root,
+        front=front,
+    )
+
+
+def _front_as_sealed(
+    next_front: NextFront, draft: Draft, envelope: Envelope, context: BuildContext
+) -> LogFront | None:
+    """The front as the build sealed it; None if no build can begin from it.
+
+    If no form has changed, the sealed entries take the place of the drafted ones. After a cut they are other
+    entries, and what the front knows of them is found again.
+    """
+    front = next_front.front
+    ledger = envelope.ledger
+    has_same_forms = draft.ledger.lines is ledger.lines and draft.ledger.folds == ledger.folds
+    has_same_reminders = set(draft.ledger.reminders).issubset(ledger.reminders)
+    if has_same_forms and has_same_reminders and next_front.continues:
+        sealed = list(envelope.entries[: len(front.entries)])
+        return msgspec.structs.replace(front, entries=sealed)
+    end = find_position(envelope.entries, next_front.first_ref)
+    sealed = list(envelope.entries[:end])
+    if _covers_any(ledger.folds, envelope.entries[end:]) or _ends_in_digest(sealed):
+        return None
+    return replace_entries(front, sealed, context)
+
+
+def _covers_any(folds: Sequence[Fold], entries: Sequence[Entry]) -> bool:
+    """Whether some fold covers one of these entries.
+
+    Then the digest, which stands in the front, also stands for what comes after the front.
+    """
+    refs = frozenset(entry.ref for entry in entries)
+    return any(not refs.isdisjoint(fold.covers) for fold in folds)
+
+
+def _ends_in_digest(entries: Sequence[Entry]) -> bool:
+    """Whether a digest is the last thing that is said. How it ends depends on who speaks next.
+
+    A closing line follows its notes only if the model speaks next, and the next build may say otherwise.
+    """
+    for entry in reversed(entries):
+        if is_message(entry):
+            return entry.segment.kind == "digest"
+    return False
