@@ -2,16 +2,20 @@
 
 `read` gives a line, "" if Ctrl-C took it back, None at the end. `ask` is for one short answer, and raises
 KeyboardInterrupt on Ctrl-C. Neither knows what a line means.
+
+Ctrl-C ends what is under way, and never the program.
 """
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import contextlib
 import importlib.util
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -199,3 +203,40 @@ def _keys() -> Any:
 def _make_private(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+
+
+class Interrupts:
+    """State: what is under way. If nothing is, Ctrl-C calls `idle`, which draws the prompt again."""
+
+    def __init__(self, idle: Callable[[], None]) -> None:
+        self._scope: anyio.CancelScope | None = None
+        self._idle = idle
+
+    @contextlib.contextmanager
+    def listen(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        try:
+            loop.add_signal_handler(signal.SIGINT, self.stop)
+        except NotImplementedError:  # some systems: there Ctrl-C ends the chat, and what was said is kept
+            yield
+            return
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+
+    def stop(self) -> None:
+        if self._scope is None:
+            self._idle()
+        else:
+            self._scope.cancel()
+
+    async def run(self, action: Awaitable[None]) -> bool:
+        """Run what Ctrl-C interrupts; whether it came to its end."""
+        with anyio.CancelScope() as scope:
+            self._scope = scope
+            try:
+                await action
+            finally:
+                self._scope = None
+        return not scope.cancelled_caught

@@ -35,9 +35,8 @@ from lamina.cli.chat.attaching import Choice, mention_choices
 from lamina.cli.chat.commands import COMMANDS, list_prompts, segment_names
 from lamina.cli.chat.conversation import NextSession, Surroundings, TerminalChat
 from lamina.cli.chat.costs import KeptRoute, read_route
-from lamina.cli.chat.interrupts import Interrupts
 from lamina.cli.chat.keys import describe_key, find_or_make_key, sealed_address
-from lamina.cli.chat.lines import LineSource, echo_typing, lines_for
+from lamina.cli.chat.lines import Interrupts, LineSource, echo_typing, lines_for
 from lamina.cli.chat.reached_models import ReachedModel, is_same_model, reach_model
 from lamina.cli.chat.routes import ModelChoice
 from lamina.cli.chat.screen import Screen

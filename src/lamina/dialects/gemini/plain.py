@@ -2,6 +2,9 @@
 
 Fields that only this API has are named, not guessed at: whoever sends the request elsewhere learns what
 is lost.
+
+A schema in this API's own words, a subset of OpenAPI, becomes JSON Schema. The other way is not needed: the
+API takes JSON Schema as it is, in another field.
 """
 
 from __future__ import annotations
@@ -9,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lamina.core.text.characters import lower_ascii, upper_ascii
+from lamina.core.text.characters import is_digits, lower_ascii, upper_ascii
 from lamina.core.values import RequestHead
 from lamina.dialects.gemini.head import choose_spelling, find_rest_name, read_declarations, read_settings
-from lamina.dialects.gemini.schema import to_json_schema
 from lamina.dialects.gemini.wire import (
     find_spelling,
+    get_enum_word,
     get_field,
     get_object,
     get_text,
@@ -23,9 +26,10 @@ from lamina.dialects.gemini.wire import (
     read_word,
     to_camel_case,
     to_dict_or_empty,
+    to_dict_or_none,
     to_snake_case,
 )
-from lamina.dialects.json_values import Json, drop_nulls, number_or_none, read_texts
+from lamina.dialects.json_values import Json, drop_nulls, number_or_none, read_texts, text_or_empty
 from lamina.dialects.port import OwnHead, PlainHead, Tool
 
 _READ_FIELDS = frozenset(
@@ -57,6 +61,31 @@ _THINKING_LEVELS = {
 }
 _FIRST_VERSION_WITH_LEVELS = 3
 """Models before it take a budget of tokens, not a level."""
+
+_DEEPEST_LEVEL = 64
+"""Levels of a schema that are translated; below them, the schema allows anything."""
+
+_JSON_SCHEMA_NAMES = {
+    "anyOf": "anyOf",
+    "any_of": "anyOf",
+    "minItems": "minItems",
+    "min_items": "minItems",
+    "maxItems": "maxItems",
+    "max_items": "maxItems",
+    "minLength": "minLength",
+    "min_length": "minLength",
+    "maxLength": "maxLength",
+    "max_length": "maxLength",
+    "minProperties": "minProperties",
+    "min_properties": "minProperties",
+    "maxProperties": "maxProperties",
+    "max_properties": "maxProperties",
+    "additional_properties": "additionalProperties",
+    "ref": "$ref",
+    "defs": "$defs",
+}
+_COUNT_FIELDS = frozenset(name for name in _JSON_SCHEMA_NAMES.values() if name.startswith(("min", "max")))
+_DROPPED_FIELDS = frozenset(("propertyOrdering", "property_ordering", "nullable"))
 
 
 def plain_head(head: RequestHead) -> PlainHead:
@@ -245,3 +274,55 @@ def _read_answer_schema(settings: Json) -> Json | None:
     if isinstance(own_schema, dict):
         return to_json_schema(own_schema)
     return None
+
+
+def to_json_schema(schema: Any, *, level: int = 0) -> Json:
+    """The same as JSON Schema; empty for a value that is no schema.
+
+    `{"type": "STRING", "nullable": true, "min_length": "3"}` becomes `{"type": ["string", "null"],
+    "minLength": 3}`.
+    """
+    own_schema = to_dict_or_none(schema)
+    if own_schema is None or level > _DEEPEST_LEVEL:
+        return {}
+    json_schema: Json = {}
+    for own_name, value in own_schema.items():
+        if own_name in _DROPPED_FIELDS or value is None:
+            continue
+        name = _JSON_SCHEMA_NAMES.get(own_name, own_name)
+        json_schema[name] = _translate_value(name, value, level)
+    if own_schema.get("nullable") is True:
+        return _allow_null(json_schema)
+    return json_schema
+
+
+def _translate_value(name: str, value: Any, level: int) -> Any:
+    """The value of a field, with the schemas inside it translated too.
+
+    Only fields that hold schemas are looked into: a property named `type` is not taken for a type.
+    """
+    match name:
+        case "type":
+            word = text_or_empty(get_enum_word(value))
+            return lower_ascii(word) or value
+        case "properties" | "$defs" if isinstance(value, dict):
+            return {key: to_json_schema(schema, level=level + 1) for key, schema in value.items()}
+        case "items" | "additionalProperties" if to_dict_or_none(value) is not None:
+            return to_json_schema(value, level=level + 1)
+        case "anyOf" if isinstance(value, list):
+            return [to_json_schema(schema, level=level + 1) for schema in value]
+    if name in _COUNT_FIELDS and isinstance(value, str) and is_digits(value):
+        return int(value[:18])  # 64-bit numbers are text on the wire
+    return value
+
+
+def _allow_null(schema: Json) -> Json:
+    """A schema that also allows null: JSON Schema has a type for it, and no field.
+
+    `{"type": "string"}` becomes `{"type": ["string", "null"]}`. A schema without a type allows null already.
+    """
+    if isinstance(schema.get("type"), str):
+        return {**schema, "type": [schema["type"], "null"]}
+    if isinstance(schema.get("anyOf"), list):
+        return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+    return schema
