@@ -246,7 +246,7 @@ def _encode(message: Any) -> bytes | None:
         return None
     try:
         return _ENCODER.encode(message)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RecursionError):
         return None
 
 
@@ -256,7 +256,7 @@ def _encode_lines(messages: Sequence[Any]) -> bytes | None:
         return None
     try:
         return _ENCODER.encode_lines(messages)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RecursionError):
         return None
 
 
