@@ -23,7 +23,6 @@ import msgspec
 
 from lamina.caches import rates
 from lamina.caches.marker_plan import MarkerPlan
-from lamina.core.build import BuildMemo
 from lamina.core.cut_target import find_trigger
 from lamina.core.entries import count_same
 from lamina.core.envelope import Envelope
