@@ -30,7 +30,6 @@ PARTS = frozenset(
         "samples",
         "standing_rules",
         "wishes",
-        "working_window",
     )
 )
 """Files that other benches import; they are no programs."""
@@ -239,6 +238,13 @@ def check_frontier(figures: Any) -> None:
     assert {policy for policy, _, _ in panel["points"]} == {"lamina", "sliding", "drop_oldest"}
 
 
+def check_working_window(figures: Any) -> None:
+    ways = {row["way"] for row in figures["rows"]}
+    assert ways == {"everything", "by price", "64,000", "96,000", "128,000", "192,000", "hindsight"}
+    assert len({row["model"] for row in figures["rows"]}) == 6
+    assert all(row["cost"] == pytest.approx(1) for row in figures["rows"] if row["way"] == "everything")
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     "build": check_build,
     "counting": check_counting,
@@ -266,6 +272,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "subagents": check_subagents,
     "tools": check_tools,
     "window": check_window,
+    "working_window": check_working_window,
 }
 
 

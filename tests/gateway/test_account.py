@@ -172,6 +172,25 @@ def test_a_fork_goes_on_where_its_conversation_was() -> None:
     )
 
 
+def test_a_fork_that_left_most_of_its_conversation_is_as_long_as_it_is() -> None:
+    """Gemini CLI shortens old results itself: nearly all of the next request is new, and is cut."""
+    account = account_of(
+        answer(input=4_000, new=1_000, counted=4_000),
+        answer(input=90_000, cached=3_900, new=86_000, counted=90_000),
+        answer(
+            input=20_000, full=70_000, counted=20_000, new=60_000, held_back=50_000, cut=True,
+            conversation="d", parent="c",
+        ),
+    )  # fmt: skip
+    assert account.cost_without == pytest.approx(
+        sum_prices(
+            Usage(input=4_000, output=10),
+            Usage(input=90_000, cached=3_900, output=10),
+            Usage(input=70_000, cached=9_900, output=10),
+        )
+    )
+
+
 def test_a_request_that_a_killed_gateway_never_logged_is_named() -> None:
     account = GatewayAccount()
     for number in (1, 2, 3):

@@ -147,11 +147,19 @@ def _measure_first(answer: AnsweredRequest) -> UncutRequest:
 
 def _measure_cut(answer: AnsweredRequest, last: MeasuredConversation) -> UncutRequest:
     """A request with a cut: its own reads say nothing of those without, so those of the last one hold."""
-    tokens = last.uncut.tokens + round(answer.new * last.growth.scale(answer))
+    scale = last.growth.scale(answer)
+    new = round(answer.new * scale)
+    tokens = last.uncut.tokens + new
+    if last.answer is not None and last.answer.conversation != answer.conversation:
+        # a fork may have left most of its conversation, so it is at most as long as its own messages
+        hidden = answer.full - answer.input
+        if answer.counted:  # `full` was scaled by the whole request
+            hidden = round(hidden * scale * answer.counted / answer.input)
+        tokens = min(tokens, answer.input + hidden)
     missed = last.uncut.missed
     if answer.is_idle:
         return UncutRequest(tokens=tokens, missed=missed)
-    return UncutRequest(tokens=tokens, read=_limit(last.uncut.tokens - missed, tokens), missed=missed)
+    return UncutRequest(tokens=tokens, read=_limit(tokens - new - missed, tokens), missed=missed)
 
 
 def _reads_only_unchanged(answer: AnsweredRequest) -> bool:

@@ -242,6 +242,8 @@ def measure_uncut(sent: OutgoingRequest, fitted: Fitted, usage: Usage, counter: 
     full = usage.input
     if sent.previous is None and fitted.ledger.lines:  # later requests of this process are compared with it
         full += round(_count_removed(fitted, counter, counted) * scale)
+    elif fitted.envelope.cut is not None:
+        full += round(_count_left_out(fitted, counter) * scale)
     return UncutSizes(
         full=full,
         unchanged=round(_count_unchanged(fitted) * scale),
@@ -274,6 +276,17 @@ def _count_unchanged(fitted: Fitted) -> int:
             return tokens
         tokens += entry.tokens
     return 0
+
+
+def _count_left_out(fitted: Fitted, counter: Counter) -> int:
+    """The tokens by which the client's own messages are longer than what is sent of them."""
+    hidden = 0
+    for entry in fitted.envelope.entries:
+        if entry.segment.is_own:
+            hidden -= entry.tokens
+        else:
+            hidden += _count_hidden(entry, counter)
+    return max(hidden, 0)
 
 
 def _count_removed(fitted: Fitted, counter: Counter, counted: int) -> int:
