@@ -20,6 +20,12 @@ from typing import Any, NamedTuple
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger
 from lamina.dialects.anthropic.bound_thoughts import find_unbound_thoughts
+from lamina.dialects.anthropic.markers import (
+    PlacedMarker,
+    find_markers,
+    find_markers_on_block,
+    may_hold_markers,
+)
 from lamina.dialects.anthropic.messages import begins_with_compaction, is_server_result, read_blocks
 from lamina.dialects.anthropic.model import (
     LONG_LIFETIME,
@@ -32,12 +38,6 @@ from lamina.dialects.anthropic.model import (
     rejects_prefill,
 )
 from lamina.dialects.anthropic.parse import parse
-from lamina.dialects.anthropic.placed_markers import (
-    PlacedMarker,
-    find_markers,
-    find_markers_on_block,
-    may_hold_markers,
-)
 from lamina.dialects.json_values import (
     LIST_TYPES,
     Json,

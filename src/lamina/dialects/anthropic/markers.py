@@ -3,23 +3,25 @@
 `mark` places exactly the markers that a `Marking` names, and no others. Whatever need not change stays the
 same object, and the caller's request is never written to. This module knows where a marker may stand, and not
 where one pays.
+
+`check` judges the markers that are found here, and this module removes what its rules refuse. So both see the
+same markers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from lamina.dialects.anthropic.messages import read_blocks
-from lamina.dialects.anthropic.model import DEFAULT_LIFETIME, LONG_LIFETIME, MARKER, MARKER_LIMIT
-from lamina.dialects.anthropic.placed_markers import (
-    PlacedMarker,
-    find_markers,
-    find_markers_on_block,
-    may_hold_markers,
-    read_lifetime,
+from lamina.dialects.anthropic.model import (
+    DEFAULT_LIFETIME,
+    LONG_LIFETIME,
+    MARKER,
+    MARKER_LIMIT,
+    THINKING_TYPES,
 )
-from lamina.dialects.json_values import LIST_TYPES, list_or_empty
+from lamina.dialects.json_values import LIST_TYPES, Json, list_or_empty, to_dict_or_empty
 from lamina.dialects.marking import Places, mark_field, require_all_placed
 from lamina.dialects.port import Marking, Request
 from lamina.dialects.same_objects import change_object, drop_field, to_same_dict
@@ -180,3 +182,64 @@ def _put_long_first(markers: list[PlacedMarker]) -> list[PlacedMarker]:
         else:
             ordered.append(marker)
     return ordered
+
+
+class PlacedMarker(NamedTuple):
+    """A marker in a request: on which block, for how long, and whether the API refuses it on such a block."""
+
+    place: str
+    lifetime: str
+    is_refused: bool = False
+
+
+def find_markers(request: Request, message_markers: Iterable[PlacedMarker]) -> list[PlacedMarker]:
+    """The markers of a request in the order in which the API reads it, with these on its messages.
+
+    Those on tools and on the system text come first, that of the whole request last.
+    """
+    markers: list[PlacedMarker] = []
+    for name in ("tools", "system"):
+        for position, block in enumerate(list_or_empty(request.get(name))):
+            markers += find_markers_on_block(block, f"{name}[{position}]")
+    markers += message_markers
+    lifetime = read_lifetime(request)
+    if lifetime is not None:
+        markers.append(PlacedMarker(MARKER, lifetime))
+    return markers
+
+
+def may_hold_markers(block: Json) -> bool:
+    """Whether a block may have a marker, on itself or inside: a result may hold blocks."""
+    if MARKER in block:
+        return True
+    return block.get("type") == "tool_result" and not isinstance(block.get("content"), str)
+
+
+def find_markers_on_block(block: Any, place: str) -> Iterator[PlacedMarker]:
+    """The markers inside a tool result, then the block's own.
+
+    `{"type": "tool_result", "content": [A], "cache_control": {…}}` may have two: one on A, one of its own.
+    """
+    mapping = to_dict_or_empty(block)
+    block_type = mapping.get("type")
+    if block_type == "tool_result":
+        for position, piece in enumerate(list_or_empty(mapping.get("content"))):
+            yield from find_markers_on_block(piece, f"{place}.content[{position}]")
+    lifetime = read_lifetime(mapping)
+    if lifetime is not None:
+        yield PlacedMarker(place, lifetime, is_refused=block_type in THINKING_TYPES)
+
+
+def read_lifetime(holder: Mapping[str, Any]) -> str | None:
+    """The lifetime that the marker of a block or request asks for; None if it has no marker, or a null.
+
+    `{"cache_control": {"type": "ephemeral"}}` asks for the default lifetime, `{"type": "ephemeral", "ttl":
+    "1h"}` for the long one.
+    """
+    marker = holder.get(MARKER)
+    if marker is None:
+        return None
+    lifetime = to_dict_or_empty(marker).get("ttl")
+    if isinstance(lifetime, str):
+        return lifetime
+    return DEFAULT_LIFETIME
