@@ -22,7 +22,7 @@ from botocore.eventstream import EventStreamBuffer
 
 from lamina import Budget
 from lamina.conversations import recall_loop
-from lamina.conversations.answer_events import splitter_for
+from lamina.conversations.answer_bodies import splitter_for
 from lamina.conversations.recall_answers import NOTICE
 from lamina.conversations.stream_filters import filter_for
 from lamina.dialects.bedrock_converse import DIALECT

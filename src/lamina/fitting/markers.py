@@ -222,6 +222,14 @@ LATE = 8
 """Messages at the end in which a client that marks its requests has a marker."""
 
 
+def has_marker(request: Mapping[str, Any], dialect: Dialect) -> bool:
+    """Whether a request has a marker, wherever it may stand."""
+    markers = dialect.cache.markers
+    if markers is None or markers.find is None:
+        return False
+    return _has_late_marker(request, dialect) or bool(markers.find(request))
+
+
 def _has_late_marker(request: Mapping[str, Any], dialect: Dialect) -> bool:
     """Whether there is a marker in the head, or in the last messages.
 

@@ -17,7 +17,7 @@ import aiohttp
 import msgspec
 from anyio import to_thread
 
-from lamina.conversations.answer_events import AnswerEvent, splitter_for
+from lamina.conversations.answer_bodies import AnswerEvent, splitter_for
 from lamina.conversations.encodings import Unpacker
 from lamina.conversations.recall_filter import RecallFilter
 from lamina.conversations.recall_loop import RecallLoop

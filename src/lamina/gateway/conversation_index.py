@@ -494,9 +494,6 @@ class LiveConversation:
         # The last request as it was sent, and what came back.
         self.request: Any = None
         self.sent_at = 0.0
-        self.sent_id = ""
-        """The id under which the gateway logged it."""
-
         self.reported = NOTHING_REPORTED
         """What the upstream reported."""
 
@@ -517,7 +514,6 @@ class LiveConversation:
         self.request = parent.request
         self.sent_at = parent.sent_at
         self.reported = parent.reported
-        self.sent_id = parent.sent_id
 
     def note_sent(self, request: Any) -> None:
         """A request of this conversation leaves now."""

@@ -270,8 +270,6 @@ class ProxiedExchange:
             sent_id = gateway.journal.write_sent(
                 conversation=outgoing.conversation_name, upstream=incoming.upstream.name, model=incoming.model
             )
-            if outgoing.conversation is not None:
-                outgoing.conversation.sent_id = sent_id
             window = gateway.policies.find_window(incoming, outgoing)
             tokens = window.tokens if window is not None else 0
             self._record.sent(incoming, outgoing, sent_id, window=tokens, why=why)

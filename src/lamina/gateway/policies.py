@@ -23,8 +23,8 @@ from lamina.conversations.recall_answers import CALL_LISTS
 from lamina.conversations.store import ConversationState
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget
-from lamina.dialects.json_values import list_objects, read_field
-from lamina.fitting.markers import Breakpoints, keeps_only_marked, resolve_lifetimes
+from lamina.dialects.json_values import read_field
+from lamina.fitting.markers import Breakpoints, has_marker, keeps_only_marked, resolve_lifetimes
 from lamina.fitting.policy import Policy, RecallMode
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.config import OWN_SERVERS
@@ -185,9 +185,8 @@ def _kind_of(incoming: IncomingRequest) -> tuple[str, str, str, bool]:
     return incoming.workspace, program, incoming.model, bool(incoming.identity.parent)
 
 
-_FIELD = "cache_control"
-_KEY = b'"cache_control"'
-"""Every marker has it. Inside a text its quotes are escaped, so a text about markers does not."""
+_MARKER_NAMES = (b'"cache_control"', b'"cachePoint"')
+"""Every marker has one of these. Inside a text the quotes are escaped, so a text about markers has none."""
 
 
 def choose_breakpoints(incoming: IncomingRequest) -> Breakpoints:
@@ -216,30 +215,9 @@ def plans_markers(incoming: IncomingRequest) -> bool:
     # A text has no more tokens than bytes, so this one is too short for the cache.
     if len(text) < rules.least(incoming.model):
         return False
-    if incoming.dialect.name == "bedrock_converse":
-        return b'"cachePoint"' not in text
-    return _KEY not in text or not _has_marker(incoming.request)
-
-
-def _has_marker(request: Mapping[str, Any]) -> bool:
-    """Whether a request of the Messages API has a marker. The arguments of a call may have a field like it.
-
-    Most clients mark the system text, and the end of the last message.
-    """
-    if request.get(_FIELD) or _has_marked_block(request.get("system")):
+    if not any(name in text for name in _MARKER_NAMES):
         return True
-    for message in reversed(list_objects(request.get("messages"))):
-        if _has_marked_block(message.get("content")):
-            return True
-    return _has_marked_block(request.get("tools"))
-
-
-def _has_marked_block(blocks: Any) -> bool:
-    return any(map(_is_marked, list_objects(blocks)))
-
-
-def _is_marked(block: Mapping[str, Any]) -> bool:
-    return bool(block.get(_FIELD)) or _has_marked_block(block.get("content"))
+    return not has_marker(incoming.request, incoming.dialect)
 
 
 LOCAL_PROFILES = frozenset(("llama.cpp", "vllm"))

@@ -118,12 +118,12 @@ class GatewayStore:
 
     async def load_family(self, workspace: str, family: str) -> list[str]:
         """The names of the conversations that begin alike, the newest first."""
-        return await self._call(lambda store: list_members(store, workspace, family))
+        return await self.call(lambda store: list_members(store, workspace, family))
 
     async def load(self, workspace: str, name: str) -> GatewayConversation | None:
         """A conversation, or None if it was deleted or never saved."""
         where = conversation_place(workspace, name)
-        page = await self._call(lambda store: store.read(where, last=0))
+        page = await self.call(lambda store: store.read(where, last=0))
         if not page.head.state:
             return None
         state = decode_state(page.head.state)
@@ -145,7 +145,7 @@ class GatewayStore:
         A conversation that has none yet is listed in its family.
         """
         families = () if was else (family,)
-        return await self._call(
+        return await self.call(
             lambda store: save_conversation(
                 store, workspace, name, state, families=families, records=records, expect=expect, was=was
             )
@@ -154,35 +154,31 @@ class GatewayStore:
     async def append(self, workspace: str, name: str, records: Sequence[bytes], *, expect: int) -> None:
         """Add records to a conversation that has `expect` of them. Its state stays as it is."""
         where = conversation_place(workspace, name)
-        await self._call(lambda store: store.append(where, records, expect=expect))
+        await self.call(lambda store: store.append(where, records, expect=expect))
 
     async def forget_left(self, workspace: str, name: str, living: RequestDigests) -> None:
         """Remove from a conversation that its client has left what the living one has lost."""
-        await self._call(lambda store: forget_left(store, workspace, name, living))
+        await self.call(lambda store: forget_left(store, workspace, name, living))
 
     async def load_records(self, workspace: str, name: str, *, after: int) -> list[bytes]:
         """The records of a conversation from a number on."""
         where = conversation_place(workspace, name)
-        page = await self._call(lambda store: store.read(where, after=after))
+        page = await self.call(lambda store: store.read(where, after=after))
         return [record.body for record in page.records]
 
     async def count_records(self, workspace: str, name: str) -> int:
         """How many records a conversation has, also if it has no state yet."""
         where = conversation_place(workspace, name)
-        page = await self._call(lambda store: store.read(where, last=0))
+        page = await self.call(lambda store: store.read(where, last=0))
         return page.head.count
 
     async def save_answer(self, workspace: str, answer_id: str, name: str) -> None:
         """Remember to which conversation an answer belongs."""
-        await self._call(lambda store: save_answer(store, workspace, answer_id, name))
+        await self.call(lambda store: save_answer(store, workspace, answer_id, name))
 
     async def load_answer(self, workspace: str, answer_id: str) -> str:
         """The name of the conversation that an answer belongs to; "" if nothing was remembered."""
-        return await self._call(lambda store: load_answer(store, workspace, answer_id))
-
-    async def call(self, operation: Callable[[Store], Awaitable[_Value]]) -> _Value:
-        """Do anything else with the store. Raises StoreGone if it fails or takes too long."""
-        return await self._call(operation)
+        return await self.call(lambda store: load_answer(store, workspace, answer_id))
 
     async def prune(self) -> int:
         """Delete conversations beyond the limits of the settings. Returns how many were deleted."""
@@ -203,12 +199,12 @@ class GatewayStore:
     async def is_ready(self) -> bool:
         """Whether the store takes what is written. One that is full can still be read."""
         try:
-            await self._call(lambda store: store.append(READY, [], state=b"ready"), seconds=READY_SECONDS)
+            await self.call(lambda store: store.append(READY, [], state=b"ready"), seconds=READY_SECONDS)
         except StoreGone:
             return False
         return True
 
-    async def _call(
+    async def call(
         self, operation: Callable[[Store], Awaitable[_Value]], *, seconds: float | None = None
     ) -> _Value:
         """Do something with the store. Raises StoreGone if it fails or takes too long.
