@@ -56,19 +56,20 @@ def test_a_module_is_public_once() -> None:
     assert len(PUBLIC) == len(set(PUBLIC)) > 50
 
 
-@pytest.mark.parametrize("module", PUBLIC)
-def test_a_public_module_says_what_it_is_and_which_names_are_for_users(module: str) -> None:
-    names = api.public_names(module)
-    assert names
-    assert len(names) == len(set(names))
-    assert [name for name in names if name.startswith("_")] == []
-    assert ast.get_docstring(api.read_module(module))
+def test_a_public_module_says_what_it_is_and_which_names_are_for_users() -> None:
+    for module in PUBLIC:
+        names = api.public_names(module)
+        assert names, module
+        assert len(names) == len(set(names)), module
+        assert [name for name in names if name.startswith("_")] == [], module
+        assert ast.get_docstring(api.read_module(module)), module
 
 
-@pytest.mark.parametrize("module", PUBLIC)
-def test_every_public_name_is_defined_and_explained(module: str) -> None:
-    definitions = {name: api.find_definition(module, name) for name in api.public_names(module)}
-    assert [name for name, definition in definitions.items() if not api.summarize(definition)] == []
+def test_every_public_name_is_defined_and_explained() -> None:
+    for module in PUBLIC:
+        definitions = {name: api.find_definition(module, name) for name in api.public_names(module)}
+        unexplained = [name for name, definition in definitions.items() if not api.summarize(definition)]
+        assert unexplained == [], module
 
 
 @pytest.mark.parametrize("module", [name for name in PUBLIC if not name.startswith(NEEDS_A_FRAMEWORK)])
@@ -101,16 +102,16 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
         _ = lamina.Sesion  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("page", user_pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_pages_for_users_import_only_what_is_public(page: Path) -> None:
-    imported = {pair for block in blocks_of_python(page) for pair in names_imported(block)}
-    assert {pair for pair in imported if not is_public(*pair)} == set()
+def test_pages_for_users_import_only_what_is_public() -> None:
+    for page in user_pages():
+        imported = {pair for block in blocks_of_python(page) for pair in names_imported(block)}
+        assert {pair for pair in imported if not is_public(*pair)} == set(), page
 
 
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").rglob("*.py")), ids=lambda path: path.stem)
-def test_examples_import_only_what_is_public(example: Path) -> None:
-    imported = set(names_imported(example.read_text(encoding="utf-8")))
-    assert {pair for pair in imported if not is_public(*pair)} == set()
+def test_examples_import_only_what_is_public() -> None:
+    for example in (ROOT / "examples").rglob("*.py"):
+        imported = set(names_imported(example.read_text(encoding="utf-8")))
+        assert {pair for pair in imported if not is_public(*pair)} == set(), example
 
 
 def test_the_page_of_the_api_is_current() -> None:

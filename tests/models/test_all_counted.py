@@ -549,21 +549,19 @@ def rate(dialect: str, path: Path) -> int:
 CASES = [(dialect, path) for dialect, request in REQUESTS.items() for path in strings(request)]
 
 
-def named(value: Any) -> str:
-    return value if isinstance(value, str) else ".".join(map(str, value))
-
-
-@pytest.mark.parametrize(("dialect", "path"), CASES, ids=named)
-def test_a_longer_string_costs_more_or_a_table_says_why_not(dialect: str, path: Path) -> None:
+@pytest.mark.parametrize("dialect", REQUESTS)
+def test_a_longer_string_costs_more_or_a_table_says_why_not(dialect: str) -> None:
     request = REQUESTS[dialect]
-    try:
-        more = counted(dialect, grown(request, path)) - counted(dialect, request)
-    except BadInput:
-        return  # it is refused, so it is not sent
-    longer = len(at(request, path)) * (TIMES - 1)
-    assert more >= longer // rate(dialect, path) or reason(dialect, path)
-    if at(request, path) == WORDS:
-        assert more <= longer  # and it counts once
+    before = counted(dialect, request)
+    for path in (path for name, path in CASES if name == dialect):
+        try:
+            more = counted(dialect, grown(request, path)) - before
+        except BadInput:
+            continue  # it is refused, so it is not sent
+        longer = len(at(request, path)) * (TIMES - 1)
+        assert more >= longer // rate(dialect, path) or reason(dialect, path), path
+        if at(request, path) == WORDS:
+            assert more <= longer, path  # and it counts once
 
 
 @pytest.mark.parametrize("dialect", REQUESTS)
@@ -598,15 +596,17 @@ NEW = [
 ]
 
 
-@pytest.mark.parametrize(("dialect", "path"), NEW, ids=named)
-def test_a_field_that_nobody_has_heard_of_counts(dialect: str, path: Path) -> None:
-    request = json.loads(json.dumps(REQUESTS[dialect]))
-    at(request, path)["field_of_tomorrow"] = WORDS * 200
-    try:
-        more = counted(dialect, request) - counted(dialect, REQUESTS[dialect])
-    except BadInput:
-        return
-    assert more >= len(WORDS) * 200
+@pytest.mark.parametrize("dialect", REQUESTS)
+def test_a_field_that_nobody_has_heard_of_counts(dialect: str) -> None:
+    before = counted(dialect, REQUESTS[dialect])
+    for path in (path for name, path in NEW if name == dialect):
+        request = json.loads(json.dumps(REQUESTS[dialect]))
+        at(request, path)["field_of_tomorrow"] = WORDS * 200
+        try:
+            more = counted(dialect, request) - before
+        except BadInput:
+            continue
+        assert more >= len(WORDS) * 200, path
 
 
 @pytest.mark.parametrize("dialect", REQUESTS)
