@@ -24,7 +24,6 @@ from lamina.core.digests import is_digest, lay_folds, why_folded
 from lamina.core.entries import IN_FULL, find_last_turn, omit
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import NamedSegment, parts_digest, stem_of
-from lamina.core.kinds import KINDS
 from lamina.core.memo import BuildMemo
 from lamina.core.recall import identify_segments
 from lamina.core.reminders import is_reminder, make_entries
@@ -137,14 +136,16 @@ class SentRequests:
         """The client's request before lamina changed it, with the recalls that the client did not see."""
         request = decode_body(self._conversation.record.came_body(call)) or {}
         try:
-            log = dialect.wire.parse(request, memo=self._came_memo).log
+            parsed = dialect.wire.parse(request, memo=self._came_memo)
+            log = parsed.log
             exchanges = self._conversation.state.exchanges
             if exchanges:
                 self._digests = digest_log(log, self._digests)
                 log = dialect.wire.parse(splice_exchanges(request, exchanges, self._digests)).log
         except (LaminaError, RecursionError):
             return []
-        entries, _ = place_entries([_make_entry(named) for named in identify_segments(log)], KINDS)
+        kinds = choose_options(dialect, parsed.head).kinds
+        entries, _ = place_entries([_make_entry(named) for named in identify_segments(log)], kinds)
         return entries
 
 
