@@ -99,7 +99,9 @@ def test_sub_agents_stand_under_their_parent(tmp_path: Path) -> None:
     [lane] = views.show_session(inspector, parent.id, BuildSettings())["lanes"]
     assert lane["first_words"] == "Look into the log of the tests."
     assert [call["tokens"] for call in lane["calls"]] == [9_004]
-    assert views.show_session(inspector, lane["id"], BuildSettings())["lanes"] == []
+    shown = views.show_session(inspector, lane["id"], BuildSettings())
+    assert shown["lanes"] == []
+    assert [(relative["id"], relative["is_parent"]) for relative in shown["relatives"]] == [(parent.id, True)]
 
 
 def test_markers_stand_where_the_rules_put_them(tmp_path: Path) -> None:

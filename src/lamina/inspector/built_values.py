@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,9 +12,10 @@ from lamina.conversations.lost_caches import LostCache
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger, Ref, RequestHead
+from lamina.errors import BadInput
 from lamina.inspector.recorded_sessions import RecordedSession
 from lamina.inspector.sent_conversations import SentConversation
-from lamina.inspector.settings import BuildSettings
+from lamina.inspector.settings import BuildSettings, read_whole
 from lamina.replay.model_calls import CHAT, ModelCall
 
 
@@ -132,3 +133,33 @@ class BuiltSession(msgspec.Struct, frozen=True, kw_only=True):
         if self.is_sent:
             return self.session.summary.dialect
         return CHAT
+
+
+class RequestSpan(NamedTuple):
+    """Requests by their numbers from 0, both ends included. None is without a limit."""
+
+    first: int | None = None
+    last: int | None = None
+
+    def contains(self, number: int) -> bool:
+        if self.first is not None and number < self.first:
+            return False
+        return self.last is None or number <= self.last
+
+    def select(self, calls: Sequence[BuiltCall]) -> list[BuiltCall]:
+        """The calls of the span. Raises BadInput if the session has none of them."""
+        selected = [call for call in calls if self.contains(call.number)]
+        if not selected:
+            raise BadInput(
+                "the session has no request of that span", place="from", hint="count from 0, from ≤ to"
+            )
+        return selected
+
+
+WHOLE = RequestSpan()
+
+
+def read_span(query: Mapping[str, str]) -> RequestSpan:
+    """The span in the words of an address: `from=3&to=8`. A word that is no number raises BadInput."""
+    hint = "give the number of a request, from 0"
+    return RequestSpan(read_whole(query, "from", hint=hint), read_whole(query, "to", hint=hint))

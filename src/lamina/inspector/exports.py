@@ -16,13 +16,12 @@ import msgspec
 
 from lamina.errors import BadInput
 from lamina.inspector.answer_views import show_answer, show_raw_answer
-from lamina.inspector.built_values import BuiltCall, BuiltSession
+from lamina.inspector.built_values import BuiltCall, BuiltSession, RequestSpan, read_span
 from lamina.inspector.one_file import write_page
 from lamina.inspector.page_files import Download, encode_json
 from lamina.inspector.progress import report_steps
 from lamina.inspector.redaction import Redaction
 from lamina.inspector.settings import BuildSettings
-from lamina.inspector.spans import RequestSpan, read_span
 from lamina.inspector.views import Inspector, Json, sum_calls
 from lamina.replay.model_calls import CHAT
 

@@ -13,13 +13,13 @@ from contextlib import suppress
 from typing import Any
 
 from lamina.errors import BadInput
+from lamina.inspector.built_values import WHOLE, RequestSpan
 from lamina.inspector.comparisons import compare_requests, show_what_if
 from lamina.inspector.page_files import encode_json, read_static
 from lamina.inspector.redaction import Redaction
 from lamina.inspector.request_views import show_request
 from lamina.inspector.segment_views import show_segment
 from lamina.inspector.settings import LAMINA, BuildSettings
-from lamina.inspector.spans import WHOLE, RequestSpan
 from lamina.inspector.views import Inspector, show_session, show_sessions, show_tools, sum_calls
 
 MODULES = (

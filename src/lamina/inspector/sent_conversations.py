@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lamina.conversations.answer_bodies import read_answer
 from lamina.conversations.lost_caches import LostCache, find_losses
 from lamina.conversations.record import ConversationRecord, RecordedCall
+from lamina.conversations.recorded_log import read_answer_segments
 from lamina.conversations.store import ConversationState
 from lamina.core.values import Segment
 from lamina.dialects import DIALECTS
@@ -78,13 +78,7 @@ class SentConversation:
 
     def read_answer(self, call: RecordedCall) -> Sequence[Segment]:
         """The segments of an answer; none if it is not kept, or unreadable."""
-        body = self.record.answer_body(call)
-        if body is None or call.answer is None:
-            return ()
-        try:
-            return read_answer(body, call.answer, call.request.dialect).segments
-        except (LaminaError, RecursionError):
-            return ()
+        return read_answer_segments(self.state, self.record, call)
 
     def read_usages(self) -> dict[int, RecordedUsage]:
         """What the provider reported, by the number of the request."""

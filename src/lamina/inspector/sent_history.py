@@ -6,12 +6,18 @@ at cuts alone, and the ledger of each cut is in the record, so no request has to
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import zip_longest
+from typing import NamedTuple
+
+import msgspec
 
 from lamina.conversations.costs import is_refused
 from lamina.conversations.record import RecordedCall, SentRequest
+from lamina.core.digests import why_folded
+from lamina.core.hashing import stem_of
 from lamina.core.recall import list_refs
-from lamina.core.values import Form, Ledger, Ref, ToolCall
+from lamina.core.values import Digest, Entry, Form, Ledger, Ref, ToolCall
 from lamina.dialects.memos import ParseMemo
 from lamina.fitting.recalls import RECALL
 from lamina.inspector.built_values import FormChange
@@ -81,13 +87,60 @@ class SentHistory:
 
 def _form_in(ledger: Ledger, ref: Ref, number: int) -> FormChange:
     """The form in which a ledger has a segment."""
-    for fold in ledger.folds:
-        if ref in fold.covers:
-            return FormChange(number, Form.OMITTED.name, f"folded into {fold.key}")
-    line = ledger.lines.get(ref)
-    if line is None:
+    reason = LedgerReasons(ledger).take(ref)
+    if reason is None:
         return FormChange(number, Form.FULL.name, "")
-    return FormChange(number, line.form.name, line.why)
+    return FormChange(number, reason.form.name, reason.why)
+
+
+class LedgerReason(NamedTuple):
+    """How a ledger says that a segment is sent, and why. `sent` is the digest of its words."""
+
+    ref: Ref
+    form: Form
+    why: str
+    sent: Digest = Digest("")
+
+    def apply(self, entry: Entry) -> Entry:
+        """The entry in this form. Its words are not known here."""
+        return msgspec.structs.replace(
+            entry, ref=self.ref, form=self.form, why=self.why, sent=self.sent, parts=(), tokens=0
+        )
+
+
+class LedgerReasons:
+    """What a ledger says of each segment that is not sent in full.
+
+    The name of a segment ends with what stood before it. A recall or a client that cuts off its history may
+    change that, so the beginning of the name is looked for where the whole is not there.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._by_ref: dict[str, LedgerReason] = {}
+        for ref, line in ledger.lines.items():
+            self._by_ref[ref] = LedgerReason(ref, line.form, line.why, line.sent)
+        for fold in ledger.folds:
+            rule_turns = dict(fold.rules)
+            for ref in fold.covers:
+                self._by_ref[ref] = LedgerReason(ref, Form.OMITTED, why_folded(fold, rule_turns.get(ref)))
+        self._by_stem: dict[str, deque[str]] = {}
+        for each in self._by_ref:
+            self._by_stem.setdefault(stem_of(Ref(each)), deque()).append(each)
+
+    @property
+    def count(self) -> int:
+        """How many were not taken."""
+        return len(self._by_ref)
+
+    def take(self, ref: Ref) -> LedgerReason | None:
+        """The reason of a segment, once."""
+        reason = self._by_ref.pop(ref, None)
+        if reason is not None:
+            return reason
+        for other in self._by_stem.get(stem_of(ref), ()):
+            if other in self._by_ref:
+                return self._by_ref.pop(other)
+        return None
 
 
 def number_turns(conversation: SentConversation) -> list[int]:

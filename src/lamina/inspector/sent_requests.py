@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -20,10 +20,10 @@ from lamina.conversations.record import RecordedCall
 from lamina.conversations.recorded_log import decode_segments
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.core.build import build
-from lamina.core.digests import is_digest, lay_folds, why_folded
+from lamina.core.digests import is_digest, lay_folds
 from lamina.core.entries import IN_FULL, find_last_turn, omit
 from lamina.core.envelope import Envelope
-from lamina.core.hashing import NamedSegment, parts_digest, stem_of
+from lamina.core.hashing import NamedSegment, parts_digest
 from lamina.core.memo import BuildMemo
 from lamina.core.recall import identify_segments
 from lamina.core.reminders import is_reminder, make_entries
@@ -46,6 +46,7 @@ from lamina.dialects.translate import choose_options
 from lamina.errors import LaminaError
 from lamina.fitting.building import AS_LOGGED
 from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
+from lamina.inspector.sent_history import LedgerReasons
 from lamina.models.counters.openai import o200k
 from lamina.replay.traces.recorded_conversations import decode_body, explain_missing_bodies
 
@@ -107,7 +108,7 @@ class SentRequests:
             return SentRequestBuild(note=f"{NOT_KEPT}; {note}")
         ledger = self._conversation.record.ledger(call)
         stored = identify_segments(decode_segments(self._conversation.record.segments))
-        reasons = _Reasons(ledger)
+        reasons = LedgerReasons(ledger)
         lowered: list[Entry] = []
         for named in stored:
             reason = reasons.take(named.ref)
@@ -165,62 +166,12 @@ def _make_entry(named: NamedSegment) -> Entry:
     )
 
 
-class _Reason(NamedTuple):
-    """How a ledger says that a segment is sent, and why. `sent` is the digest of its words."""
-
-    ref: Ref
-    form: Form
-    why: str
-    sent: Digest = Digest("")
-
-    def apply(self, entry: Entry) -> Entry:
-        """The entry in this form. Its words are not known here."""
-        return msgspec.structs.replace(
-            entry, ref=self.ref, form=self.form, why=self.why, sent=self.sent, parts=(), tokens=0
-        )
-
-
-class _Reasons:
-    """What a ledger says of each segment that is not sent in full.
-
-    The name of a segment ends with what stood before it. A recall or a client that cuts off its history may
-    change that, so the beginning of the name is looked for where the whole is not there.
-    """
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._by_ref: dict[str, _Reason] = {}
-        for ref, line in ledger.lines.items():
-            self._by_ref[ref] = _Reason(ref, line.form, line.why, line.sent)
-        for fold in ledger.folds:
-            rule_turns = dict(fold.rules)
-            for ref in fold.covers:
-                self._by_ref[ref] = _Reason(ref, Form.OMITTED, why_folded(fold, rule_turns.get(ref)))
-        self._by_stem: dict[str, deque[str]] = {}
-        for each in self._by_ref:
-            self._by_stem.setdefault(stem_of(Ref(each)), deque()).append(each)
-
-    @property
-    def count(self) -> int:
-        """How many were not taken."""
-        return len(self._by_ref)
-
-    def take(self, ref: Ref) -> _Reason | None:
-        """The reason of a segment, once."""
-        reason = self._by_ref.pop(ref, None)
-        if reason is not None:
-            return reason
-        for other in self._by_stem.get(stem_of(ref), ()):
-            if other in self._by_ref:
-                return self._by_ref.pop(other)
-        return None
-
-
 def _join(sent: Sequence[Entry], original: Sequence[Entry], ledger: Ledger) -> Iterator[Entry]:
     """The entries that were sent, each with what it was before, and those that were left out.
 
     What was left out stands where it was: before what follows it, and after the digest that stands for it.
     """
-    reasons = _Reasons(ledger)
+    reasons = LedgerReasons(ledger)
     own_entries = _OwnEntries(ledger)
     # How often each text is still to come among the sent ones: one that does not come was left out.
     to_come = Tally(entry.sent for entry in sent)

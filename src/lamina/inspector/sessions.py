@@ -103,6 +103,23 @@ class Sessions:
             children = [other for other in others if other.summary.parent == session.summary.name]
             return [self._complete(child) for child in children]
 
+    def forks(self, session: RecordedSession) -> list[SessionSummary]:
+        """What was forked from a session: its client went on there with another history."""
+        with self._lock:
+            self._refresh()
+            summaries = [other.summary for other in self._sessions.values()]
+            return [each for each in summaries if each.is_fork and each.parent == session.summary.name]
+
+    def parent(self, session: RecordedSession) -> SessionSummary | None:
+        """The session that this one was forked from, or whose sub-agent it is."""
+        with self._lock:
+            self._refresh()
+            own = self._sessions.get(session.summary.id)
+            for other in self._sessions.values():
+                if own is not None and own.summary.parent == other.summary.name:
+                    return other.summary
+            return None
+
     def state(self) -> str:
         """A word that changes whenever a file or a store does: the live page asks for it."""
         with self._lock:

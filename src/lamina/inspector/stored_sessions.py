@@ -27,9 +27,14 @@ from lamina.conversations.store import (
 )
 from lamina.errors import BadInput, LaminaError
 from lamina.fitting.recalls import read_turns
-from lamina.inspector.first_words import find_first_words
 from lamina.inspector.last_used import LastUsed
-from lamina.inspector.recorded_sessions import RecordedSession, SessionSummary, StoredSession, make_id
+from lamina.inspector.recorded_sessions import (
+    RecordedSession,
+    SessionSummary,
+    StoredSession,
+    find_first_words,
+    make_id,
+)
 from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
 from lamina.replay.model_calls import RecordedConversation, read_conversation
 from lamina.replay.traces.recorded_conversations import (

@@ -83,8 +83,18 @@ def show_session(inspector: Inspector, session_id: str, settings: BuildSettings)
         "head_recorded": built.session.has_head,
         "unrecorded": built.unrecorded,
         "as_sent": built.is_sent,
+        "relatives": list(list_relatives(inspector, built.session)),
         "lanes": [show_lane(child) for child in inspector.sessions.children(built.session)[:MOST_LANES]],
     }
+
+
+def list_relatives(inspector: Inspector, session: RecordedSession) -> Iterator[Json]:
+    """The session that this one is a part of, and those in which its client went on."""
+    parent = inspector.sessions.parent(session)
+    if parent is not None:
+        yield {"id": parent.id, "name": parent.name, "first_words": parent.first_words, "is_parent": True}
+    for fork in inspector.sessions.forks(session):
+        yield {"id": fork.id, "name": fork.name, "first_words": fork.first_words, "is_parent": False}
 
 
 def show_tools(inspector: Inspector, session_id: str, settings: BuildSettings) -> Json:

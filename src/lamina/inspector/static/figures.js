@@ -30,7 +30,13 @@ export function makeFigures(session, chosen = null) {
   if (failed) figures.push([number(failed), "too large", true]);
   if (session.lanes.length) figures.push([number(session.lanes.length), session.lanes.length === 1 ? "sub-agent" : "sub-agents"]);
   const item = ([value, words, isBad]) => h("li", {}, h("strong", { class: isBad ? "bad" : null }, value), ` ${words}`);
-  return h("ul", { class: "figure-line", "aria-label": "Figures of this session" }, figures.map(item));
+  return h("ul", { class: "figure-line", "aria-label": "Figures of this session" }, figures.map(item), isSaved ? null : session.relatives.map(linkRelative));
+}
+
+// A client that compacts its history goes on in a fork. Both name the other.
+function linkRelative(relative) {
+  const words = relative.is_parent ? "part of" : "goes on in";
+  return h("li", {}, `${words} `, h("a", { href: `#/s/${relative.id}` }, relative.first_words.slice(0, 40) || relative.name));
 }
 
 function describeSource(session, isSimulated) {

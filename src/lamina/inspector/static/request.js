@@ -121,10 +121,17 @@ function describeRequest(request, session) {
   if (call.recalled) sentences.push("Its answer recalled something; the next request has what the model asked for.");
   if (call.refusal) sentences.push(call.is_open ? `${call.refusal}.` : `It was refused (${call.status || "no answer"}): ${call.refusal}.`);
   if (call.left_out) sentences.push(`${plural(call.left_out, "piece")} left out.`);
-  if (call.cut) sentences.push(`Here lamina made a cut (${call.cut}) and shortened or left out ${plural(call.cut_lowered, "piece")}.`);
+  if (call.cut) sentences.push(`Here lamina made a cut (${call.cut}) and shortened or left out ${plural(call.cut_lowered, "piece")}.${describeCutPrice(call)}`);
   if (isLost(call)) sentences.push(`${capital(describeLoss(call))}.`);
   else if (!call.continues && !call.cut) sentences.push("It does not continue the request before it.");
   return sentences.join(" ");
+}
+
+// A cut that the cache outlived for the most part has no loss, and so no price of its own.
+function describeCutPrice(call) {
+  if (!call.loss || call.loss.by !== "lamina" || call.loss.dollars === null) return "";
+  const saved = call.loss.saved === null ? "" : `, and saved about ${money(call.loss.saved)} until the next cut`;
+  return ` It cost ${money(call.loss.dollars)} more than reading the cache${saved}.`;
 }
 
 function makeButtons(session, request, address, show) {

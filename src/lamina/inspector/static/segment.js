@@ -30,6 +30,7 @@ export function makeSegmentPane(segment, { tab, onTab, readWhole }) {
       { class: "pane-head" },
       h("h3", {}, segment.what || segment.kind),
       h("p", { class: "facts" }, `${segment.role} · ${segment.kind} · ${segment.layer} · ${form.glyph} ${form.words} · ${number(segment.tokens)} tokens`),
+      segment.form === "FULL" ? null : h("p", { class: "why" }, segment.explanation),
       h(
         "div",
         { class: "buttons" },
