@@ -120,7 +120,9 @@ def test_a_request_is_fitted_once_and_built_once(
 
     monkeypatch.setattr("lamina.fitting.building.build", count)
     cuts = 0
-    with DOORS[door](str(tmp_path / "kept.db"), budget=Budget(window=6_000, reserve=500)) as (send, _):
+    # A slow tokenizer is asked only near the window, after an estimate: that would be a second build.
+    policy = {"budget": Budget(window=6_000, reserve=500), "counter": STRICT}
+    with DOORS[door](str(tmp_path / "kept.db"), **policy) as (send, _):
         for steps in range(2 * STEPS):
             builds.clear()
             send(messages_request(steps))
