@@ -102,7 +102,7 @@ site: $(STAMP)  ## build the documentation as a site into build/site
 	@echo "open build/site/index.html"
 
 bench: $(STAMP)  ## compare with other libraries; prints ratios
-	@$(PYTHON_IN_VENV) bench/build.py
+	@$(PYTHON_IN_VENV) bench/fit_request.py
 
 proof: $(STAMP)  ## shared benchmarks under each policy; says how to get data that is missing (PARTS="variables bfcl-memory"; ARGS="--json FILE")
 	@$(PYTHON_IN_VENV) -m bench.proof $(PARTS) $(ARGS)

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from lamina.dialects import DIALECTS
+
 ROOT = Path(__file__).resolve().parent.parent
 BENCH = ROOT / "bench"
 PARTS = frozenset(
@@ -39,23 +41,11 @@ def positive(*numbers: float) -> bool:
     return all(number > 0 for number in numbers)
 
 
-def check_build(figures: Any) -> None:
-    assert figures["messages"] > 50
-    assert positive(figures["dump"], figures["tokens"], *figures["counting"])
-    rows = {(row[1], row[0]): row[2] for row in figures["rows"]}
-    for counter in ("o200k", "estimate:o200k"):
-        names = {what for found, what in rows if found == counter}
-        assert names >= {"room for all: next step", "cut: the build that cuts", "cut: next step after it"}
-    assert positive(*rows.values())
-    assert [row[0] for row in figures["growth"]] == [60, 120]
-    assert all(run["cuts"] > 0 and run["calls"] > 20 for run in figures["session"])
-
-
 def check_fit_request(figures: Any) -> None:
-    assert set(figures) == {"openai_chat", "anthropic"}
-    for found in figures.values():
-        assert positive(*(found[name] for name in ("dump", "first", "next turn", "first, with a cut")))
-        assert [row["messages"] for row in found["growth"]] == [50, 100]
+    assert {name.split()[0] for name in figures} == set(DIALECTS)
+    for row in figures.values():
+        assert row.keys() >= {"json", "count", "first", "next", "cut", "after"}
+        assert positive(*row.values())
 
 
 def check_counting(figures: Any) -> None:
@@ -246,7 +236,6 @@ def check_working_window(figures: Any) -> None:
 
 
 CHECKS: dict[str, Callable[[Any], None]] = {
-    "build": check_build,
     "counting": check_counting,
     "engines": check_engines,
     "estimate": check_estimate,
