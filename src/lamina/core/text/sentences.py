@@ -6,7 +6,8 @@ Both know scripts with and without spaces between words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -84,6 +85,27 @@ def _cut_out(statement: Statement, start: int, end: int) -> Statement:
     return Statement(first, first + end - start, text, statement.weight)
 
 
+class _Beginnings(NamedTuple):
+    """The words of a text, its pairs of neighbouring words, and the first and last letters of each word."""
+
+    words: frozenset[str]
+    pairs: frozenset[tuple[str, str]]
+    heads: frozenset[str]
+    tails: frozenset[str]
+
+
+@lru_cache(maxsize=1)
+def _read_beginnings(text: str) -> _Beginnings:
+    """What tables of phrases are compared with. One sentence is compared with many, one after the other."""
+    words = _WORD_START.findall(text)
+    return _Beginnings(
+        words=frozenset(words),
+        pairs=frozenset(pairwise(words)),
+        heads=frozenset([word[:_HEAD] for word in words]),
+        tails=frozenset([word[-_TAIL:] for word in words]),
+    )
+
+
 class Phrases:
     """A table of phrases to look for in a text of small letters.
 
@@ -123,7 +145,7 @@ class Phrases:
 
     def find_all(self, text: str) -> Iterator[int]:
         """Where phrases stand, those of scripts with spaces first."""
-        if self._may_have(_WORD_START.findall(text)):
+        if self._may_have(_read_beginnings(text)):
             for match in self.spaced.finditer(text):
                 yield match.start()
         if not text.isascii() and UNSPACED.search(text):
@@ -135,15 +157,14 @@ class Phrases:
         match = self.spaced.match(text, place)
         return match[0] if match else ""
 
-    def _may_have(self, words: Sequence[str]) -> bool:
+    def _may_have(self, beginnings: _Beginnings) -> bool:
         """Whether the words with which a phrase begins are there: far quicker to say than where it stands."""
-        if not self.single_words.isdisjoint(words):
-            return True
-        if not self.pairs.isdisjoint(pairwise(words)):
-            return True
-        if self.heads and not self.heads.isdisjoint([word[:_HEAD] for word in words]):
-            return True
-        return bool(self.tails) and not self.tails.isdisjoint([word[-_TAIL:] for word in words])
+        return not (
+            self.single_words.isdisjoint(beginnings.words)
+            and self.pairs.isdisjoint(beginnings.pairs)
+            and self.heads.isdisjoint(beginnings.heads)
+            and self.tails.isdisjoint(beginnings.tails)
+        )
 
     def remove(self, text: str) -> str:
         """The text without the phrases."""
