@@ -53,7 +53,7 @@ LARGEST_CUT = 10_000
 CHANGED = 0.2
 """A change of a ratio by more than this share is named. Less may be the machine."""
 
-FIELDS = {
+FIELDS: dict[str, tuple[str, dict[str, Any]]] = {
     "anthropic": ("messages", {"model": "claude-sonnet-4-5", "max_tokens": 4_000}),
     "openai_chat": ("messages", {"model": "gpt-5"}),
     "openai_responses": ("input", {"model": "gpt-5"}),
