@@ -59,12 +59,13 @@ def _find_positions(place: str, places: Places, end: int) -> set[int]:
 
     `messages[3].content[0]` is in the item 3 of the list `messages`.
     """
+    beginning = f"{place}["
     positions: set[int] = set()
     for marked_place in places:
-        number, bracket, _ = marked_place.removeprefix(f"{place}[").partition("]")
-        if bracket and number.isdecimal() and int(number) < end:
+        if marked_place.startswith(beginning):
+            number, _, _ = marked_place.removeprefix(beginning).partition("]")
             positions.add(int(number))
-    return positions
+    return positions.intersection(range(end))
 
 
 def require_all_placed(places: Places) -> None:

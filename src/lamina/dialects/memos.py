@@ -62,7 +62,7 @@ class ParsedPast(msgspec.Struct, frozen=True):
             sources=self.sources[:count],
             groups=groups,
             log=tuple(chain.from_iterable(groups)),
-            written=self.written and b"".join(self.written.splitlines(keepends=True)[:count]),
+            written=self.written and b"".join(line + b"\n" for line in _split_lines(self.written)[:count]),
             copies=self.copies and self.copies[:count],
         )
 
@@ -150,7 +150,7 @@ def _remember_contents(past: ParsedPast, unchanged: ParsedPast, messages: Sequen
             new_lines = _encode_lines(messages)
             if new_lines is not None:
                 return msgspec.structs.replace(past, written=(unchanged.written or b"") + new_lines)
-        copies = unchanged.copies or (unchanged.written or b"").splitlines()
+        copies = unchanged.copies or _split_lines(unchanged.written or b"")
         return msgspec.structs.replace(past, copies=[*copies, *map(copy_message, messages)])
     except RecursionError:
         raise BadInput("it is nested too deeply", place="request", hint="give plain JSON") from None
@@ -184,7 +184,7 @@ def _count_as_written(messages: Sequence[Any], written: bytes) -> int:
     if lines is not None and written.startswith(lines):
         return len(messages)
     count = 0
-    for message, line in zip(messages, written.splitlines(), strict=False):
+    for message, line in zip(messages, _split_lines(written), strict=False):
         if _encode(message) != line:
             return count
         count += 1
@@ -214,7 +214,7 @@ def _keeps_equality(before: ParsedPast, now: ParsedPast, same_count: int) -> boo
         return True
     copies = before.copies
     if before.written is not None:
-        copies = before.written.splitlines()
+        copies = _split_lines(before.written)
     if copies is None:
         copies = before.sources
     try:
@@ -248,6 +248,11 @@ def _encode(message: Any) -> bytes | None:
         return _ENCODER.encode(message)
     except (TypeError, ValueError, OverflowError, RecursionError):
         return None
+
+
+def _split_lines(written: bytes) -> list[bytes]:
+    """The lines of JSON, each without its end. No line has a break in it."""
+    return written.split(b"\n")[:-1]
 
 
 def _encode_lines(messages: Sequence[Any]) -> bytes | None:
