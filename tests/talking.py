@@ -10,8 +10,7 @@ import inspect
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 
 import anthropic
@@ -24,6 +23,7 @@ from lamina.core.tokens import Counter
 from lamina.fitting.markers import Breakpoints
 from lamina.fitting.policy import Policy
 from lamina.testing.model_server import COUNTER, MODEL, PATIENCE
+from tests.servers.serving import serve_http
 
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 
@@ -231,7 +231,5 @@ def refusing(status: int, message: str) -> Iterator[tuple[str, list[bytes]]]:
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
-        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", seen
-        server.shutdown()
+    with serve_http(Refusing) as url:
+        yield url, seen

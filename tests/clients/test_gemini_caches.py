@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from google.genai import errors, types
 
 from lamina.clients.gemini_caches import AsyncCachedHead, CachedHead, with_cached
 from lamina.errors import BadInput
+from tests.servers.serving import serve_http
 
 MODEL = "gemini-3.8-flash"
 HANDBOOK = "Section 1. " * 50
@@ -93,11 +93,9 @@ def gemini() -> Iterator[Gemini]:
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
-        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        api.url = f"http://127.0.0.1:{server.server_port}"
+    with serve_http(Answering) as url:
+        api.url = url
         yield api
-        server.shutdown()
 
 
 class Clock:

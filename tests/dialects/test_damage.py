@@ -391,8 +391,6 @@ def test_an_old_object_that_its_owner_changed_is_not_sent(subject: Subject) -> N
 @each_subject
 def test_what_is_nested_for_ever_is_bad_input(subject: Subject) -> None:
     with pytest.raises(BadInput):
-        subject.dialect.wire.parse(subject.mirror(), memo=ParseMemo())
-    with pytest.raises(BadInput):
         subject.fitted(subject.mirror())
     with pytest.raises(BadInput):
         subject.dialect.cache.stream(subject.mirror())

@@ -10,11 +10,11 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import count
-from threading import Thread
 from typing import Any
 
+from tests.servers.serving import serve_http
 from tests.wrapped.scripted_api import Call, Said, Thought
 from tools.open_responses.schema import check_request
 
@@ -292,8 +292,6 @@ def run_compliant_upstream(script: Script = answer_case) -> Iterator[CompliantUp
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        upstream.url = f"http://127.0.0.1:{server.server_port}"
+    with serve_http(Handler) as url:
+        upstream.url = url
         yield upstream
-        server.shutdown()

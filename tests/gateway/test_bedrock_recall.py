@@ -6,11 +6,10 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from threading import Thread
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -31,6 +30,7 @@ from lamina.gateway.config import UpstreamSettings
 from tests.dialects.bedrock_requests import MODEL, TOOL, Json, answers, called, frame, refusals, says, user
 from tests.gateway.running import RunningGateway, group_policy, settings_for
 from tests.gateway.test_sdks import gateway_in_thread
+from tests.servers.serving import serve_http
 
 HANDLE = re.compile(r'recall[(=]\\*"([a-z0-9-]+)')
 FACT = "The harbour opens at 05:41."
@@ -77,10 +77,8 @@ def converse_server(
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield Server(f"http://127.0.0.1:{server.server_port}", requests)
-        server.shutdown()
+    with serve_http(Handler) as url:
+        yield Server(url, requests)
 
 
 USAGE = {"inputTokens": 100, "outputTokens": 9, "totalTokens": 109}

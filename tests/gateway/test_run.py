@@ -11,9 +11,8 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +34,7 @@ from tests.gateway.test_conversations import post
 from tests.gateway.test_faults import until
 from tests.gateway.test_restart import once_each, post_until_answered
 from tests.gateway.upstream_stub import SAID, Stub, run_stub
+from tests.servers.serving import serve_http
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CLIENT = str(Path(__file__).with_name("scripted_client.py"))
@@ -310,10 +310,8 @@ def serve_page(page: bytes) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serve_http(Answer) as url:
+        yield url
 
 
 def test_wrong_input_is_refused_before_anything_starts(tmp_path: Path) -> None:

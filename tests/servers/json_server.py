@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.servers.serving import serve_http
 
 Answer = Callable[[str, dict[str, Any], Mapping[str, str]], tuple[int, Any]]
 """Gives the status and the body for a path, a request and its headers."""
@@ -32,7 +33,5 @@ def serve_json(answer: Answer) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serve_http(Answering) as url:
+        yield url

@@ -9,10 +9,11 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import count
-from threading import Thread
 from typing import Any, NamedTuple
+
+from tests.servers.serving import serve_http
 
 NUMBERS = count(1)
 """For ids that are never the same."""
@@ -113,10 +114,8 @@ def scripted_api(
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield ScriptedApi(f"http://127.0.0.1:{server.server_port}", requests, answers)
-        server.shutdown()
+    with serve_http(Handler) as url:
+        yield ScriptedApi(url, requests, answers)
 
 
 def write_message(said: Said, size: int) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import ollama
@@ -18,6 +17,7 @@ from google.genai import types
 from lamina import Budget, Policy
 from lamina.core.tokens import BYTES4
 from lamina.wrapped import wrap
+from tests.servers.serving import serve_http
 
 READ = 77
 """What each answer says that it read, in tokens."""
@@ -59,10 +59,8 @@ def server() -> Iterator[tuple[str, list[bytes]]]:
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as running:
-        Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{running.server_port}", seen
-        running.shutdown()
+    with serve_http(Answering) as url:
+        yield url, seen
 
 
 def text_said(assistant: str) -> list[dict[str, str]]:
