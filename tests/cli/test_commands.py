@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lamina.cli import COMMANDS
-from lamina.cli.output import draw_bar
+from lamina.cli.explain import draw_bar
 from lamina.dialects import DIALECTS
 from tests.cli.running import BRIEF, HELLO, LONGER, SHORT, long_session, run, saved, shell
 from tools.cli_help import PAGE, outdated, rewritten

@@ -345,7 +345,9 @@ def test_what_entered_shortened_belongs_to_the_uncut_request() -> None:
     by_cut = {ref: msgspec.structs.replace(line, cut=1) for ref, line in lines.items()}
     assert measure(replace_ledger(fitted, without_cuts)) > sent
     assert measure(replace_ledger(fitted, msgspec.structs.replace(without_cuts, lines=by_cut))) == sent
-    assert measure(replace_ledger(fitted, without_cuts), previous={}) == sent
+    uncut = msgspec.structs.replace(fitted, envelope=msgspec.structs.replace(fitted.envelope, cut=None))
+    assert measure(replace_ledger(uncut, without_cuts), previous={}) == sent
+    assert measure(fitted, previous={}) > sent
 
 
 def replace_ledger(fitted: Fitted, ledger: Ledger) -> Fitted:

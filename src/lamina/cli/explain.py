@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from lamina.cli.fit import add_request_options, fit_from_arguments, manifest_json
-from lamina.cli.output import draw_bar, draw_legend, emit, show, tokens_by_layer
+from lamina.cli.output import emit, show
 from lamina.cli.parser import add_file, add_json
+from lamina.core.envelope import Envelope
 from lamina.core.explanation import explain
+from lamina.core.values import Layer
 from lamina.dialects.model_names import find_model
 from lamina.errors import BadInput
 from lamina.models.facts import AS_OF, model, price_of
 
 WIDTH = 80
+
+SIGNS = {
+    "tools": "#",
+    "answer": "A",
+    "system": "S",
+    "library": "L",
+    "history": "H",
+    "turn": "T",
+    "prompt": "P",
+    "steps": "s",
+    "framing": "~",
+    "free": ".",
+}
+"""One for each layer; letters and marks, so that no colour is needed."""
 
 _EXAMPLES = """\
 Shows what `lamina fit` would do; nothing is written.
@@ -63,3 +80,51 @@ def input_price(name: str, tokens: int) -> dict[str, Any] | None:
     if uncached is None:
         return None
     return {"uncached": uncached, "read": prices.cost(read=tokens), "as_of": AS_OF}
+
+
+def tokens_by_layer(envelope: Envelope) -> dict[str, int]:
+    """Tokens by layer, with what stands around the messages, and what is free.
+
+    An amount of 0 is left out, so that it takes no room in the bar.
+    """
+    account = envelope.account
+    amounts = dict.fromkeys(SIGNS, 0)
+    amounts["tools"] = account.tools
+    amounts["answer"] = account.answer
+    amounts["framing"] = account.parameters + account.request + account.margin
+    for entry in envelope.entries:
+        amounts[Layer(entry.layer).value] += entry.tokens
+    amounts["free"] = max((envelope.room or 0) - envelope.tokens, 0)
+    return {name: tokens for name, tokens in amounts.items() if tokens > 0}
+
+
+def draw_bar(amounts: Mapping[str, int], *, width: int) -> str:
+    """Characters in proportion to tokens; every amount above 0 shows, however small it is."""
+    shown_amounts = {name: tokens for name, tokens in amounts.items() if tokens}
+    total = sum(shown_amounts.values())
+    if not total:
+        return f"[{' ' * width}]"
+    widths = _share_out_width(shown_amounts, total, width)
+    characters = "".join(SIGNS[name] * count for name, count in widths.items())
+    return f"[{characters}]"
+
+
+def _share_out_width(amounts: Mapping[str, int], total: int, width: int) -> dict[str, int]:
+    """Whole characters for each amount, at least one; what is left goes to the largest remainders.
+
+    Of 10 characters, amounts of 98, 1 and 1 get 8, 1 and 1: a small amount stays in sight.
+    """
+    widths = {name: max(tokens * width // total, 1) for name, tokens in amounts.items()}
+    by_remainder = sorted(amounts, key=lambda name: (-(amounts[name] * width % total), name))
+    characters_left = max(width - sum(widths.values()), 0)
+    for name in by_remainder[:characters_left]:
+        widths[name] += 1
+    while sum(widths.values()) > width and max(widths.values()) > 1:
+        widest = max(widths, key=lambda name: widths[name])
+        widths[widest] -= 1
+    return widths
+
+
+def draw_legend(amounts: Mapping[str, int]) -> str:
+    """What each sign of a bar stands for, with its tokens."""
+    return ", ".join(f"{SIGNS[name]} {name} {tokens:,}" for name, tokens in amounts.items())

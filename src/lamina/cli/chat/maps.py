@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from lamina.agent import TurnCost
 from lamina.cli.chat.costs import CountedCost
-from lamina.cli.output import tokens_by_layer
+from lamina.cli.explain import tokens_by_layer
 from lamina.core.cut_target import count_fixed, derive_limits
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, ManifestRow, describe_cut, describe_row, join_folds
