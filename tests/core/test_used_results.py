@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lamina import Policy, fit_request
-from lamina.core.used_results import LONGEST
+from lamina.core.used_results import LONGEST, MOST_PLACES, _find_shared
 
 LIST = "Buy for the party: lanterns, cardamom, paper cups, a corkscrew and birch logs. Pay in cash."
 SHOPS = "A shop on the corner sells stamps and envelopes, and is shut on Mondays at noon."
@@ -65,3 +65,16 @@ def test_what_a_result_repeats_of_its_own_call_is_no_use_of_it() -> None:
     taken = "You take the lanterns and the cardamom."
     steps = [("take lanterns and cardamom", taken), *play(used=True)[1:]]
     assert taken not in send(steps)
+
+
+class Places(list[int]):
+    """Positions of results that nobody may go through."""
+
+    def __iter__(self) -> Iterator[int]:
+        raise AssertionError("every call would go through all results that have a common term")
+
+
+def test_a_term_that_many_results_have_is_not_looked_up() -> None:
+    rare = list(range(3))
+    common = Places(range(MOST_PLACES + 1))
+    assert _find_shared({"rare", "common"}, {"rare": rare, "common": common}) == rare

@@ -34,6 +34,9 @@ MOST_SHARED = 4
 """A call uses a result that has a term of it, if no more than so many results have that term, and no more
 than one call in so many: what stands everywhere says nothing about one of them."""
 
+MOST_PLACES = 16
+"""A term that more results have is skipped: else thousands of calls go through thousands of results."""
+
 _PRECISION = 1_000_000
 """Weights are whole numbers, so that every machine agrees."""
 
@@ -92,9 +95,10 @@ def _find_shared(terms: set[str], places: dict[str, list[int]]) -> list[int]:
     shared: Tally[int] = Tally()
     for term in terms:
         with_term = places.get(term, ())
-        for place in with_term:
-            shared[place] += _PRECISION // len(with_term)
-    return [place for place, part in shared.items() if part >= _PRECISION // MOST_SHARED]
+        if len(with_term) <= MOST_PLACES:
+            for place in with_term:
+                shared[place] += _PRECISION // len(with_term)
+    return sorted(place for place, part in shared.items() if part >= _PRECISION // MOST_SHARED)
 
 
 def _list_asked(result: Entry) -> list[str]:
