@@ -7,7 +7,6 @@ planner what it needs from the ledger: where the last cut began and where the la
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import islice
 from typing import Any, Literal
 
@@ -152,33 +151,25 @@ def mark_whole(
     rules: CacheRules,
     last_block: int | None,
     memo: StreamMemo,
-    counter: Counter | None = None,
-) -> dict[str, Any] | None:
+) -> Mapping[str, Any]:
     """The request with the markers that `place_markers` gives one without any that is sent as it came.
 
-    It is not built, and only its first blocks are counted. Without a `counter`, which may be slow, they are
-    estimated. None if the markers depend on an exact count: of these blocks if the memo has their weights, or
-    else of the whole request. `last_block` is the last block of the request before it.
+    It is not built, and only its first blocks are weighed. They are estimated, since a tokenizer may be slow:
+    the weights only say which prefixes are too short to be cached, and a marker there is free and does
+    nothing. `last_block` is the last block of the request before it.
     """
     markers = dialect.cache.markers
     if markers is None:
-        return None
+        return request
     stream = _read_stream(request, dialect, memo)
     least = rules.least(stream.model)
-    weigh = partial(_weigh_start, stream, request, dialect, memo=memo)
-    if not memo.weights:
-        memo.weights = weigh(counter=ESTIMATE, least=LOOSE * LOOSE * least)
     if sum(memo.weights) < LOOSE * least:
-        memo.weights = ()
-        return None
-    if counter is not None:
-        plan = plan_markers(stream.weighed(weigh(counter=counter, least=least)), rules, last=last_block)
-    else:
-        few = stream.weighed(weight // LOOSE for weight in memo.weights)
-        many = stream.weighed(weight * LOOSE for weight in memo.weights)
-        plan = plan_markers(few, rules, last=last_block)
-        if plan_markers(many, rules, last=last_block).places != plan.places:
-            return None
+        memo.weights = _weigh_start(
+            stream, request, dialect, counter=ESTIMATE, least=LOOSE * least, memo=memo
+        )
+    if sum(memo.weights) * UNSURE < least:
+        return request
+    plan = plan_markers(stream.weighed(memo.weights), rules, last=last_block)
     is_bare = markers.stream is not None and memo.is_bare
     return markers.put(request, Marking(places=plan.places, is_bare=is_bare))
 

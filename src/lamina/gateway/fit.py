@@ -91,7 +91,7 @@ class Fitter:
         lock = self._index.lock(call.incoming.workspace, parsed_call.family)
         async with lock:
             match = await self._find(parsed_call)
-            passable = await self._find_passable(call, match)
+            passable = self._find_passable(call, match)
             if passable is not None:
                 outgoing = self._pass(call, match, passable)
                 await self._announce(match)
@@ -211,37 +211,24 @@ class Fitter:
         conversation.is_near = 2 * bound > trigger
         return bound <= trigger
 
-    async def _mark(self, call: UpstreamCall, match: ConversationMatch) -> dict[str, Any] | None:
-        """A request that is sent whole, with the markers that it should have. None if it must be fitted."""
-        incoming = call.incoming
-        if not plans_markers(incoming):
-            return call.request
-        if choose_breakpoints(incoming) != "auto":
-            return None
-        policy = incoming.upstream.settings.policy
-        memo = match.conversation.memo.stream
-        mark = partial(
-            mark_whole,
-            call.request,
-            incoming.dialect,
-            rules=policy.find_rules(incoming.model, dialect=incoming.dialect.name),
-            last_block=match.find_last_block(),
-            memo=memo,
-        )
-        marked = mark()
-        if marked is None and memo.weights:
-            # A tokenizer may take long, so it runs in a thread.
-            marked = await to_thread.run_sync(lambda: mark(counter=self._policies.find_counter(incoming)))
-        return marked
-
-    async def _find_passable(self, call: UpstreamCall, match: ConversationMatch) -> dict[str, Any] | None:
+    def _find_passable(self, call: UpstreamCall, match: ConversationMatch) -> Mapping[str, Any] | None:
         """What to send of a valid request that is surely under the trigger. None if it must be fitted."""
         if not self._is_surely_short(call, match):
             return None
-        request = await self._mark(call, match)
-        if request is None:
-            return None
-        if find_violations(request, call.incoming.dialect, match.conversation.memo.incoming):
+        incoming = call.incoming
+        request: Mapping[str, Any] = call.request
+        if plans_markers(incoming):
+            if choose_breakpoints(incoming) != "auto":
+                return None
+            policy = incoming.upstream.settings.policy
+            request = mark_whole(
+                request,
+                incoming.dialect,
+                rules=policy.find_rules(incoming.model, dialect=incoming.dialect.name),
+                last_block=match.find_last_block(),
+                memo=match.conversation.memo.stream,
+            )
+        if find_violations(request, incoming.dialect, match.conversation.memo.incoming):
             return None
         return request
 
