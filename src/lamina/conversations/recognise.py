@@ -205,6 +205,8 @@ def _rewind_to_fork(
 
     Recalls that the client never saw stand in that part too, so they are put back before it is measured.
     """
+    if ledger == Ledger():
+        return ledger
     spliced_log = log
     spliced = splice_exchanges(request, exchanges, digests)
     if spliced is not request:

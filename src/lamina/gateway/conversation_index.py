@@ -15,9 +15,9 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from itertools import count
+from itertools import count, islice
 from time import monotonic, time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from lamina.conversations.recognise import Recognised, choose_state, find_left, recognise
@@ -51,6 +51,8 @@ Without them a thousand short conversations would count as nothing.
 
 MOST_LEARNT = 64
 """Records of another process that are read so that their texts are not stored again."""
+
+AnyKey = TypeVar("AnyKey")
 
 FamilyKey = tuple[str, str]
 """A workspace and a family in it."""
@@ -130,6 +132,7 @@ class ConversationIndex:
         self._live: OrderedDict[tuple[str, str], LiveConversation] = OrderedDict()
         self._by_family: dict[FamilyKey, dict[str, LiveConversation]] = {}
         self._by_landmark: dict[Landmark, LiveConversation] = {}
+        self._by_group: dict[Group, dict[str, LiveConversation]] = {}
         self._size = 0
         self._locks: WeakValueDictionary[FamilyKey, asyncio.Lock] = WeakValueDictionary()
 
@@ -224,8 +227,8 @@ class ConversationIndex:
         were used last.
         """
         group = (call.workspace, call.identity.group, call.dialect.name)
-        of_group = [other for other in reversed(self._live.values()) if other.group == group]
-        others = {other.key: other for other in (*of_group[:MEMBERS], *members.values())}
+        of_group = self._by_group.get(group, {}).values()
+        others = {other.key: other for other in (*islice(reversed(of_group), MEMBERS), *members.values())}
         with_texts = [other for other in others.values() if other.state.was_cut or other.state.exchanges]
         left = find_left(call.digests, [(other, other.digests) for other in with_texts])
         for other in left:
@@ -288,11 +291,8 @@ class ConversationIndex:
         self._size -= conversation.memory_size
         conversation.memory_size = 0
         self.drop_content(conversation)  # it may still wait to be saved, for which its state is enough
-        key = (conversation.workspace, conversation.family)
-        members = self._by_family[key]
-        members.pop(conversation.name, None)
-        if not members:
-            del self._by_family[key]
+        _take_out(self._by_family, (conversation.workspace, conversation.family), conversation)
+        _take_out(self._by_group, conversation.group, conversation)
 
     def _measure(self, conversation: LiveConversation) -> None:
         """Count what a conversation takes in memory now."""
@@ -354,9 +354,8 @@ class ConversationIndex:
             self._measure(conversation)
         self._live[conversation.key] = conversation
         self._live.move_to_end(conversation.key)
-        members = self._by_family.setdefault((conversation.workspace, conversation.family), {})
-        members.pop(conversation.name, None)
-        members[conversation.name] = conversation
+        _put_last(self._by_family, (conversation.workspace, conversation.family), conversation)
+        _put_last(self._by_group, conversation.group, conversation)
 
     def _find_similar(self, group: Group, turns: tuple[Any, ...]) -> LiveConversation | None:
         """A conversation with many of the same messages. It only saves time and decides nothing."""
@@ -381,6 +380,24 @@ class ConversationIndex:
         conversation.landmark = None
         if landmark is not None and self._by_landmark.get(landmark) is conversation:
             del self._by_landmark[landmark]
+
+
+def _put_last(
+    shelf: dict[AnyKey, dict[str, LiveConversation]], key: AnyKey, conversation: LiveConversation
+) -> None:
+    """Put a conversation behind the others that have this key."""
+    members = shelf.setdefault(key, {})
+    members.pop(conversation.name, None)
+    members[conversation.name] = conversation
+
+
+def _take_out(
+    shelf: dict[AnyKey, dict[str, LiveConversation]], key: AnyKey, conversation: LiveConversation
+) -> None:
+    members = shelf[key]
+    members.pop(conversation.name, None)
+    if not members:
+        del shelf[key]
 
 
 def _recognise(
@@ -468,8 +485,8 @@ class LiveConversation:
         """Those of the last request, None if this process has not seen it."""
 
         self.memo = make_memo()
-        self.spliced_memo = make_memo()
-        """The memo of requests that have recalls put back into them."""
+        self.spliced_memo: RequestMemo | None = None
+        """The memo of requests that have recalls put back into them; None before there was one."""
 
         # The last request as it came.
         self.turns: tuple[Any, ...] = ()
@@ -555,7 +572,7 @@ class LiveConversation:
         """Forget the messages of a request that is too large to stay in memory, as a restart would."""
         self.digests = self.state.digests()
         self.memo = make_memo()
-        self.spliced_memo = make_memo()
+        self.spliced_memo = None
         self.turns = ()
         self.counted = None
         self.measured = None
@@ -567,10 +584,12 @@ class LiveConversation:
 
         A request with recalls has messages that are not the client's, so it has a memo of its own.
         """
-        memo = self.memo
         if is_spliced:
-            memo = self.spliced_memo
-        self.give_memo_back(make_memo(), is_spliced=is_spliced)
+            memo = self.spliced_memo or make_memo()
+            self.spliced_memo = None
+        else:
+            memo = self.memo
+            self.memo = make_memo()
         return memo
 
     def give_memo_back(self, memo: RequestMemo, *, is_spliced: bool) -> None:

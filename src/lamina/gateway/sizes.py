@@ -106,9 +106,15 @@ def choose_window(
         return ChosenWindow(window, "set")
     if served_window:
         return ChosenWindow(window, "server")
-    if model_or_none(model) is not None:
+    if _is_known(model):
         return ChosenWindow(window, "model")
     return ChosenWindow(window, "unknown")
+
+
+@lru_cache(maxsize=256)
+def _is_known(model: str) -> bool:
+    """Whether the table of models has this one. The table looks into the environment each time."""
+    return model_or_none(model) is not None
 
 
 @lru_cache(maxsize=256)
