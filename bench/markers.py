@@ -36,7 +36,7 @@ from bench.samples import QUICK_HELP
 from bench.simulators import rows
 from lamina import Budget, Ledger, Policy, fit_request
 from lamina.caches import CacheRules, Tally, rules_for, simulator
-from lamina.caches.simulate import Cache
+from lamina.caches.prefix_path import Cache
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.core.build import build
 from lamina.core.tokens import Counter, estimate_for

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from lamina.caches import Tally, rules_for, simulator
-from lamina.caches.simulate import Cache
+from lamina.caches.prefix_path import Cache
 from tests.caches.streams import stream
 
 RULES = rules_for("anthropic")
@@ -28,7 +28,7 @@ def test_nothing_is_read_where_no_marker_stood(cache: Cache) -> None:
     cache.send(stream("S u1 u2 u3@5m"))
     tally = cache.send(stream("S u1 u2 u4@5m"))
     assert tally.read == 0
-    assert tally.why == "no live entry at a marker or within its look-back"
+    assert tally.why == "no live entry at a marker or boundary, or within its look-back"
 
 
 def test_without_a_marker_nothing_is_cached(cache: Cache) -> None:
@@ -81,7 +81,7 @@ def test_what_is_below_the_minimum_is_neither_written_nor_read(cache: Cache) -> 
     cache.send(small)
     tally = cache.send(small)
     assert taken(tally) == (0, 0, 0, 511)
-    assert tally.why == "what is marked is below the minimum of 512 tokens"
+    assert tally.why == "what could be cached is below the minimum of 512 tokens"
     assert RULES.least("claude-opus-4-5-20251101") == 4096
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from lamina.caches import all_rules, rules_for
 from lamina.caches.lifetimes import PausedRequest, price_lifetimes
-from lamina.caches.named import price_explicit_cache
 from lamina.caches.prefix_path import count_same_objects, user_messages_backwards
+from lamina.caches.prices import price_explicit_cache
 from lamina.caches.rules import rates
 from lamina.core.cut_target import Rates
 from tests.caches.streams import stream

@@ -14,7 +14,7 @@ from lamina.caches.lifetimes import (
     list_lifetimes,
     price_lifetimes,
 )
-from lamina.caches.named import price_explicit_cache
+from lamina.caches.prices import price_explicit_cache
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.errors import BadInput
 

@@ -8,10 +8,12 @@ import random
 from typing import Any, NamedTuple
 from urllib.request import Request, urlopen
 
+import msgspec
 import pytest
 
 from lamina import Budget
-from lamina.caches import rules_for, token_simulator
+from lamina.caches import rules_for
+from lamina.caches.slots import SlotCache
 from lamina.testing.model_server import PATIENCE, ModelServer, run_model_server
 from tests.talking import Answer, Speaker, Wire, listing
 
@@ -62,7 +64,7 @@ def test_cached_tokens_are_what_the_server_reports(slots: int, turns: int) -> No
 async def compare(slots: int, turns: int) -> None:
     """Two conversations take turns in a random order: one continues, evicts, or brings back the other."""
     dice = random.Random(slots)  # noqa: S311
-    cache = token_simulator(rules_for("llama_cpp"), slots=slots)
+    cache = SlotCache(msgspec.structs.replace(rules_for("llama_cpp"), slots=slots))
     with run_model_server(window=WINDOW, slots=slots) as server:
         talks = [Talk("openai", server), Talk("anthropic", server)]
         order = [talk for talk in talks for _ in range(turns)]
@@ -83,7 +85,7 @@ async def compare(slots: int, turns: int) -> None:
 
 def test_random_prompts_are_cached_as_the_server_reports() -> None:
     dice = random.Random(5)  # noqa: S311
-    cache = token_simulator(rules_for("llama_cpp"), slots=3)
+    cache = SlotCache(msgspec.structs.replace(rules_for("llama_cpp"), slots=3))
     earlier_prompts: list[list[int]] = [[]]
     with run_model_server(window=2048, slots=3) as server:
         for _ in range(120):

@@ -20,7 +20,7 @@ from bench.markers import MODELS, WAYS, Spent, compare, four_places, marked, two
 from bench.replay import generated
 from lamina.caches import rules_for, simulator
 from lamina.caches.marker_plan import plan_markers
-from lamina.caches.simulate import Cache
+from lamina.caches.prefix_path import Cache
 from lamina.caches.stream import Sort, Stream, StreamBlock
 
 RULES = rules_for("anthropic")

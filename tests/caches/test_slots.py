@@ -1,16 +1,16 @@
 from __future__ import annotations
 
-import pytest
+import msgspec
 
-from lamina import BadInput
-from lamina.caches import rules_for, simulator, token_simulator
+from lamina.caches import rules_for, simulator
+from lamina.caches.slots import SlotCache
 from tests.caches.streams import block, stream
 
 RULES = rules_for("llama_cpp")
 
 
 def test_a_slot_continues_what_it_ended_with() -> None:
-    cache = token_simulator(RULES)
+    cache = SlotCache(RULES)
     cache.send_tokens(range(10), generated=(10, 11, 12))
     longer = cache.send_tokens(range(20))
     assert (longer.read, longer.uncached) == (12, 8)
@@ -19,14 +19,14 @@ def test_a_slot_continues_what_it_ended_with() -> None:
 
 
 def test_a_saved_sequence_comes_back() -> None:
-    cache = token_simulator(RULES)
+    cache = SlotCache(RULES)
     cache.send_tokens(range(100))
     assert cache.send_tokens(range(200, 300)).read == 0
     assert cache.send_tokens(range(100)).read == 99
 
 
 def test_of_a_full_memory_the_oldest_sequence_goes_first() -> None:
-    cache = token_simulator(RULES, memory=150)
+    cache = SlotCache(msgspec.structs.replace(RULES, memory=150))
     for start in (0, 200, 400):
         cache.send_tokens(range(start, start + 100))
     cache.send_tokens(range(600, 700))
@@ -47,8 +47,3 @@ def test_ollama_unloads_an_idle_model() -> None:
         cache = simulator(rules_for("any", dialect="ollama"))
         cache.send(stream("u1"))
         assert cache.send(stream("u1"), at=later).read == read
-
-
-def test_caches_that_do_not_see_tokens_are_sent_streams() -> None:
-    with pytest.raises(BadInput, match="use simulator"):
-        token_simulator(rules_for("anthropic"))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lamina.caches import rules_for, simulator
-from lamina.caches.simulate import Cache
+from lamina.caches.prefix_path import Cache
 from lamina.caches.stream import Stream
 from tests.caches.streams import stream as made
 
@@ -32,7 +32,7 @@ def test_a_shared_beginning_without_a_boundary_is_not_read(cache: Cache) -> None
     cache.send(stream("S u1", tokens=1500))
     tally = cache.send(stream("S u2", tokens=1500))
     assert tally.read == 0
-    assert tally.why == "no live entry at a boundary of this request, under its key"
+    assert tally.why == "no live entry at a marker or boundary, or within its look-back"
 
 
 def test_a_marker_at_its_end_makes_a_shared_beginning_readable(cache: Cache) -> None:
@@ -78,7 +78,10 @@ def test_an_entry_lives_half_an_hour_or_twelve(cache: Cache, requested: str, lat
 
 def test_the_minimum_is_strict(cache: Cache) -> None:
     cache.send(stream("u1", tokens=1023))
-    assert cache.send(stream("u1", tokens=1023)).why == "no boundary of at least 1024 tokens"
+    assert (
+        cache.send(stream("u1", tokens=1023)).why
+        == "what could be cached is below the minimum of 1024 tokens"
+    )
 
 
 def test_effort_and_format_are_part_of_the_prefix(cache: Cache) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lamina.caches import rules_for, simulator
-from lamina.caches.simulate import Cache
+from lamina.caches.prefix_path import Cache
 from tests.caches.streams import block, stream
 
 

@@ -14,8 +14,8 @@ from lamina._lazy_names import name_lazily
 
 if TYPE_CHECKING:
     from lamina.caches.lifetimes import PausedRequest, choose_lifetime
-    from lamina.caches.named import ExplicitCachePrice, NamedCaches, price_explicit_cache
-    from lamina.caches.prices import Price, cost, storage
+    from lamina.caches.prefix_path import Cache
+    from lamina.caches.prices import ExplicitCachePrice, Price, cost, price_explicit_cache
     from lamina.caches.rules import (
         CacheRules,
         Level,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         rates,
         rules_for,
     )
-    from lamina.caches.simulate import Cache, TokenCache, simulator, token_simulator
+    from lamina.caches.simulate import simulator
     from lamina.caches.stream import Stream, StreamBlock
 
 __all__ = [
@@ -35,13 +35,11 @@ __all__ = [
     "ExplicitCachePrice",
     "Level",
     "MatchRule",
-    "NamedCaches",
     "PausedRequest",
     "Price",
     "Stream",
     "StreamBlock",
     "Tally",
-    "TokenCache",
     "all_rules",
     "choose_lifetime",
     "cost",
@@ -50,8 +48,6 @@ __all__ = [
     "rates",
     "rules_for",
     "simulator",
-    "storage",
-    "token_simulator",
 ]
 
 if not TYPE_CHECKING:
@@ -59,9 +55,9 @@ if not TYPE_CHECKING:
         __name__,
         {
             "lamina.caches.lifetimes": "PausedRequest choose_lifetime",
-            "lamina.caches.named": "ExplicitCachePrice NamedCaches price_explicit_cache",
-            "lamina.caches.prices": "Price cost storage",
-            "lamina.caches.simulate": "Cache TokenCache simulator token_simulator",
+            "lamina.caches.prefix_path": "Cache",
+            "lamina.caches.prices": "ExplicitCachePrice Price cost price_explicit_cache",
+            "lamina.caches.simulate": "simulator",
             "lamina.caches.stream": "Stream StreamBlock",
             "lamina.caches.rules": "CacheRules Level MatchRule Tally all_rules load_rules rates rules_for",
         },

@@ -4,19 +4,21 @@ Each marked position that reaches the minimum gets one entry. A request reads th
 from one of its markers, walking back a limited number of positions. Nothing here reads a clock: the caller
 passes the time as `at`.
 
-`TurnEndCache` (OpenAI's since GPT-5.6) has entries where a turn ends, too. A request may read any boundary
-that it has in common with an earlier one, among its latest boundaries. There is no longest common prefix
-between boundaries.
+Under the rule `tail` (OpenAI's since GPT-5.6) there are entries where a turn ends, too. A request may read
+any boundary that it has in common with an earlier one, among its latest boundaries. There is no longest
+common prefix between boundaries. A cache that is read by its name (Gemini's explicit ones) has no markers, so
+nothing of it is read here: `lamina.clients.gemini_caches` makes such caches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from lamina.caches.prefix import requested_lifetime
-from lamina.caches.prefix_path import PrefixPath, build_path
+from lamina.caches.prefix_path import Cache, PrefixPath, SentRequest
 from lamina.caches.rules import CacheRules, Tally
 from lamina.caches.stream import Stream, StreamBlock
 
@@ -82,54 +84,65 @@ class CacheEntries:
                 self.refresh(link, at=at, seconds=seconds)
 
 
-class BreakpointCache:
-    """State: the entries of all requests so far."""
+class EntryCache(Cache):
+    """State: the entries of all requests so far. The hash of a prefix begins with the key."""
 
     def __init__(self, rules: CacheRules) -> None:
-        self.rules = rules
+        super().__init__(rules)
         self.entries = CacheEntries()
-        self._last_path: PrefixPath | None = None
 
-    def send(
-        self,
-        stream: Stream,
-        *,
-        at: float = 0.0,
-        answer: tuple[StreamBlock, ...] = (),
-        begun: float | None = None,
-    ) -> Tally:
-        """Send one request at a time in seconds. What it writes can be read once its answer has `begun`."""
-        del answer  # an answer is cached when it comes back inside a marked prefix
-        path = build_path(stream, self.rules, previous=self._last_path)
-        self._last_path = path
-        marks = find_entry_marks(stream, path, self.rules)
-        hit = self._find_entry(path, marks, at)
+    def _take(self, sent: SentRequest) -> Tally:
+        """What a request finds at its markers, or at the ends of its turns. Its answer is not cached.
+
+        An answer is cached when it comes back inside a prefix that has an entry.
+        """
+        ends = self._find_ends(sent)
+        hit = self._find_entry(sent, ends)
         if hit is not None and self.rules.refresh:
-            self.entries.refresh(path.links[hit], at=at)
-        ready = at if begun is None else begun
-        self.entries.write_marks(path, marks, self.rules, at=at, ready=ready)
-        return tally_entries(path, marks, hit, self.rules, why=self._explain(stream, path, marks, hit))
+            self.entries.refresh(sent.path.links[hit], at=sent.at)
+        writes = ends
+        if self.rules.match == "tail":
+            writes = choose_writes(sent.stream, sent.path, self.rules, ends)
+        self.entries.write_marks(sent.path, writes, self.rules, at=sent.at, ready=sent.begun)
+        return tally_entries(sent.path, writes, hit, self.rules, why=self._explain(sent, ends, hit))
 
-    def _find_entry(self, path: PrefixPath, marks: dict[int, str], at: float) -> int | None:
-        """The last block with an entry that can be read, within the look-back of a marker."""
-        positions = list(number_positions(path.blocks, runs=self.rules.runs))
+    def _find_ends(self, sent: SentRequest) -> dict[int, str]:
+        """The blocks at which an entry may end, with the lifetime that a marker there asks for."""
+        if self.rules.match == "tail":
+            return find_boundaries(sent.stream, sent.path, self.rules)
+        return find_entry_marks(sent.stream, sent.path, self.rules)
+
+    def _find_entry(self, sent: SentRequest, ends: dict[int, str]) -> int | None:
+        """The last block with an entry that can be read from one of these ends."""
+        newest_first = sorted(ends, reverse=True)
+        if self.rules.match == "tail":  # with a look-back of 20, only the last 20 boundaries are tried
+            return self._find_readable(sent, newest_first[: self.rules.look_back])
+        positions = list(number_positions(sent.path.blocks, runs=self.rules.runs))
         # from the last marker backwards, then from the one before it, as the provider searches
-        for mark in sorted(marks, reverse=True):
-            for index in range(mark, -1, -1):
-                if positions[mark] - positions[index] >= self.rules.look_back:
-                    break
-                if self.entries.can_read(path.links[index], at):
-                    return index
+        for mark in newest_first:
+            reached = positions[mark] - self.rules.look_back
+            first = bisect_right(positions, reached)
+            hit = self._find_readable(sent, range(mark, first - 1, -1))
+            if hit is not None:
+                return hit
         return None
 
-    def _explain(self, stream: Stream, path: PrefixPath, marks: dict[int, str], hit: int | None) -> str:
+    def _find_readable(self, sent: SentRequest, indexes: Iterable[int]) -> int | None:
+        """The first of these blocks with an entry that can be read."""
+        for index in indexes:
+            if self.entries.can_read(sent.path.links[index], sent.at):
+                return index
+        return None
+
+    def _explain(self, sent: SentRequest, ends: dict[int, str], hit: int | None) -> str:
         """Why a request read what it read, or nothing."""
         if hit is not None:
-            return f"read up to {path.blocks[hit].place}"
-        if marks:
-            return "no live entry at a marker or within its look-back"
-        if find_marks(stream, path, self.rules):
-            return f"what is marked is below the minimum of {self.rules.least(stream.model)} tokens"
+            return f"read up to {sent.path.blocks[hit].place}"
+        if ends:
+            return "no live entry at a marker or boundary, or within its look-back"
+        if self.rules.match == "tail" or find_marks(sent.stream, sent.path, self.rules):
+            least = self.rules.least(sent.stream.model)
+            return f"what could be cached is below the minimum of {least} tokens"
         return "no marker"
 
 
@@ -200,54 +213,6 @@ def number_positions(blocks: Sequence[StreamBlock], *, runs: bool) -> Iterator[i
             position += 1
         previous_sort = block.sort
         yield position
-
-
-class TurnEndCache:
-    """State: the entries of all requests so far. The hash of a prefix begins with the key."""
-
-    def __init__(self, rules: CacheRules) -> None:
-        self.rules = rules
-        self.entries = CacheEntries()
-
-    def send(
-        self,
-        stream: Stream,
-        *,
-        at: float = 0.0,
-        answer: tuple[StreamBlock, ...] = (),
-        begun: float | None = None,
-    ) -> Tally:
-        """Send one request at a time in seconds. What it writes can be read once its answer has `begun`."""
-        del answer  # it is cached when it comes back before a boundary
-        path = build_path(stream, self.rules)
-        boundaries = find_boundaries(stream, path, self.rules)
-        hit = self._find_entry(path, boundaries, at)
-        writes = choose_writes(stream, path, self.rules, boundaries)
-        used = dict(writes)
-        if hit is not None:
-            used[hit] = ""
-        ready = at if begun is None else begun
-        self.entries.write_marks(path, used, self.rules, at=at, ready=ready)
-        why = self._explain(stream, path, boundaries, hit)
-        return tally_entries(path, writes, hit, self.rules, why=why)
-
-    def _find_entry(self, path: PrefixPath, boundaries: dict[int, str], at: float) -> int | None:
-        """The last of the latest boundaries with an entry that can be read.
-
-        With a look-back of 20, only the last 20 boundaries are tried.
-        """
-        for index in sorted(boundaries, reverse=True)[: self.rules.look_back]:
-            if self.entries.can_read(path.links[index], at):
-                return index
-        return None
-
-    def _explain(self, stream: Stream, path: PrefixPath, boundaries: dict[int, str], hit: int | None) -> str:
-        """Why a request read what it read, or nothing."""
-        if hit is not None:
-            return f"read up to {path.blocks[hit].place}"
-        if boundaries:
-            return "no live entry at a boundary of this request, under its key"
-        return f"no boundary of at least {self.rules.least(stream.model)} tokens"
 
 
 def find_boundaries(stream: Stream, path: PrefixPath, rules: CacheRules) -> dict[int, str]:

@@ -2,25 +2,25 @@
 
 `SentBlocks` is the tree of everything that was sent. `LongestPrefixCache` rounds a common prefix down,
 ignores short ones and forgets what is too old. In the first block that differs, the common bytes count for
-their share of its tokens. Nothing here reads a clock: the caller passes the time as `at`.
+their share of its tokens. Servers that keep full pages of tokens (vLLM's blocks, SGLang's tree) are of this
+kind too: they keep answers as well, and always compute the last token of a prompt.
 
 `UnitCache` (DeepSeek's since V4) reads whole units. A request ends two of them: one where its input ends, one
 where its answer ends. One more ends where two requests were seen to differ, so what two requests share is
 read by the third.
-
-`PageCache` (vLLM's blocks, SGLang's tree) has full pages of tokens under chained hashes. The last token of a
-prompt is always computed. Generated tokens, all but the last, fill pages too. If the memory is limited, the
-pages that were used longest ago go first, ends before beginnings. Parallel requests are not modelled.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import OrderedDict
-from collections.abc import Sequence
-from hashlib import blake2b
 
-from lamina.caches.prefix_path import PrefixPath, build_path, count_common_items, count_shared_tokens
+from lamina.caches.prefix_path import (
+    Cache,
+    PrefixPath,
+    SentRequest,
+    count_common_items,
+    count_shared_tokens,
+)
 from lamina.caches.rules import CacheRules, Tally
 from lamina.caches.stream import Stream, StreamBlock, write_seam
 
@@ -102,36 +102,31 @@ def sign_block(block: StreamBlock) -> bytes:
     return write_seam(block) + block.data
 
 
-class LongestPrefixCache:
+class LongestPrefixCache(Cache):
     """State: everything that was sent and is not too old."""
 
     def __init__(self, rules: CacheRules) -> None:
-        self.rules = rules
+        super().__init__(rules)
         self.sent = SentBlocks()
-        self._last_path: PrefixPath | None = None
 
-    def send(
-        self,
-        stream: Stream,
-        *,
-        at: float = 0.0,
-        answer: tuple[StreamBlock, ...] = (),
-        begun: float | None = None,
-    ) -> Tally:
-        """Send one request at a time in seconds."""
-        del answer, begun  # providers of this kind document the caching of prompts only
-        path = build_path(stream, self.rules, previous=self._last_path)
-        self._last_path = path
-        common = self.sent.count_prefix_tokens(path, at)
-        read = round_down(common, path.tokens, self.rules, stream.model)
+    def _take(self, sent: SentRequest) -> Tally:
+        path = sent.path
+        model = sent.stream.model
+        common = self.sent.count_prefix_tokens(path, sent.at)
+        readable = path.tokens
+        kept = path
+        if self.rules.match == "pages":
+            readable = max(path.tokens - 1, 0)  # the server always computes the last token of a prompt
+            kept = path.extended(sent.answer)
+        read = round_down(common, readable, self.rules, model)
         # a request may ask for a lifetime that its model does not have
-        word = self.rules.word(stream.model, requested_lifetime(stream, self.rules))
-        self.sent.add(path, at + self.rules.seconds(word))
+        word = self.rules.word(model, requested_lifetime(sent.stream, self.rules))
+        self.sent.add(kept, sent.at + self.rules.seconds(word))
         return Tally(
             read=read,
             uncached=path.tokens - read,
             hit=path.count_whole_blocks(read),
-            why=_explain(common, read, self.rules, stream.model),
+            why=_explain(common, read, self.rules, model),
         )
 
 
@@ -170,7 +165,7 @@ def _explain(common: int, read: int, rules: CacheRules, model: str) -> str:
     return "nothing in common with an earlier request that is still kept"
 
 
-class UnitCache:
+class UnitCache(Cache):
     """State: where units end, and until when each can be read.
 
     `block_ends` are ends after a whole block, by link. `inner_ends` are ends inside of a block, by the link
@@ -178,26 +173,19 @@ class UnitCache:
     """
 
     def __init__(self, rules: CacheRules) -> None:
-        self.rules = rules
+        super().__init__(rules)
         self.sent = SentBlocks()
         self.block_ends: dict[bytes, float] = {}
         self.inner_ends: dict[bytes, dict[bytes, float]] = {}
 
-    def send(
-        self,
-        stream: Stream,
-        *,
-        at: float = 0.0,
-        answer: tuple[StreamBlock, ...] = (),
-        begun: float | None = None,
-    ) -> Tally:
-        """Send one request at a time in seconds. Its `answer` is cached as it comes back, block by block."""
-        del begun
-        path = build_path(stream, self.rules)
+    def _take(self, sent: SentRequest) -> Tally:
+        """What the longest unit gives. The answer is cached as it comes back, block by block."""
+        path = sent.path
+        at = sent.at
         until = at + self.rules.seconds("")
-        read = round_down(self._longest_unit(path, at), path.tokens, self.rules, stream.model)
+        read = round_down(self._longest_unit(path, at), path.tokens, self.rules, sent.stream.model)
         self._end_unit_at_difference(path, at, until)
-        with_answer = path.extended(answer)
+        with_answer = path.extended(sent.answer)
         self._end_unit(path, until)
         self._end_unit(with_answer, until)
         self.sent.add(with_answer, until)
@@ -243,81 +231,3 @@ class UnitCache:
         """End a unit at the end of a path, if that is a message."""
         if path.blocks and path.blocks[-1].sort not in ("tool", "system"):
             self.block_ends[path.links[-1]] = until
-
-
-class PageCache:
-    """State: the pages by hash, least recently used first. For streams: everything that was sent."""
-
-    def __init__(self, rules: CacheRules) -> None:
-        self.rules = rules
-        self.pages: OrderedDict[bytes, None] = OrderedDict()
-        self.sent = SentBlocks()
-
-    def send(
-        self,
-        stream: Stream,
-        *,
-        at: float = 0.0,
-        answer: tuple[StreamBlock, ...] = (),
-        begun: float | None = None,
-    ) -> Tally:
-        """Send one request as blocks that count as runs of tokens. The memory is without limit here."""
-        del begun
-        path = build_path(stream, self.rules)
-        read = self._round_down(self.sent.count_prefix_tokens(path, at), path.tokens)
-        self.sent.add(path.extended(answer), float("inf"))
-        return Tally(
-            read=read,
-            uncached=path.tokens - read,
-            hit=path.count_whole_blocks(read),
-            why=_explain_pages(read, self.rules),
-        )
-
-    def send_tokens(
-        self, ids: Sequence[int], *, at: float = 0.0, generated: Sequence[int] = (), salt: str = ""
-    ) -> Tally:
-        """Send one request as token ids. This is exact."""
-        del at
-        links = self._link_pages([*ids, *generated[:-1]], salt)
-        hits = 0
-        while hits < len(links) and links[hits] in self.pages:
-            hits += 1
-        read = self._round_down(hits * self.rules.granularity, len(ids))
-        self._use(links)
-        return Tally(read=read, uncached=len(ids) - read, why=_explain_pages(read, self.rules))
-
-    def _round_down(self, common: int, total: int) -> int:
-        """The tokens of whole pages in a common prefix; the last token of the prompt is never read."""
-        page_size = self.rules.granularity
-        return min(common, max(total - 1, 0)) // page_size * page_size
-
-    def _link_pages(self, ids: Sequence[int], salt: str) -> list[bytes]:
-        """The hash of everything up to and including each full page."""
-        page_size = self.rules.granularity
-        link = blake2b(salt.encode(), digest_size=16).digest()
-        links = []
-        for start in range(0, len(ids) - page_size + 1, page_size):
-            tokens = b",".join(b"%d" % token for token in ids[start : start + page_size])
-            link = blake2b(link + tokens, digest_size=16).digest()
-            links.append(link)
-        return links
-
-    def _use(self, links: list[bytes]) -> None:
-        """Store these pages as the most recently used, their end as the least recent of them.
-
-        So a page is forgotten before those that stand before it, without which it could not be read.
-        """
-        for link in reversed(links):
-            self.pages[link] = None
-            self.pages.move_to_end(link)
-        if not self.rules.memory:
-            return
-        while len(self.pages) * self.rules.granularity > self.rules.memory:
-            self.pages.popitem(last=False)
-
-
-def _explain_pages(read: int, rules: CacheRules) -> str:
-    """Why so much was read, in one sentence."""
-    if read:
-        return f"{read // rules.granularity} pages of {rules.granularity} tokens were kept"
-    return "no whole page of it was kept"

@@ -1,8 +1,9 @@
 """Hashes a stream as one cache sees it: each block under the hash of everything before it.
 
 Each setting enters the chain at the level where the cache depends on it. So two requests have equal links up
-to a block exactly when the cache takes them for the same prefix up to there. This module does not know what
-is cached, or for how long.
+to a block exactly when the cache takes them for the same prefix up to there. `Cache` is what all simulated
+caches have in common: each is sent requests in order, as paths. This module does not know what is cached, or
+for how long.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import accumulate
 from operator import is_
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.caches.rules import CacheRules
+from lamina.caches.rules import CacheRules, Tally
 from lamina.caches.stream import Stream, StreamBlock, link_block
 from lamina.core.hashing import canonical_json
 
@@ -104,6 +105,50 @@ def build_path(stream: Stream, rules: CacheRules, *, previous: PrefixPath | None
         links.append(link)
     sums = tuple(accumulate(block.tokens for block in blocks))
     return PrefixPath(blocks=blocks, links=tuple(links), sums=sums, root=root, settings=settings)
+
+
+class SentRequest(NamedTuple):
+    """A request that a cache is sent: its stream, its path, the answer to it, and its time in seconds.
+
+    What the request writes can be read once its answer has `begun`.
+    """
+
+    stream: Stream
+    path: PrefixPath
+    answer: tuple[StreamBlock, ...]
+    at: float
+    begun: float
+
+
+class Cache:
+    """A simulated cache that has seen nothing yet. It reads no clock and asks no server.
+
+    The caller sends it requests in order, with their times. For each it says what a real cache would have
+    read, written and computed.
+    """
+
+    def __init__(self, rules: CacheRules) -> None:
+        self.rules = rules
+        self._last_path: PrefixPath | None = None
+
+    def send(
+        self,
+        stream: Stream,
+        *,
+        at: float = 0.0,
+        answer: tuple[StreamBlock, ...] = (),
+        begun: float | None = None,
+    ) -> Tally:
+        """Send the stream of one request at a time in seconds, and say what the cache had of it."""
+        path = build_path(stream, self.rules, previous=self._last_path)
+        self._last_path = path
+        if begun is None:
+            begun = at
+        return self._take(SentRequest(stream, path, answer, at, begun))
+
+    def _take(self, sent: SentRequest) -> Tally:
+        """What a request reads, writes and computes, by the algorithm of this cache."""
+        raise NotImplementedError
 
 
 def count_shared_tokens(block: StreamBlock, equal_bytes: int) -> int:

@@ -12,9 +12,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.caches.prefix_path import PrefixPath, build_path, count_common_items, count_shared_tokens
+from lamina.caches.prefix_path import (
+    Cache,
+    PrefixPath,
+    SentRequest,
+    count_common_items,
+    count_shared_tokens,
+)
 from lamina.caches.rules import CacheRules, Tally
-from lamina.caches.stream import Stream, StreamBlock, write_seam
+from lamina.caches.stream import write_seam
 
 SIMILAR_SHARE = 0.1
 """A slot is chosen for a prompt if it shares more than this share of the prompt."""
@@ -59,11 +65,11 @@ class TokenSequence(msgspec.Struct, frozen=True):
         return common_tokens + count_shared_tokens(other_block, equal_bytes)
 
 
-class SlotCache:
+class SlotCache(Cache):
     """State: the sequence in each slot and when it was last used, and the saved sequences, oldest first."""
 
     def __init__(self, rules: CacheRules) -> None:
-        self.rules = rules
+        super().__init__(rules)
         self.last_request = 0.0
         self._unload()
 
@@ -74,18 +80,10 @@ class SlotCache:
         self.saved: list[TokenSequence] = []
         self.requests = 0
 
-    def send(
-        self,
-        stream: Stream,
-        *,
-        at: float = 0.0,
-        answer: tuple[StreamBlock, ...] = (),
-        begun: float | None = None,
-    ) -> Tally:
-        """Send one request as blocks that count as runs of tokens."""
-        del begun
-        path = build_path(stream, self.rules)
-        return self._run(TokenSequence(path=path), TokenSequence(path=path.extended(answer)), at)
+    def _take(self, sent: SentRequest) -> Tally:
+        """Run a request whose blocks count as runs of tokens."""
+        with_answer = TokenSequence(path=sent.path.extended(sent.answer))
+        return self._run(TokenSequence(path=sent.path), with_answer, sent.at)
 
     def send_tokens(self, ids: Sequence[int], *, at: float = 0.0, generated: Sequence[int] = ()) -> Tally:
         """Send one request as token ids. This is exact."""

@@ -8,7 +8,7 @@ because it expired or somebody deleted it, it is made again. Any client with the
 works, and none is imported here.
 
 With `make="when cheaper"` requests are sent with their whole head until a cache pays, by what was used and
-what the implicit cache gave back so far (`lamina.caches.named`). A cache that no longer pays is deleted.
+what the implicit cache gave back so far (`lamina.caches.prices`). A cache that no longer pays is deleted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from time import time
 from typing import Any, Literal, NamedTuple, Self
 
 from lamina.caches import all_rules
-from lamina.caches.named import ExplicitCachePrice, price_explicit_cache
+from lamina.caches.prices import ExplicitCachePrice, price_explicit_cache
 from lamina.dialects.usage import find_usage
 from lamina.errors import BadInput
 

@@ -11,10 +11,9 @@ from itertools import accumulate
 
 import msgspec
 
-from lamina.caches import CacheRules, Tally, cost, simulator
+from lamina.caches import Cache, CacheRules, Tally, cost, simulator
 from lamina.caches.marker_plan import plan_markers
 from lamina.caches.prefix_path import count_common_items
-from lamina.caches.simulate import Cache
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.errors import LaminaError
 from lamina.models.facts import model as facts_of
