@@ -22,7 +22,6 @@ from lamina.stores.address import open_store
 from lamina.stores.port import Where
 from tests.cli.running import Ran, run
 from tests.conversations.recorded import ANSWER, DAY, NOON, PROMPT, RESULT, keep_session, record_talk
-from tests.inspector.recorded import write_session
 
 TALK = "claude-code-5f0c1b7a"
 
@@ -371,24 +370,3 @@ def test_a_session_with_a_record_is_one_conversation(store: str, tmp_path: Path)
             assert await opened.read(Where("", "morning")) == await opened.read(Where("", "evening"))
 
     anyio.run(compare)
-
-
-def test_a_summary_has_all_conversations_of_a_store(store: str) -> None:
-    summary = json.loads(ask(store, "summary", "--json").out)
-    assert summary["sessions"] == len({each["place"]["session"] for each in summary["dearest"]}) == 5
-    assert summary["calls"] == sum(each["calls"] for each in summary["dearest"])
-    assert {row["name"] for row in summary["groups"]["client"]} >= {"claude-code"}
-    printed = ask(store, "summary").out
-    assert printed.splitlines()[0].startswith(f"{summary['sessions']} sessions, {summary['calls']} calls")
-    newer = json.loads(ask(store, "summary", "--json", "--since", "2026-09-20").out)
-    assert 0 < newer["sessions"] < summary["sessions"]
-
-
-def test_a_summary_of_logs_says_why_caches_were_lost(tmp_path: Path) -> None:
-    write_session(tmp_path, turns=2)
-    done = run("conversations", "summary", tmp_path)
-    assert done.code == 0, done.err
-    assert "why caches were lost" in done.out
-    assert "dearest lost caches" in done.out
-    nothing = run("conversations", "summary", tmp_path, "--since", "2030-01-01")
-    assert (nothing.code, "no conversation with a recorded call" in nothing.err) == (2, True)

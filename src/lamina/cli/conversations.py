@@ -1,7 +1,7 @@
 """`lamina conversations`: every conversation of a store in one list, whichever door it came through.
 
 `lamina.conversations` does the work. This module reads the options, lists conversations and deletes them;
-`shown_conversations`, `conversation_files`, `conversation_summary` and `damaged_conversations` have the other
+`shown_conversations`, `conversation_files` and `damaged_conversations` have the other
 actions.
 """
 
@@ -15,7 +15,6 @@ import anyio
 import msgspec
 
 from lamina.cli.conversation_files import copy_everything, export_one, import_file
-from lamina.cli.conversation_summary import print_summary
 from lamina.cli.damaged_conversations import require_damaged_name, rescue_conversation, verify_conversations
 from lamina.cli.output import emit, progress, show, tell
 from lamina.cli.parser import add_json, float_or_nan, read_moment, whole_number
@@ -36,20 +35,19 @@ from lamina.stores.port import Store
 
 DEFAULT_DAYS = 30
 
-MOST_PATHS = 1_000
-"""Logs that one summary may name, or messages that one command may erase."""
+MOST_KEYS = 1_000
+"""Messages that one command may erase."""
 
 _EXAMPLES = """\
-actions: list; summary [PATH ...]; show NAME; export NAME; import FILE NAME; copy STORE; delete NAME --yes;
-delete --client ID --yes; delete --workspace NAME --all --yes; erase NAME KEY ... --yes; erase NAME --text
-WORDS; prune --yes; verify [NAME]; rescue NAME; inspect NAME
+actions: list; show NAME; export NAME; import FILE NAME; copy STORE; delete NAME --yes; delete --client ID
+--yes; delete --workspace NAME --all --yes; erase NAME KEY ... --yes; erase NAME --text WORDS; prune --yes;
+verify [NAME]; rescue NAME; inspect NAME
 
 Show, export and inspect also take the beginning of a NAME, if no other begins alike, and say which they took.
 Delete, erase, verify and rescue take the whole NAME. List shows the conversations of the gateway, of wrapped
-clients, of sessions and of the chat. Summary says what all of them cost together, by day, client, project and
-model, what was read again and again, where caches were lost, and possible savings; with a
-PATH, it reads logs, or a folder that `lamina replay --parquet` wrote. Export writes a page of Markdown, or
-with --format json one line for each request: what was sent, what came back, and its usage. Import reads both.
+clients, of sessions and of the chat; `lamina replay --store` says what they cost together, and why caches
+were lost. Export writes a page of Markdown, or with --format json one line for each request: what was sent,
+what came back, and its usage. Import reads both.
 Copy puts everything into another store; with --new-key-file that one is sealed. Delete removes a
 conversation everywhere: state, record, log, search index, costs; with --client, all conversations of a client
 with their forks; with --all, the whole workspace. Erase removes messages of a conversation, and what lamina
@@ -60,7 +58,6 @@ or taken away. Rescue writes what is whole of a damaged conversation, for import
 
 examples:
   lamina conversations list --since 7d --text "retry"
-  lamina conversations summary --since 7d
   lamina conversations show claude-code-5f
   lamina conversations export claude-code-5f --format json > talk.jsonl
   lamina conversations export claude-code-5f --format request > request.json
@@ -83,7 +80,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
-    actions = [*_STORE_ACTIONS, *_OTHER_ACTIONS]
+    actions = [*_STORE_ACTIONS, "inspect"]
     add("action", metavar="ACTION", choices=actions, help=", ".join(actions))
     add(
         "names",
@@ -96,7 +93,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
         "--since",
         metavar="DATE",
         type=read_moment,
-        help="for list and summary: since a date (2026-11-01), or 7d, 12h",
+        help="for list: since a date (2026-11-01), or 7d, 12h",
     )
     add(
         "--client",
@@ -137,8 +134,8 @@ def run(arguments: argparse.Namespace) -> int:
         if most:
             names = count_noun(most, "name")
         raise BadInput(f"{arguments.action} takes {names}", place="conversations", hint=hint)
-    if arguments.action in _OTHER_ACTIONS:
-        return _OTHER_ACTIONS[arguments.action](arguments)
+    if arguments.action == "inspect":  # it opens the store by itself
+        return _inspect(arguments)
     return anyio.run(_run_action, arguments)
 
 
@@ -360,10 +357,9 @@ def _size(text: str) -> int:
 
 _NAME_COUNTS = {
     "list": (0, 0),
-    "summary": (0, MOST_PATHS),
     "prune": (0, 0),
     "delete": (0, 1),
-    "erase": (1, MOST_PATHS),
+    "erase": (1, MOST_KEYS),
     "verify": (0, 1),
     "import": (2, 2),
 }
@@ -382,9 +378,3 @@ _STORE_ACTIONS: dict[str, Callable[[Store, str, argparse.Namespace], Awaitable[i
     "rescue": rescue_conversation,
 }
 """What is done with an open store."""
-
-_OTHER_ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "inspect": _inspect,
-    "summary": print_summary,
-}
-"""What opens the store by itself, or none."""
