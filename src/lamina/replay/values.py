@@ -13,6 +13,7 @@ import msgspec
 from lamina.caches.prices import WorkingCost
 from lamina.conversations.lost_caches import LostCache
 from lamina.conversations.record import CutNote, is_compaction
+from lamina.dialects.usage import Usage
 
 
 class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +42,23 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
     def is_cut(self) -> bool:
         """Whether lamina shortened something or left it out for this request."""
         return self.cut is not None and is_compaction(self.cut)
+
+
+def record_usage(
+    usage: Usage, *, at: float | None = None, model: str = "", cut: CutNote | None = None
+) -> RecordedUsage:
+    """What was reported of one request, in the words of the lab."""
+    return RecordedUsage(
+        uncached=max(usage.input - usage.cached - usage.written, 0),
+        read=usage.cached,
+        written=usage.written - usage.written_long,
+        written_long=usage.written_long,
+        output=usage.output,
+        at=at,
+        model=model,
+        tier=usage.tier,
+        cut=cut,
+    )
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):

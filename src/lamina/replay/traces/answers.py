@@ -83,10 +83,4 @@ def _absorb_events(dialect: str, events: list[Any]) -> Answer:
         origin = read_origin(segment)
         if origin is not None and origin.is_first and isinstance(origin.message, dict):
             items.append(origin.message)
-    usage = {
-        "prompt_tokens": absorbed.usage.input,
-        "cached_input_tokens": absorbed.usage.cached,
-        "cache_write": absorbed.usage.written,
-        "completion_tokens": absorbed.usage.output,
-    }
-    return items, usage
+    return items, absorbed.usage

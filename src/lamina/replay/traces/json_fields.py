@@ -6,16 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lamina.dialects.json_values import mapping_or_empty, number_or_none
-from lamina.dialects.usage import read_tier
-from lamina.replay.values import RecordedUsage
+from lamina.dialects.usage import Usage, read_usage
+from lamina.replay.values import RecordedUsage, record_usage
 
-_MOST = 10**12  # tokens: more is no count
 _LATEST = 10**11  # seconds since 1970: more are milliseconds, microseconds or nanoseconds
-
-_FIELDS_OF_OPENAI = frozenset(("prompt_tokens", "cached_input_tokens"))
-_READ = ("cache_read_input_tokens", "cache_read", "cached_input_tokens", "prompt_cache_hit_tokens")
-_WRITTEN = ("cache_creation_input_tokens", "cache_write", "cache_write_input_tokens")
-_WRITTEN_IN_DETAILS = ("cache_write_tokens", "created_cache_tokens")
 
 
 def json_field(row: Any, name: str) -> Any:
@@ -57,18 +51,6 @@ def as_list(value: Any) -> list[Any]:
     if isinstance(value, list):
         return value
     return []
-
-
-def count_field(row: Any, *names: str) -> int:
-    """The first of these fields that is a number of something, and not 0.
-
-    True, a negative number and text count nothing.
-    """
-    for name in names:
-        number = number_or_none(json_field(row, name))
-        if number is not None and 0 < number < _MOST:
-            return int(number)
-    return 0
 
 
 def parse_moment(*moments: Any) -> float | None:
@@ -116,34 +98,8 @@ def _parse_iso(text: str) -> float | None:
 
 
 def parse_usage(usage: Any, *, at: float | None = None, model: str = "") -> RecordedUsage | None:
-    """What a usage says, of whichever provider; None where it says nothing.
-
-    OpenAI counts what was cached into the input, Anthropic beside it. Its fields show which one it is.
-    Anthropic also says how much of what was written lives for an hour, at another price.
-    """
-    details = object_field(usage, "prompt_tokens_details", "input_tokens_details")
-    read = count_field(usage, *_READ) or count_field(details, "cached_tokens")
-    written = count_field(usage, *_WRITTEN) or count_field(details, *_WRITTEN_IN_DETAILS)
-    lifetimes = object_field(usage, "cache_creation")
-    written_long = count_field(lifetimes, "ephemeral_1h_input_tokens")
-    written = max(written, written_long + count_field(lifetimes, "ephemeral_5m_input_tokens"))
-    uncached = count_field(usage, "input_tokens", "prompt_tokens")
-    counts_cached_as_input = not _FIELDS_OF_OPENAI.isdisjoint(mapping_or_empty(usage))
-    # OpenAI counts what was cached into the input, Anthropic beside it
-    if details or counts_cached_as_input:
-        whole_input = uncached
-        uncached = max(whole_input - read - written, 0)
-        read = min(read, whole_input)
-    parsed = RecordedUsage(
-        uncached=uncached,
-        read=read,
-        written=written - written_long,
-        written_long=written_long,
-        output=count_field(usage, "output_tokens", "completion_tokens"),
-        at=at,
-        model=model,
-        tier=read_tier(usage),
-    )
-    if not parsed.total and not parsed.output:
+    """What a usage says, of whichever provider; None where it says nothing."""
+    reported = usage if isinstance(usage, Usage) else read_usage(usage)
+    if not reported.input and not reported.output:
         return None
-    return parsed
+    return record_usage(reported, at=at, model=model)

@@ -29,7 +29,7 @@ from lamina.errors import LaminaError
 from lamina.fitting.recalls import TURN_FIELDS, read_turns, render_turns
 from lamina.replay.traces.growing_requests import find_answer_starts, is_answer
 from lamina.replay.traces.people import find_user
-from lamina.replay.values import RecordedUsage, Trace, UnreadableLine
+from lamina.replay.values import RecordedUsage, Trace, UnreadableLine, record_usage
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Store
 
@@ -136,18 +136,8 @@ def decode_body(body: bytes | None) -> dict[str, Any] | None:
 
 
 def to_recorded_usage(usage: Usage, request: SentRequest) -> RecordedUsage:
-    """What was reported of one request, in the words of the lab."""
-    return RecordedUsage(
-        uncached=max(usage.input - usage.cached - usage.written, 0),
-        read=usage.cached,
-        written=usage.written - usage.written_long,
-        written_long=usage.written_long,
-        output=usage.output,
-        at=request.at or None,
-        model=request.model,
-        tier=usage.tier,
-        cut=request.cut,
-    )
+    """What was reported of one request, with its time, its model and its cut."""
+    return record_usage(usage, at=request.at or None, model=request.model, cut=request.cut)
 
 
 def add_reported(trace: Trace, record: ConversationRecord) -> Trace:

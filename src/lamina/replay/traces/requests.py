@@ -18,7 +18,6 @@ from lamina.errors import BadInput
 from lamina.replay.traces.answers import read_answer
 from lamina.replay.traces.json_fields import (
     as_list,
-    count_field,
     json_field,
     list_field,
     object_field,
@@ -150,16 +149,11 @@ def _session_compactions(meta: dict[str, Any], trace: Trace) -> tuple[int, ...]:
 
 
 def _index_of_item(line: Any, trace: Trace) -> int | None:
-    """The item that a line of meta is about, if there is one.
-
-    `{"index": 3}` is about the fourth item. An index past the end is about none.
-    """
-    if json_field(line, "index") == 0:
-        return 0
-    index = count_field(line, "index")
-    if not 0 < index <= len(trace.items):
-        return None
-    return index
+    """The item that a line of meta is about, if there is one. It may be the end of all items."""
+    index = json_field(line, "index")
+    if type(index) is int and 0 <= index <= len(trace.items):
+        return index
+    return None
 
 
 def read_call(row: TraceRow) -> LoggedCall:
