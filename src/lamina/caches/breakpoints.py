@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from lamina.caches.prefix import requested_lifetime
-from lamina.caches.prefix_path import Cache, PrefixPath, SentRequest
+from lamina.caches.prefix_path import Cache, PrefixPath, CacheRequest
 from lamina.caches.rules import CacheRules, Tally
 from lamina.caches.stream import Stream, StreamBlock
 
@@ -91,7 +91,7 @@ class EntryCache(Cache):
         super().__init__(rules)
         self.entries = CacheEntries()
 
-    def _take(self, sent: SentRequest) -> Tally:
+    def _take(self, sent: CacheRequest) -> Tally:
         """What a request finds at its markers, or at the ends of its turns. Its answer is not cached.
 
         An answer is cached when it comes back inside a prefix that has an entry.
@@ -106,13 +106,13 @@ class EntryCache(Cache):
         self.entries.write_marks(sent.path, writes, self.rules, at=sent.at, ready=sent.begun)
         return tally_entries(sent.path, writes, hit, self.rules, why=self._explain(sent, ends, hit))
 
-    def _find_ends(self, sent: SentRequest) -> dict[int, str]:
+    def _find_ends(self, sent: CacheRequest) -> dict[int, str]:
         """The blocks at which an entry may end, with the lifetime that a marker there asks for."""
         if self.rules.match == "tail":
             return find_boundaries(sent.stream, sent.path, self.rules)
         return find_entry_marks(sent.stream, sent.path, self.rules)
 
-    def _find_entry(self, sent: SentRequest, ends: dict[int, str]) -> int | None:
+    def _find_entry(self, sent: CacheRequest, ends: dict[int, str]) -> int | None:
         """The last block with an entry that can be read from one of these ends."""
         newest_first = sorted(ends, reverse=True)
         if self.rules.match == "tail":  # with a look-back of 20, only the last 20 boundaries are tried
@@ -127,14 +127,14 @@ class EntryCache(Cache):
                 return hit
         return None
 
-    def _find_readable(self, sent: SentRequest, indexes: Iterable[int]) -> int | None:
+    def _find_readable(self, sent: CacheRequest, indexes: Iterable[int]) -> int | None:
         """The first of these blocks with an entry that can be read."""
         for index in indexes:
             if self.entries.can_read(sent.path.links[index], sent.at):
                 return index
         return None
 
-    def _explain(self, sent: SentRequest, ends: dict[int, str], hit: int | None) -> str:
+    def _explain(self, sent: CacheRequest, ends: dict[int, str], hit: int | None) -> str:
         """Why a request read what it read, or nothing."""
         if hit is not None:
             return f"read up to {sent.path.blocks[hit].place}"

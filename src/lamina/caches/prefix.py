@@ -17,7 +17,7 @@ from bisect import bisect_left
 from lamina.caches.prefix_path import (
     Cache,
     PrefixPath,
-    SentRequest,
+    CacheRequest,
     count_common_items,
     count_shared_tokens,
 )
@@ -109,19 +109,19 @@ class LongestPrefixCache(Cache):
         super().__init__(rules)
         self.sent = SentBlocks()
 
-    def _take(self, sent: SentRequest) -> Tally:
+    def _take(self, sent: CacheRequest) -> Tally:
         path = sent.path
         model = sent.stream.model
         common = self.sent.count_prefix_tokens(path, sent.at)
         readable = path.tokens
-        kept = path
+        stored_path = path
         if self.rules.match == "pages":
             readable = max(path.tokens - 1, 0)  # the server always computes the last token of a prompt
-            kept = path.extended(sent.answer)
+            stored_path = path.extended(sent.answer)
         read = round_down(common, readable, self.rules, model)
         # a request may ask for a lifetime that its model does not have
         word = self.rules.word(model, requested_lifetime(sent.stream, self.rules))
-        self.sent.add(kept, sent.at + self.rules.seconds(word))
+        self.sent.add(stored_path, sent.at + self.rules.seconds(word))
         return Tally(
             read=read,
             uncached=path.tokens - read,
@@ -162,7 +162,7 @@ def _explain(common: int, read: int, rules: CacheRules, model: str) -> str:
     if common:
         least = max(rules.least(model), rules.step(model))
         return f"{common} tokens in common with an earlier request, below the minimum of {least}"
-    return "nothing in common with an earlier request that is still kept"
+    return "nothing in common with an earlier request that is still stored_path"
 
 
 class UnitCache(Cache):
@@ -178,7 +178,7 @@ class UnitCache(Cache):
         self.block_ends: dict[bytes, float] = {}
         self.inner_ends: dict[bytes, dict[bytes, float]] = {}
 
-    def _take(self, sent: SentRequest) -> Tally:
+    def _take(self, sent: CacheRequest) -> Tally:
         """What the longest unit gives. The answer is cached as it comes back, block by block."""
         path = sent.path
         at = sent.at

@@ -107,7 +107,7 @@ def build_path(stream: Stream, rules: CacheRules, *, previous: PrefixPath | None
     return PrefixPath(blocks=blocks, links=tuple(links), sums=sums, root=root, settings=settings)
 
 
-class SentRequest(NamedTuple):
+class CacheRequest(NamedTuple):
     """A request that a cache is sent: its stream, its path, the answer to it, and its time in seconds.
 
     What the request writes can be read once its answer has `begun`.
@@ -144,9 +144,9 @@ class Cache:
         self._last_path = path
         if begun is None:
             begun = at
-        return self._take(SentRequest(stream, path, answer, at, begun))
+        return self._take(CacheRequest(stream, path, answer, at, begun))
 
-    def _take(self, sent: SentRequest) -> Tally:
+    def _take(self, sent: CacheRequest) -> Tally:
         """What a request reads, writes and computes, by the algorithm of this cache."""
         raise NotImplementedError
 

@@ -15,7 +15,7 @@ import msgspec
 from lamina.caches.prefix_path import (
     Cache,
     PrefixPath,
-    SentRequest,
+    CacheRequest,
     count_common_items,
     count_shared_tokens,
 )
@@ -80,7 +80,7 @@ class SlotCache(Cache):
         self.saved: list[TokenSequence] = []
         self.requests = 0
 
-    def _take(self, sent: SentRequest) -> Tally:
+    def _take(self, sent: CacheRequest) -> Tally:
         """Run a request whose blocks count as runs of tokens."""
         with_answer = TokenSequence(path=sent.path.extended(sent.answer))
         return self._run(TokenSequence(path=sent.path), with_answer, sent.at)
