@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from lamina.caches.prefix import requested_lifetime
-from lamina.caches.prefix_path import Cache, PrefixPath, CacheRequest
+from lamina.caches.prefix_path import Cache, CacheRequest, PrefixPath
 from lamina.caches.rules import CacheRules, Tally
 from lamina.caches.stream import Stream, StreamBlock
 

@@ -16,8 +16,8 @@ from bisect import bisect_left
 
 from lamina.caches.prefix_path import (
     Cache,
-    PrefixPath,
     CacheRequest,
+    PrefixPath,
     count_common_items,
     count_shared_tokens,
 )
@@ -162,7 +162,7 @@ def _explain(common: int, read: int, rules: CacheRules, model: str) -> str:
     if common:
         least = max(rules.least(model), rules.step(model))
         return f"{common} tokens in common with an earlier request, below the minimum of {least}"
-    return "nothing in common with an earlier request that is still stored_path"
+    return "nothing in common with an earlier request that is still kept"
 
 
 class UnitCache(Cache):

@@ -14,8 +14,8 @@ import msgspec
 
 from lamina.caches.prefix_path import (
     Cache,
-    PrefixPath,
     CacheRequest,
+    PrefixPath,
     count_common_items,
     count_shared_tokens,
 )
