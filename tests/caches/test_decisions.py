@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lamina.caches import all_rules, rules_for
+from lamina.caches import rules_for
 from lamina.caches.lifetimes import PausedRequest, price_lifetimes
 from lamina.caches.prefix_path import count_same_objects, user_messages_backwards
-from lamina.caches.prices import price_explicit_cache
 from lamina.caches.rules import rates
 from lamina.core.cut_target import Rates
 from tests.caches.streams import stream
@@ -45,16 +44,6 @@ def test_a_pause_exactly_as_long_as_the_lifetime_still_finds_the_prefix(later: f
         requests = [PausedRequest(tokens=50_000, held=49_000, pause=seconds + later)]
         costs = {cost.word: cost for cost in price_lifetimes(requests, RULES, CLAUDE)}
         assert costs[word].late == late
-
-
-def test_without_an_explicit_cache_each_use_pays_for_what_the_implicit_one_does_not_read() -> None:
-    named = all_rules()["gemini_explicit"]
-    missed = price_explicit_cache(named, "gemini-3-pro", uses=3, seconds=60)
-    assert missed.without == pytest.approx(3 * missed.creation)
-    found = price_explicit_cache(named, "gemini-3-pro", uses=3, seconds=60, implicit_share=1.0)
-    assert found.without == pytest.approx(found.read)
-    half = price_explicit_cache(named, "gemini-3-pro", uses=3, seconds=60, implicit_share=0.5)
-    assert half.without == pytest.approx((missed.without + found.without) / 2)
 
 
 def test_cuts_are_planned_with_the_prices_of_the_cache_and_with_defaults_for_an_unknown_one() -> None:

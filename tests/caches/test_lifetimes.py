@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.caches import all_rules, rules_for, simulator
+from lamina.caches import rules_for, simulator
 from lamina.caches.lifetimes import (
     LEAST_PAUSES,
     PausedRequest,
@@ -14,9 +14,7 @@ from lamina.caches.lifetimes import (
     list_lifetimes,
     price_lifetimes,
 )
-from lamina.caches.prices import price_explicit_cache
 from lamina.caches.stream import Stream, StreamBlock
-from lamina.errors import BadInput
 
 CLAUDE = "claude-sonnet-4-5"
 RULES = rules_for(CLAUDE, dialect="anthropic")
@@ -101,15 +99,3 @@ def test_the_chosen_lifetime_is_never_dearer(pauses: list[float]) -> None:
     costs = {cost.word: cost.cost for cost in price_lifetimes(requests, RULES, CLAUDE)}
     word = choose_lifetime(pauses, RULES, CLAUDE) or "5m"
     assert costs[word] <= costs["5m"]
-
-
-def test_an_explicit_cache_pays_where_the_implicit_one_misses() -> None:
-    named = all_rules()["gemini_explicit"]
-    missed = price_explicit_cache(named, "gemini-3-pro", uses=20, seconds=3600)
-    assert missed.pays
-    found = price_explicit_cache(named, "gemini-3-pro", uses=20, seconds=3600, implicit_share=1.0)
-    assert not found.pays
-    once = price_explicit_cache(named, "gemini-3-pro", uses=1, seconds=3600)
-    assert not once.pays
-    with pytest.raises(BadInput, match="no price"):
-        price_explicit_cache(named, "a-model-of-mine", uses=1, seconds=60)

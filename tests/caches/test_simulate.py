@@ -13,7 +13,7 @@ from lamina.caches.prefix_path import build_path, count_common_items
 from lamina.caches.stream import Stream
 from tests.caches.streams import stream
 
-EACH = [rules for rules in all_rules().values() if rules.match != "named"]
+EACH = list(all_rules().values())
 
 each_cache = pytest.mark.parametrize("rules", EACH, ids=lambda rules: rules.name)
 words = st.lists(st.sampled_from("u1 u2 a1 c1 c2 r1 r2 t1 i1 uab uac".split()), min_size=1, max_size=8)

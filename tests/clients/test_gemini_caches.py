@@ -190,7 +190,7 @@ def test_deleting_what_is_gone_is_no_error_and_nothing_is_deleted_twice(gemini: 
     assert [call.split()[0] for call in gemini.asked] == ["POST", "DELETE"]
 
 
-def test_storage_is_told_in_token_hours_and_money(gemini: Gemini) -> None:
+def test_storage_is_told_in_token_hours(gemini: Gemini) -> None:
     clock = Clock()
     cached = head(gemini, clock, lifetime=7200)
     assert cached.token_hours == 0
@@ -203,7 +203,6 @@ def test_storage_is_told_in_token_hours_and_money(gemini: Gemini) -> None:
     cached.name()
     clock.now += 100_000
     assert cached.token_hours == pytest.approx(1_000 + 4_000), "an expired cache costs nothing"
-    assert cached.storage_cost(4.5) == pytest.approx(0.0225)
 
 
 def test_the_same_with_an_async_client(gemini: Gemini) -> None:
@@ -239,55 +238,3 @@ def test_a_head_without_anything_to_cache_is_refused() -> None:
         CachedHead(object(), model=MODEL)
     with pytest.raises(BadInput, match="lifetime"):
         CachedHead(object(), model=MODEL, system="x", lifetime=0)
-
-
-def test_a_cache_is_made_when_it_pays_and_deleted_when_it_no_longer_does(gemini: Gemini) -> None:
-    """At these prices three uses in an hour pay for a cache of an hour: 3 · 0.9 · 0.75 > 0.75 + 1.00."""
-    clock = Clock()
-    cached = head(gemini, clock, make="when cheaper")
-    for number in range(3):
-        clock.now += 60
-        cached.generate_content(contents=f"What is in {number}?")
-        assert cached.has_cache == (number == 2)
-    whole = [HANDBOOK in json.dumps(body) for body in gemini.bodies]
-    assert whole == [True, True, True, False]  # two whole requests, the cache, and one that names it
-    clock.now += 4_000  # it has ended, and one use in an hour pays for no new one
-    cached.generate_content(contents="And now?")
-    assert not cached.has_cache
-    assert gemini.caches == {}
-    assert HANDBOOK in json.dumps(gemini.bodies[-1])
-
-
-def test_no_cache_is_made_where_the_implicit_one_reads_the_head(gemini: Gemini) -> None:
-    gemini.implicit = {"promptTokenCount": 2_000, "cachedContentTokenCount": 1_950}
-    cached = head(gemini, Clock(), make="when cheaper")
-    for number in range(30):
-        cached.generate_content(contents=f"What is in {number}?")
-    assert not any(call.endswith("cachedContents") for call in gemini.asked)
-
-
-def test_a_head_with_contents_is_sent_whole_until_it_pays(gemini: Gemini) -> None:
-    cached = CachedHead(client(gemini), model=MODEL, contents=[HANDBOOK], make="when cheaper")
-    cached.generate_content(contents="What is in 1?", config=types.GenerateContentConfig(temperature=0.5))
-    sent = json.dumps(gemini.bodies[0])
-    assert sent.index(HANDBOOK) < sent.index("What is in 1?")
-    assert gemini.bodies[0]["generationConfig"]["temperature"] == 0.5
-
-
-def test_the_same_without_waiting_decides_too(gemini: Gemini) -> None:
-    async def talk() -> bool:
-        head_of_async = AsyncCachedHead(client(gemini), model=MODEL, system=HANDBOOK, make="when cheaper")
-        async with head_of_async as cached:
-            for number in range(4):
-                await cached.generate_content(contents=f"What is in {number}?")
-            return cached.has_cache
-
-    assert asyncio.run(talk())
-    assert gemini.caches == {}
-
-
-def test_whether_a_cache_pays_needs_a_price() -> None:
-    with pytest.raises(BadInput, match="no price"):
-        CachedHead(object(), model="a-model-of-mine", system="x", make="when cheaper")
-    with pytest.raises(BadInput, match="make is"):
-        CachedHead(object(), model=MODEL, system="x", make="sometimes")

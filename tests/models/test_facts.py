@@ -321,26 +321,6 @@ def test_a_moment_without_a_time_zone_is_refused() -> None:
         price_of(model("deepseek-v4-pro"), at=datetime(2026, 11, 9))  # noqa: DTZ001 - the case under test
 
 
-def test_cost_adds_up() -> None:
-    prices = Prices(input=4, output=20, read=0.2, write=5, write_1h=8)
-    million = 1_000_000
-    assert prices.cost() == 0
-    assert (
-        prices.cost(uncached=million, read=million, write=million, write_1h=million, output=million) == 37.2
-    )
-
-
-def test_what_has_no_price_of_its_own_costs_what_input_costs() -> None:
-    assert Prices(input=4, output=20).cost(read=500_000, write=500_000) == 4
-
-
-def test_a_cost_that_is_not_known_is_not_guessed() -> None:
-    assert Prices(output=20).cost(uncached=1) is None
-    assert Prices(input=4).cost(output=1) is None
-    assert Prices(input=4, output=20, write=5).cost(write_1h=1) is None
-    assert Prices(output=20).cost(output=1_000_000) == 20
-
-
 def test_own_models_are_found_like_those_of_the_table(tmp_path: Path) -> None:
     own = load_models(file_of(tmp_path, '[models."acme/Tall_1.5"]\nwindow = 9000\nfamily = "qwen3"\n'))
     assert model("acme/tall-1.5-instruct", own=own) == Model(

@@ -17,7 +17,7 @@ from lamina.replay.values import RecordedUsage, Trace
 Json = dict[str, Any]
 
 WORDS = Counter(name="words", count=lambda text: len(text.split()), exact=True)
-LEAST = msgspec.structs.replace(all_rules()["anthropic"], minimum=0, minimums={}, reads={})
+LEAST = msgspec.structs.replace(all_rules()["anthropic"], minimum=0)
 """Anthropic's cache, for requests of any size: 0.1 to read, 1.25 to write."""
 
 

@@ -127,9 +127,7 @@ def test_points_add_up_to_the_whole() -> None:
 
 
 def test_a_cache_without_markers_reads_the_longest_prefix() -> None:
-    rules = msgspec.structs.replace(
-        all_rules()["openai_legacy"], minimum=0, minimums={}, reads={}, granularity=1
-    )
+    rules = msgspec.structs.replace(all_rules()["openai_legacy"], minimum=0, granularity=1)
     found = come_of(find_policy("none"), rules=rules)
     assert found.read == 60
     assert found.equivalents == pytest.approx(60 + 60 * rules.read)

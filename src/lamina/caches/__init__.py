@@ -15,7 +15,7 @@ from lamina._lazy_names import name_lazily
 if TYPE_CHECKING:
     from lamina.caches.lifetimes import PausedRequest, choose_lifetime
     from lamina.caches.prefix_path import Cache
-    from lamina.caches.prices import ExplicitCachePrice, Price, cost, price_explicit_cache
+    from lamina.caches.prices import Price, cost
     from lamina.caches.rules import (
         CacheRules,
         Level,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Cache",
     "CacheRules",
-    "ExplicitCachePrice",
     "Level",
     "MatchRule",
     "PausedRequest",
@@ -44,7 +43,6 @@ __all__ = [
     "choose_lifetime",
     "cost",
     "load_rules",
-    "price_explicit_cache",
     "rates",
     "rules_for",
     "simulator",
@@ -56,7 +54,7 @@ if not TYPE_CHECKING:
         {
             "lamina.caches.lifetimes": "PausedRequest choose_lifetime",
             "lamina.caches.prefix_path": "Cache",
-            "lamina.caches.prices": "ExplicitCachePrice Price cost price_explicit_cache",
+            "lamina.caches.prices": "Price cost",
             "lamina.caches.simulate": "simulator",
             "lamina.caches.stream": "Stream StreamBlock",
             "lamina.caches.rules": "CacheRules Level MatchRule Tally all_rules load_rules rates rules_for",

@@ -6,8 +6,7 @@ passes the time as `at`.
 
 Under the rule `tail` (OpenAI's since GPT-5.6) there are entries where a turn ends, too. A request may read
 any boundary that it has in common with an earlier one, among its latest boundaries. There is no longest
-common prefix between boundaries. A cache that is read by its name (Gemini's explicit ones) has no markers, so
-nothing of it is read here: `lamina.clients.gemini_caches` makes such caches.
+common prefix between boundaries.
 """
 
 from __future__ import annotations

@@ -3,10 +3,6 @@
 Prices are the model's own (`lamina.models.facts`). If a model has no price for reading or writing, it is the
 rules' share of the input price. This module counts no tokens and asks no server.
 
-`price_explicit_cache` says whether a cache pays that is created under a name (Gemini's explicit ones). The
-implicit cache of the same API reads a part of the requests by itself, and promises nothing. So an explicit
-one pays where many requests share a head and the implicit one misses them.
-
 `price_working` says what a conversation would cost with a working window, from the sizes and pauses of its
 requests. Nothing is fitted: a cut is taken to be made where the planner makes it, and to leave its usual
 share. docs/replay.md says how far that is from a replay of the requests themselves.
@@ -88,47 +84,6 @@ def fill_prices(prices: Prices, name: str, rules: CacheRules) -> Prices:
 
 def _dollars(tokens: int, price: float | None) -> float:
     return tokens * (price or 0.0) / 1_000_000
-
-
-class ExplicitCachePrice(msgspec.Struct, frozen=True, kw_only=True):
-    """What a million tokens of a head cost in USD over one lifetime, with a cache of its own and without."""
-
-    creation: float
-    stored: float
-    read: float
-    without: float
-
-    @property
-    def with_cache(self) -> float:
-        return self.creation + self.stored + self.read
-
-    @property
-    def pays(self) -> bool:
-        return self.with_cache < self.without
-
-
-def price_explicit_cache(
-    rules: CacheRules, model: str, *, uses: float, seconds: float, implicit_share: float = 0.0
-) -> ExplicitCachePrice:
-    """Price a head that `uses` requests read in `seconds`.
-
-    `implicit_share` is the part of it that the implicit cache reads without being asked: what was reported as
-    cached, as a share of the head. The price of storage is that of the rules.
-    """
-    facts = model_or_none(model)
-    price = None
-    if facts is not None:
-        price = price_of(facts).input
-    if price is None:
-        hint = "give the lifetime yourself: whether a cache pays cannot be said without a price"
-        raise BadInput(f"no price of {model!r} is known", place="price_explicit_cache", hint=hint)
-    read = rules.read_share(model)
-    return ExplicitCachePrice(
-        creation=price,
-        stored=rules.storage * seconds / 3600,
-        read=uses * read * price,
-        without=uses * price * (1 - implicit_share * (1 - read)),
-    )
 
 
 class WorkingCost(msgspec.Struct, frozen=True, kw_only=True):

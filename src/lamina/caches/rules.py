@@ -25,13 +25,12 @@ from lamina.errors import BadInput
 from lamina.models.facts import Model, model_or_none
 from lamina.models.names import is_named, plain_name
 
-MatchRule = Literal["breakpoints", "tail", "prefix", "named", "units", "pages", "slots"]
+MatchRule = Literal["breakpoints", "tail", "prefix", "units", "pages", "slots"]
 """How a cache finds what it has stored. Each word names the module that simulates it.
 
 - `breakpoints`: entries end at markers. A request finds one by walking back from one of its own markers.
 - `tail`: entries end at markers and at the last turn. A request finds one at any of its own boundaries.
 - `prefix`: the longest prefix in common with any earlier request.
-- `named`: caches that were created under a name.
 - `units`: whole units, which end at turns and at detected common prefixes.
 - `pages`: a chain of hashes over pages of tokens.
 - `slots`: the last sequence of each of a few slots.
@@ -72,12 +71,11 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     **How much.** `markers` is the largest number of markers in a request. `look_back` is the number of
     positions that are searched (for "tail": of boundaries). `runs`: a run of calls or of results is one
     position. `automatic`: a request can ask for one marker at its end. `minimum` is the smallest prefix in
-    tokens that is cached, `minimums` has the models that differ. `granularity` is the number of tokens that a
-    hit is rounded down to, `granularities` has the models that differ.
+    tokens that is cached. `granularity` is the number of tokens that a hit is rounded down to,
+    `granularities` has the models that differ.
 
     **What it costs.** `read`, `write` and `write_long` multiply the input price where the model has no price
-    of its own; `reads` has the models that differ. `storage` is USD for a million tokens and an hour. `tiers`
-    multiplies all prices of a call that was served so; several stack.
+    of its own. `tiers` multiplies all prices of a call that was served so; several stack.
     `from_models`: the minimum and the price of a read are facts of the model (`lamina.models.facts`), and the
     fields here are for models that are missing there.
 
@@ -110,14 +108,11 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     automatic: bool = False
     from_models: bool = False
     minimum: int = 0
-    minimums: dict[str, int] = {}
     granularity: int = 1
     granularities: dict[str, int] = {}
     read: float = 1.0
     write: float = 1.0
     write_long: float = 1.0
-    reads: dict[str, float] = {}
-    storage: float = 0.0
     tiers: dict[str, float] = {}
     levels: dict[str, Level] = {}
     strips_thinking: tuple[str, ...] = ()
@@ -131,7 +126,7 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         words = ", ".join(self.lifetimes)
         unknown_settings = sorted(set(self.levels) - set(SETTINGS))
         model_words = set(chain.from_iterable(self.lives.values()))
-        limits = (self.markers, self.look_back, self.minimum, self.memory, *self.minimums.values())
+        limits = (self.markers, self.look_back, self.minimum, self.memory)
         smallest_step = min((self.granularity, *self.granularities.values()))
         problems = (
             (
@@ -172,9 +167,6 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def least(self, model: str) -> int:
         """The smallest prefix of `model` that is cached, in tokens."""
-        own_minimum = _longest_beginning(self.minimums, model)
-        if own_minimum is not None:
-            return own_minimum
         minimum = self._facts(model).minimum
         if minimum is not None:
             return minimum
@@ -185,9 +177,6 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
         0.1 says that ten cached tokens cost as much as one that is not cached.
         """
-        own_share = _longest_beginning(self.reads, model)
-        if own_share is not None:
-            return own_share
         prices = self._facts(model).prices
         if prices.input and prices.read is not None:
             return round(prices.read / prices.input, SHARE_DIGITS)
@@ -257,22 +246,6 @@ def _find_named(table: dict[str, _Value], model: str) -> _Value | None:
         if is_named(model, name):
             return value
     return None
-
-
-_Number = TypeVar("_Number", int, float)
-
-
-def _longest_beginning(table: dict[str, _Number], model: str) -> _Number | None:
-    """The value under the longest name that `model` begins with, None if it begins with none of them.
-
-    Of `gpt-5` and `gpt-5-mini` in the table, `gpt-5-mini-2026` has the value of the second.
-    """
-    plain_model = plain_name(model)
-    names = [name for name in table if plain_model.startswith(plain_name(name))]
-    if not names:
-        return None
-    names.reverse()  # of two spellings of one name, the last in the table
-    return table[max(names, key=lambda name: len(plain_name(name)))]
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,14 +14,13 @@ from lamina.caches.slots import SlotCache
 def simulator(rules: CacheRules, *, model: str = "") -> Cache:
     """A cache under these rules that has seen nothing yet. `model`: its minimum holds for all requests."""
     if model:
-        rules = msgspec.structs.replace(rules, minimum=rules.least(model), minimums={}, from_models=False)
+        rules = msgspec.structs.replace(rules, minimum=rules.least(model), from_models=False)
     return _CACHES[rules.match](rules)
 
 
 _CACHES: dict[MatchRule, type[Cache]] = {
     "breakpoints": EntryCache,
     "tail": EntryCache,
-    "named": EntryCache,
     "prefix": LongestPrefixCache,
     "pages": LongestPrefixCache,
     "units": UnitCache,

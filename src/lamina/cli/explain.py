@@ -76,10 +76,11 @@ def input_price(name: str, tokens: int) -> dict[str, Any] | None:
         prices = price_of(model(name), tokens=tokens)
     except BadInput:
         return None
-    uncached = prices.cost(uncached=tokens)
-    if uncached is None:
+    if prices.input is None:
         return None
-    return {"uncached": uncached, "read": prices.cost(read=tokens), "as_of": AS_OF}
+    read_price = prices.input if prices.read is None else prices.read
+    millions = tokens / 1_000_000
+    return {"uncached": millions * prices.input, "read": millions * read_price, "as_of": AS_OF}
 
 
 def tokens_by_layer(envelope: Envelope) -> dict[str, int]:

@@ -6,24 +6,17 @@
 The provider bills storage for as long as a cache lives, so the cache is deleted at the end. If it is gone,
 because it expired or somebody deleted it, it is made again. Any client with the shape of google-genai's
 works, and none is imported here.
-
-With `make="when cheaper"` requests are sent with their whole head until a cache pays, by what was used and
-what the implicit cache gave back so far (`lamina.caches.prices`). A cache that no longer pays is deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from threading import Lock
 from time import time
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
-from lamina.caches import all_rules
-from lamina.caches.prices import ExplicitCachePrice, price_explicit_cache
-from lamina.dialects.usage import find_usage
 from lamina.errors import BadInput
 
 LIFETIME = 3600.0
@@ -31,12 +24,6 @@ LIFETIME = 3600.0
 
 RENEWAL_SHARE = 0.25
 """A cache with less than this share of its lifetime left is renewed at its next use."""
-
-USES = 1_000
-"""Uses of a head that are remembered, to say whether a cache pays."""
-
-Make = Literal["always", "when cheaper"]
-"""When a cache is made: at the first use, or as soon as it costs less than sending the head each time."""
 
 _HEAD_FIELDS = ("system_instruction", "tools", "tool_config")
 
@@ -95,7 +82,6 @@ class _Head:
         tool_config: Any = None,
         contents: Any = None,
         lifetime: float = LIFETIME,
-        make: Make = "always",
         clock: Callable[[], float] = time,
     ) -> None:
         if lifetime <= 0:
@@ -110,13 +96,6 @@ class _Head:
         if not self._head:
             hint = "give system, tools or contents to cache"
             raise BadInput("the head is empty", place="CachedHead", hint=hint)
-        if make not in ("always", "when cheaper"):
-            hint = 'use "always" or "when cheaper"'
-            raise BadInput(f"make is {make!r:.100}", place="CachedHead", hint=hint)
-        self._make = make
-        self._uses: deque[float] = deque(maxlen=USES)
-        self._read_implicitly = 0
-        self._sent_whole = 0
         self._client = client
         self._model = model
         self._lifetime = lifetime
@@ -126,39 +105,11 @@ class _Head:
         self._until = 0.0
         self._earlier_token_hours = 0.0
         self.tokens = 0
-        if make == "when cheaper":
-            self._price(1)  # a model without a price is refused now, not at some later call
 
     @property
     def token_hours(self) -> float:
         """Tokens times hours that the provider has stored so far, for this cache and those before it."""
         return self._earlier_token_hours + self._current_token_hours()
-
-    def storage_cost(self, price: float) -> float:
-        """What the storage cost, at a price for a million tokens and an hour."""
-        return self.token_hours * price / 1_000_000
-
-    @property
-    def has_cache(self) -> bool:
-        """Whether there is a cache now, as far as is known here."""
-        return bool(self._name)
-
-    def _note_use(self) -> bool:
-        """Note that the head is used now. Returns whether to read it from a cache of its own.
-
-        As many uses as in the last lifetime are expected in the next one.
-        """
-        if self._make == "always":
-            return True
-        now = self._clock()
-        self._uses.append(now)
-        if self._is_fresh(now):
-            return True  # it has been paid for
-        uses = sum(1 for used in self._uses if used > now - self._lifetime)
-        price = self._price(uses)
-        if self._is_alive(now):  # to renew it costs its storage only
-            return price.stored + price.read < price.without
-        return price.pays
 
     def _is_alive(self, now: float) -> bool:
         return bool(self._name) and now < self._until
@@ -166,33 +117,6 @@ class _Head:
     def _is_fresh(self, now: float) -> bool:
         """Whether the cache need not be renewed yet."""
         return self._is_alive(now + RENEWAL_SHARE * self._lifetime)
-
-    def _price(self, uses: int) -> ExplicitCachePrice:
-        implicit_share = 0.0
-        if self._sent_whole:
-            implicit_share = min(self._read_implicitly / self._sent_whole, 1.0)
-        return price_explicit_cache(
-            all_rules()["gemini_explicit"],
-            self._model,
-            uses=uses,
-            seconds=self._lifetime,
-            implicit_share=implicit_share,
-        )
-
-    def _note_whole(self, answer: Any) -> Any:
-        """Note what the implicit cache gave back of a request with its whole head. Returns the answer."""
-        usage = find_usage(answer)
-        self._read_implicitly += usage.cached
-        self._sent_whole += usage.input
-        return answer
-
-    def _add_head(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The request with its whole head, for a call without a cache."""
-        head = {name: value for name, value in self._head.items() if name in _HEAD_FIELDS}
-        whole = {"model": self._model, **request, "config": _add_fields(request.get("config"), head)}
-        if "contents" in self._head:
-            whole["contents"] = [*_as_list(self._head["contents"]), *_as_list(request.get("contents"))]
-        return whole
 
     def _current_token_hours(self) -> float:
         if not self._name:
@@ -274,9 +198,6 @@ class CachedHead(_Head):
 
     def generate_content(self, **request: Any) -> Any:
         """Call `models.generate_content` with this head. A cache that is gone is made again, once."""
-        if not self._note_use():
-            self.delete()
-            return self._note_whole(self._client.models.generate_content(**self._add_head(request)))
         name = self.name()
         try:
             return self._client.models.generate_content(**self._add_cache(request, name))
@@ -321,9 +242,6 @@ class AsyncCachedHead(_Head):
     async def generate_content(self, **request: Any) -> Any:
         """Call `models.generate_content` with this head. A cache that is gone is made again, once."""
         models = self._client.aio.models
-        if not self._note_use():
-            await self.delete()
-            return self._note_whole(await models.generate_content(**self._add_head(request)))
         name = await self.name()
         try:
             return await models.generate_content(**self._add_cache(request, name))
@@ -355,36 +273,22 @@ class AsyncCachedHead(_Head):
 
 
 def with_cached(config: Any, name: str) -> Any:
-    """A config of generate_content that reads this cache.
+    """A config of generate_content that reads this cache: a dict, or of the SDK's own type; None is a dict.
 
-    Raises BadInput if the config has a field of the head: the API refuses a request that repeats it.
+    Raises BadInput if it says what the cached head says: the API refuses a request that repeats it.
     """
-    return _add_fields(config, {"cached_content": name})
-
-
-def _add_fields(config: Any, added: dict[str, Any]) -> Any:
-    """A config with more fields. It is a dict, or of the SDK's own type. None is a dict without fields."""
     fields: Mapping[str, Any] = {}
     if isinstance(config, Mapping):
         fields = config
     elif config is not None:
         fields = vars(config)
-    for name in _HEAD_FIELDS:
-        if fields.get(name) is not None:
+    for field in _HEAD_FIELDS:
+        if fields.get(field) is not None:
             hint = "it belongs to the cached head; the API refuses a request that repeats it"
-            raise BadInput(f"{name} is set beside a cache", place="config", hint=hint)
+            raise BadInput(f"{field} is set beside a cache", place="config", hint=hint)
     if config is None or isinstance(config, Mapping):
-        return {**fields, **added}
-    return config.model_copy(update=added)
-
-
-def _as_list(contents: Any) -> list[Any]:
-    """The contents of a call as a list: the SDK takes one, or one of its items."""
-    if contents is None:
-        return []
-    if isinstance(contents, list | tuple):
-        return list(contents)
-    return [contents]
+        return {**fields, "cached_content": name}
+    return config.model_copy(update={"cached_content": name})
 
 
 def _is_gone(error: Exception) -> bool:

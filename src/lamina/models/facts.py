@@ -58,31 +58,6 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     write: Price | None = None
     write_1h: Price | None = None
 
-    def cost(
-        self, *, uncached: int = 0, read: int = 0, write: int = 0, write_1h: int = 0, output: int = 0
-    ) -> float | None:
-        """USD for these tokens; None if a price that they need is unknown.
-
-        Reading and writing without a price of their own cost what input costs; keeping longer does not.
-        """
-        read_price = self.input if self.read is None else self.read
-        write_price = self.input if self.write is None else self.write
-        amounts = (
-            (uncached, self.input),
-            (read, read_price),
-            (write, write_price),
-            (write_1h, self.write_1h),
-            (output, self.output),
-        )
-        costs: list[float] = []
-        for tokens, price in amounts:
-            if not tokens:
-                continue
-            if price is None:
-                return None
-            costs.append(tokens * price)
-        return sum(costs) / 1_000_000
-
 
 class Tier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The prices of a whole request whose input, cached or not, is longer than `above` tokens."""
