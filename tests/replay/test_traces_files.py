@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from lamina.errors import BadInput
 from lamina.replay import traces
-from lamina.replay.traces import lines, packed, read_traces
+from lamina.replay.traces import lines, read_traces
 from lamina.replay.traces.growing_requests import OPEN, GrowingConversations
 from lamina.replay.traces.requests import read_call
 from lamina.replay.values import Trace, UnreadableLine
@@ -112,36 +112,20 @@ def test_what_a_file_is_packed_with_is_told_by_its_bytes(
     assert good(path) == ["good", "next"]
 
 
-def without(monkeypatch: pytest.MonkeyPatch, *, command: bool) -> None:
-    """No module unpacks zstd here, and perhaps no command."""
-
-    def refuse(name: str) -> Any:
-        raise ImportError(name)
-
-    monkeypatch.setattr(importlib, "import_module", refuse)
-    if not command:
-        monkeypatch.setattr(packed.shutil, "which", lambda _: None)  # type: ignore[attr-defined]
-
-
 def test_without_anything_that_unpacks_zstd_it_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.jsonl.zst").write_bytes(zst(GOOD))
     written(tmp_path / "b.jsonl", [GOOD])
-    without(monkeypatch, command=False)
+
+    def refuse(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(importlib, "import_module", refuse)
     assert reasons(tmp_path) == [
         "a.jsonl.zst: it is packed with zstd, which nothing here unpacks: install lamina-context[replay]"
     ]
     assert good(tmp_path) == ["good"]
-
-
-@pytest.mark.skipif(packed.shutil.which("zstd") is None, reason="no zstd command")  # type: ignore[attr-defined]
-def test_the_command_unpacks_where_no_module_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.jsonl.zst").write_bytes(wide(GOOD))
-    (tmp_path / "b.jsonl.zst").write_bytes(zst(GOOD * 2000)[:-9])
-    without(monkeypatch, command=True)
-    assert good(tmp_path) == ["good"]
-    assert any("b.jsonl.zst" in reason for reason in reasons(tmp_path))
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zst])

@@ -48,30 +48,17 @@ _LEAST_NUMBERS = {"num_ctx": 1, "num_predict": -2}
 _LISTS_OR_NULL = (list, tuple, type(None))
 
 
-def check(request: Request, *, ledger: Ledger | None = None, strict: bool = False) -> list[Violation]:
+def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
     """Every rule that the request breaks. No rule of this API depends on the past, so `ledger` is unused."""
     del ledger
-    rules = RULES
-    if strict:
-        rules = {**RULES, **STRICT}
-    return _apply(rules, request, None)
+    return check_again(request)
 
 
 def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
     """The same for a request that grows: only the messages that `memo` does not know are checked."""
-    return _apply(RULES, request, memo)
-
-
-def _apply(rules: Rules, request: Request, memo: CheckMemo | None) -> list[Violation]:
-    """Every one of these rules that the request breaks."""
+    messages = list_or_empty(request.get("messages"))
     return check_growing(
-        request,
-        list_or_empty(request.get("messages")),
-        memo,
-        rules=rules,
-        view=OllamaMessageView,
-        past=NoPast,
-        reading=OllamaReading,
+        request, messages, memo, rules=RULES, view=OllamaMessageView, past=NoPast, reading=OllamaReading
     )
 
 
@@ -303,23 +290,6 @@ def numbers_are_possible(reading: OllamaReading) -> Faults:
             yield f"options.{name}", f"not a whole number from {least} on"
 
 
-def window_is_said(reading: OllamaReading) -> Faults:
-    """O1: options.num_ctx says how long a request may be.
-
-    Options that are not an object are reported by another rule.
-    """
-    if reading.options.get("num_ctx") is not None:
-        return
-    if reading.request.get("options") is None or _is_options(reading.request["options"]):
-        yield "options.num_ctx", "missing: the server chooses a window by its memory"
-
-
-def truncation_is_refused(reading: OllamaReading) -> Faults:
-    """O1: with truncate false, a request that is too long is an error and not cut."""
-    if reading.request.get("truncate") is not False:
-        yield "truncate", "not false: messages are dropped from the front where the window is too small"
-
-
 RULES: Rules = name_rules(
     messages_are_objects,
     roles_are_known,
@@ -336,9 +306,6 @@ RULES: Rules = name_rules(
     numbers_are_possible,
 )
 """All rules, in the order in which they are reported."""
-
-STRICT: Rules = name_rules(window_is_said, truncation_is_refused)
-"""Rules that no server has, for callers who need every message to be read."""
 
 
 def _is_options(value: Any) -> bool:

@@ -10,8 +10,6 @@ import contextlib
 import gzip
 import importlib
 import io
-import shutil
-import subprocess
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -38,7 +36,7 @@ def read_pieces(path: TraceFile, tell: Tell) -> Iterator[bytes]:
     """What the file holds. `tell` gets the bytes of the file that are behind; damage is a `BadInput`."""
     try:
         with path.open("rb", buffering=0) as raw, _buffered(raw) as file:
-            for piece in _unpack(raw, file, file.peek(4)[:4]):
+            for piece in _unpack(file, file.peek(4)[:4]):
                 tell(_position(raw))
                 yield piece
     except (OSError, EOFError, zlib.error) as error:
@@ -65,13 +63,13 @@ def _position(raw: io.RawIOBase) -> int:
         return 0
 
 
-def _unpack(raw: io.RawIOBase, file: io.BufferedReader[Any], start: bytes) -> Iterator[bytes]:
+def _unpack(file: io.BufferedReader[Any], start: bytes) -> Iterator[bytes]:
     """The pieces of a file, unpacked by what its first bytes say."""
     if start.startswith(_GZIP_MAGIC):
         with gzip.GzipFile(fileobj=file) as unpacked:
             yield from iter(lambda: unpacked.read1(PIECE), b"")
     elif _is_zstd(start):
-        yield from _unpack_zstd(raw, file)
+        yield from _unpack_zstd(file)
     else:
         yield from iter(lambda: file.read1(PIECE), b"")
 
@@ -83,8 +81,8 @@ def _is_zstd(start: bytes) -> bool:
     return start[1:] == _SKIPPABLE_MAGIC and 0x50 <= start[0] <= 0x5F
 
 
-def _unpack_zstd(raw: io.RawIOBase, file: io.BufferedReader[Any]) -> Iterator[bytes]:
-    """By the first that is there: the standard library's (3.14), the package, the command."""
+def _unpack_zstd(file: io.BufferedReader[Any]) -> Iterator[bytes]:
+    """By the standard library's module (3.14), or else by the package."""
     library = _import_if_there("compression.zstd")
     if library is not None:
         yield from _unpack_by_library(library, file)
@@ -93,11 +91,7 @@ def _unpack_zstd(raw: io.RawIOBase, file: io.BufferedReader[Any]) -> Iterator[by
     if package is not None:
         yield from _unpack_by_package(package, file)
         return
-    # the last resort: the command needs a file on the disk, and reports damage in words only
-    command = shutil.which("zstd")
-    if command is None or not isinstance(raw, io.FileIO):  # the command reads from the disk only
-        raise BadInput("it is packed with zstd, which nothing here unpacks: install lamina-context[replay]")
-    yield from _unpack_by_command(command, raw)
+    raise BadInput("it is packed with zstd, which nothing here unpacks: install lamina-context[replay]")
 
 
 def _import_if_there(name: str) -> Any:
@@ -137,20 +131,3 @@ def _unpack_by_package(package: Any, file: io.BufferedReader[Any]) -> Iterator[b
         raise BadInput(f"it cannot be read on: {error}") from None
     if frame is not None:
         raise EOFError("it ends before its last frame does")
-
-
-def _unpack_by_command(command: str, raw: io.FileIO) -> Iterator[bytes]:
-    """By the command `zstd`, which reads the open file. Its messages mean damage."""
-    raw.seek(0)
-    running = subprocess.Popen(  # noqa: S603 - a fixed command, and the file is its input, not its argument
-        [command, "-dcq", f"--long={WINDOW}"], stdin=raw, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    with running as process:
-        assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 - both are pipes
-        try:
-            yield from iter(lambda: process.stdout.read(PIECE), b"")  # type: ignore[union-attr]
-            errors = process.stderr.read().decode("utf-8", "replace").strip()
-        finally:
-            process.kill()
-    if process.returncode > 0 or errors:
-        raise BadInput(f"it cannot be read on: {errors or 'zstd failed'}")
