@@ -2,7 +2,7 @@
 
 A worker gets a file, reads it and replays all of its sessions. It does not know of other files, so it takes
 every answer for the session's own. One place then counts the answers, in the order of the files, and finds
-those that an earlier file has. Few sessions have any: only these are replayed a second time, without them.
+those that an earlier file has. Few sessions have any: that place replays these a second time, without them.
 
 One process reads a file and gives its sessions to the workers one by one, if
 
@@ -46,21 +46,14 @@ class FileReplay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Work(NamedTuple):
-    """What a worker gets: a file, or one record of a file that is read `here`, by this process.
-
-    `copied` has the answers that do not count, by the order of the sessions in their file. With `again`, only
-    these sessions are replayed.
-    """
+    """What a worker gets: a file, or one record of a file that is read by this process."""
 
     number: int
     file: TraceFile
     size: int
     order: int = 0
     record: Trace | UnreadableLine | None = None
-    here: bool = False
     is_last: bool = False
-    again: bool = False
-    copied: Mapping[int, frozenset[int]] = {}
 
 
 class _Replayed(NamedTuple):
@@ -72,11 +65,15 @@ class _Replayed(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """What a worker returns. It is not `read` if the file is not there, or if every worker died with it."""
+    """What a worker returns: the sessions of a file, or one of them.
+
+    It is not `read` if the file is not there, or if every worker died with it.
+    """
 
     work: _Work
     sessions: list[_Replayed]
     read: bool = True
+    ends_file: bool = True
 
 
 def replay_files(
@@ -96,14 +93,16 @@ def replay_files(
     each session as soon as it is replayed.
     """
     sizes = [file_size(file) for file in files]
-    shards = _Shards(files, sizes, since, seen or SeenAnswers(), progress)
+    shards = _Shards(
+        files, sizes, since=since, seen=seen or SeenAnswers(), progress=progress, options=options
+    )
     if engine is None and jobs == 1:
-        yield from shards.replay_here(options, count)
+        yield from shards.replay_here(count)
         return
     with contextlib.ExitStack() as stack:
         if engine is None:
             engine = stack.enter_context(open_engine("local", jobs=jobs))
-        yield from shards.replay_on(engine, options, count)
+        yield from shards.replay_on(engine, count)
 
 
 class _OpenFile:
@@ -115,12 +114,6 @@ class _OpenFile:
         self.size = size
         self.sessions: dict[int, _Replayed] = {}
         self.is_read = False
-        self.is_counted = False
-        self.missing = 0
-
-    @property
-    def is_done(self) -> bool:
-        return self.is_counted and not self.missing
 
     def finish(self) -> FileReplay:
         sessions = [self.sessions[index] for index in sorted(self.sessions)]
@@ -136,15 +129,17 @@ class _OpenFile:
 
 
 class _Shards:
-    """State: the files under way, in order, and what has to be given to a worker again."""
+    """State: the files under way, in order, and those that no worker could read."""
 
     def __init__(
         self,
         files: Sequence[TraceFile],
         sizes: Sequence[int],
+        *,
         since: float | None,
         seen: SeenAnswers,
         progress: Progress | None,
+        options: ReplayOptions,
     ) -> None:
         self._files = files
         self._sizes = sizes
@@ -152,14 +147,13 @@ class _Shards:
         self._since = since
         self._seen = seen
         self._progress = progress
+        self._options = options
         self._done_bytes = 0
         self._open: dict[int, _OpenFile] = {}
-        self._again: deque[_Work] = deque()
+        self._unread: deque[_OpenFile] = deque()
         self._lost = LostSessions()
 
-    def replay_here(
-        self, options: ReplayOptions, count: Callable[[TraceReplay], None] | None
-    ) -> Iterator[FileReplay]:
+    def replay_here(self, count: Callable[[TraceReplay], None] | None) -> Iterator[FileReplay]:
         """Every file, by this process alone: each session is counted before it is replayed."""
         for number, (file, size) in enumerate(zip(self._files, self._sizes, strict=True)):
             open_file = _OpenFile(number, file, size)
@@ -167,121 +161,92 @@ class _Shards:
                 answers: dict[int, bytes] = {}
                 if isinstance(record, Trace):
                     answers = digest_answers(record)
-                replay = _replay_own(record, self._seen.add(answers), self._since, options)
+                replay = _replay_own(record, self._seen.add(answers), self._since, self._options)
                 open_file.sessions[index] = _Replayed(index, replay, answers)
                 if replay is not None and count is not None:
                     count(replay)
             self._end_file(size)
             yield open_file.finish()
 
-    def replay_on(
-        self, engine: Engine, options: ReplayOptions, count: Callable[[TraceReplay], None] | None
-    ) -> Iterator[FileReplay]:
+    def replay_on(self, engine: Engine, count: Callable[[TraceReplay], None] | None) -> Iterator[FileReplay]:
         """Every file, by the workers of an engine."""
-        run_one = partial(_run_work, options=options, since=self._since)
+        run_one = partial(_run_work, options=self._options, since=self._since)
         work = self._make_work(engine.jobs)
         while True:
             for done in run_in_order(engine, run_one, work, _give_up_work):
                 self._take(done, count)
                 yield from self._finish_files()
             yield from self._finish_files()
-            if not self._again:
+            if not self._unread:
                 return
-            work = self._take_again()
+            work = self._read_unread()
 
     def _make_work(self, jobs: int) -> Iterator[_Work]:
-        """What the workers have to do, with what is to be done again before the next file."""
+        """What the workers have to do. Files that none of them could read come before the next one."""
         # with few files some workers would end long before the others; but one reader cannot feed many
         has_many = len(self._files) >= FILES_PER_WORKER * jobs or jobs > FED_BY_ONE
         for number, (file, size) in enumerate(zip(self._files, self._sizes, strict=True)):
-            yield from self._take_again()
+            yield from self._read_unread()
             self._open[number] = _OpenFile(number, file, size)
             if has_many and size * FED_BY_ONE <= self._total:
                 yield _Work(number, file, size)
             else:
                 yield from self._read_here(self._open[number])
 
-    def _take_again(self) -> Iterator[_Work]:
-        while self._again:
-            work = self._again.popleft()
-            open_file = self._open[work.number]
-            if not work.here:
-                yield work
-            elif work.again:
-                yield from self._read_again_here(open_file, work.copied)
-            else:
-                yield from self._read_here(open_file)
+    def _read_unread(self) -> Iterator[_Work]:
+        while self._unread:
+            yield from self._read_here(self._unread.popleft())
 
     def _read_here(self, open_file: _OpenFile) -> Iterator[_Work]:
         """The sessions of a file one by one. Each waits for the next, so that the last is known as such."""
         last: _Work | None = None
-        for work in self._sessions_of(open_file):
+        for index, record in enumerate(read_file(open_file.file, tell=self._tell)):
             if last is not None:
                 yield last
-            last = work
+            last = _Work(open_file.number, open_file.file, open_file.size, order=index, record=record)
         if last is not None:
             yield last._replace(is_last=True)
         else:
             open_file.is_read = True
 
-    def _read_again_here(self, open_file: _OpenFile, copied: Mapping[int, frozenset[int]]) -> Iterator[_Work]:
-        """The sessions of a file that have copied answers, once more without these."""
-        for work in self._sessions_of(open_file):
-            if work.order in copied:
-                yield work._replace(again=True, copied={work.order: copied[work.order]})
-
-    def _sessions_of(self, open_file: _OpenFile) -> Iterator[_Work]:
-        for index, record in enumerate(read_file(open_file.file, tell=self._tell)):
-            yield _Work(
-                open_file.number, open_file.file, open_file.size, order=index, record=record, here=True
-            )
-
     def _take(self, done: _Done, count: Callable[[TraceReplay], None] | None) -> None:
         """Put what a worker returned into its file."""
         open_file = self._open[done.work.number]
         if not done.read:
-            self._again.append(done.work._replace(here=True))
+            self._unread.append(open_file)
             return
         for session in done.sessions:
+            open_file.sessions[session.order] = session
             if session.replay is not None:
                 self._lost.look_at(session.replay)
-            # a session that is replayed again was counted the first time, and its answers too
-            if done.work.again:
-                open_file.missing -= 1
-                session = session._replace(answers=open_file.sessions[session.order].answers)  # noqa: PLW2901
-            elif session.replay is not None and count is not None:
-                count(session.replay)
-            open_file.sessions[session.order] = session
-        if not done.work.again:
-            open_file.is_read = done.work.is_last or not done.work.here
+                if count is not None:
+                    count(session.replay)
+        open_file.is_read = done.ends_file
 
     def _finish_files(self) -> Iterator[FileReplay]:
-        """Count the answers of all files up to the first that was not read, and give those that are done."""
-        for open_file in self._open.values():
-            if not open_file.is_read:
-                break
-            if not open_file.is_counted:
-                self._count_answers(open_file)
+        """Give the files up to the first that was not read to its end, without what earlier files have."""
         for number in list(self._open):
-            if not self._open[number].is_done:
+            open_file = self._open[number]
+            if not open_file.is_read:
                 return
-            open_file = self._open.pop(number)
+            del self._open[number]
+            self._leave_out_copies(open_file)
             self._end_file(open_file.size)
             yield open_file.finish()
 
-    def _count_answers(self, open_file: _OpenFile) -> None:
-        """Find the answers that an earlier file has. Sessions that have some are replayed without them."""
+    def _leave_out_copies(self, open_file: _OpenFile) -> None:
+        """Replay the sessions again, here, of which an earlier file has answers. There are few of them."""
         copied: dict[int, frozenset[int]] = {}
         for index in sorted(open_file.sessions):
             places = self._seen.add(open_file.sessions[index].answers)
             if places:
                 copied[index] = places
-        open_file.is_counted = True
-        open_file.missing = len(copied)
-        if copied:
-            self._again.append(
-                _Work(open_file.number, open_file.file, open_file.size, again=True, copied=copied)
-            )
+        if not copied:
+            return
+        for index, record in enumerate(read_file(open_file.file)):
+            if index in copied:
+                replay = _replay_own(record, copied[index], self._since, self._options)
+                open_file.sessions[index] = open_file.sessions[index]._replace(replay=replay)
 
     def _end_file(self, size: int) -> None:
         self._done_bytes += size
@@ -294,15 +259,21 @@ class _Shards:
 
 
 def _run_work(work: _Work, options: ReplayOptions, since: float | None) -> _Done:
+    records: Iterable[tuple[int, Trace | UnreadableLine]]
     if work.record is not None:
-        sessions = _replay_records([(work.order, work.record)], work, options, since)
-        return _Done(work._replace(record=None), list(sessions))  # the record need not travel back
-    if not _is_there(work.file, work.size):
+        records = [(work.order, work.record)]
+    elif _is_there(work.file, work.size):
+        records = enumerate(read_file(work.file))
+    else:
         return _Done(work, [], read=False)
-    records: Iterable[tuple[int, Trace | UnreadableLine]] = enumerate(read_file(work.file))
-    if work.again:
-        records = ((index, record) for index, record in records if index in work.copied)
-    return _Done(work, list(_replay_records(records, work, options, since)))
+    sessions: list[_Replayed] = []
+    for index, record in records:
+        answers: dict[int, bytes] = {}
+        if isinstance(record, Trace):
+            answers = digest_answers(record)
+        sessions.append(_Replayed(index, _replay_own(record, frozenset(), since, options), answers))
+    ends_file = work.record is None or work.is_last
+    return _Done(work._replace(record=None), sessions, ends_file=ends_file)  # the record need not travel back
 
 
 def _is_there(file: TraceFile, size: int) -> bool:
@@ -311,20 +282,6 @@ def _is_there(file: TraceFile, size: int) -> bool:
         return file.stat().st_size == size
     except (OSError, LookupError):
         return False
-
-
-def _replay_records(
-    records: Iterable[tuple[int, Trace | UnreadableLine]],
-    work: _Work,
-    options: ReplayOptions,
-    since: float | None,
-) -> Iterator[_Replayed]:
-    for index, record in records:
-        answers: dict[int, bytes] = {}
-        if isinstance(record, Trace) and not work.again:
-            answers = digest_answers(record)
-        replay = _replay_own(record, work.copied.get(index, frozenset()), since, options)
-        yield _Replayed(index, replay, answers)
 
 
 def _replay_own(
@@ -343,4 +300,5 @@ def _give_up_work(work: _Work) -> _Done:
     """A file with which every worker died is read by one process; a session is lost."""
     if work.record is None:
         return _Done(work, [], read=False)
-    return _Done(work._replace(record=None), [_Replayed(work.order, give_up(work.record), {})])
+    lost = _Replayed(work.order, give_up(work.record), {})
+    return _Done(work._replace(record=None), [lost], ends_file=work.is_last)
