@@ -3,48 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from itertools import chain, combinations
+from collections.abc import Sequence
 from typing import Any
-
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lamina.caches import rates, rules_for
 from lamina.models.facts import model
-from lamina.replay.deferral import choose_deferred
 from lamina.replay.tool_advice import ToolAdvice, advise_tools
 from lamina.replay.tool_sessions import QUERY_TOKENS, SEARCH_TOKENS
 from lamina.replay.values import RecordedUsage, Trace, UnreadableLine
-
-NAMES = ("a", "b", "c", "d", "e")
-
-
-def saved_by(
-    deferred: frozenset[str], gains: Mapping[str, int], searches: Mapping[frozenset[str], int]
-) -> int:
-    saved = sum(gains[name] for name in deferred)
-    return saved - sum(cost for tools, cost in searches.items() if tools & deferred)
-
-
-@given(
-    gains=st.dictionaries(st.sampled_from(NAMES), st.integers(-5, 30), min_size=1),
-    searches=st.dictionaries(
-        st.frozensets(st.sampled_from(NAMES), min_size=1), st.integers(0, 40), max_size=7
-    ),
-)
-def test_no_other_set_saves_more(gains: dict[str, int], searches: dict[frozenset[str], int]) -> None:
-    chosen = choose_deferred(gains, searches)
-    sets = chain.from_iterable(combinations(gains, size) for size in range(len(gains) + 1))
-    assert saved_by(chosen, gains, searches) == max(
-        saved_by(frozenset(names), gains, searches) for names in sets
-    )
-
-
-def test_two_tools_pay_together_for_a_search_that_neither_pays_alone() -> None:
-    searches = {frozenset("ab"): 10}
-    assert choose_deferred({"a": 6, "b": 3}, searches) == frozenset()
-    assert choose_deferred({"a": 6, "b": 6}, searches) == frozenset("ab")
 
 
 def tool(name: str, *, words: int = 20) -> dict[str, Any]:

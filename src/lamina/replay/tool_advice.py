@@ -3,7 +3,9 @@
 A loaded tool stands in the prompt from the first request on: its definition is written to the cache once and
 read with every later request. A deferred one takes nothing until an answer calls it. Then the model searches
 for it, so the request is read once more, and its definition is read from there on. Both are priced for each
-recorded session, in tokens of input at full price, and `deferral` chooses the set that saves most.
+recorded session, in tokens of input at full price. A tool is deferred if that saves more than its searches
+cost. A search that finds several tools is shared out evenly among them. On 199 sessions of tau-bench the best
+set of all, found by a minimal cut, was the same.
 
 Sessions are taken as they were recorded. They do not say whether a model searches for a tool that it does not
 see: the price is what deferral saves if it does.
@@ -18,7 +20,6 @@ from typing import Any
 import msgspec
 
 from lamina.caches.prefix_path import count_common_items
-from lamina.replay.deferral import choose_deferred
 from lamina.replay.tool_sessions import ToolSession, read_tool_sessions
 from lamina.replay.values import Trace, UnreadableLine
 
@@ -27,8 +28,8 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
     """One tool. `sessions` had it, `used_in` of them called it, `calls` times together.
 
     `tokens` are those of its largest definition, 0 if no session has one. `steady` is the share of all
-    sessions that have its most common definition. `saves` is what deferring this tool alone would save, in
-    tokens of input at full price over all sessions; below 0 it would cost so much.
+    sessions that have its most common definition. `saves` is what deferring it would save, in tokens of
+    input at full price over all sessions; below 0 it would cost so much.
     """
 
     name: str
@@ -105,11 +106,7 @@ def advise_sessions(sessions: Sequence[ToolSession]) -> ToolAdvice:
     """Choose what to defer over all sessions, and add up what that changes."""
     gains = _sum_gains(sessions)
     searches = _sum_searches(sessions, gains.keys())
-    deferred = choose_deferred(
-        {name: round(gain) for name, gain in gains.items()},
-        {tools: round(price) for tools, price in searches.items()},
-    )
-    rows = [_make_row(name, sessions, gains, searches, load=name not in deferred) for name in gains]
+    rows = [_make_row(name, sessions, gains, searches) for name in gains]
     # What most sessions begin with in the same words stands first: a cache keeps it from one to the next.
     rows.sort(key=lambda row: (not row.load, -row.steady, row.definitions, -row.calls, row.name))
     order = [row.name for row in rows if row.load]
@@ -119,7 +116,7 @@ def advise_sessions(sessions: Sequence[ToolSession]) -> ToolAdvice:
     for session in sessions:
         first_tokens_advised += sum(session.tokens.get(name, 0) for name in order)
     loaded_price, _ = price_deferral(sessions, ())
-    deferred_price, search_count = price_deferral(sessions, deferred)
+    deferred_price, search_count = price_deferral(sessions, [row.name for row in rows if not row.load])
     return ToolAdvice(
         sessions=len(sessions),
         requests=sum(session.requests for session in sessions),
@@ -177,12 +174,11 @@ def _make_row(
     sessions: Sequence[ToolSession],
     gains: Mapping[str, float],
     searches: Mapping[frozenset[str], float],
-    *,
-    load: bool,
 ) -> ToolRow:
     having = [session for session in sessions if name in session.tokens]
     texts = Tally(session.texts[name] for session in having)
-    search_price = sum(price for tools, price in searches.items() if name in tools)
+    search_price = sum(price / len(tools) for tools, price in searches.items() if name in tools)
+    saves = round(gains[name] - search_price)
     return ToolRow(
         name=name,
         tokens=max(session.tokens[name] for session in having),
@@ -191,8 +187,8 @@ def _make_row(
         calls=sum(session.calls[name] for session in having),
         definitions=len(texts),
         steady=max(texts.values()) / len(sessions),
-        load=load,
-        saves=round(gains[name] - search_price),
+        load=saves <= 0,
+        saves=saves,
     )
 
 
