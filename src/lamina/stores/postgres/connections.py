@@ -172,6 +172,9 @@ class ConnectionPool:
 
     async def _give_back(self, connection: PostgresConnection, *, orderly: bool) -> None:
         """Keep a connection for the next call, with no transaction begun on it, or close it."""
+        if orderly and connection.pgconn.transaction_status == pq.TransactionStatus.IDLE:
+            self._idle.append(connection)  # most calls end so, and need no scope that waits
+            return
         with anyio.CancelScope(shield=True):
             if orderly and await _roll_back(connection):
                 self._idle.append(connection)

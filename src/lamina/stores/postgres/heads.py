@@ -14,10 +14,10 @@ import msgspec
 from psycopg import pq
 
 from lamina.errors import Damaged
-from lamina.stores.checks import check_key, check_no_plain, is_sealed_name
+from lamina.stores.checks import check_key, is_sealed_name
 from lamina.stores.checksums import Checksums, is_intact
 from lamina.stores.port import HEADER, RESERVED, RESERVED_END, Once, StoredHead, Where
-from lamina.stores.postgres.connections import PostgresConnection, select_flag, select_row
+from lamina.stores.postgres.connections import PostgresConnection, select_row
 
 Values = dict[str, Any]
 
@@ -53,18 +53,31 @@ def names_of(where: Where, once: Once | None = None) -> Values:
     }
 
 
-async def lock_head(connection: PostgresConnection, where: Where, names: Values) -> HeadRow | None:
-    """Begin a transaction, and lock the conversation until its end; None if there is no such conversation."""
+async def lock_head(
+    connection: PostgresConnection, where: Where, names: Values
+) -> tuple[HeadRow | None, bool]:
+    """Begin a transaction, and lock the conversation until its end; None if there is no such conversation.
+
+    Also whether there are records that the row does not count: all of them, if there is no row. No plain
+    conversation begins while the store is being sealed: each of the two waits for the other, and only then
+    looks.
+    """
+    lock: LiteralString = ""
+    if where == HEADER:
+        lock = _LOCK_FOR_SEALING
+    elif not is_sealed_name(where.workspace):
+        lock = _LOCK_AGAINST_SEALING
     if connection.pgconn.transaction_status == pq.TransactionStatus.IDLE:  # a pooler's has begun already
-        await connection.execute("BEGIN")
+        await connection.execute("BEGIN; " + lock)
+    elif lock:
+        await connection.execute(lock)
     row = await select_row(connection, _LOCK, names)
-    if row is None:
-        return None
+    assert row is not None  # noqa: S101 - it has one row, whatever there is
     sealed, has_uncounted, count, state, state_sum, checksum = row
     check_key(where.workspace, sealed=sealed)
     if count is None:
-        return None
-    return HeadRow(count, state, state_sum, checksum, has_uncounted)
+        return None, has_uncounted
+    return HeadRow(count, state, state_sum, checksum, has_uncounted), has_uncounted
 
 
 _LOCK: LiteralString = """
@@ -76,54 +89,21 @@ _LOCK: LiteralString = """
     SELECT EXISTS (SELECT FROM conversation WHERE workspace = %(reserved)s AND name = %(header)s),
         EXISTS (
             SELECT FROM record
-            WHERE workspace = %(workspace)s AND conversation = %(conversation)s AND seq >= taken.count
+            WHERE workspace = %(workspace)s AND conversation = %(conversation)s
+            AND seq >= coalesce(taken.count, 0)
         ), taken.*
     FROM (SELECT 1) AS one LEFT JOIN taken ON true"""
-
-
-async def make_head(
-    connection: PostgresConnection, where: Where, names: Values, checksums: Checksums
-) -> HeadRow:
-    """Make a conversation that was not there a moment ago.
-
-    Another writer may have made it since; then this waits until that one has finished. No plain conversation
-    begins while the store is being sealed: each of the two waits for the other, and only then looks.
-    """
-    if where == HEADER:
-        await connection.execute(_LOCK_FOR_SEALING)
-        check_no_plain(plain=await select_flag(connection, _HAS_PLAIN, names))
-    elif not is_sealed_name(where.workspace):
-        await connection.execute(_LOCK_AGAINST_SEALING)
-        check_key(where.workspace, sealed=await select_flag(connection, IS_SEALED, names))
-    state_sum = checksums.state(b"")
-    checksum = checksums.head(0, state_sum)
-    row = await select_row(connection, _MAKE, names | {"state_sum": state_sum, "sum": checksum})
-    head_row = HeadRow(0, b"", state_sum, checksum)
-    if row is not None:
-        head_row = HeadRow(*row)
-    if not head_row.count and await select_flag(connection, HAS_RECORDS, names):
-        raise await damaged(connection, where, HEADLESS)
-    return head_row
-
-
-_LOCK_FOR_SEALING = "SELECT pg_advisory_xact_lock(hashtextextended('lamina seal ' || current_schema(), 0))"
-_LOCK_AGAINST_SEALING = (
+_LOCK_FOR_SEALING: LiteralString = (
+    "SELECT pg_advisory_xact_lock(hashtextextended('lamina seal ' || current_schema(), 0))"
+)
+_LOCK_AGAINST_SEALING: LiteralString = (
     "SELECT pg_advisory_xact_lock_shared(hashtextextended('lamina seal ' || current_schema(), 0))"
 )
-_HAS_PLAIN = """
+HAS_PLAIN: LiteralString = """
     SELECT EXISTS (
         SELECT FROM conversation WHERE workspace < %(reserved)s OR workspace >= %(reserved_end)s
     )"""
 IS_SEALED = "SELECT EXISTS (SELECT FROM conversation WHERE workspace = %(reserved)s AND name = %(header)s)"
-HAS_RECORDS = """
-    SELECT EXISTS (
-        SELECT FROM record WHERE workspace = %(workspace)s AND conversation = %(conversation)s
-    )"""
-_MAKE = """
-    INSERT INTO conversation (workspace, name, count, state, state_sum, sum)
-    VALUES (%(workspace)s, %(conversation)s, 0, ''::bytea, %(state_sum)s, %(sum)s)
-    ON CONFLICT (workspace, name) DO UPDATE SET count = conversation.count
-    RETURNING count, state, state_sum, sum"""
 
 
 async def check_head_row(connection: PostgresConnection, where: Where, row: HeadRow) -> StoredHead:

@@ -156,6 +156,23 @@ _LIST: LiteralString = """
     )"""
 
 
+async def read_states(call: ConnectionCall, workspace: str) -> dict[str, bytes]:
+    """The state of each conversation. Neither its checksum nor its records are looked at."""
+    cursor = call.connection.cursor(binary=True)
+    values = {"workspace": str(workspace), "reserved": RESERVED, "header": HEADER.conversation}
+    await cursor.execute(_STATES, values)
+    (_, sealed), *rows = await cursor.fetchall()
+    check_key(workspace, sealed=bool(sealed))
+    return dict(rows)
+
+
+_STATES = """
+    SELECT NULL, CASE WHEN EXISTS (
+        SELECT FROM conversation WHERE workspace = %(reserved)s AND name = %(header)s
+    ) THEN 'sealed'::bytea END
+    UNION ALL (SELECT name, state FROM conversation WHERE workspace = %(workspace)s)"""
+
+
 async def rescue_records(call: ConnectionCall, where: Where) -> list[tuple[int, bytes]]:
     """Place and body of each record that can still be read, also if the head is damaged."""
     check_key(where.workspace, sealed=await select_flag(call.connection, IS_SEALED, names_of(where)))

@@ -16,7 +16,7 @@ and delete the key.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import LiteralString, TypeVar
@@ -25,7 +25,7 @@ from psycopg import sql
 
 from lamina.errors import BadInput, Broken, StoreError, advise_on_version
 from lamina.stores.checked import CheckedStore, NewGroup, RecordSelection, Replacement
-from lamina.stores.checks import check_where, check_withdrawal
+from lamina.stores.checks import check_where, check_withdrawal, check_workspace
 from lamina.stores.port import ListedConversation, Record, RecordPage, StoredHead, Where
 from lamina.stores.postgres import reads, writes
 from lamina.stores.postgres.connections import (
@@ -127,6 +127,10 @@ class PostgresStore(CheckedStore):
     async def _list_page(self, workspace: str, *, after: str, limit: int) -> Sequence[ListedConversation]:
         list_page = partial(reads.list_conversations, workspace=workspace, after=after, limit=limit)
         return await self._run(list_page)
+
+    async def states(self, workspace: str) -> Mapping[str, bytes]:
+        check_workspace(workspace)
+        return await self._run(partial(reads.read_states, workspace=workspace))
 
     async def _delete(self, where: Where) -> bool:
         delete = partial(writes.delete_conversation, where=where)
