@@ -16,10 +16,12 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from lamina.core.text.characters import ALPHANUMERIC, fold_case, split_words
-from lamina.core.text.sentences import UNSPACED, split_sentences
+from lamina.core.text.sentences import UNSPACED, find_sentences, split_sentences
 from lamina.core.values import Ref
 
 SHORTEST_PASSAGE, LONGEST_PASSAGE = 240, 480
@@ -76,10 +78,12 @@ _AROUND_SOURCE = 6
 _QUESTION_MARK = re.compile("[?\uff1f\u061f]")  # also of Chinese and Japanese, and of Arabic
 _HAS_DIGIT_OR_JOINT = re.compile("[0-9._/:@#-]")  # `4711`, `src/app.py`
 
-_ASCII_WORD = re.compile("((?=[a-z]*[0-9])[0-9a-z]+|[a-z]{1,5})[a-z]*")
 _DIGIT = re.compile("[0-9]")
 _WORD = re.compile(f"[{ALPHANUMERIC}]+")
-_NAME = re.compile(f"(?<![{ALPHANUMERIC}])[{ALPHANUMERIC}]+(?:[._/:@#-]+[{ALPHANUMERIC}]+)+")
+_JOINTS = "._/:@#-"
+_JOINT = re.compile(f"[{_JOINTS}]")
+_TOKEN = re.compile(f"[{ALPHANUMERIC}{_JOINTS}]+")
+_TO_TOKENS = bytes(byte if _TOKEN.match(chr(byte)) else ord(" ") for byte in range(128)).ljust(256)
 _STEM = 5
 """Letters of a word that count. On questions about long talks five did as well as an English stemmer, and
 better than whole words."""
@@ -117,7 +121,7 @@ class PassageIndex:
     def __init__(self) -> None:
         self.sources: list[_Source] = []
         self.sentences: list[_Sentence] = []
-        self._postings: dict[str, list[int]] = {}
+        self._postings: dict[str, list[int]] = defaultdict(list)
         self._refs: dict[Ref, int] = {}
         self.terms = 0
 
@@ -134,13 +138,20 @@ class PassageIndex:
         first = len(self.sentences)
         number = len(self.sources)
         total = 0
+        folded = fold_case(text)  # every character stays at its place
+        ascii_tokens = _part_tokens(folded.encode("ascii", "replace"))
+        postings = self._postings
         for start, end in _split_passages(text):
-            terms = list_terms(text[start:end])
+            if folded[start:end].isascii():
+                tokens = split_words(ascii_tokens[start:end])
+            else:
+                tokens = _TOKEN.findall(folded, start, end)
+            terms = list(chain.from_iterable(map(_read_token, tokens)))
             total += len(terms)
             at = len(self.sentences)
             self.sentences.append(_Sentence(number, start, end, len(terms)))
-            for term in dict.fromkeys(terms):
-                self._postings.setdefault(term, []).append(at)
+            for term in set(terms):
+                postings[term].append(at)
         self.sources.append(_Source(ref, text, first, len(self.sentences), total))
         self.terms += total
 
@@ -163,9 +174,7 @@ def _split_passages(text: str) -> Iterable[tuple[int, int]]:
     if len(text) <= SHORT_MESSAGE:
         yield 0, len(text)
         return
-    for sentence in split_sentences(text):
-        start = sentence.start
-        end = sentence.end
+    for start, end in find_sentences(text):
         while end - start > LONGEST_SENTENCE:
             cut = text.rfind(" ", start + LONGEST_SENTENCE // 2, start + LONGEST_SENTENCE)
             if cut < 0:
@@ -453,12 +462,36 @@ def list_terms(text: str) -> list[str]:
     """
     folded = fold_case(text)
     if folded.isascii():
-        terms: list[str] = _ASCII_WORD.findall(folded)
+        tokens = split_words(_part_tokens(folded.encode("ascii")))
     else:
-        terms = []
-        for word in _WORD.findall(folded):
-            terms += _split_word(word)
-    return terms + _NAME.findall(folded)
+        tokens = _TOKEN.findall(folded)
+    words: list[str] = []
+    names: list[str] = []
+    for token in tokens:
+        # A long token is not worth remembering: it may be a whole file of Base64.
+        terms = _read_token(token) if len(token) <= LONGEST_SENTENCE else _read_token.__wrapped__(token)
+        if _JOINT.search(token.strip(_JOINTS)):
+            names.append(terms[-1])
+            terms = terms[:-1]
+        words += terms
+    return words + names
+
+
+def _part_tokens(folded: bytes) -> str:
+    """A text of small letters with a space for each character that is between tokens."""
+    return folded.translate(_TO_TOKENS).decode("ascii")
+
+
+@lru_cache(maxsize=20_000)
+def _read_token(token: str) -> tuple[str, ...]:
+    """The terms of the words in a token, and the whole of it if it is a name of several words."""
+    terms: list[str] = []
+    for word in _WORD.findall(token):
+        terms += _split_word(word)
+    name = token.strip(_JOINTS)
+    if _JOINT.search(name):
+        terms.append(name)
+    return tuple(terms)
 
 
 def rate_length(term: str) -> float:

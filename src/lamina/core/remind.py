@@ -174,15 +174,15 @@ def _write_reminder(
     """The reminder for the prompt in so many tokens; None if nothing is about it."""
     if limit < LEAST:
         return None
-    index = context.find_passages([entry.ref for entry in sources])
-    for entry in sources:
-        if entry.ref not in index:
-            index.add(entry.ref, clean_text(_text_to_quote(entry.segment)))
     prompt_text = _read_question(draft.entries[prompt_at:])
     questions = find_questions(prompt_text)
     asks = bool(questions)
     if not asks and len(prompt_text) > LONGEST_REQUEST:
         return None
+    index = context.find_passages([entry.ref for entry in sources])
+    for entry in sources:
+        if entry.ref not in index:
+            index.add(entry.ref, clean_text(_text_to_quote(entry.segment)))
     topic = questions or prompt_text
     weights = weigh_terms(index, prompt_text)
     if asks and not weights and len(topic) <= SHORT_QUESTION and refers_back(index, topic):

@@ -11,7 +11,7 @@ worked with itself (notes/planner.md has what that is worth).
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from operator import is_
@@ -62,16 +62,24 @@ class NameUses(NamedTuple):
     counts: Tally[str]
     last: dict[str, int]
 
-    def read(self, log: tuple[Segment, ...]) -> NameUses:
-        """The uses in a log. Only its new part is read if it continues the log of these uses."""
+    def read(self, log: tuple[Segment, ...], *, known: Mapping[int, Tally[str]] = {}) -> NameUses:
+        """The uses in a log. Only its new part is read if it continues the log of these uses.
+
+        `known` are the names that the model wrote in some of its segments, by `id` of the segment.
+        """
         start = len(self.log)
         continues = start <= len(log) and all(map(is_, self.log, log))
         if not continues:
-            return NO_USES.read(log)
+            return NO_USES.read(log, known=known)
         counts = self.counts.copy()
         last = self.last.copy()
         for at in range(start, len(log)):
-            written = count_written_names(text_of(find_written(log[at])))
+            segment = log[at]
+            if segment.role is not Role.ASSISTANT:
+                continue
+            written = known.get(id(segment))
+            if written is None:
+                written = count_written_names(text_of(find_written(segment)))
             counts.update(written)
             last.update(dict.fromkeys(written, at))
         return NameUses(log, counts, last)
@@ -221,8 +229,13 @@ class Reader:
 
     def count_uses(self, log: tuple[Segment, ...]) -> NameUses:
         """How often the model wrote each name in this log. Only what is new since the last cut is read."""
-        self.name_uses = self.name_uses.read(log)  # in one assignment: threads may share a memo
-        return self.name_uses
+        known: dict[int, Tally[str]] = {}
+        for read in tuple(self._segments.values()):
+            if not read.is_silent:
+                known[id(read.segment)] = read.written_names
+        name_uses = self.name_uses.read(log, known=known)
+        self.name_uses = name_uses  # in one assignment: threads may share a memo
+        return name_uses
 
     def read_message(self, piece: GistPiece) -> SpokenMessage:
         """The message of the user, or the reply, that this piece is."""
@@ -275,7 +288,7 @@ class ReadSegment:
     @cached_property
     def written_names(self) -> Tally[str]:
         """How often each name stands in it, if the model wrote it: its texts, and what it asked of tools."""
-        if self.is_silent:
+        if self.is_silent or self.segment.role is not Role.ASSISTANT:
             return Tally()
         return count_written_names(text_of(find_written(self.segment)))
 

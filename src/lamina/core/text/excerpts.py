@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
+from functools import lru_cache
 from itertools import pairwise
 
 from lamina.core.text.characters import (
@@ -57,7 +58,7 @@ _FILE_SUFFIXES = frozenset(
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./][A-Za-z0-9_-]+)*")
 _NOT_A_WORD = re.compile(r"_|[a-z0-9][A-Z]|[./]|[0-9]")  # `max_size`, `maxSize`, `src/a.py`, `utf8`
-_WRITTEN = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./-]*[A-Za-z0-9_])?")  # also `404`, `text-slate-400`, `3d`
+# What the model wrote may also be named `404`, `text-slate-400` or `3d`.
 _NOT_A_PLAIN_WORD = re.compile(r"_|[a-z0-9][A-Z]|[./]|[0-9]{3}|[A-Za-z][0-9]|[0-9][A-Za-z]|[A-Z]{4}")
 _SEPARATOR = re.compile(r"[./-]")
 _ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}")  # in JSON, `Größe` may be `Gr\u00f6\u00dfe`: no names are in that
@@ -187,27 +188,34 @@ def list_first_names(names: Iterable[str], *, limit: int, in_sight: Container[st
     chosen: list[str] = []
     room = limit + len(", ")
     for name in names:
+        length = len(name) + len(", ")
+        # To look for a name in a long text takes longest, so one for which there is no room is passed over.
+        is_full = room < _SHORTEST + len(", ")
+        if length > room and not is_full:
+            continue
         if name in in_sight:
             continue
-        length = len(name) + len(", ")
-        if length <= room:
-            chosen.append(name)
-            room -= length
-        elif room < _SHORTEST + len(", "):
+        if length > room:
             break
+        chosen.append(name)
+        room -= length
     return ", ".join(chosen)
 
 
 def without_names_in(text: str, counts: Counter[str]) -> Counter[str]:
     """The counted names that do not stand in a text."""
-    shown = frozenset(_find_names(text))
+    shown: set[str] = set()
+    for token in _list_tokens(text):
+        shown.update(_NAME.findall(token))
     return Counter({name: count for name, count in counts.items() if name not in shown})
 
 
 def count_names(text: str) -> Counter[str]:
     """How often each telling name stands in a text, in the order in which they first stand there."""
-    counts = Counter(_find_names(text[:_SEARCHED]))
-    return Counter({name: count for name, count in counts.items() if _is_telling(name)})
+    text = text[:_SEARCHED]
+    if "\\u" in text:
+        text = _ESCAPE.sub(" ", text)
+    return Counter(_count_telling(Counter(_list_tokens(text))))
 
 
 def count_written_names(text: str) -> Counter[str]:
@@ -215,12 +223,15 @@ def count_written_names(text: str) -> Counter[str]:
 
     In what a tool returned most numbers are those of lines, and they would take the room of names.
     """
-    text = _LINE_ESCAPE.sub(" ", text[:_SEARCHED])
-    counts = count_names(text)
-    for name, count in Counter(_WRITTEN.findall(text)).items():
-        if _SHORTEST_WRITTEN <= len(name) <= _LONGEST and _NOT_A_PLAIN_WORD.search(name):
-            counts[name] = max(count, counts[name])
-    return counts
+    tokens = Counter(_list_tokens(_without_escapes(text[:_SEARCHED])))
+    counts = _count_telling(tokens)
+    written: dict[str, int] = {}
+    for name, count in zip(map(_find_written, tokens), tokens.values(), strict=True):
+        if name:
+            written[name] = written.get(name, 0) + count
+    for name, count in written.items():
+        counts[name] = max(count, counts.get(name, 0))
+    return Counter(counts)
 
 
 def find_shown_names(text: str) -> set[str]:
@@ -228,22 +239,69 @@ def find_shown_names(text: str) -> set[str]:
 
     `src/io/a.py` shows `src`, `src/io`, `io/a.py`, `a.py`, `io`, `a` and `py`, too.
     """
-    names = set(_WRITTEN.findall(_LINE_ESCAPE.sub(" ", text)))
-    for name in tuple(names):
-        if not _SEPARATOR.search(name):
-            continue
+    names: set[str] = set()
+    return names.union(*map(_find_shown, frozenset(_list_tokens(_without_escapes(text)))))
+
+
+# Names are looked for in one pass over the bytes of a text, which parts it into tokens: runs of the
+# characters that a name may have. A text has a tenth as many different tokens as tokens, most of them were
+# seen in a text before, and what a token names depends on the token alone.
+
+_NAME_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-")
+_TO_TOKENS = bytes(byte if byte in _NAME_BYTES else ord(" ") for byte in range(256))
+_remember = lru_cache(maxsize=20_000)
+
+
+def _list_tokens(text: str) -> list[str]:
+    """The tokens of a text in their order: in `see src/a.py, (Größe)` they are `see`, `src/a.py`, `Gr`, `e`."""
+    return split_words(text.encode("utf-8", "surrogatepass").translate(_TO_TOKENS).decode("ascii"))
+
+
+def _without_escapes(text: str) -> str:
+    """The text of JSON with a space for each escape that stands for a character."""
+    if "\\" not in text:
+        return text
+    return _LINE_ESCAPE.sub(" ", text)
+
+
+def _count_telling(tokens: Counter[str]) -> dict[str, int]:
+    """How often each telling name stands in tokens that were counted."""
+    counts: dict[str, int] = {}
+    for names, count in zip(map(_find_telling, tokens), tokens.values(), strict=True):
+        for name in names:
+            counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+@_remember
+def _find_telling(token: str) -> tuple[str, ...]:
+    """The telling names in a token."""
+    return tuple(filter(_is_telling, _NAME.findall(token)))
+
+
+@_remember
+def _find_written(token: str) -> str:
+    """The name that the model wrote with a token; "" if it is a plain word."""
+    name = token.strip("./-")
+    if _SHORTEST_WRITTEN <= len(name) <= _LONGEST and _NOT_A_PLAIN_WORD.search(name):
+        return name
+    return ""
+
+
+@_remember
+def _find_shown(token: str) -> frozenset[str]:
+    """The name that a token is, and its parts."""
+    name = token.strip("./-")
+    if not name:
+        return frozenset()
+    names = {name}
+    if _SEPARATOR.search(name):
         names.update(_NAME.findall(name))
         names.update(_SEPARATOR.split(name))
         for separator in _SEPARATOR.finditer(name[:_LONGEST]):
             names.add(name[: separator.start()])
             names.add(name[separator.end() :])
-    return names
-
-
-def _find_names(text: str) -> list[str]:
-    if "\\u" in text:
-        text = _ESCAPE.sub(" ", text)
-    return _NAME.findall(text)
+    return frozenset(names)
 
 
 def _is_telling(name: str) -> bool:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from lamina.core.text.characters import ALPHANUMERIC, WHITE_SPACE, fold_case, with_newlines
+from lamina.core.text.characters import ALPHANUMERIC, WHITE_SPACE, fold_case, is_blank, with_newlines
 
 Weight = Literal["rule", "wish", "hint", ""]
 """What a sentence is to somebody who goes on; a hint may be a wish. `standing_rules` weighs it."""
@@ -50,13 +50,20 @@ class Statement(NamedTuple):
 def split_sentences(text: str) -> Iterator[Statement]:
     """The sentences of a text, none of them weighed."""
     text = with_newlines(text)
+    for start, end in find_sentences(text):
+        yield Statement(start, end, text[start:end].strip(WHITE_SPACE), "")
+
+
+def find_sentences(text: str) -> Iterator[tuple[int, int]]:
+    """Where the sentences of a text begin and end. Its line ends are newlines."""
     start = 0
-    ends = [match.span(match.lastindex or 0) for match in _SENTENCE.finditer(text)]
-    for end, next_start in [*ends, (len(text), len(text))]:
-        sentence = text[start:end].strip(WHITE_SPACE)
-        if sentence:
-            yield Statement(start, end, sentence, "")
+    for match in _SENTENCE.finditer(text):
+        end, next_start = match.span(match.lastindex or 0)
+        if not is_blank(text[start:end]):
+            yield start, end
         start = next_start
+    if not is_blank(text[start:]):
+        yield start, len(text)
 
 
 def split_clauses(statement: Statement) -> Iterator[Statement]:
