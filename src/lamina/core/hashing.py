@@ -6,7 +6,6 @@ definition on. A salt per tenant is at its root, so that two tenants never share
 
 from __future__ import annotations
 
-from base64 import b32encode
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -14,15 +13,17 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.core.deferred_tools import drop_deferred
-from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Digest, Part, Ref, RequestHead, Role, Segment
 from lamina.errors import BadInput
 
 MARKERS = frozenset(("cache_control", "cachePoint"))
 """Fields by which a definition marks a cache boundary."""
 
-HANDLE_BYTES = 10
-"""80 bits of a handle: a second text with the handle of a first one cannot be computed."""
+HANDLE_BITS = 80
+"""Bits of a handle: a second text with the handle of a first one cannot be computed."""
+
+_BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
+_TEN_BITS = [first + second for first in _BASE32 for second in _BASE32]
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -81,24 +82,21 @@ def content_digest(segment: Segment, sent_in_full: Digest) -> Digest:
 
 def handle(content: Digest) -> str:
     """The short name by which a segment can be recalled, such as `kmzxw6ytboi4dcmrt`. It never expires."""
-    first_bytes = bytes.fromhex(content)[:HANDLE_BYTES]
-    return f"k{lower_ascii(b32encode(first_bytes).decode())}"
+    # `base64.b32encode` is written in Python, and every segment of every request has a handle.
+    bits = int(content[: HANDLE_BITS // 4], 16)
+    return "k" + "".join([_TEN_BITS[bits >> shift & 1023] for shift in range(HANDLE_BITS - 10, -1, -10)])
 
 
-def make_ref(segment: Segment, content: Digest, before: Digest, nth: int) -> Ref:
+def make_ref(segment: Segment, content: Digest, before: Digest) -> Ref:
     """The name of a segment in a ledger: its key, its content, and the content of what was said before it.
 
     So a name does not change when a client cuts off the front of its history, except that of the first
     segment which is left. System text does not count as said: it may change without renaming what follows.
-    If all three are equal, as in a tool that is polled, `nth` tells them apart.
+    All three may be equal, as in a tool that is polled: `SegmentNames` tells such segments apart.
     """
-    name = handle(content)
     if segment.key:
-        name = f"{segment.key}@{content[:20]}"
-    name_in_place = f"{name}~{before[:8]}"
-    if nth:
-        return Ref(f"{name_in_place}#{nth}")
-    return Ref(name_in_place)
+        return Ref(f"{segment.key}@{content[:20]}~{before[:8]}")
+    return Ref(f"{handle(content)}~{before[:8]}")
 
 
 def chain_root(head: RequestHead, salt: str = "") -> Digest:
@@ -154,9 +152,11 @@ class SegmentNames(msgspec.Struct):
     def name(self, segment: Segment, sent_in_full: Digest) -> NamedSegment:
         """The next segment with its ref. `sent_in_full` is the digest of its parts as they came."""
         content = content_digest(segment, sent_in_full)
-        first_ref = make_ref(segment, content, self.before, 0)
+        first_ref = make_ref(segment, content, self.before)
         nth = self.occurrences.get(first_ref, 0)
-        ref = make_ref(segment, content, self.before, nth)
+        ref = first_ref
+        if nth:
+            ref = Ref(f"{first_ref}#{nth}")
         self.occurrences[first_ref] = nth + 1
         if segment.role is not Role.SYSTEM:
             self.before = content

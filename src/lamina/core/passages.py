@@ -146,7 +146,7 @@ class PassageIndex:
                 tokens = split_words(ascii_tokens[start:end])
             else:
                 tokens = _TOKEN.findall(folded, start, end)
-            terms = list(chain.from_iterable(map(_read_token, tokens)))
+            terms = list(chain.from_iterable(map(_read_known_token, tokens)))
             total += len(terms)
             at = len(self.sentences)
             self.sentences.append(_Sentence(number, start, end, len(terms)))
@@ -174,7 +174,8 @@ def _split_passages(text: str) -> Iterable[tuple[int, int]]:
     if len(text) <= SHORT_MESSAGE:
         yield 0, len(text)
         return
-    for start, end in find_sentences(text):
+    for sentence_start, end in find_sentences(text):
+        start = sentence_start
         while end - start > LONGEST_SENTENCE:
             cut = text.rfind(" ", start + LONGEST_SENTENCE // 2, start + LONGEST_SENTENCE)
             if cut < 0:
@@ -468,8 +469,7 @@ def list_terms(text: str) -> list[str]:
     words: list[str] = []
     names: list[str] = []
     for token in tokens:
-        # A long token is not worth remembering: it may be a whole file of Base64.
-        terms = _read_token(token) if len(token) <= LONGEST_SENTENCE else _read_token.__wrapped__(token)
+        terms = _read_token(token)
         if _JOINT.search(token.strip(_JOINTS)):
             names.append(terms[-1])
             terms = terms[:-1]
@@ -482,8 +482,14 @@ def _part_tokens(folded: bytes) -> str:
     return folded.translate(_TO_TOKENS).decode("ascii")
 
 
-@lru_cache(maxsize=20_000)
 def _read_token(token: str) -> tuple[str, ...]:
+    """The terms of a token. A long one is not worth remembering: it may be a whole file in Base64."""
+    if len(token) <= LONGEST_SENTENCE:
+        return _read_known_token(token)
+    return _read_token_anew(token)
+
+
+def _read_token_anew(token: str) -> tuple[str, ...]:
     """The terms of the words in a token, and the whole of it if it is a name of several words."""
     terms: list[str] = []
     for word in _WORD.findall(token):
@@ -492,6 +498,9 @@ def _read_token(token: str) -> tuple[str, ...]:
     if _JOINT.search(name):
         terms.append(name)
     return tuple(terms)
+
+
+_read_known_token = lru_cache(maxsize=20_000)(_read_token_anew)
 
 
 def rate_length(term: str) -> float:

@@ -62,22 +62,22 @@ class NameUses(NamedTuple):
     counts: Tally[str]
     last: dict[str, int]
 
-    def read(self, log: tuple[Segment, ...], *, known: Mapping[int, Tally[str]] = {}) -> NameUses:
+    def read(self, log: tuple[Segment, ...], *, written_names: Mapping[int, Tally[str]] = {}) -> NameUses:
         """The uses in a log. Only its new part is read if it continues the log of these uses.
 
-        `known` are the names that the model wrote in some of its segments, by `id` of the segment.
+        `written_names` are those that the model wrote in some of its segments, by `id` of the segment.
         """
         start = len(self.log)
         continues = start <= len(log) and all(map(is_, self.log, log))
         if not continues:
-            return NO_USES.read(log, known=known)
+            return NO_USES.read(log, written_names=written_names)
         counts = self.counts.copy()
         last = self.last.copy()
         for at in range(start, len(log)):
             segment = log[at]
             if segment.role is not Role.ASSISTANT:
                 continue
-            written = known.get(id(segment))
+            written = written_names.get(id(segment))
             if written is None:
                 written = count_written_names(text_of(find_written(segment)))
             counts.update(written)
@@ -229,11 +229,11 @@ class Reader:
 
     def count_uses(self, log: tuple[Segment, ...]) -> NameUses:
         """How often the model wrote each name in this log. Only what is new since the last cut is read."""
-        known: dict[int, Tally[str]] = {}
+        written_names: dict[int, Tally[str]] = {}
         for read in tuple(self._segments.values()):
             if not read.is_silent:
-                known[id(read.segment)] = read.written_names
-        name_uses = self.name_uses.read(log, known=known)
+                written_names[id(read.segment)] = read.written_names
+        name_uses = self.name_uses.read(log, written_names=written_names)
         self.name_uses = name_uses  # in one assignment: threads may share a memo
         return name_uses
 

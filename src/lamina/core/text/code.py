@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -53,8 +54,7 @@ NumberedLine = tuple[int, str]
 
 def find_signatures(text: str) -> list[Signature]:
     """Every definition of a source text, with its 1-based line number, in order."""
-    lines = list(_number_lines(text.split("\n")))
-    return list(_find_signatures(lines))
+    return list(_find_signatures(list(_number_lines(text.split("\n")))))
 
 
 def _number_lines(lines: Sequence[str]) -> Iterator[NumberedLine]:
@@ -100,14 +100,17 @@ def _find_signatures(lines: Sequence[NumberedLine]) -> Iterator[Signature]:
         if lines_to_skip or not bare:
             lines_to_skip = max(lines_to_skip - 1, 0)
             continue
-        indent = len(start) - len(start.lstrip(WHITE_SPACE))
         if may_document and _DOCSTRING.match(bare):
-            yield Signature(number, indent, bare, documents=True)
+            yield Signature(number, _count_indent(start), bare, documents=True)
         may_document = may_document and bare.startswith("#")
         if is_definition(start, _line_after(lines, index)):
             signature, lines_to_skip = _join_continuations(bare, lines, index)
-            yield Signature(number, indent, signature)
+            yield Signature(number, _count_indent(start), signature)
             may_document = signature.endswith(":")
+
+
+def _count_indent(line: str) -> int:
+    return len(line) - len(line.lstrip(WHITE_SPACE))
 
 
 def _line_after(lines: Sequence[NumberedLine], index: int) -> str:
@@ -135,6 +138,8 @@ def is_definition(line: str, following: str = "") -> bool:
         return True
     if _BINDERS.intersection(words[:modifier_count]) and _binds_function(bare):
         return True
+    if "(" not in bare:
+        return False
     brace_follows = following.lstrip(WHITE_SPACE).startswith("{")
     return _is_function_head(line, bare, has_modifiers=modifier_count > 0, brace_follows=brace_follows)
 
@@ -144,16 +149,20 @@ def _opens_definition(words: Sequence[str], line: str) -> bool:
 
     A longer line needs punctuation too, or prose such as "class of 1968 meets" would be a definition.
     """
-    keyword = _KEYWORD.fullmatch(words[0])
-    if keyword is None or keyword[1] not in _KEYWORDS:
-        return False
-    if len(words) == 1:
+    if len(words) == 1 or not _is_keyword(words[0]):
         return False
     if not _begins_name(words[1][0]):
         return False
     if len(words) == 2:
         return True
     return any(mark in line for mark in "({:=;<")
+
+
+@lru_cache(maxsize=2_000)
+def _is_keyword(word: str) -> bool:
+    """Whether a definition may begin with a word: `def`, `impl<T>`. Lines begin with few different words."""
+    keyword = _KEYWORD.fullmatch(word)
+    return keyword is not None and keyword[1] in _KEYWORDS
 
 
 def _begins_name(character: str) -> bool:

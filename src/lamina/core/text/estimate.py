@@ -28,10 +28,15 @@ def estimate_tokens(text: str, *, family: str = "o200k") -> int:
     shapes = data.translate(_SHAPE, _CONTINUATION)
     letters = data.translate(_LETTER)
     total = weights.constant
+    # Most texts have few scripts. A class that does not occur is in no pattern that does.
+    missing = [name for name in _RARE_SHAPES if name not in shapes]
     for pattern, weight in weights.shapes:
-        total += weight * shapes.count(pattern)
+        if pattern[0] not in missing and pattern[-1] not in missing:
+            total += weight * shapes.count(pattern)
+    has_rare_letters = not text.isascii()
     for pattern, weight in weights.letters:
-        total += weight * letters.count(pattern)
+        if has_rare_letters or pattern[0] not in _RARE_LETTERS:
+            total += weight * letters.count(pattern)
     rounded_up = -(-total // UNIT)
     return min(len(data), rounded_up)
 
@@ -261,6 +266,9 @@ _HEAD, *_ROWS = (
 )
 _SHAPE_PATTERNS = tuple(name.encode() for name, *_ in _ROWS if name[0] not in "/1")
 _LETTER_PATTERNS = tuple(name[1:].encode() for name, *_ in _ROWS if name[0] == "/")
+
+_RARE_SHAPES = b"otAlgkhijqwzyux"
+_RARE_LETTERS = b"JQX"
 
 FAMILIES = tuple(_HEAD[1:])
 """Tokenizers the tables are fitted to. `claude` is Claude 4.7 and later, `claude3` what came before.

@@ -253,7 +253,7 @@ _remember = lru_cache(maxsize=20_000)
 
 
 def _list_tokens(text: str) -> list[str]:
-    """The tokens of a text in their order: in `see src/a.py, (Größe)` they are `see`, `src/a.py`, `Gr`, `e`."""
+    """The tokens of a text in order: of `see src/a.py, (Größe)` they are `see`, `src/a.py`, `Gr`, `e`."""
     return split_words(text.encode("utf-8", "surrogatepass").translate(_TO_TOKENS).decode("ascii"))
 
 

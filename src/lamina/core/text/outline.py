@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii, split_words
@@ -76,13 +77,7 @@ def outline_text(text: str, *, limit: int, name: str = "") -> str:
     The suffix of `name` says what structure to look for, otherwise the first lines do. If the outline is
     empty, or longer than it may be, whole lines from either end are shown instead.
     """
-    if len(text) <= limit:
-        return text
-    syntax = _syntax_of_name(name) or _recognise_syntax(text)
-    outlined = _outline_syntax(text, syntax, limit)
-    if 0 < len(outlined) <= limit:
-        return outlined
-    return clip_lines(text, limit=limit)
+    return _Outline(text, name).write(limit)
 
 
 def outline_with_names(text: str, *, limit: int, name: str = "") -> str:
@@ -96,16 +91,47 @@ def outline_with_names(text: str, *, limit: int, name: str = "") -> str:
     around = len(_NAMES_OPENING) + len("]")
     most = limit // 2 - around
     name_list = list_counted_names(names, limit=most)
+    outline = _Outline(text, name)
     # Which names are missing depends on how much is shown, and that on how long their list is.
     for _ in range(2):
         if not name_list:
-            return outline_text(text, limit=limit, name=name)
-        structure = outline_text(text, limit=limit - around - len(name_list), name=name)
+            return outline.write(limit)
+        structure = outline.write(limit - around - len(name_list))
         name_list = list_counted_names(without_names_in(structure, names), limit=most)
         most = min(most, len(name_list))
     if not name_list:
         return structure
     return f"{structure}{_NAMES_OPENING}{name_list}]"
+
+
+class _Outline:
+    """The structure of a text, to be written in several sizes: what it is made of is looked for once."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self.text = text
+        self.name = name
+
+    @cached_property
+    def syntax(self) -> str:
+        """The syntax by the suffix of its name, or by its first lines."""
+        return _syntax_of_name(self.name) or _recognise_syntax(self.text)
+
+    @cached_property
+    def signatures(self) -> list[Signature]:
+        """What it defines, if it is code."""
+        return find_signatures(self.text)
+
+    def write(self, limit: int) -> str:
+        """The text itself if it fits, else its structure, or whole lines from either end."""
+        if len(self.text) <= limit:
+            return self.text
+        if self.syntax == "code":
+            outlined = _outline_signatures(self.text, self.signatures, limit)
+        else:
+            outlined = _outline_syntax(self.text, self.syntax, limit)
+        if 0 < len(outlined) <= limit:
+            return outlined
+        return clip_lines(self.text, limit=limit)
 
 
 def outline_code(text: str, *, limit: int) -> str:
@@ -114,7 +140,10 @@ def outline_code(text: str, *, limit: int) -> str:
     A row is `12: def load(path: str) -> Config:`, indented as in the source. With fewer than three
     definitions, head and tail of the text say more.
     """
-    found_signatures = find_signatures(text)
+    return _outline_signatures(text, find_signatures(text), limit)
+
+
+def _outline_signatures(text: str, found_signatures: list[Signature], limit: int) -> str:
     definitions = [signature for signature in found_signatures if not signature.documents]
     if len(text) <= limit or len(definitions) < _FEWEST_SIGNATURES:
         return clip_lines(text, limit=limit)
@@ -145,10 +174,8 @@ def _print_signature(signature: Signature) -> str:
 
 
 def _outline_syntax(text: str, syntax: str, limit: int) -> str:
-    """The outline of a text in this syntax; "log" and everything unknown is shown by head and tail."""
+    """The outline of what is no code; "log" and everything unknown is shown by head and tail."""
     match syntax:
-        case "code":
-            return outline_code(text, limit=limit)
         case "markdown":
             return outline_sections(text, limit, limit, max(MOST, limit // 160))
         case "json":
