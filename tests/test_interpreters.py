@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from lamina.dialects import DIALECTS
 from tools.fingerprints import LAYOUTS, everything, fingerprints
 from tools.interpreters import Environment, Interpreter, asked, candidates, usable
-from tools.matrix import differences, printed
+from tools.matrix import ROOT, TESTS, differences, printed
 
 
 def test_every_interpreter_of_this_checkout_makes_the_same_bytes() -> None:
@@ -23,6 +24,10 @@ def test_every_interpreter_of_this_checkout_makes_the_same_bytes() -> None:
         made = {platform.python_version(): fingerprints()}
     made |= {release: digests.result() for release, digests in printing.items()}
     assert differences(made) == []
+
+
+def test_what_make_matrix_runs_is_there() -> None:
+    assert [path for path in TESTS if not (ROOT / path).exists()] == []
 
 
 def test_a_difference_names_what_differs_and_where() -> None:
@@ -38,8 +43,8 @@ def test_an_interpreter_that_cannot_make_them_is_a_difference(tmp_path: Path) ->
 
 def test_the_fingerprints_speak_of_every_dialect_and_layout() -> None:
     names = everything()
-    for dialect in ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses", "text"):
-        assert f"many scripts, in place, {dialect}" in names
+    for dialect in DIALECTS:
+        assert any(name.startswith("many scripts, ") and name.endswith(f", {dialect}") for name in names)
         assert f"fitted, {dialect}" in names
         assert f"attacks, {dialect}" in names
     for layout in LAYOUTS:

@@ -112,22 +112,20 @@ def written(value: Any) -> str:
 
 
 def requests_in(dialect: Dialect) -> dict[str, Callable[[], Any]]:
-    """The requests of two sessions in one dialect, cut: in place, and in one other layout."""
+    """The requests of two sessions in one dialect, cut, in one of the layouts; the dialects take turns."""
     shapes = list(LAYOUTS)
-    turn = list(DIALECTS).index(dialect.name) % (len(shapes) - 1)
+    shape = shapes[list(DIALECTS).index(dialect.name) % len(shapes)]
     found: dict[str, Callable[[], Any]] = {}
-    for golden in cut_sessions(shapes[0], shapes[1 + turn]):
+    for golden in cut_sessions(shape):
         found[f"{golden.name}, {dialect.name}"] = partial(requests, golden, dialect)
     return found
 
 
-def cut_sessions(*shapes: str) -> Iterator[Golden]:
-    """Two growing sessions in a window that is too small for them, in these layouts."""
-    for shape in shapes:
-        layout = LAYOUTS[shape]
-        for name, logs in GROWING.items():
-            budget = Budget(window=4_500, reserve=0)
-            yield Golden(name=f"{name}, {shape}", logs=logs, layout=layout, budget=budget)
+def cut_sessions(shape: str) -> Iterator[Golden]:
+    """Two growing sessions in a window that is too small for them, in this layout."""
+    for name, logs in GROWING.items():
+        budget = Budget(window=4_500, reserve=0)
+        yield Golden(name=f"{name}, {shape}", logs=logs, layout=LAYOUTS[shape], budget=budget)
 
 
 def fitted(dialect: Dialect) -> Iterator[tuple[Any, Any]]:

@@ -19,7 +19,7 @@ TESTS = (
     "tests/test_determinism.py",
     "tests/test_golden.py",
     "tests/test_laws.py",
-    "tests/text",
+    "tests/core/text",
 )
 
 
