@@ -38,13 +38,16 @@ class StrictServer:
     url: str = ""
     script: Script = field(default_factory=lambda: Script(calls=CALLS))
     refused: list[str] = field(default_factory=list)
+    memo: RequestMemo = field(default_factory=RequestMemo)
 
     def answer(self, request: dict[str, Any]) -> Said:
         """What the model says. Raises ApiFailure for a request that the API would refuse."""
         dialect = recognise(request)
         problems = [violation.message for violation in dialect.wire.check(request)]
-        if not problems and self.count_tokens(request) > BUDGET.window:
-            problems.append(f"{self.count_tokens(request)} tokens are over the window")
+        if not problems:
+            tokens = self.count_tokens(request)
+            if tokens > BUDGET.window:
+                problems.append(f"{tokens} tokens are over the window")
         if problems:
             self.refused += problems
             raise ApiFailure(400)
@@ -60,7 +63,7 @@ class StrictServer:
     def count_tokens(self, request: dict[str, Any]) -> int:
         """The tokens of a request. Of a part of one, which a client only wants to be counted, its text."""
         try:
-            return count_at_server(request, RequestMemo())
+            return count_at_server(request, self.memo)
         except LaminaError:
             return counter_for(OPENAI).count(json.dumps(request))
 

@@ -139,23 +139,15 @@ def test_what_to_do_first_is_said_where_there_is_nothing_to_see(
     assert done.code == 2
 
 
-def test_the_session_of_the_demo_can_be_inspected() -> None:
+@pytest.mark.parametrize("seed", [3, pytest.param(SEED, marks=pytest.mark.thorough)])
+def test_the_demo_has_cuts_a_lost_cache_a_recall_a_sub_agent_and_an_error(seed: int) -> None:
     parser = parser_for("inspect")
     assert parser.parse_args(["--demo"]).demo == SEED
-    seed = parser.parse_args(["--demo", "3", "--open"]).demo
-    source = DemoSource(seed)
-    summaries = Sessions([], [source]).summaries()
-    [summary] = [each for each in summaries if not each.parent]
-    assert summary.name == "made up, seed 3"
-    assert summary.calls > 100
-    assert source.first_address.startswith(f"#/s/{summary.id}/r/")
-
-
-@pytest.mark.parametrize("seed", [SEED, 3])
-def test_the_demo_has_cuts_a_lost_cache_a_recall_a_sub_agent_and_an_error(seed: int) -> None:
-    source = DemoSource(seed)
+    source = DemoSource(parser.parse_args(["--demo", str(seed), "--open"]).demo)
     inspector = Inspector(Sessions([], [source]))
-    parent = next(each for each in inspector.sessions.summaries() if not each.parent)
+    (parent,) = [each for each in inspector.sessions.summaries() if not each.parent]
+    assert parent.name == f"made up, seed {seed}"
+    assert parent.calls > 100
     shown = show_session(inspector, parent.id, BuildSettings())
     calls = shown["calls"]
     cuts = [call["number"] for call in calls if call["cut"]]

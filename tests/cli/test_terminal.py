@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from lamina.cli import COMMANDS, GROUPS
+from lamina.cli import COMMANDS, GROUPS, demo
 from lamina.cli.output import paint, shows_colour
 from tests.cli.running import run
 
@@ -69,8 +69,9 @@ def test_a_pipe_gets_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     assert paint("lost", "bad", io.StringIO()) == "lost"
 
 
-@pytest.mark.parametrize("command", [["doctor"], ["demo"]])
+@pytest.mark.parametrize("command", [["doctor"], ["demo", "--window", "12000"]])
 def test_colour_changes_nothing_but_the_colour(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "TURNS", 5)  # a short session is as colourful
     monkeypatch.setenv("NO_COLOR", "1")
     plain = run(*command).out
     monkeypatch.delenv("NO_COLOR")

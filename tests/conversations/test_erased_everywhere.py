@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import cache
 from itertools import product
@@ -419,10 +419,16 @@ async def read_everything(store: Store) -> dict[Key, str]:
     texts: dict[Key, str] = {}
     for workspace in WORKSPACES:
         async for listed in every_conversation(store, workspace):
-            page = await store.read(Where(workspace, listed.conversation))
-            bodies = [page.head.state, *(record.body for record in page.records)]
-            texts[workspace, listed.conversation] = b"\n".join(bodies).decode("utf-8", "replace")
+            key = (workspace, listed.conversation)
+            texts[key] = await read_one(store, key)
     return texts
+
+
+async def read_one(store: Store, key: Key) -> str:
+    """All records and the state of one conversation, as text."""
+    page = await store.read(Where(*key))
+    bodies = [page.head.state, *(record.body for record in page.records)]
+    return b"\n".join(bodies).decode("utf-8", "replace")
 
 
 async def erase(store: Store, name: str, *, by_key: bool) -> str:
@@ -452,19 +458,22 @@ def test_an_erased_secret_is_gone_or_its_place_is_named(
                 for workspace in WORKSPACES:
                     await copy_conversations(source, store, workspace)
             names = await find_names(store, door)
-            after = await read_everything(store)
+            texts = await read_everything(store)
             for place, spoken in expected.items():
                 if place == CONTROL:
                     continue
-                before = after
-                own = names[place]
-                stored = [text for (_, name), text in before.items() if name == own[0]]
-                assert NUMBER in "".join(stored), place
-                left = await erase(store, own[0], by_key=spoken.by_key)
-                after = await read_everything(store)
+                own = [key for key in texts if key[1] in names[place]]
+                before = {key: await read_one(store, key) for key in own}
+                assert NUMBER in "".join(before[key] for key in own if key[1] == names[place][0]), place
+                wrong.extend(f"{place}: {key} had changed" for key in own if before[key] != texts[key])
+                left = await erase(store, names[place][0], by_key=spoken.by_key)
                 if bool(spoken.left) != bool(left) or spoken.left not in left or NUMBER in left:
                     wrong.append(f"{place}: left in {left!r}, not {spoken.left!r}")
-                wrong.extend(compare(place, own, before, after, is_left=bool(left)))
+                for key in own:
+                    texts[key] = await read_one(store, key)
+                    wrong.extend(compare(place, before[key], texts[key], is_left=bool(left)))
+            changed = texts.items() ^ (await read_everything(store)).items()
+            wrong.extend(f"{key} was changed by another's erasure" for key, _ in changed)
             # What may stay is deleted with its conversation. Then no file has the number.
             stays = {place for place, spoken in expected.items() if spoken.left} | {CONTROL}
             for name in [each for place in stays for each in names.get(place, ())]:
@@ -475,20 +484,13 @@ def test_an_erased_secret_is_gone_or_its_place_is_named(
     assert "\n".join(wrong) == ""
 
 
-def compare(
-    place: str, own: Sequence[str], before: dict[Key, str], after: dict[Key, str], *, is_left: bool
-) -> Iterator[str]:
-    """What is wrong after an erasure: something is still there, or something else has changed."""
-    for key, text in before.items():
-        if key[1] not in own:
-            if after.get(key) != text:
-                yield f"{place}: {key} has changed"
-            continue
-        if NUMBER in after[key] and not is_left:
-            yield f"{place}: it is still in {key}"
-        lost = {*WORD.findall(text)} - {*WORD.findall(after[key])}
-        if lost:
-            yield f"{place}: lost {sorted(lost)} in {key}"
+def compare(place: str, before: str, after: str, *, is_left: bool) -> Iterator[str]:
+    """What is wrong with a conversation after an erasure: the secret is still there, or words are not."""
+    if NUMBER in after and not is_left:
+        yield f"{place}: it is still there"
+    lost = {*WORD.findall(before)} - {*WORD.findall(after)}
+    if lost:
+        yield f"{place}: lost {sorted(lost)}"
 
 
 def find_in_files(folder: Path) -> list[str]:

@@ -61,7 +61,9 @@ def list_turns_between_cuts(envelopes: list[Envelope]) -> list[int]:
     return [later - earlier for earlier, later in pairwise(cut_turns)]
 
 
-@pytest.mark.parametrize(("window", "size"), [(8_000, 12), (32_000, 48)])
+@pytest.mark.parametrize(
+    ("window", "size"), [(8_000, 12), pytest.param(32_000, 48, marks=pytest.mark.thorough)]
+)
 def test_digests_stay_within_a_quarter_of_the_room_and_cuts_stay_rare(window: int, size: int) -> None:
     envelopes = grow(talk(300, size=size), Budget(window=window, reserve=0))
     assert max(map(count_digest_tokens, envelopes)) <= window // SHARE

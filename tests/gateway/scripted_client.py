@@ -12,10 +12,11 @@ import os
 import signal
 import sys
 import time
+from http.client import HTTPException
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-from tests.gateway.growing import messages_request
+from tests.gateway.growing import dump, messages_request
 
 POINTING = ("BASE_URL", "API_BASE", "OPENCODE", "CLAUDE_CODE", "NO_PROXY")
 GATEWAY = b"lamina.gateway.supervised"
@@ -41,11 +42,11 @@ def _read_variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if any(part in name for part in POINTING)}
 
 
-def _ask_plainly() -> None:
+def _ask_plainly(step: int = 0) -> None:
     """One request, without an SDK: that is quicker to start."""
     url = f"{os.environ['ANTHROPIC_BASE_URL']}/v1/messages"
     headers = {"content-type": "application/json", "x-api-key": "k"}
-    request = Request(url, data=json.dumps(messages_request(0)).encode(), headers=headers)  # noqa: S310
+    request = Request(url, data=dump(messages_request(step)), headers=headers)  # noqa: S310
     with urlopen(request) as answer:  # noqa: S310 - an address of this test
         answer.read()
 
@@ -68,14 +69,22 @@ def _ask_both_sdks() -> list[str]:
 
 
 def _grow(steps: int, *, killed_at: int) -> None:
-    """A conversation that grows past the window. The SDK retries what is broken off."""
-    import anthropic  # noqa: PLC0415 - the other ways need no SDK
-
-    client = anthropic.Anthropic(api_key="k", max_retries=20)
+    """A conversation that grows past the window. What is broken off is sent again, as SDKs do."""
     for step in range(steps):
         if step == killed_at:
             _kill_gateways()
-        client.post("/v1/messages", body=messages_request(step), cast_to=object)
+        _ask_until_answered(step)
+
+
+def _ask_until_answered(step: int) -> None:
+    for _ in range(1_500):
+        try:
+            _ask_plainly(step)
+        except (OSError, HTTPException):
+            time.sleep(0.02)
+        else:
+            return
+    raise RuntimeError("no answer")
 
 
 def _kill_gateways() -> None:

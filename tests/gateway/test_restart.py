@@ -132,9 +132,9 @@ def once_each(bodies: list[bytes]) -> list[bytes]:
     return [body for body, _ in itertools.groupby(bodies)]
 
 
-async def twin_of(folder: Path) -> list[bytes]:
+async def twin_of(folder: Path, *, steps: int = STEPS) -> list[bytes]:
     async with run_stub() as stub:
-        return await converse(stub, [folder / "twin.db"], restart=False, steps=STEPS)
+        return await converse(stub, [folder / "twin.db"], restart=False, steps=steps)
 
 
 def test_kill_9_while_it_answers_and_right_after(tmp_path: Path) -> None:

@@ -28,11 +28,11 @@ from lamina.gateway.clients import find_client, point_client, read_direct_urls
 from lamina.gateway.config import DEFAULT_UPSTREAMS, GatewaySettings
 from lamina.gateway.supervisor import GatewayNotStarted, GatewaySupervisor
 from tests.cli.running import run
-from tests.gateway.growing import messages_request
+from tests.gateway.growing import dump, messages_request
 from tests.gateway.running import open_client, run_gateway, settings_for
 from tests.gateway.test_conversations import post
 from tests.gateway.test_faults import until
-from tests.gateway.test_restart import once_each, post_until_answered
+from tests.gateway.test_restart import once_each, post_until_answered, twin_of
 from tests.gateway.upstream_stub import SAID, Stub, run_stub
 from tests.servers.serving import serve_http
 
@@ -125,6 +125,7 @@ def read_log(path: Path) -> GatewayAccount:
     return account
 
 
+@pytest.mark.thorough  # it imports two SDKs; the tests below send the same without them
 def test_sdks_are_pointed_at_a_gateway_and_the_upstream_of_the_environment_stays(tmp_path: Path) -> None:
     async def main() -> None:
         async with run_stub() as stub:
@@ -175,11 +176,8 @@ def test_a_gateway_that_is_killed_comes_back_and_the_conversation_goes_on(tmp_pa
     """The upstream sees what it would have seen, and the closing lines are the account of the log."""
 
     async def main() -> None:
-        # The stub counts bytes, and a cut depends on that count. So the twin has the same client.
-        async with run_stub() as twin_stub:
-            await grow(tmp_path / "twin", twin_stub)
-            twin = [seen.body for seen in twin_stub.seen]
-        first_cut = next(step for step in range(STEPS) if json.loads(twin[step]) != messages_request(step))
+        twin = await twin_of(tmp_path, steps=STEPS)
+        first_cut = next(step for step in range(STEPS) if twin[step] != dump(messages_request(step)))
         async with run_stub() as stub:
             # A gateway that is killed right after an answer may not have logged it any more. So it is killed
             # one answer after the cut: the line about the cut is in the log by then.
@@ -282,7 +280,9 @@ def test_a_gateway_that_runs_already_is_used_and_its_counters_are_told(tmp_path:
             await post(client, gateway.url, messages_request(0))
             done = await Running(tmp_path, "--gateway", gateway.url).finish("ask")
             assert done.code == 0, done.err
-            assert done.report["variables"]["ANTHROPIC_BASE_URL"] == gateway.url
+            variables = done.report["variables"]
+            assert variables["ANTHROPIC_BASE_URL"] == gateway.url
+            assert variables["OPENAI_BASE_URL"] == f"{gateway.url}/v1"
             assert done.lines[0].startswith("1 request; ")
             assert done.lines[1].startswith("cost: not known")
 

@@ -22,6 +22,7 @@ RECALL_AT = 9
 LLM = shutil.which("llm", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
 
 
+@pytest.mark.thorough  # `make clients` tries more of them; test_run has a scripted one
 @pytest.mark.skipif(LLM is None, reason="needs the package llm")
 @pytest.mark.skipif(sys.platform == "win32", reason="`lamina run` needs file descriptors")
 def test_llm_holds_a_long_conversation_in_a_small_window(tmp_path: Path) -> None:
