@@ -131,7 +131,7 @@ def test_a_model_that_binds_its_thinking_asks_for_the_switch_from_the_first_cut_
         checkpointer=InMemorySaver(),
     )
     config: Any = {"configurable": {"thread_id": "manual"}, "recursion_limit": 200}
-    for turn in range(6):
+    for turn in range(3):
         agent.invoke({"messages": [HumanMessage(script.begin(turn))]}, config)
     asked = [thinking is not None for thinking, _ in seen]
     assert asked == sorted(asked)

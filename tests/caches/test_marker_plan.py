@@ -272,7 +272,12 @@ def requests(seed: int, *, model: str, wide: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("model", "wide"), [("claude-opus-5", 1), ("claude-opus-5", 25), ("claude-sonnet-4-5", 1)]
+    ("model", "wide"),
+    [
+        pytest.param("claude-opus-5", 1, marks=pytest.mark.thorough),
+        ("claude-opus-5", 25),
+        ("claude-sonnet-4-5", 1),
+    ],
 )
 def test_on_generated_sessions_a_plan_reads_at_least_as_much_as_markers_by_hand(
     model: str, wide: int

@@ -7,9 +7,8 @@ the conversation, a cut is recorded; and if none is, the cached prefix is what i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
-from functools import cache
 from typing import Any
 
 import pytest
@@ -47,21 +46,6 @@ def stream_of(dialect: str, request: Mapping[str, Any]) -> list[tuple[str, bytes
     return [(block.role, block.data) for block in DIALECTS[dialect].cache.stream(request).blocks]
 
 
-@cache
-def fit_changes(dialect: str) -> Sequence[tuple[Change, Fitted | None]]:
-    """Every change of the conversation, fitted after the first request; None if it cannot be read or sent."""
-    conversation = CONVERSATIONS[dialect]
-    first = fit(dialect, conversation.first)
-    return [(change, fit_changed(dialect, change, first)) for change in list_changes(conversation)]
-
-
-def fit_changed(dialect: str, change: Change, first: Fitted) -> Fitted | None:
-    try:
-        return fit(dialect, change.request, first.ledger)
-    except LaminaError:
-        return None
-
-
 @pytest.mark.parametrize("dialect", CONVERSATIONS)
 def test_a_conversation_that_only_grows_has_no_cut(dialect: str) -> None:
     conversation = CONVERSATIONS[dialect]
@@ -71,70 +55,59 @@ def test_a_conversation_that_only_grows_has_no_cut(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", CONVERSATIONS)
-def test_every_change_of_what_a_cache_sees_is_recorded_as_a_cut(dialect: str) -> None:
+def test_every_change_is_recorded_as_a_cut_unless_it_is_named_as_harmless(dialect: str) -> None:
+    """Of bytes, and of what a cache sees of them.
+
+    A request that lamina mends, and that so leaves as it did before, has not changed. After a harmless change
+    the newest bytes leave. To Python `1` equals `true` and `1.0`, and objects are equal whatever the order of
+    their keys: so a memo is tried with these.
+    """
     conversation = CONVERSATIONS[dialect]
     first = fit(dialect, conversation.first)
     first_stream = stream_of(dialect, first.request)
-    unnoticed = []
-    for change, fitted in fit_changes(dialect):
-        if fitted is None or is_harmless(dialect, change):
-            continue
-        stream = stream_of(dialect, fitted.request)
-        if stream[: len(first_stream)] != first_stream and not fitted.ledger.cuts:
-            unnoticed.append((change.name, change.path))
-    assert unnoticed == []
-
-
-@pytest.mark.parametrize("dialect", CONVERSATIONS)
-def test_every_change_of_bytes_is_recorded_as_a_cut_unless_it_is_named_as_harmless(dialect: str) -> None:
-    """A request that lamina mends, and that so leaves as it did before, has not changed."""
-    conversation = CONVERSATIONS[dialect]
-    first = fit(dialect, conversation.first)
     first_bytes = json.dumps(first.request[conversation.field])
-    unnoticed = []
-    for change, fitted in fit_changes(dialect):
-        if fitted is None or is_harmless(dialect, change) or fitted.ledger.cuts:
-            continue
-        sent_again = fitted.request[conversation.field][: conversation.sent]
-        is_mended = fitted.request is not change.request
-        if json.dumps(sent_again) != first_bytes and not is_mended:
-            unnoticed.append((change.name, change.path))
-    assert unnoticed == []
-
-
-@pytest.mark.parametrize("dialect", CONVERSATIONS)
-def test_a_harmless_change_is_no_cut_and_the_newest_bytes_leave(dialect: str) -> None:
-    conversation = CONVERSATIONS[dialect]
     harmless = 0
-    for change, fitted in fit_changes(dialect):
-        if change.path[0] != conversation.field or not is_harmless(dialect, change):
+    for change in list_changes(conversation):
+        name = (change.name, change.path)
+        fitted = fit_changed(dialect, change, first.ledger)
+        if change.name in EQUAL_TO_PYTHON:
+            assert_same_with_memo(dialect, change, fitted)
+        if fitted is None:
             continue
-        if fitted is None or fitted.request is not change.request:
-            continue
-        if is_kept_whole(dialect, change) or change.name == "with nothing":
-            continue
-        harmless += 1
-        assert fitted.ledger.cuts == (), (change.name, change.path)
+        is_mended = fitted.request is not change.request
+        if is_harmless(dialect, change):
+            is_in_history = change.path[0] == conversation.field
+            is_whole = is_kept_whole(dialect, change) or change.name == "with nothing"
+            if is_in_history and not is_mended and not is_whole:
+                harmless += 1
+                assert fitted.ledger.cuts == (), name
+        elif not fitted.ledger.cuts:
+            assert stream_of(dialect, fitted.request)[: len(first_stream)] == first_stream, name
+            sent_again = fitted.request[conversation.field][: conversation.sent]
+            assert is_mended or json.dumps(sent_again) == first_bytes, name
     assert harmless > 10
 
 
-@pytest.mark.parametrize("dialect", CONVERSATIONS)
-def test_a_memo_changes_neither_the_bytes_nor_the_account_of_a_changed_history(dialect: str) -> None:
-    """To Python `1` equals `true` and `1.0`, and objects are equal whatever the order of their keys."""
-    conversation = CONVERSATIONS[dialect]
-    for change, alone in fit_changes(dialect):
-        if change.name not in EQUAL_TO_PYTHON:
-            continue
-        memo = RequestMemo()
-        first = fit(dialect, conversation.first, memo=memo)
-        try:
-            with_memo = fit(dialect, change.request, first.ledger, memo)
-        except LaminaError:
-            assert alone is None, (change.name, change.path)
-            continue
-        assert alone is not None, (change.name, change.path)
-        assert with_memo.ledger == alone.ledger, (change.name, change.path)
-        assert json.dumps(with_memo.request) == json.dumps(alone.request), (change.name, change.path)
+def fit_changed(
+    dialect: str, change: Change, ledger: Ledger, memo: RequestMemo | None = None
+) -> Fitted | None:
+    """The changed conversation, fitted after the first request; None if it cannot be read or sent."""
+    try:
+        return fit(dialect, change.request, ledger, memo)
+    except LaminaError:
+        return None
+
+
+def assert_same_with_memo(dialect: str, change: Change, alone: Fitted | None) -> None:
+    """A memo changes neither the bytes nor the account of a changed history."""
+    memo = RequestMemo()
+    first = fit(dialect, CONVERSATIONS[dialect].first, memo=memo)
+    with_memo = fit_changed(dialect, change, first.ledger, memo)
+    if alone is None or with_memo is None:
+        assert alone is with_memo, (change.name, change.path)
+        return
+    assert with_memo.ledger == alone.ledger, (change.name, change.path)
+    assert json.dumps(with_memo.request) == json.dumps(alone.request), (change.name, change.path)
 
 
 def test_a_memo_sends_the_newest_order_of_keys_in_a_request_that_has_to_be_lowered() -> None:

@@ -152,8 +152,8 @@ def test_an_empty_stream_says_nothing() -> None:
 
 
 def test_a_stream_of_many_small_pieces_takes_as_long_as_its_length() -> None:
-    events = [chunk({"content": "ab"}) for _ in range(50_000)]
-    assert len(sent_back(DIALECT.answers.absorb_stream(events))["content"]) == 100_000
+    events = [chunk({"content": "ab"}) for _ in range(10_000)]
+    assert len(sent_back(DIALECT.answers.absorb_stream(events))["content"]) == 20_000
 
 
 def test_the_results_of_an_absorbed_call_follow_it() -> None:

@@ -64,7 +64,7 @@ def test_a_limit_as_large_as_the_window_makes_no_more_cuts_than_a_usual_one() ->
 
 @pytest.mark.parametrize("limit_name", ["max_tokens", "max_completion_tokens"])
 def test_a_cut_request_has_a_limit_that_fits_beside_it(limit_name: str) -> None:
-    fitted = fit(chat_request(90, limit_name=limit_name))
+    fitted = fit(chat_request(60, limit_name=limit_name))
     assert fitted.envelope.cut is not None
     limit = fitted.request[limit_name]
     assert 8_000 <= limit < WINDOW
@@ -76,7 +76,7 @@ def test_a_cut_request_has_a_limit_that_fits_beside_it(limit_name: str) -> None:
 
 
 def test_a_limit_that_fits_stays_and_so_does_that_of_a_request_that_is_not_cut() -> None:
-    small = fit(chat_request(90, limit=4_000))
+    small = fit(chat_request(60, limit=4_000))
     assert small.envelope.cut is not None
     assert small.request["max_tokens"] == 4_000
     uncut = chat_request(3)
@@ -84,14 +84,14 @@ def test_a_limit_that_fits_stays_and_so_does_that_of_a_request_that_is_not_cut()
 
 
 def test_an_api_that_does_not_count_the_answer_gets_the_limit_as_it_came() -> None:
-    current = fit(anthropic_request(60, model="claude-sonnet-5"))
+    current = fit(anthropic_request(35, model="claude-sonnet-5"))
     assert current.envelope.cut is not None
     assert current.request["max_tokens"] == WINDOW
-    earlier = fit(anthropic_request(60, model="claude-3-7-local"))
+    earlier = fit(anthropic_request(35, model="claude-3-7-local"))
     assert earlier.request["max_tokens"] < WINDOW
 
 
 def test_the_limit_stays_above_what_the_model_may_think() -> None:
     thinking = {"type": "enabled", "budget_tokens": 40_000}
-    fitted = fit(anthropic_request(60, model="local-model", thinking=thinking))
+    fitted = fit(anthropic_request(35, model="local-model", thinking=thinking))
     assert fitted.request["max_tokens"] == 40_001

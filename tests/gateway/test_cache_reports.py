@@ -128,10 +128,10 @@ def test_two_gateways_on_one_store_report_no_miss_that_did_not_happen(tmp_path: 
 
     async def main() -> list[Json]:
         async with serve_stub(CachingStub()) as stub, open_client() as client:
-            window = {"budget": Budget(window=16_000, reserve=500)}
+            window = {"budget": Budget(window=8_000, reserve=500)}
             settings = settings_for(stub, tmp_path / "gateway.db", upstream=window)
             async with run_gateway(settings) as first, run_gateway(settings) as second:
-                for steps in range(4, 44):
+                for steps in range(4, 24):
                     gateway = (first, second)[steps % 2]
                     status, _ = await post(client, gateway.url, messages_request(steps))
                     assert status == 200
