@@ -170,34 +170,19 @@ def wrote(server: Model, name: str) -> list[str]:
 
 
 def test_what_changes_files_is_asked_for_first(folder: Path) -> None:
+    """Ctrl-C at the question ends the turn and changes nothing."""
+    names = ["one.txt", "two.txt", "three.txt", "four.txt"]
+
     def script(body: dict[str, Any]) -> Answer:
-        results = sum(one["role"] == "tool" for one in body["messages"])
-        names = ["one.txt", "two.txt", "three.txt", "four.txt"]
-        if results == len(names):
+        last = body["messages"][-1]["content"]
+        if last == "Remove it.":
+            return Answer(calls=(("rm", {"path": "docs/spec.md"}),))
+        if last == "Leave it.":
+            return Answer("As you like.")
+        written = sum(one["role"] == "tool" for one in body["messages"]) - 1  # the first is that of rm
+        if written == len(names):
             return Answer("Done.")
-        return Answer(calls=(("write", {"path": names[results], "content": f"text of {names[results]}\n"}),))
-
-    with model(script) as server, Terminal(folder, *OPTIONS, url=server.url) as chat:
-        chat.wait("session s")
-        chat.enter("Write four files.")
-        chat.wait("the model wants to: write one.txt", "+ text of one.txt", "allow?")
-        chat.enter("y")
-        chat.wait("write two.txt", "instead:", "allow?", times=2)
-        assert not (folder / "two.txt").exists()
-        chat.enter("use another name")
-        chat.wait("write three.txt", "allow?", times=3)
-        chat.enter("a")
-        chat.wait("Done.", "tokens")
-        assert chat.shown.count("allow?") == 3
-    written = sorted(path.name for path in folder.glob("*.txt"))
-    assert written == ["four.txt", "one.txt", "three.txt"]
-    assert wrote(server, "use another name") == ["Error: Not run: the user said: use another name"]
-
-
-def test_ctrl_c_at_a_question_ends_the_turn_and_changes_nothing(folder: Path) -> None:
-    def script(body: dict[str, Any]) -> Answer:
-        called = Answer(calls=(("rm", {"path": "docs/spec.md"}),))
-        return Answer("As you like.") if len(body["messages"]) > 4 else called
+        return Answer(calls=(("write", {"path": names[written], "content": f"text of {names[written]}\n"}),))
 
     with model(script) as server, Terminal(folder, *OPTIONS, url=server.url) as chat:
         chat.wait("session s")
@@ -206,9 +191,21 @@ def test_ctrl_c_at_a_question_ends_the_turn_and_changes_nothing(folder: Path) ->
         chat.type(CTRL_C)
         chat.wait("(interrupted")
         chat.enter("Leave it.")
-        chat.wait("As you like.")
+        chat.wait("As you like.", "tokens")
         assert "the turn was cancelled" in server.said()
+        chat.enter("Write four files.")
+        chat.wait("the model wants to: write one.txt", "+ text of one.txt", "allow?", times=2)
+        chat.enter("y")
+        chat.wait("write two.txt", "instead:", "allow?", times=3)
+        assert not (folder / "two.txt").exists()
+        chat.enter("use another name")
+        chat.wait("write three.txt", "allow?", times=4)
+        chat.enter("a")
+        chat.wait("Done.", "tokens", times=2)
+        assert chat.shown.count("allow?") == 4
     assert (folder / "docs" / "spec.md").read_text(encoding="utf-8") == SPEC
+    assert sorted(path.name for path in folder.glob("*.txt")) == ["four.txt", "one.txt", "three.txt"]
+    assert wrote(server, "use another name") == ["Error: Not run: the user said: use another name"]
 
 
 async def played(folder: Path, turns: int) -> None:
@@ -248,7 +245,13 @@ def test_old_answers_are_summarised_pinned_and_recalled(folder: Path) -> None:
 
 
 def test_sessions_are_left_and_opened_without_leaving(folder: Path) -> None:
-    with model(lambda _: "Hello.") as server, Terminal(folder, *OPTIONS, url=server.url) as chat:
+    """What is typed is kept privately, and a model cannot speak to the terminal."""
+
+    def script(body: dict[str, Any]) -> str:
+        is_evil = body["messages"][-1]["content"] == "Hi."
+        return "Fine.\x1b]0;owned\x07\x1b[2J\x9b2J end" if is_evil else "Hello."
+
+    with model(script) as server, Terminal(folder, *OPTIONS, url=server.url) as chat:
         chat.wait("session s")
         chat.enter("In the first.")
         chat.wait("Hello.", "tokens")
@@ -274,16 +277,13 @@ def test_sessions_are_left_and_opened_without_leaving(folder: Path) -> None:
         chat.wait("session other", times=2)
         chat.enter("/open nowhere")
         chat.wait("there is no session 'nowhere'")
-
-
-def test_a_model_cannot_speak_to_the_terminal(folder: Path) -> None:
-    evil = "Fine.\x1b]0;owned\x07\x1b[2J\x9b2J end"
-    with model(lambda _: evil) as server, Terminal(folder, *OPTIONS, url=server.url) as chat:
-        chat.wait("session s")
         chat.enter("Hi.")
         chat.wait("Fine.]0;owned[2J2J end")
         assert chat.screen.title != "owned"
-        assert "session s" in chat.shown
+        assert "there is no session" in chat.shown
+    history = folder / "data" / "lamina" / "chat_history"
+    assert "In the first." in history.read_text(encoding="utf-8")
+    assert history.stat().st_mode & 0o077 == 0
 
 
 def test_a_failing_server_is_told_and_the_message_is_kept(folder: Path) -> None:
@@ -318,15 +318,11 @@ def test_without_the_editor_lines_are_plain_and_ctrl_c_does_the_same(folder: Pat
         assert chat.left() == 0
 
 
-def test_what_is_typed_is_kept_privately_and_never_beside_a_sealed_store(folder: Path) -> None:
-    history = folder / "data" / "lamina" / "chat_history"
+def test_what_is_typed_is_not_kept_beside_a_sealed_store(folder: Path) -> None:
     init_file(key := str(folder / "key"))
-    with model(lambda _: "Hello.") as server:
-        for more in (("--key-file", key), ("--store", "open.db")):
-            with Terminal(folder, *OPTIONS, *more, url=server.url) as chat:
-                chat.wait("session s")
-                assert not history.exists() or history.read_text(encoding="utf-8") == ""
-                chat.enter("Between us.")
-                chat.wait("Hello.", "tokens")
-    assert "Between us." in history.read_text(encoding="utf-8")
-    assert history.stat().st_mode & 0o077 == 0
+    options = (*OPTIONS, "--key-file", key)
+    with model(lambda _: "Hello.") as server, Terminal(folder, *options, url=server.url) as chat:
+        chat.wait("session s")
+        chat.enter("Between us.")
+        chat.wait("Hello.", "tokens")
+    assert not (folder / "data" / "lamina" / "chat_history").exists()

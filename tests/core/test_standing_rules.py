@@ -215,6 +215,21 @@ def test_a_rule_is_in_force_again_when_the_message_that_replaced_it_is_taken_bac
     assert "replaced in turn" not in sent_text(envelope)
 
 
+def test_a_prompt_that_replaces_a_rule_of_all_that_is_folded_may_be_sent_again() -> None:
+    """The digest depends on the prompt, and the log has nothing else beside what the digest covers."""
+    (language,) = (each for each in LANGUAGES if each.name == "English")
+    first, second = language.changes[0]
+    log = [user(language.task), assistant("Good."), user(first), assistant(language.reply * 60), user(second)]
+    budget = Budget(window=400, reserve=0, keep_last=0)
+    envelope = build(log, budget=budget, counter=CHARS4)
+    (digest,) = envelope.ledger.folds
+    refs = [entry.ref for entry in envelope.entries if not entry.segment.is_own]
+    assert [*digest.covers, *digest.replaced_by] == refs
+    again = build(log, budget=budget, counter=CHARS4, ledger=envelope.ledger)
+    assert again.ledger == envelope.ledger
+    assert sent_text(again) == sent_text(envelope)
+
+
 def test_each_language_knows_its_rules_and_what_replaces_them() -> None:
     for language in LANGUAGES:
         for rule in language.rules:
