@@ -11,8 +11,8 @@ import pytest
 
 from lamina.dialects import DIALECTS
 from tools.fingerprints import LAYOUTS, everything, fingerprints
-from tools.interpreters import Environment, Interpreter, asked, candidates, usable
-from tools.matrix import ROOT, TESTS, differences, printed
+from tools.interpreters import ROOT, Environment, Interpreter, asked, candidates, usable
+from tools.matrix import TESTS, differences, printed
 
 
 def test_every_interpreter_of_this_checkout_makes_the_same_bytes() -> None:
