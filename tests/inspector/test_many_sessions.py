@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import anyio
 import pytest
@@ -15,14 +17,15 @@ from lamina.conversations.record import Answered, SentRequest
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, conversation_place
 from lamina.dialects.usage import Usage
-from lamina.inspector import stored_sessions
+from lamina.inspector import search, stored_sessions
 from lamina.inspector.progress import ReaderGone, watch_reader
 from lamina.inspector.search import SearchFilters, search_places
 from lamina.inspector.sessions import Sessions
 from lamina.inspector.settings import BuildSettings
-from lamina.inspector.stored_sessions import StoredSessions
+from lamina.inspector.stored_sessions import AskStore, StoredSessions
 from lamina.inspector.views import Inspector, show_session, show_sessions
 from lamina.stores.address import open_store
+from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Store
 
 TALKS = 6
@@ -42,7 +45,7 @@ async def fill(path: Path) -> None:
                 )
                 body = {
                     "model": "claude-sonnet-4-5",
-                    "messages": [{"role": "user", "content": f"Parcel {number}."}],
+                    "messages": [{"role": "user", "content": f"Parcel {number} of town{number}."}],
                 }
                 writer.add_sent(request, body=json.dumps(body).encode())
                 answer = Answered(id=f"r{call}", at=1.0, status=200, usage=Usage(input=5_000, output=9))
@@ -109,11 +112,79 @@ def test_a_session_opens_from_a_line_without_figures(counted: tuple[Inspector, C
 
 def test_a_search_ends_when_its_reader_has_gone(counted: tuple[Inspector, CountedStore]) -> None:
     inspector, store = counted
-    assert search_places(inspector, "parcel", SearchFilters())["count"] == TALKS
+    assert len(search_places(inspector, "parcel", SearchFilters())["places"]) == TALKS
     store.records = 0
     inspector = Inspector(Sessions(sources=[StoredSessions(store, "w")]))
     inspector.sessions.summaries()
     looks = iter([False, False])
     with watch_reader(lambda: next(looks, True)), pytest.raises(ReaderGone):
         search_places(inspector, "parcel", SearchFilters())
-    assert store.records == 1 + 2, "the one without a state for the list, and two of the search"
+    assert store.records == 1, "the one without a state for the list, and none of the search"
+
+
+def test_a_search_reads_only_conversations_whose_records_may_have_its_words(
+    counted: tuple[Inspector, CountedStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inspector, store = counted
+    inspector.sessions.summaries()
+    store.records = 0
+    (place,) = search_places(inspector, "town4 parcel", SearchFilters())["places"]
+    assert (place["words"], store.records) == ("town4", 1)
+    monkeypatch.setattr(search, "MOST_PLACES", 2)
+    answer = search_places(inspector, "parcel", SearchFilters())
+    assert (len(answer["places"]), answer["more"]) == (2, True)
+
+
+STREAM = b"".join(
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,'
+    b'"delta":{"type":"text_delta","text":"%b"}}\n\n' % words
+    for words in (b"The lost par", b"cel is in dep", b"ot 17.")
+)
+BEGIN = (
+    b'event: message_start\ndata: {"type":"message_start","message":{"id":"m","type":"message",'
+    b'"role":"assistant","model":"claude-sonnet-4-5","content":[],"usage":{"input_tokens":1}}}\n\n'
+    b'event: content_block_start\ndata: {"type":"content_block_start","index":0,'
+    b'"content_block":{"type":"text","text":""}}\n\n'
+)
+WHOLE = b'{"type":"message","role":"assistant","content":[{"type":"text","text":"It is in office 23."}]}'
+ANSWERS = {
+    "whole": Answered(id="r", status=200, content_type="application/json"),
+    "stream": Answered(id="r", status=200, content_type="text/event-stream"),
+    "packed": Answered(id="r", status=200, content_type="application/json", encoding="gzip"),
+}
+BODIES = {"whole": WHOLE, "stream": BEGIN + STREAM, "packed": gzip.compress(WHOLE)}
+ASKED = (
+    "Where is C:\\\\parcels\\n\\u00e4ndern?",
+    'STRASSE, 5 \u212aelvin, a \\"quoted\\" word',
+    "parcel here",
+)
+WORDS = (
+    "parcel", "PARCEL depot", "depot 17", "office 23", '"office 23"', "depot -lost", "office lost", "here is",
+    "parcels", "\u00c4ndern", "kelvin", "strasse", "quoted", '"a \\"quoted"', "image", "nothing_like_it", "5",
+)  # fmt: skip
+
+
+def test_a_search_of_records_finds_what_a_search_of_all_conversations_finds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def write(store: Store) -> None:
+        for number, (words, kind) in enumerate(product(ASKED, ANSWERS)):
+            writer = RecordWriter()
+            request = SentRequest(id="r", at=1_000.0 + number, dialect="anthropic", model="claude-sonnet-4-5")
+            body = b'{"model":"claude-sonnet-4-5","messages":[{"role":"user","content":"%b"}]}'
+            writer.add_sent(request, body=body % words.encode())
+            writer.add_answer(ANSWERS[kind], body=BODIES[kind])
+            state = ConversationState(door="gateway", dialect="anthropic", requests=1, keep="all")
+            await store.append(
+                conversation_place("w", f"talk-{number}"), writer.encode(), state=state.encode()
+            )
+
+    store = MemoryStore()
+    anyio.run(write, store)
+    ask = cast(AskStore, lambda operation: anyio.run(operation, store))
+    inspector = Inspector(Sessions(sources=[StoredSessions(ask, "w")]))
+    found = {words: search_places(inspector, words, SearchFilters()) for words in WORDS}
+    monkeypatch.setattr(search.RecordScan, "may_have", lambda *_: True)
+    for words, answer in found.items():
+        assert answer == search_places(inspector, words, SearchFilters()), words
+    assert sum(bool(answer["places"]) for answer in found.values()) >= 12

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -105,16 +105,21 @@ class RecordedSession(msgspec.Struct, frozen=True, kw_only=True):
         return not roles.isdisjoint(("system", "developer"))
 
 
+ReadBodies: TypeAlias = Callable[[Sequence[str]], Mapping[str, Sequence[bytes]]]
+
+
 class StoredSession(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A session of which only the summary is in memory. `load` reads the rest.
 
     `sizes` has the time and the tokens of each of its requests, None where they are not known. `complete`
-    reads the line with its figures, if the summary has none.
+    reads the line with its figures, if the summary has none. `read_bodies` reads the records of it and of
+    others in the same store, by their names, to search them.
     """
 
     summary: SessionSummary
     load: Callable[[], RecordedSession]
     complete: Callable[[], StoredSession] | None = None
+    read_bodies: ReadBodies | None = None
     sizes: tuple[tuple[float | None, int | None], ...] = ()
 
 

@@ -19,6 +19,9 @@ from itertools import accumulate, islice
 
 import msgspec
 
+from lamina.conversations.record import ConversationRecord
+from lamina.conversations.recorded_log import read_answer_segments
+from lamina.conversations.store import ConversationState
 from lamina.core.recall import list_refs
 from lamina.core.values import Ledger, Ref, Segment, ToolCall, ToolResult
 from lamina.core.wording import describe_segment
@@ -34,7 +37,7 @@ from lamina.replay.model_calls import CHAT
 from lamina.replay.traces.recorded_conversations import find_last_request
 
 MOST_PLACES = 200
-"""Places that a search lists; it says how many more there are."""
+"""Places that a search lists. It stops there, and says that there are more."""
 
 MOST_COUNTED = 50
 """How often a word is counted in one text, to find the rarest one."""
@@ -69,6 +72,7 @@ class SearchFilters(msgspec.Struct, frozen=True, kw_only=True):
 class Term(msgspec.Struct, frozen=True, kw_only=True):
     """One word or phrase to look for. `is_absent`: the text must not have it."""
 
+    words: str
     pattern: re.Pattern[str]
     is_absent: bool = False
 
@@ -119,32 +123,113 @@ def read_terms(text: str, *, whole: bool = False) -> list[Term]:
             pattern = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE)
         else:
             pattern = re.compile(re.escape(word), re.IGNORECASE)
-        terms.append(Term(pattern=pattern, is_absent=bool(minus)))
+        terms.append(Term(words=phrase or word, pattern=pattern, is_absent=bool(minus)))
     if all(term.is_absent for term in terms):
         raise BadInput("there is nothing to look for", place="text", hint="give a word, a path or a phrase")
     return terms
 
 
 def search_places(inspector: Inspector, text: str, filters: SearchFilters) -> Json:
-    """The places where a text stands, the newest session first, and how many more there are."""
+    """The places where a text stands, the newest session first, and whether there are more."""
     terms = read_terms(text, whole=filters.whole)
     all_summaries = inspector.sessions.summaries()
     summaries = [summary for summary in all_summaries if _is_wanted_session(summary, filters)]
-    places: list[Json] = []
-    count = 0
-    for summary in report_steps(summaries, "searching sessions"):
+    found = islice(_find_places(inspector, summaries, terms, filters), MOST_PLACES + 1)
+    places = list(found)
+    return {
+        "text": text,
+        "places": places[:MOST_PLACES],
+        "more": len(places) > MOST_PLACES,
+        "sessions": len(summaries),
+    }
+
+
+def _find_places(
+    inspector: Inspector, summaries: Sequence[SessionSummary], terms: Sequence[Term], filters: SearchFilters
+) -> Iterator[Json]:
+    steps = report_steps(summaries, "searching sessions")
+    for summary in inspector.sessions.select_stored(steps, RecordScan(terms).may_have):
         finder = _SessionPlaces(inspector, inspector.sessions.get(summary.id))
         for place in finder.list_places():
             if not _is_wanted_place(place, filters):
                 continue
             words = join_texts(place.segment.parts)
             word_span = find_words(words, terms)
-            if word_span is None:
-                continue
-            count += 1
-            if len(places) < MOST_PLACES:
-                places.append(_show_place(summary, place, words, word_span, finder.find_request(place)))
-    return {"text": text, "places": places, "count": count, "sessions": len(summaries)}
+            if word_span is not None:
+                yield _show_place(summary, place, words, word_span, finder.find_request(place))
+
+
+class RecordScan:
+    """Tells from the bytes of a conversation's records whether a search could find something in it.
+
+    To read a conversation takes a hundred times as long. The bytes are JSON, so only letters and digits look
+    there as they do in a text: of each word, its longest run of them is looked for.
+    """
+
+    def __init__(self, terms: Sequence[Term]) -> None:
+        self._terms = terms
+        self._runs: list[bytes] = []
+        for term in terms:
+            run = max(_RUN.findall(term.words.lower()), key=len, default="")
+            if not term.is_absent and not any(run in word for word in _OWN_WORDS):
+                self._runs.append(run.encode())
+
+    def may_have(self, bodies: Sequence[bytes]) -> bool:
+        """Whether one of the texts may have all the words. What is packed or streamed is read."""
+        text = b"\0".join(bodies).lower()
+        if all(run in text for run in self._runs) or _has_odd_letter(text):
+            return True
+        return _hides_answer(bodies) and self._may_be_answered(bodies)
+
+    def _may_be_answered(self, bodies: Sequence[bytes]) -> bool:
+        """Whether the last answer has the words. All others stand in the last request as well."""
+        record = ConversationRecord()
+        try:
+            record.read(bodies)
+            call = find_last_request(record)
+            if call is None:
+                return False
+            if not call.request.dialect:
+                return True
+            answer = read_answer_segments(ConversationState(), record, call)
+        except LaminaError:
+            return True
+        return any(find_words(join_texts(segment.parts), self._terms) for segment in answer)
+
+
+_RUN = re.compile(r"[a-z0-9_]+", re.ASCII)
+
+_OWN_WORDS = ("image", "at", "not", "loaded", "document", "thinking", "raw")
+"""What `join_texts` writes by itself."""
+
+_ANSWER_SIGNS = (b'"encoding":"', b"stream", b"ndjson")
+_STREAM_STARTS = (b"=data:", b"=event:", b"=:", b"=[")
+
+
+def _hides_answer(bodies: Sequence[bytes]) -> bool:
+    """Whether the answer to the last request is packed, or its words are cut into events.
+
+    It comes after that request, which names itself and its body as `sent`.
+    """
+    for body in reversed(bodies):
+        if body.startswith(b"{") and body.count(b'"sent":{') > 1:
+            return False
+        if body.startswith(_STREAM_STARTS) or any(sign in body for sign in _ANSWER_SIGNS):
+            return True
+    return False
+
+
+_ODD_LETTERS = (
+    *(letter.encode() for letter in "\u212a\u017f\u0130\u0131"),
+    *(b"\\u%04x" % ord(letter) for letter in "\u212a\u017f\u0130\u0131"),
+)
+"""Letters that are k, s or i if case does not matter, and no ASCII, as JSON may have them."""
+
+
+def _has_odd_letter(text: bytes) -> bool:
+    if text.isascii() and b"\\u" not in text:
+        return False
+    return any(letter in text for letter in _ODD_LETTERS)
 
 
 def find_words(text: str, terms: Sequence[Term]) -> tuple[int, int] | None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Protocol
 
 import msgspec
@@ -16,6 +17,7 @@ from lamina.errors import BadInput, LaminaError
 from lamina.inspector.joined_sessions import join_sessions
 from lamina.inspector.recorded_sessions import (
     ListedSession,
+    ReadBodies,
     RecordedSession,
     SessionSummary,
     StoredSession,
@@ -24,6 +26,9 @@ from lamina.inspector.recorded_sessions import (
 )
 from lamina.replay.traces import find_files, read_traces
 from lamina.replay.values import Trace, UnreadableLine
+
+SCANNED = 200
+"""Recorded conversations whose records are read at a time for a search."""
 
 
 class TraceSource(Protocol):
@@ -94,6 +99,27 @@ class Sessions:
                 hint="the list of sessions has the ids; a file may have changed since the page was opened",
             )
         return _load(session)
+
+    def select_stored(
+        self, summaries: Iterable[SessionSummary], may_have: Callable[[Sequence[bytes]], bool]
+    ) -> Iterator[SessionSummary]:
+        """The lines without those of recorded conversations whose records surely have not what is wanted.
+
+        The records are read in pages, so that a search which has found enough reads no more.
+        """
+        remaining = iter(summaries)
+        while page := list(islice(remaining, SCANNED)):
+            names: dict[ReadBodies, dict[str, str]] = {}
+            with self._lock:
+                for summary in page:
+                    session = self._sessions.get(summary.id)
+                    if isinstance(session, StoredSession) and session.read_bodies is not None:
+                        names.setdefault(session.read_bodies, {})[summary.name] = summary.id
+            without: set[str] = set()
+            for read_bodies, ids in names.items():
+                bodies = read_bodies(list(ids))
+                without.update(ids[name] for name in bodies if not may_have(bodies[name]))
+            yield from (summary for summary in page if summary.id not in without)
 
     def children(self, session: RecordedSession) -> list[RecordedSession | StoredSession]:
         """The sessions of the sub-agents of a session. What was forked from it is none of them."""

@@ -15,6 +15,8 @@ from contextlib import suppress
 from functools import cache, partial
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from lamina.conversations.costs import sum_calls_cost
 from lamina.conversations.lost_caches import count_losses
 from lamina.conversations.record import ConversationRecord, count_compactions
@@ -45,7 +47,7 @@ from lamina.replay.traces.recorded_conversations import (
 )
 from lamina.replay.values import Trace, UnreadableLine
 from lamina.stores.paging import every_conversation
-from lamina.stores.port import StatesReadable, Store
+from lamina.stores.port import BodiesReadable, StatesReadable, Store
 
 _MOST_SESSIONS = 4
 """Conversations that stay in memory."""
@@ -123,6 +125,7 @@ class StoredSessions:
             summary=summarise_state(name, state),
             load=partial(self.load, name),
             complete=partial(self._complete_line, name, count),
+            read_bodies=self.read_bodies,
         )
 
     def _complete_line(self, name: str, count: int) -> StoredSession:
@@ -152,6 +155,20 @@ class StoredSessions:
                     states[name] = state
         return states
 
+    def read_bodies(self, names: Sequence[str]) -> Mapping[str, Sequence[bytes]]:
+        """The records of these conversations, of those that can be read."""
+        return self._ask(partial(self._read_bodies, names=names))
+
+    async def _read_bodies(self, store: Store, *, names: Sequence[str]) -> Mapping[str, Sequence[bytes]]:
+        if isinstance(store, BodiesReadable):
+            return await store.bodies(conversation_workspace(self._workspace), names)
+        bodies: dict[str, Sequence[bytes]] = {}
+        for name in names:
+            with suppress(LaminaError):
+                page = await store.read(conversation_place(self._workspace, name))
+                bodies[name] = [record.body for record in page.records]
+        return bodies
+
     def load(self, name: str) -> RecordedSession:
         """One conversation in full. Raises BadInput if it was deleted meanwhile."""
         _, counts = self.state()
@@ -177,7 +194,8 @@ class StoredSessions:
             return None
         if conversation.state.door == "session" and not conversation.has_bodies:
             return None  # a session keeps its texts in its log, which is shown as a session of its own
-        return make_line(conversation, partial(self.load, name))
+        line = make_line(conversation, partial(self.load, name))
+        return msgspec.structs.replace(line, read_bodies=self.read_bodies)
 
     def _read_conversation(self, name: str) -> SentConversation | None:
         """A conversation as it is now; None if nothing of it is recorded."""

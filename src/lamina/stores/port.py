@@ -267,6 +267,16 @@ class StatesReadable(Protocol):
 
 
 @runtime_checkable
+class BodiesReadable(Protocol):
+    """A store that reads the records of several conversations at once.
+
+    They are for a search: nothing is checked. `read` checks what is shown.
+    """
+
+    async def bodies(self, workspace: str, names: Sequence[str]) -> Mapping[str, Sequence[bytes]]: ...
+
+
+@runtime_checkable
 class Rescuable(Protocol):
     """A store that can return the intact records of a damaged conversation."""
 

@@ -54,11 +54,11 @@ export async function findPlaces(address, session = "") {
 
 export function showPlaces(answer) {
   if (!answer.places.length) return h("p", { class: "empty", id: "places" }, `Nothing contains ${answer.text}.`);
-  const more = answer.count > answer.places.length ? ` The first ${number(answer.places.length)} are shown.` : "";
+  const more = answer.more ? " There are more: the search stopped here." : "";
   return h(
     "section",
     { class: "places" },
-    h("p", { class: "faint" }, `${plural(answer.count, "place")} in ${plural(answer.sessions, "session")}.${more}`),
+    h("p", { class: "faint" }, `${plural(answer.places.length, "place")} in ${plural(answer.sessions, "session")}.${more}`),
     h("ol", { class: "place-list", id: "places" }, answer.places.map(showPlace)),
   );
 }

@@ -173,6 +173,21 @@ _STATES = """
     UNION ALL (SELECT name, state FROM conversation WHERE workspace = %(workspace)s)"""
 
 
+async def read_bodies(call: ConnectionCall, workspace: str, names: list[str]) -> dict[str, list[bytes]]:
+    """The records of these conversations. Neither their checksums nor their heads are looked at."""
+    cursor = call.connection.cursor(binary=True)
+    await cursor.execute(_BODIES, {"workspace": str(workspace), "names": names})
+    bodies: dict[str, list[bytes]] = {}
+    for name, body in await cursor.fetchall():
+        bodies.setdefault(name, []).append(body)
+    return bodies
+
+
+_BODIES = """
+    SELECT conversation, body FROM record
+    WHERE workspace = %(workspace)s AND conversation = ANY(%(names)s::text[]) ORDER BY conversation, seq"""
+
+
 async def rescue_records(call: ConnectionCall, where: Where) -> list[tuple[int, bytes]]:
     """Place and body of each record that can still be read, also if the head is damaged."""
     check_key(where.workspace, sealed=await select_flag(call.connection, IS_SEALED, names_of(where)))

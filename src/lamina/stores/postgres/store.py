@@ -132,6 +132,10 @@ class PostgresStore(CheckedStore):
         check_workspace(workspace)
         return await self._run(partial(reads.read_states, workspace=workspace))
 
+    async def bodies(self, workspace: str, names: Sequence[str]) -> Mapping[str, Sequence[bytes]]:
+        check_workspace(workspace)
+        return await self._run(partial(reads.read_bodies, workspace=workspace, names=list(names)))
+
     async def _delete(self, where: Where) -> bool:
         delete = partial(writes.delete_conversation, where=where)
         return await self._run(delete, where.conversation, hint="delete it again")

@@ -141,6 +141,11 @@ class SqliteStore(CheckedStore):
         read = partial(tables.read_states, workspace=workspace)
         return await self._run_read(partial(self._readers.read, read))
 
+    async def bodies(self, workspace: str, names: Sequence[str]) -> Mapping[str, Sequence[bytes]]:
+        check_workspace(workspace)
+        read = partial(tables.read_bodies, workspace=workspace, names=tuple(names))
+        return await self._run_read(partial(self._readers.read, read))
+
     async def withdraw(self, where: Where, *, was: bytes) -> bool:
         check_withdrawal(where, was)
         delete = partial(tables.delete_conversation, where=where, was=was)
