@@ -181,7 +181,7 @@ def test_a_search_of_records_finds_what_a_search_of_all_conversations_finds(
 
     store = MemoryStore()
     anyio.run(write, store)
-    ask = cast(AskStore, lambda operation: anyio.run(operation, store))
+    ask = cast("AskStore", lambda operation: anyio.run(operation, store))
     inspector = Inspector(Sessions(sources=[StoredSessions(ask, "w")]))
     found = {words: search_places(inspector, words, SearchFilters()) for words in WORDS}
     monkeypatch.setattr(search.RecordScan, "may_have", lambda *_: True)
