@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from lamina.gateway import limits, upstream_answer
+from lamina.gateway import fit_call, limits, upstream_answer
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
 from lamina.gateway.request_bodies import RequestBody
@@ -525,7 +525,14 @@ def test_nothing_of_a_refused_request_stays_in_memory() -> None:
         gc.enable()
 
 
-def test_a_floor_above_the_window_is_explained() -> None:
+def test_a_floor_above_the_window_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits: list[object] = []
+    fit_request = fit_call.fit_request
+
+    def fit_once(*request: Any, **options: Any) -> Any:
+        fits.append(request)
+        return fit_request(*request, **options)
+
     async def main() -> None:
         settings = settings_for("http://127.0.0.1:9", upstream={"budget": 1_000})
         async with run_gateway(settings) as gateway, open_client() as client:
@@ -537,7 +544,9 @@ def test_a_floor_above_the_window_is_explained() -> None:
             assert error["message"].startswith("lamina: prompt is too long: ")
             assert "CLAUDE_CODE_MAX_OUTPUT_TOKENS" in error["message"]
 
+    monkeypatch.setattr(fit_call, "fit_request", fit_once)
     asyncio.run(main())
+    assert len(fits) == 1
 
 
 LOCK = """

@@ -101,7 +101,7 @@ class Fitter:
         async with lock:
             if match.conversation.state is not state:
                 match = await self._find(parsed_call)
-                first_fit = None
+                first_fit = _FirstFit(None)
             try:
                 outgoing = await self._fit_or_pass(call, match, parsed_call, first_fit)
             except Refusal:  # it is not measured, so any number of such requests would stay in memory
@@ -116,15 +116,11 @@ class Fitter:
             self._saver.save_later(left)
         return match
 
-    async def _try_to_fit(self, call: UpstreamCall, match: ConversationMatch) -> Fitted | None:
-        """What a request was fitted to; None if it could not be. Then it is tried once more, and that fails.
-
-        To keep the error until then would keep the body in memory as well.
-        """
+    async def _try_to_fit(self, call: UpstreamCall, match: ConversationMatch) -> _FirstFit:
         try:
-            return await self._fit(call, match)
-        except Exception:  # noqa: BLE001 - `_fit_or_pass` meets it again
-            return None
+            return _FirstFit(await self._fit(call, match))
+        except Exception as error:  # noqa: BLE001 - `_fit_until_saved` raises it
+            return _FirstFit(error)
 
     async def count(self, incoming: IncomingRequest) -> int | None:
         """The tokens of a request as the client sent it; None if the upstream knows better."""
@@ -154,11 +150,11 @@ class Fitter:
         call: UpstreamCall,
         match: ConversationMatch,
         parsed_call: ParsedCall,
-        first_fit: Fitted | None,
+        first_fit: _FirstFit,
     ) -> OutgoingRequest:
         """Fit a request, or pass it if that fails. The family's lock is held.
 
-        `first_fit` is what it was fitted to before; None if that failed, or if the conversation has changed.
+        `first_fit` is what it was fitted to before, unless the conversation has changed since.
         """
         # After a cut the client's request is longer than what the model has seen: sent in full, it may not
         # fit, and its cache would be lost.
@@ -255,7 +251,7 @@ class Fitter:
         call: UpstreamCall,
         match: ConversationMatch,
         parsed_call: ParsedCall,
-        first_fit: Fitted | None,
+        first_fit: _FirstFit,
     ) -> OutgoingRequest:
         """Fit and save. If another process was first, begin again from what it saved."""
         client_call = call
@@ -263,8 +259,7 @@ class Fitter:
         for _ in range(TRIES):
             conversation = match.conversation
             call = client_call.splice(match)
-            fitted = first_fit or await self._fit(call, match)
-            first_fit = None
+            fitted = first_fit.take() or await self._fit(call, match)
             if not _must_save(call, fitted, conversation.state):
                 self._note_count(call, conversation, fitted)
                 outgoing = self._pass(call, match, fitted.request)
@@ -367,6 +362,30 @@ class Fitter:
         kind = type(error).__name__
         self._metrics.add("lamina_failures_total", kind=kind)
         self._journal.write("not fitted", upstream=incoming.upstream.name, error=kind, place=_place_of(error))
+
+
+class _FirstFit:
+    """What a request was fitted to before its family's lock was taken again, or why it could not be.
+
+    The error is handed out once, and without its traceback: frames that held both would keep the body in
+    memory until the garbage collector comes by.
+    """
+
+    def __init__(self, outcome: Fitted | Exception | None) -> None:
+        self._outcome = outcome
+        if isinstance(outcome, Exception):
+            outcome.__traceback__ = None
+
+    def take(self) -> Fitted | None:
+        """The fitted request; None if there is none, or it was taken. Raises the error if it failed."""
+        outcome = self._outcome
+        self._outcome = None
+        try:
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+        finally:
+            del outcome
 
 
 def _bound_next(body: RequestBody, conversation: LiveConversation, trigger: int) -> int:
