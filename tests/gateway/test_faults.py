@@ -14,7 +14,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from lamina.gateway import fit_call, limits, upstream_answer
+from lamina.fitting.request import fit_request
+from lamina.gateway import limits, upstream_answer
 from lamina.gateway.account import GatewayAccount
 from lamina.gateway.conversation_index import ConversationIndex, LiveConversation
 from lamina.gateway.request_bodies import RequestBody
@@ -527,7 +528,6 @@ def test_nothing_of_a_refused_request_stays_in_memory() -> None:
 
 def test_a_floor_above_the_window_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     fits: list[object] = []
-    fit_request = fit_call.fit_request
 
     def fit_once(*request: Any, **options: Any) -> Any:
         fits.append(request)
@@ -544,7 +544,7 @@ def test_a_floor_above_the_window_is_explained(monkeypatch: pytest.MonkeyPatch) 
             assert error["message"].startswith("lamina: prompt is too long: ")
             assert "CLAUDE_CODE_MAX_OUTPUT_TOKENS" in error["message"]
 
-    monkeypatch.setattr(fit_call, "fit_request", fit_once)
+    monkeypatch.setattr("lamina.gateway.fit_call.fit_request", fit_once)
     asyncio.run(main())
     assert len(fits) == 1
 
