@@ -43,11 +43,11 @@ WIDER_TESTS = {
     "core": ("test_golden.py", "test_laws.py", "fitting", "sessions", "test_fuzzing.py", "test_convert.py"),
     "dialects": ("test_golden.py", "test_convert.py", "fitting", "test_fuzzing_validity.py", "clients"),
     "gateway": ("clients", "conversations", "cli"),
-    "stores": ("sessions", "agent", "capabilities"),
+    "stores": ("sessions", "agent", "seeds"),
     "caches": ("diagnose", "fitting", "replay"),
     "fitting": ("wrapped", "test_golden.py", "test_one_conversation.py", "gateway"),
     "conversations": ("gateway", "wrapped", "inspector", "test_one_conversation.py"),
-    "sessions": ("agent", "capabilities", "cli", "summaries"),
+    "sessions": ("agent", "seeds", "cli", "summaries"),
 }
 """What runs after the tests of a room, below `tests`."""
 

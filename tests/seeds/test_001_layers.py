@@ -8,16 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
+from lamina.core.laws import Case, audit
 from lamina.core.layout import Filter, Layout
 from lamina.core.library import LIBRARY_TITLE
 from lamina.core.options import Options
 from lamina.core.recall import recall
 from lamina.core.tokens import CHARS4
-from lamina.core.values import Budget, Form, Layer, Segment
-from lamina.core.wording import text_of
+from lamina.core.values import Budget, Form, Layer, Ledger, Segment
+from lamina.core.wording import name_of, text_of
 from lamina.dialects import DIALECTS
 from lamina.errors import BudgetExceeded
 from lamina.formats.tagged_context import read_context
@@ -175,3 +178,34 @@ def test_a_project_of_two_million_tokens_fails_by_name_and_one_that_fits_does_no
     assert caught.value.segments[0] == ("project", 500_006)
     fits = build([project("p" * 200_000), *history, user("now?")], budget=budget, counter=CHARS4)
     assert fits.tokens <= 120_000
+
+
+SPOKEN = {"user", "assistant"}
+ATTACHED = st.lists(
+    st.tuples(st.sampled_from(["a.md", "b.md", "c.md"]), st.sampled_from(["old ", "new "]), st.booleans()),
+    max_size=4,
+)
+
+
+@given(turns=st.lists(ATTACHED, min_size=1, max_size=5), window=st.sampled_from([1_500, 4_000, 100_000]))
+def test_any_run_of_attachments_keeps_the_invariants_of_the_layers(turns: Any, window: int) -> None:
+    log: list[Segment] = []
+    ledger = Ledger()
+    before: Envelope | None = None
+    for number, attached in enumerate(turns):
+        for path, words, marked in attached:
+            log.append(selected_text(words * 40, path=path) if marked else note(path, words * 120))
+        log.append(user(f"Question {number}"))
+        envelope = build(log, budget=Budget(window=window, reserve=0), ledger=ledger, options=HOISTED)
+        audit(Case(log=tuple(log), envelope=envelope, before=before, options=HOISTED))
+        library = [e.segment for e in envelope.sent if e.layer is Layer.LIBRARY]
+        keys = [one.key for one in library if one.key]  # a selection has none
+        assert len(keys) == len(set(keys))
+        named = [e for e in envelope.sent if text_of(e.parts).startswith("Context attached to this message")]
+        for entry in named:
+            paths = [line[2:] for line in text_of(entry.parts).split("\n") if line.startswith("- ")]
+            assert set(paths) <= {name_of(one) for one in library}
+        spoken = [e for e in envelope.sent if e.layer is Layer.HISTORY and e.segment.kind in SPOKEN]
+        assert not any("_context" in text_of(e.parts) for e in spoken)
+        log.append(assistant(f"Answer {number}"))
+        ledger, before = envelope.ledger, envelope

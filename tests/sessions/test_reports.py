@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from lamina.core.layout import Layout
@@ -238,3 +239,31 @@ async def test_one_hash_covers_system_text_and_library() -> None:
             await session.record("Done.")
     assert hashes[1] == hashes[2] == hashes[3]
     assert len({hashes[0], hashes[1], hashes[4]}) == 3
+
+
+@awaited
+async def test_library_and_compaction_are_phases_of_their_own() -> None:
+    ticks = iter(range(100_000))
+    seconds: dict[str, float] = {}
+    given: dict[str, Any] = {"layout": Layout(library="hoisted"), "budget": Budget(window=2_000, reserve=0)}
+    async with opened(MemoryStore(), model="gpt-5", timer=lambda: float(next(ticks)), **given) as session:
+        for number in range(8):
+            await session.ask(f"question {number} " * 90)
+            await session.request()
+            await session.record(f"answer {number} " * 90)
+            if session.report().cut is not None:
+                seconds = session.report().metrics.seconds
+    assert {"gather", "build", "library", "compaction", "render"} <= set(seconds)
+    assert seconds["build"] > seconds["library"] + seconds["compaction"]
+
+
+@awaited
+async def test_a_report_counts_by_layer_and_says_what_was_referred_to_and_left_out() -> None:
+    text = "At most 20 requests a minute. " * 40
+    async with opened(MemoryStore(), model="gpt-5", root=Path(__file__).parent) as session:
+        await session.ask("1", attach=[note("spec.md", text)])
+        await session.record("one")
+        await session.ask("2", attach=[note("spec.md", text), "../nowhere.md"])
+        metrics = session.report().metrics
+    assert metrics.segments == {Layer.HISTORY: 3, Layer.TURN: 1, Layer.PROMPT: 1}
+    assert (metrics.referenced, metrics.left_out) == (0.2, 1)

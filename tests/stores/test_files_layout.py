@@ -210,6 +210,19 @@ def test_damage_says_which_records_are_whole(tmp_path: Path) -> None:
     assert raised.value.whole == (0, 3, 4)
 
 
+def test_the_end_is_read_without_the_rest(tmp_path: Path) -> None:
+    async def read_end() -> RecordPage:
+        async with open_files(tmp_path) as store:
+            return await store.read(WHERE, last=3)
+
+    conversation = anyio.run(write_groups, tmp_path, [f"record {number}".encode() for number in range(50)])
+    for name in sheets(conversation)[:40]:
+        (conversation / name).write_text("damaged", encoding="utf-8")
+    assert [record.body for record in anyio.run(read_end).records] == [
+        b"record 47", b"record 48", b"record 49",
+    ]  # fmt: skip
+
+
 def test_a_long_name_that_was_damaged_is_not_left_out_of_the_list(tmp_path: Path) -> None:
     long = "é" * 500
 
