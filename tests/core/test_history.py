@@ -149,13 +149,13 @@ def test_lines_hold_no_text_and_stay_for_a_branch_that_comes_back() -> None:
 # the prompt and the last step
 
 
-@pytest.mark.parametrize("back_to", range(24))
-def test_going_back_to_a_turn_sends_its_prompt(back_to: int) -> None:
+def test_going_back_to_any_turn_sends_its_prompt() -> None:
     log = turns(24)
     before = grown(log)
-    rewound = log[: 2 * back_to + 2]
-    envelope = after(rewound, before)
-    assert envelope.sent[-1].parts == rewound[-1].parts
+    for back_to in range(24):
+        rewound = log[: 2 * back_to + 2]
+        envelope = after(rewound, before)
+        assert envelope.sent[-1].parts == rewound[-1].parts
 
 
 @pytest.mark.parametrize("count", [3, 5, 7])

@@ -35,6 +35,16 @@ from lamina.segments import assistant, call, result, system, thinking, user
 
 _RULE_LINE = re.compile(r"  [0-9]+, rule")
 
+QUICK_LANGUAGES = ("English", "Russian", "Arabic", "Chinese")
+"""One for each sort of script."""
+
+EACH_LANGUAGE = [
+    pytest.param(
+        language, id=language.name, marks=() if language.name in QUICK_LANGUAGES else pytest.mark.thorough
+    )
+    for language in LANGUAGES
+]
+
 MOST = 0.02
 """Of the room: what rules may take in an ordinary talk."""
 
@@ -107,7 +117,7 @@ def talk_until_cut(talk: TalkBuilder, language: Language) -> Envelope:
     return envelope
 
 
-@pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
+@pytest.mark.parametrize("language", EACH_LANGUAGE)
 def test_a_rule_that_is_replaced_after_its_digest_was_written_is_marked_by_the_next_cut(
     language: Language,
 ) -> None:
@@ -330,7 +340,7 @@ def agree_early(language: Language, *, window: int) -> Envelope:
     return follow(msgspec.structs.replace(talk, messages=messages), window=window)
 
 
-@pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
+@pytest.mark.parametrize("language", EACH_LANGUAGE)
 def test_what_the_user_accepted_is_readable_after_many_cuts(language: Language) -> None:
     envelope = agree_early(language, window=4_000)
     assert len(envelope.ledger.cuts) >= 3
@@ -498,9 +508,9 @@ def test_most_wishes_are_known_and_few_other_sentences_are_taken_for_one() -> No
 
 
 def list_wish_talks() -> Iterator[Any]:
-    """A talk in each language. A quick run tries four scripts; the tables of all are tried above."""
+    """A talk in each language. A quick run tries some; the tables of all are tried above."""
     for talk in wish_talks("dev", windows=(4_000,)):
-        is_quick = talk.name in ("English", "Russian", "Arabic", "Chinese")
+        is_quick = talk.name in QUICK_LANGUAGES
         yield pytest.param(talk, id=talk.name, marks=() if is_quick else pytest.mark.thorough)
 
 

@@ -16,7 +16,7 @@ from tests.gateway.test_recall import (
     Wire,
     check_directly,
     check_prefixes,
-    each_wire,
+    each_dialect,
     first_handle,
     flatten,
     long_history,
@@ -43,7 +43,7 @@ def model_with_a_say(wire: Wire, request: dict[str, Any]) -> Said:
     return ["Go on. " * 240]
 
 
-@each_wire
+@each_dialect
 def test_status_pin_and_note_inside_one_answer_and_after_a_restart(wire: Wire, tmp_path: Path) -> None:
     history = [*long_history(wire), wire.user(ASK)]
     with scripted_api(lambda request: model_with_a_say(wire, request)) as api:

@@ -255,7 +255,14 @@ ROUNDS: dict[str, Script] = {
 }
 
 
-@pytest.mark.parametrize("name", ROUNDS)
+QUICK_ROUNDS = ("after reasoning and words", "twice")
+"""What the others do, in two of them."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK_ROUNDS else pytest.mark.thorough) for name in ROUNDS],
+)
 def test_every_case_passes_after_a_recall(name: str, tmp_path: Path) -> None:
     with run_compliant_upstream(ROUNDS[name]) as upstream:
         api = run_fitted_cases(upstream, tmp_path)

@@ -217,6 +217,10 @@ WIRES = [Wire(name, streams) for name in NAMES for streams in (False, True)]
 each_wire = pytest.mark.parametrize(
     "wire", WIRES, ids=lambda wire: f"{wire.name}-{'stream' if wire.streams else 'whole'}"
 )
+each_dialect = pytest.mark.parametrize(
+    "wire", [Wire(name, number % 2 == 0) for number, name in enumerate(NAMES)], ids=lambda wire: wire.name
+)
+"""Each once: streams and whole answers take turns."""
 
 
 def post(url: str, request: dict[str, Any]) -> str:

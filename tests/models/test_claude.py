@@ -33,8 +33,8 @@ def test_nothing_of_claude_is_called_exact() -> None:
 
 
 @pytest.mark.parametrize("unit", [" ", "a", "=", "\n", "A", "\u0301\u0316", "\ud800"])
-def test_a_million_of_one_character_is_counted(unit: str) -> None:
-    assert 0 < claude.version("4.8").count(unit * (1_000_000 // len(unit))) <= 3_000_000
+def test_a_long_run_of_one_character_is_counted(unit: str) -> None:
+    assert 0 < claude.version("4.8").count(unit * (200_000 // len(unit))) <= 600_000
 
 
 def test_a_long_text_is_sampled_and_stays_near(monkeypatch: pytest.MonkeyPatch) -> None:

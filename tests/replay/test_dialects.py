@@ -11,7 +11,7 @@ BROKEN = ("unconverted", "invalid", "over", "moved", "inexact", "unlawful", "los
 
 
 @pytest.mark.parametrize("harm", [False, True], ids=["whole", "damaged"])
-@pytest.mark.parametrize("window", [16_000, 32_000])
+@pytest.mark.parametrize("window", [16_000, pytest.param(32_000, marks=pytest.mark.thorough)])
 def test_sessions_keep_every_promise(window: int, *, harm: bool) -> None:
     for seed, row in enumerate(generated(range(3))):
         found = session(row, window, harm=harm, seed=seed)

@@ -47,7 +47,7 @@ async def with_plain_names(_folder: str) -> AsyncIterator[Store]:
     yield Sealed(MemoryStore(), KEY, create=True, names="plain", bucket=256)
 
 
-@pytest.mark.parametrize("case", store(over_memory, lasting=False, sealable=False, many=2000), ids=str)
+@pytest.mark.parametrize("case", store(over_memory, lasting=False, sealable=False, many=400), ids=str)
 def test_sealed_over_memory(case: Conformance) -> None:
     case()
 
@@ -57,6 +57,7 @@ def test_sealed_with_plain_names(case: Conformance) -> None:
     case()
 
 
+@pytest.mark.thorough  # the suite over memory is the same code above it, and test_sealed_doors opens files
 @pytest.mark.parametrize("case", store(over_sqlite, sealable=False, many=2000), ids=str)
 def test_sealed_over_sqlite(case: Conformance) -> None:
     case()
