@@ -15,9 +15,9 @@ import math
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 from lamina.core.text.characters import ALPHANUMERIC, fold_case, split_words
@@ -33,6 +33,12 @@ SHORT_MESSAGE = 240
 
 LONGEST_SENTENCE = 400
 """Characters of one sentence. A line of a file may have thousands, and is cut into pieces of this size."""
+
+GIANT = 200_000
+"""Characters of a text that is not indexed, but searched for the terms of each question."""
+
+MOST_SEARCHED = 60
+"""Terms of a question for which giant texts are searched."""
 
 COMMON_PART = 20
 """A term that is in more than one sentence in so many says nothing about the question."""
@@ -84,6 +90,7 @@ _JOINTS = "._/:@#-"
 _JOINT = re.compile(f"[{_JOINTS}]")
 _TOKEN = re.compile(f"[{ALPHANUMERIC}{_JOINTS}]+")
 _TO_TOKENS = bytes(byte if _TOKEN.match(chr(byte)) else ord(" ") for byte in range(128)).ljust(256)
+_LETTERS_OF_TERM = 6  # of a giant text, whose terms are not counted
 _STEM = 5
 """Letters of a word that count. On questions about long talks five did as well as an English stemmer, and
 better than whole words."""
@@ -123,6 +130,8 @@ class PassageIndex:
         self.sentences: list[_Sentence] = []
         self._postings: dict[str, list[int]] = defaultdict(list)
         self._refs: dict[Ref, int] = {}
+        self._giants: list[tuple[int, str]] = []
+        self._hits: dict[str, list[int]] = {}
         self.terms = 0
 
     def __contains__(self, ref: Ref) -> bool:
@@ -135,10 +144,14 @@ class PassageIndex:
     def add(self, ref: Ref, text: str) -> None:
         """Add the text of a segment. A segment is added once."""
         self._refs[ref] = len(self.sources)
+        self._hits.clear()
         first = len(self.sentences)
         number = len(self.sources)
         total = 0
         folded = fold_case(text)  # every character stays at its place
+        if len(text) > GIANT:
+            self._add_giant(ref, text, folded)
+            return
         ascii_tokens = _part_tokens(folded.encode("ascii", "replace"))
         postings = self._postings
         for start, end in _split_passages(text):
@@ -155,18 +168,66 @@ class PassageIndex:
         self.sources.append(_Source(ref, text, first, len(self.sentences), total))
         self.terms += total
 
+    def _add_giant(self, ref: Ref, text: str, folded: str) -> None:
+        """Add a giant text in pieces of equal length. Its terms are looked for when a question has them."""
+        first = len(self.sentences)
+        starts = range(0, len(text), LONGEST_SENTENCE)
+        terms = LONGEST_SENTENCE // _LETTERS_OF_TERM
+        number = len(self.sources)
+        for start in starts:
+            self.sentences.append(_Sentence(number, start, min(start + LONGEST_SENTENCE, len(text)), terms))
+        self._giants.append((first, folded))
+        self.sources.append(_Source(ref, text, first, len(self.sentences), terms * len(starts)))
+        self.terms += terms * len(starts)
+
     def number_of(self, ref: Ref) -> int:
         """The number of a source."""
         return self._refs[ref]
 
+    def list_terms(self, text: str) -> list[str]:
+        """The different terms of a text that are worth looking for.
+
+        A giant source is searched for one term after the other, so there only the first of them count.
+        """
+        terms = list(dict.fromkeys(list_terms(text)))
+        if self._giants:
+            return terms[:MOST_SEARCHED]
+        return terms
+
     def sentences_with(self, term: str) -> Sequence[int]:
         """The numbers of the sentences that have a term."""
-        return self._postings.get(term, ())
+        numbers = self._postings.get(term, ())
+        if not self._giants:
+            return numbers
+        hits = self._hits.get(term)
+        if hits is None:
+            # More than these make a term common, and how common it is does not matter.
+            enough = self._most_of_rare() + 1
+            found_in_giants = islice(self._search_giants(term), enough)
+            hits = self._hits[term] = sorted({*numbers, *found_in_giants})
+        return hits
+
+    def _search_giants(self, term: str) -> Iterator[int]:
+        """The numbers of the pieces of giant texts that have a term."""
+        has_words = not UNSPACED.search(term)
+        ends_word = has_words and len(term) < _STEM
+        for first, folded in self._giants:
+            place = folded.find(term)
+            while place >= 0:
+                is_inside = has_words and _WORD.match(folded, place - 1, place)
+                goes_on = ends_word and _WORD.match(folded, place + len(term))
+                if not is_inside and not goes_on:
+                    yield first + place // LONGEST_SENTENCE
+                    # A piece counts once, however often it has the term.
+                    place += LONGEST_SENTENCE - place % LONGEST_SENTENCE - 1
+                place = folded.find(term, place + 1)
 
     def is_common(self, term: str) -> bool:
         """Whether so many sentences have a term that it says nothing about a question."""
-        count = len(self.sentences)
-        return len(self.sentences_with(term)) > max(count // COMMON_PART, NEVER_COMMON)
+        return len(self.sentences_with(term)) > self._most_of_rare()
+
+    def _most_of_rare(self) -> int:
+        return max(len(self.sentences) // COMMON_PART, NEVER_COMMON)
 
 
 def _split_passages(text: str) -> Iterable[tuple[int, int]]:
@@ -203,7 +264,7 @@ def weigh_terms(index: PassageIndex, text: str) -> dict[str, int]:
     """
     terms_of_question = frozenset(list_terms(find_questions(text)))
     all_weights: dict[str, int] = {}
-    for term in dict.fromkeys(list_terms(text)):
+    for term in index.list_terms(text):
         if index.sentences_with(term) and not index.is_common(term):
             is_beside = bool(terms_of_question) and term not in terms_of_question
             all_weights[term] = _weigh_term(index, term) // (2 if is_beside else 1)
@@ -283,7 +344,7 @@ def is_about(index: PassageIndex, rated: Sequence[_Rated], text: str, *, asks: b
     total = 0
     own = 0
     whole = 0
-    for term in dict.fromkeys(list_terms(text)):
+    for term in index.list_terms(text):
         if index.is_common(term):
             continue
         numbers = index.sentences_with(term)
@@ -314,7 +375,7 @@ def refers_back(index: PassageIndex, text: str) -> bool:
 
     Numbers, names and words that nobody has used before say that it is about something else.
     """
-    terms = dict.fromkeys(list_terms(text))
+    terms = index.list_terms(text)
     if any(_HAS_DIGIT_OR_JOINT.search(term) for term in terms):
         return False
     common = [term for term in terms if index.is_common(term)]

@@ -24,6 +24,7 @@ from lamina.core.draft import Draft
 from lamina.core.entries import begins_with, find_last_sent, find_position, is_users_text
 from lamina.core.options import BuildContext
 from lamina.core.passages import (
+    GIANT,
     PassageIndex,
     choose_passages,
     find_questions,
@@ -63,6 +64,9 @@ LEAST = 60
 
 SHORT_QUESTION = 40
 """Characters of a question that may refer to what was said just before, such as "and the second one?"."""
+
+LAST_OF_GIANT = 4_000
+"""Characters of a giant message to which a short question may refer: those that were read last."""
 
 _NAMED_TERMS = 5
 """Terms that a reminder shares with its question and names as its reason."""
@@ -231,7 +235,10 @@ def _read_exchange(entries: Sequence[Entry]) -> str:
     for entry in reversed(entries):
         if entry.segment.is_own or not begins_with(entry.segment.parts, Text):
             continue
-        texts.append(text_of(entry.segment.parts))
+        text = text_of(entry.segment.parts)
+        if len(text) > GIANT:
+            text = text[-LAST_OF_GIANT:]
+        texts.append(text)
         if is_users_text(entry):
             break
     return "\n".join(texts)

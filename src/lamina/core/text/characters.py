@@ -108,7 +108,7 @@ ALPHANUMERIC = f"0-9A-Za-z{BEYOND_ASCII}"
 
 _NOT_WHITE = re.compile(f"[^{WHITE_SPACE}]")
 _BETWEEN_SPACES = re.compile(f"[^{WHITE_SPACE}]+")
-_RARE_LINE_END = re.compile(f"[{LINE_ENDS[1:]}]")
+_RARE_LINE_ENDS = (b"\r\v\f\x1c\x1d\x1e", "\x85".encode(), "\u2028".encode(), "\u2029".encode())
 _LINE_END = re.compile(f"\r\n|[{LINE_ENDS}]")
 _UNPRINTABLE = re.compile(f"[{UNPRINTABLE}]")
 
@@ -206,9 +206,20 @@ def with_newlines(text: str) -> str:
 
     A carriage return before a newline belongs to it, so `a\r\nb` becomes `a\nb`.
     """
-    if not _RARE_LINE_END.search(text):
+    if lacks_bytes(text, *_RARE_LINE_ENDS):
         return text
     return _LINE_END.sub("\n", text)
+
+
+def lacks_bytes(text: str, unwanted: bytes, *unwanted_beyond_ascii: bytes) -> bool:
+    """Whether the UTF-8 of a text has none of these bytes of ASCII, and none of these sequences.
+
+    It is ten times as fast as to search for a pattern.
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data.translate(None, unwanted)) < len(data):
+        return False
+    return text.isascii() or not any(sequence in data for sequence in unwanted_beyond_ascii)
 
 
 def quote_text(text: str) -> str:

@@ -15,6 +15,7 @@ from lamina.core.text.characters import (
     WHITE_SPACE,
     is_alphanumeric,
     is_blank,
+    lacks_bytes,
     lower_ascii,
     split_words,
     with_newlines,
@@ -30,6 +31,8 @@ _SEARCHED_FOR_ERRORS = 100_000  # characters at either end of a result
 
 # Escape sequences of a terminal such as `\x1b[31m`, control characters, rare line ends, lone surrogates.
 _CONTROL = re.compile("\x1b\\[[0-9;?]{0,16}[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_CONTROL_BYTES = bytes(range(9)) + bytes(range(11, 32)) + b"\x7f"
+_MAY_BE_CONTROL = (_CONTROL_BYTES, b"\xc2", b"\xed", "\u2028".encode(), "\u2029".encode())
 _HIDDEN = re.compile("[\U000e0000-\U000e007f]")  # Unicode tags, which nobody sees
 _SENTENCE_END = re.compile(r"(?<=[.!?])[ \t]+|\n")
 _DECISION_LEAD = " \t>*#-_`0123456789.)"  # what may stand before a decision: `- **Done**`, `3. Fixed`
@@ -152,6 +155,8 @@ def _is_path(word: str) -> bool:
 def clean_text(text: str) -> str:
     """The text without control characters; every kind of line break is a newline, a tab is four spaces."""
     with_plain_breaks = with_newlines(text.strip(WHITE_SPACE)).replace("\t", "    ")
+    if lacks_bytes(with_plain_breaks, *_MAY_BE_CONTROL):
+        return with_plain_breaks
     return _CONTROL.sub("", with_plain_breaks)
 
 

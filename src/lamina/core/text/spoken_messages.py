@@ -14,7 +14,13 @@ from lamina.core.text.clipping import clip
 from lamina.core.text.excerpts import clean_text
 from lamina.core.text.facts import DIGIT, SentenceWords, list_words
 from lamina.core.text.sentences import Statement, split_clauses, split_sentences
-from lamina.core.text.standing_rules import LONGEST_WISH, find_replaced, find_statements, quote_statement
+from lamina.core.text.standing_rules import (
+    GIANT,
+    LONGEST_WISH,
+    find_replaced,
+    find_statements,
+    quote_statement,
+)
 
 LONGEST_MESSAGE = 2_000
 """Characters of one message that are kept as they are. Of a longer one both ends are, if nothing better is
@@ -83,6 +89,8 @@ class SpokenMessage:
     @cached_property
     def shape(self) -> tuple[str, ...]:
         """The words without those that have a digit: equal for messages that say nearly the same."""
+        if len(self.text) > GIANT:
+            return (self.text,)
         return tuple(word for word in split_words(fold_case(self.text)) if not DIGIT.search(word))
 
 

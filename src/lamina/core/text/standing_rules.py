@@ -14,7 +14,7 @@ from functools import cache
 from hashlib import sha256
 
 from lamina.core.text import rule_words, wish_words
-from lamina.core.text.characters import ALPHANUMERIC, WHITE_SPACE, fold_case, split_words
+from lamina.core.text.characters import ALPHANUMERIC, WHITE_SPACE, fold_case, split_words, with_newlines
 from lamina.core.text.facts import DIGIT
 from lamina.core.text.sentences import COMMA, UNSPACED, Statement, Weight, split_sentences
 
@@ -67,14 +67,85 @@ MOST_REMEMBERED = 20_000
 
 _weights: dict[bytes, Weight] = {}
 
+GIANT = 200_000
+"""Characters of a message above which not every sentence of it is weighed. Nobody writes so much: it was put
+in, and to weigh two million characters took four seconds."""
+
+_END_OF_GIANT = 10_000  # characters at either end that are read sentence by sentence
+_MOST_PLACES = 1_000  # places between them at which a rule or a wish may stand
+_AROUND_PLACE = 600  # characters before and after such a place in which its sentence begins and ends
+_MOST_GIANTS = 32
+_giants: dict[bytes, list[tuple[int, int, Weight]]] = {}
+"""Where the statements of giant texts stand, by the digest of the text: a cut asks several times."""
+
 
 def find_statements(text: str) -> Iterator[Statement]:
     """The sentences of a text, each with its weight.
 
-    `Always use tabs. Is that clear?` has a rule and a sentence without weight.
+    `Always use tabs. Is that clear?` has a rule and a sentence without weight. Of a giant text, only both
+    ends are read sentence by sentence. Between them stand the rules and wishes, and nothing else.
     """
+    if len(text) > GIANT:
+        yield from _read_giant(with_newlines(text))
+        return
     for sentence in split_sentences(text):
         yield sentence._replace(weight=weigh_sentence(sentence.text))
+
+
+def _read_giant(text: str) -> Iterator[Statement]:
+    """The sentences at both ends of a giant text, and what holds from then on between them."""
+    key = sha256(text.encode("utf-8", "surrogatepass")).digest()
+    spans = _giants.get(key)
+    if spans is None:
+        if len(_giants) >= _MOST_GIANTS:
+            _giants.clear()
+        spans = _giants[key] = _weigh_giant(text)
+    for start, end, weight in spans:
+        yield Statement(start, end, text[start:end].strip(WHITE_SPACE), weight)
+
+
+def _weigh_giant(text: str) -> list[tuple[int, int, Weight]]:
+    """Where the statements of a giant text stand, and what they weigh.
+
+    A sentence in its middle is looked for around each place with the letters of a rule or a wish. If there
+    are too many of these, the first and the last of them count.
+    """
+    middle_end = len(text) - _END_OF_GIANT
+    folded = _normalise(text)
+    tables = (rule_words.rules(), rule_words.habits(), rule_words.orders(), wish_words.telling())
+    places = sorted({place for table in tables for place in table.find_places(folded)})
+    places = [place for place in places if _END_OF_GIANT <= place < middle_end]
+    half = _MOST_PLACES // 2
+    if len(places) > _MOST_PLACES:
+        places = [*places[:half], *places[-half:]]
+    spans = _weigh_around(text, 0, _END_OF_GIANT)
+    seen = _END_OF_GIANT
+    for place in places:
+        if place < seen:
+            continue
+        sentence = _find_around(text, place, seen)
+        seen = sentence.end
+        weight = weigh_sentence(sentence.text)
+        if weight in ("rule", "wish"):
+            spans.append((sentence.start, sentence.end, weight))
+    return spans + _weigh_around(text, max(middle_end, seen), len(text))
+
+
+def _find_around(text: str, place: int, seen: int) -> Statement:
+    """The sentence at a place of a giant text, without what was seen before."""
+    start = max(place - _AROUND_PLACE, seen)
+    sentence = Statement(start, start, "", "")
+    for each in split_sentences(text[start : place + _AROUND_PLACE]):
+        sentence = each._replace(start=start + each.start, end=start + each.end)
+        if sentence.end > place:
+            break
+    return sentence
+
+
+def _weigh_around(text: str, start: int, end: int) -> list[tuple[int, int, Weight]]:
+    """The sentences between two places of a text, each with its weight."""
+    sentences = split_sentences(text[start:end])
+    return [(start + each.start, start + each.end, weigh_sentence(each.text)) for each in sentences]
 
 
 def find_rules(text: str) -> list[str]:
