@@ -9,9 +9,9 @@ The upstream is a stub that answers at once. Every request is the next one of it
 one on, so the gateway decodes, recognises and checks it as in earnest. No two conversations have the same
 contents. "floor" is the least that a proxy of these libraries does: uvicorn reads the body and aiohttp sends
 it on. Each proxy is a process of its own; its CPU is what the system counted for it. All of them run, and
-take turns, so that whoever else uses the machine disturbs all alike. `{port}`, `{url}` and `{folder}` in a peer's
-command are its port, the stub's address, and a folder with a configuration for LiteLLM. A peer that is not
-installed is left out.
+take turns, so that whoever else uses the machine disturbs all alike. `{port}`, `{url}` and `{folder}` in a
+peer's command are its port, the stub's address, and a folder with a configuration for LiteLLM. A peer that is
+not installed is left out.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ MESSAGES = b'{"id":"m","type":"message","role":"assistant","model":"claude-sonne
     b'[{"type":"text","text":"ok"}],"stop_reason":"end_turn","usage":{"input_tokens":%d,' \\
     b'"cache_read_input_tokens":%d,"cache_creation_input_tokens":0,"output_tokens":1}}'
 RESPONSES = b'{"id":"r","object":"response","status":"completed","model":"gpt-5","output":[' \\
-    b'{"type":"message","id":"m","role":"assistant","status":"completed","content":[{"type":"output_text","text":"ok",' \\
-    b'"annotations":[]}]}],"usage":{"input_tokens":%d,"input_tokens_details":{"cached_tokens":%d},' \\
-    b'"output_tokens":1}}'
+    b'{"type":"message","id":"m","role":"assistant","status":"completed","content":[' \\
+    b'{"type":"output_text","text":"ok","annotations":[]}]}],"usage":{"input_tokens":%d,' \\
+    b'"input_tokens_details":{"cached_tokens":%d},"output_tokens":1}}'
 GEMINI = b'{"candidates":[{"content":{"role":"model","parts":[{"text":"ok"}]},"finishReason":"STOP"}],' \\
     b'"usageMetadata":{"promptTokenCount":%d,"candidatesTokenCount":1,"cachedContentTokenCount":%d}}'
 OLLAMA = b'{"model":"gpt-oss:20b","message":{"role":"assistant","content":"ok"},"done":true,' \\

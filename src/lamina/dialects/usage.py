@@ -225,7 +225,7 @@ def _make_reader(holder: Any) -> _FieldReader:
 def _read_count(read: _FieldReader, names: tuple[str, ...]) -> int:
     """The first of these fields that counts something, 0 if none does."""
     for name in names:
-        count = to_count(read(name))
-        if count:
+        value = read(name)
+        if value and (count := to_count(value)):
             return count
     return 0

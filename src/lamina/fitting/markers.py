@@ -163,10 +163,12 @@ def mark_whole(
         return request
     stream = _read_stream(request, dialect, memo)
     least = rules.least(stream.model)
-    if sum(memo.weights) < LOOSE * least:
-        memo.weights = _weigh_start(
-            stream, request, dialect, counter=ESTIMATE, least=LOOSE * least, memo=memo
+    missing = LOOSE * least - sum(memo.weights)
+    if missing > 0:
+        more = _weigh_start(
+            stream, request, dialect, counter=ESTIMATE, least=missing, memo=memo, first=len(memo.weights)
         )
+        memo.weights += more
     if sum(memo.weights) * UNSURE < least:
         return request
     plan = plan_markers(stream.weighed(memo.weights), rules, last=last_block)
@@ -256,8 +258,9 @@ def _weigh_start(
     counter: Counter,
     least: int,
     memo: StreamMemo,
+    first: int = 0,
 ) -> tuple[int, ...]:
-    """The tokens of the first blocks, until they exceed the smallest prefix that is cached.
+    """The tokens of the blocks from the `first` on, until they exceed the smallest prefix that is cached.
 
     The plan only needs to know which blocks are below that minimum, so the rest is not counted.
     """
@@ -265,7 +268,7 @@ def _weigh_start(
     end_of_data = len(stream.blocks) - blocks_without_data
     total = 0
     tokens: list[int] = []
-    for index, block in enumerate(stream.blocks):
+    for index, block in enumerate(stream.blocks[first:], first):
         if total >= least:
             break
         if index == end_of_data:
