@@ -252,14 +252,17 @@ def _end_of_last_request(stream: Stream, rules: CacheRules, past: EarlierRequest
 
 def _end_of_words_before_thinking(blocks: Sequence[StreamBlock]) -> int | None:
     """The end of what the user said before the last time, if the model has thought since; else None."""
-    last_messages = list(islice(user_messages_backwards(blocks), 2))
-    if len(last_messages) < 2:
+    messages_backwards = user_messages_backwards(blocks)
+    last = next(messages_backwards, range(0))
+    before = range(0)
+    if last.stop == len(blocks):
+        before = next(messages_backwards, before)
+    if not before:
         return None
-    last, before = last_messages
     # such a model drops its thinking when the user speaks: the cache does not find the last request again,
     # but it does find the end of what the user said before it
     sorts_since = {block.sort for block in blocks[before.stop :]}
-    if last.stop == len(blocks) and "thinking" in sorts_since:
+    if "thinking" in sorts_since:
         return before.stop - 1
     return None
 
@@ -295,9 +298,10 @@ def _take_turns(
     if 0 < tools < head:
         places.append(MarkerPlace(tools - 1, TOOLS))
     places += uncut
-    answers = sum(map(_opens_answer, blocks))
-    if answers % 2 == 0:
-        places.reverse()
+    if len(places) > 1:
+        answers = sum(map(_opens_answer, blocks))
+        if answers % 2 == 0:
+            places.reverse()
     yield from places
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from lamina.core.bound_thinking import omit_changed_thinking
-from lamina.core.cut_target import ALWAYS_SENT, CutLimits
+from lamina.core.cut_target import CutLimits, count_standing, is_standing
 from lamina.core.draft import Draft
 from lamina.core.entries import is_attachment
 from lamina.core.epochs import find_end_of, prefix_at
@@ -23,7 +23,7 @@ from lamina.core.moved_copies import find_lost_names, send_again
 from lamina.core.options import BuildContext
 from lamina.core.references import find_lost_references, lower_to_stub
 from lamina.core.scale import weigh_entries
-from lamina.core.values import Entry, Form, Role, Segment, ToolCall, ToolResult
+from lamina.core.values import Entry, Form, Segment, ToolCall, ToolResult
 
 HISTORY_PART = 4
 """One part in this many of the room is kept for what is left of the history beside new results."""
@@ -128,7 +128,7 @@ def _lower_uncarried(draft: Draft, carries: Callable[[Segment], str], context: B
         lines[entry.ref] = make_line(lowered)
     if len(lines) == len(draft.lines):
         return draft
-    return msgspec.structs.replace(draft, entries=entries, lines=lines)
+    return msgspec.structs.replace(draft, entries=entries, lines=lines, standing=None)
 
 
 def _omit_unbound_thinking(draft: Draft, context: BuildContext) -> Draft:
@@ -144,7 +144,7 @@ def _omit_unbound_thinking(draft: Draft, context: BuildContext) -> Draft:
     )
     if not lines:
         return draft
-    return msgspec.structs.replace(draft, entries=entries, lines=draft.lines | lines)
+    return msgspec.structs.replace(draft, entries=entries, lines=draft.lines | lines, standing=None)
 
 
 def _shorten_large_results(draft: Draft, start: int, limits: CutLimits, context: BuildContext) -> Draft:
@@ -155,7 +155,7 @@ def _shorten_large_results(draft: Draft, start: int, limits: CutLimits, context:
     entries = list(draft.entries)
     lines = dict(draft.lines)
     has_changed = False
-    for at, share in _share_room(entries, start, limits, context).items():
+    for at, share in _share_room(entries, draft.standing, start, limits, context).items():
         entry = entries[at]
         if entry.tokens <= share or share >= limits.room:
             continue
@@ -173,7 +173,7 @@ def _shorten_large_results(draft: Draft, start: int, limits: CutLimits, context:
             has_changed = True
     if not has_changed:
         return draft
-    return msgspec.structs.replace(draft, entries=entries, lines=lines)
+    return msgspec.structs.replace(draft, entries=entries, lines=lines, standing=None)
 
 
 def _send_lost_again(draft: Draft, start: int, limits: CutLimits, context: BuildContext) -> Draft:
@@ -186,9 +186,9 @@ def _send_lost_again(draft: Draft, start: int, limits: CutLimits, context: Build
 
 
 def _share_room(
-    entries: Sequence[Entry], start: int, limits: CutLimits, context: BuildContext
+    entries: Sequence[Entry], standing: int | None, start: int, limits: CutLimits, context: BuildContext
 ) -> dict[int, int]:
-    """The most tokens for each new result or attachment, by position.
+    """The most tokens for each new result or attachment, by position. `standing` is as in a draft.
 
     What fits is sent whole. Each may have all that is left beside what must be sent. If those of the last
     step do not fit together, the small ones stay whole and the large ones divide the rest.
@@ -197,7 +197,10 @@ def _share_room(
     if not new:
         return {}
     recent = [at for at in new if entries[at].step == entries[-1].step]
-    free = max(limits.room - _count_must_send(entries, start, recent, limits, context), limits.room // 8)
+    must_send = context.scale.total(_count_must_send(entries, recent, standing))
+    if start > 0 or _has_history(entries, recent):
+        must_send += limits.room // HISTORY_PART
+    free = max(limits.room - must_send, limits.room // 8)
     shares = dict.fromkeys(new, free)
     left = free
     # The smallest comes first: what it leaves of its share is for the larger ones.
@@ -208,29 +211,33 @@ def _share_room(
     return shares
 
 
-def _count_must_send(
-    entries: Sequence[Entry], start: int, recent: Sequence[int], limits: CutLimits, context: BuildContext
-) -> int:
+def _count_must_send(entries: Sequence[Entry], recent: Sequence[int], standing: int | None) -> int:
     """Tokens of what stands beside the new results of the last step, however deep a cut goes.
 
-    These are the system text, pinned segments, the prompt, the rest of the last step, and a share of the room
-    for what is left of the history.
+    These are the system text, pinned segments, the prompt, and the rest of the last step.
     """
+    tokens = standing
+    if tokens is None:
+        tokens = count_standing(entries)
+    tokens -= count_standing(entries[at] for at in recent)
+    shortened = frozenset(recent)
+    for at in range(len(entries) - 1, -1, -1):
+        entry = entries[at]
+        if entry.step != entries[-1].step:
+            break
+        if at not in shortened and not is_standing(entry):
+            tokens += entry.tokens
+    return tokens
+
+
+def _has_history(entries: Sequence[Entry], recent: Sequence[int]) -> bool:
+    """Whether something besides the new results of the last step need not be sent."""
     shortened = frozenset(recent)
     last_step = entries[-1].step
-    system_role = Role.SYSTEM
-    tokens = 0
-    has_history = start > 0
     for at, entry in enumerate(entries):
-        if at in shortened:
-            continue
-        is_current = entry.step == last_step or entry.layer in ALWAYS_SENT
-        if is_current or entry.role is system_role or entry.segment.pinned:
-            tokens += entry.tokens
-        else:
-            has_history = True
-    history = limits.room // HISTORY_PART if has_history else 0
-    return context.scale.total(tokens) + history
+        if entry.step != last_step and at not in shortened and not is_standing(entry):
+            return True
+    return False
 
 
 def _may_shorten(entry: Entry, kinds: Kinds) -> bool:
@@ -280,4 +287,4 @@ def _lower_over_cap(draft: Draft, start: int, cap: Cap, context: BuildContext) -
     if total > cap.tokens:
         left = "what is left is pinned, or was sent before"
         notes += (f"attachments take {total:,} tokens, over their cap of {cap.tokens:,}: {left}",)
-    return msgspec.structs.replace(draft, entries=entries, lines=lines, notes=notes)
+    return msgspec.structs.replace(draft, entries=entries, lines=lines, notes=notes, standing=None)

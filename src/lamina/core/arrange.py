@@ -29,6 +29,7 @@ from lamina.core.entries import (
     count_sent,
     find_attachments,
     find_last_sent,
+    find_last_turn,
     find_position,
     find_prefix,
     omit,
@@ -194,7 +195,7 @@ def _place_pieces(repaired: RepairedLog, context: BuildContext) -> Pieces:
     second, after_second = _place_piece(
         repaired.second.entries, after_first, repaired.ledger, context, leads=repaired.boundary == 0
     )
-    open_at = find_open_turn(front)
+    open_at = front.open_at
     leaving = find_leaving(
         [*front.entries[open_at:], *first, *second],
         context.kinds,
@@ -329,13 +330,18 @@ def _join_pieces(pieces: Pieces, applied: Applied, repaired: RepairedLog, contex
         repaired.ledger,
         context,
     )
-    open_entries = age_entries(after_second.entries[pieces.open_at :], pieces.after_second.turn)
+    entries = after_second.entries
+    same = pieces.unchanged
+    # As long as the last turn of the front goes on, nothing in it becomes history.
+    if pieces.after_second.turn > pieces.front.position.turn:
+        entries[pieces.open_at :] = age_entries(entries[pieces.open_at :], pieces.after_second.turn)
+        same = min(same, pieces.open_at)
     next_front = NextFront(
         front=after_first, boundary=repaired.boundary, first_ref=first_ref, continues=pieces.unchanged > 0
     )
     return Draft(
         log=repaired.log,
-        entries=after_second.entries[: pieces.open_at] + open_entries,
+        entries=entries,
         tokens=after_second.tokens,
         ledger=without_lines(applied.ledger, in_first.ended | in_second.ended),
         lines=applied.reworded | applied.followed | in_first.lines | in_second.lines,
@@ -345,6 +351,7 @@ def _join_pieces(pieces: Pieces, applied: Applied, repaired: RepairedLog, contex
         reworded=bool(applied.reworded) or in_first.reworded or in_second.reworded,
         unchanged=pieces.unchanged,
         unchanged_sent=pieces.unchanged_sent,
+        same=same,
         next_front=None if repaired.reaches_back else next_front,
     )
 
@@ -361,9 +368,15 @@ def _extend_front(
         )
     last_sent = find_last_sent(front.entries)
     weighed = weigh_entries(referred.entries, context.scale, prefix=front.prefix, last_sent=last_sent)
+    open_at = find_open_turn(weighed, front.position.turn)
+    if open_at > 0 or find_last_turn(front.entries) != max(front.position.turn, 0):
+        open_at += len(front.entries)
+    else:
+        open_at = front.open_at
     extended = msgspec.structs.replace(
         front,
         entries=front.entries + weighed,
+        open_at=open_at,
         prefix=find_prefix(weighed, front.prefix),
         copies=copies,
         reminders=front.reminders + list_reminders(entries),

@@ -22,7 +22,6 @@ from lamina.core.arrange import arrange_log, draft_log, repair_log
 from lamina.core.cut import CutPlan, cut_to_fit, preview_cut
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
-from lamina.core.entries import EntryTally
 from lamina.core.envelope import Envelope, mark_unlowered, seal
 from lamina.core.epochs import find_change
 from lamina.core.hashing import chain_root
@@ -84,8 +83,8 @@ def build(
     limits = None
     if budget is not None:
         draft = _read_wishes(draft, budget, context)
-        memo.fixed = _count_fixed(draft, memo.fixed)
-        limits = _find_limits(budget, draft, context, fixed=memo.fixed.total)
+        draft = msgspec.structs.replace(draft, standing=memo.count_standing(draft))
+        limits = _find_limits(budget, draft, context)
         draft = _note_budget(draft, budget, context)
     draft = admit(draft, limits, context)
     change = find_change(draft, context)
@@ -139,7 +138,7 @@ def plan_cut(
         log, head=head, ledger=load_ledger(ledger), counter=counter, options=options, memo=BuildMemo(), idle=0
     )
     draft = _read_wishes(draft_log(log, context), budget, context)
-    limits = _find_limits(budget, draft, context, fixed=cut_target.count_fixed(draft.entries))
+    limits = _find_limits(budget, draft, context)
     draft = admit(draft, limits, context)
     if find_change(draft, context):
         draft = promote_later_sections(draft, context)
@@ -178,12 +177,9 @@ def _make_context(
     )
 
 
-def _count_fixed(draft: Draft, before: EntryTally) -> EntryTally:
-    return EntryTally(draft.entries, cut_target.count_fixed(draft.entries, before))
-
-
-def _find_limits(budget: Budget, draft: Draft, context: BuildContext, *, fixed: int) -> CutLimits:
-    """The limits of this request. `fixed` are the tokens that no cut can free, besides what is held."""
+def _find_limits(budget: Budget, draft: Draft, context: BuildContext) -> CutLimits:
+    """The limits of this request."""
+    fixed = cut_target.count_fixed(draft.entries, standing=draft.standing)
     fixed = context.scale.total(fixed + _count_held(draft))
     options = context.options
     return cut_target.derive_limits(

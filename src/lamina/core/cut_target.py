@@ -17,13 +17,13 @@ notes/planner.md derives this, and measures it against the best that could have 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import sqrt
 from typing import NamedTuple
 
 import msgspec
 
-from lamina.core.entries import EntryTally, count_same, find_first_answer, is_long_message, is_users_text
+from lamina.core.entries import find_first_answer, is_long_message, is_users_text
 from lamina.core.values import Budget, Entry, Layer, Preference, RequestHead, Role
 from lamina.errors import BadInput
 
@@ -321,31 +321,29 @@ def find_output_limit(head: RequestHead) -> int:
     return max(limits)
 
 
-def count_fixed(entries: Sequence[Entry], before: EntryTally | None = None) -> int:
+def count_fixed(entries: Sequence[Entry], *, standing: int | None = None) -> int:
     """Tokens of what stands in a request however deep a cut goes, besides the last step.
 
-    These are system text, pinned segments, the prompt, and what the user said before the first answer, if it
-    is too long for a digest to quote. Of entries that were counted `before`, only those that differ are
-    counted again.
+    These are what no cut lowers, which may have been counted as `standing`, and what the user said before the
+    first answer, if it is too long for a digest to quote.
     """
-    first_answer = find_first_answer(entries)
-    if before is not None:
-        start = count_same(before.entries, entries)
-        if first_answer < start:
-            gone_tokens = _count_fixed_from(start, before.entries, first_answer)
-            return before.total - gone_tokens + _count_fixed_from(start, entries, first_answer)
-    return _count_fixed_from(0, entries, first_answer)
-
-
-def _count_fixed_from(start: int, entries: Sequence[Entry], first_answer: int) -> int:
-    system_role = Role.SYSTEM
-    tokens = 0
-    for position, entry in enumerate(entries[start:], start):
-        is_fixed = entry.layer in ALWAYS_SENT or entry.role is system_role
-        is_long_task = position < first_answer and is_long_message(entry)
-        if is_fixed or is_long_task or entry.segment.pinned:
+    tokens = standing
+    if tokens is None:
+        tokens = count_standing(entries)
+    for entry in entries[: find_first_answer(entries)]:
+        if is_long_message(entry) and not is_standing(entry):
             tokens += entry.tokens
     return tokens
+
+
+def count_standing(entries: Iterable[Entry]) -> int:
+    """Tokens of system text, pinned segments and the prompt, which no cut lowers."""
+    return sum(entry.tokens for entry in entries if is_standing(entry))
+
+
+def is_standing(entry: Entry) -> bool:
+    """Whether an entry is system text, pinned, or the prompt."""
+    return entry.layer in ALWAYS_SENT or entry.role is Role.SYSTEM or entry.segment.pinned
 
 
 class Growth(NamedTuple):

@@ -22,7 +22,8 @@ from lamina.core.wishes import NO_WISHES, Wishes
 class LogFront(msgspec.Struct, frozen=True, kw_only=True):
     """The first part of a log as entries, and what drafting the rest of the log needs to know about it.
 
-    `scan` and `position` say how far identifying segments and counting turns have come. `copies` has, for
+    `scan` and `position` say how far identifying segments and counting turns have come. The last turn, which
+    may go on after the front, begins at `open_at`. `copies` has, for
     each name of an attachment, the copy that is sent in full. `reminders` are the keys of those that stand in
     it. `prefix`, `tokens` and `sent` are the hash, the tokens and the number of the entries that are sent.
     `sections` are the sections of the system text that came after the beginning of the log.
@@ -32,6 +33,7 @@ class LogFront(msgspec.Struct, frozen=True, kw_only=True):
     prefix: Digest
     scan: ScanMemory
     position: TurnPosition = START
+    open_at: int = 0
     copies: dict[str, FullCopy] = {}
     reminders: tuple[str, ...] = ()
     tokens: int = 0
@@ -98,13 +100,15 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     `ledger` is the part of the previous ledger that holds for this log. What is new to it is in `lines`,
     `folds` and `reminders` (all that hold now), `repairs`, `promoted` and `cut`. `reworded`: this release
     words some lines differently than they were sent. The first `unchanged` entries, of which `unchanged_sent`
-    are sent, are as the last build left them. `wishes` are what the model asked for, and `held` what its pins
-    and the rules of tools hold.
+    are sent, are as the last build left them, and the first `same` are the very objects of that build.
+    `standing` are the tokens of what no cut lowers, None if they were not counted. `wishes` are what the
+    model asked for, and `held` what its pins and the rules of tools hold.
     """
 
     log: tuple[Segment, ...]
     entries: list[Entry]
     tokens: int
+    standing: int | None = None
     ledger: Ledger
     lines: dict[Ref, LedgerLine]
     folds: tuple[Fold, ...]
@@ -116,6 +120,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     reworded: bool = False
     unchanged: int = 0
     unchanged_sent: int = 0
+    same: int = 0
     next_front: NextFront | None = None
     wishes: Wishes = NO_WISHES
     held: frozenset[Ref] = frozenset()

@@ -137,10 +137,7 @@ def find_position(entries: Sequence[Entry], ref: Ref | None) -> int:
 
 
 def count_same(entries: Sequence[Entry], other_entries: Sequence[Entry]) -> int:
-    """How many entries at the beginning are the same objects in both.
-
-    Builds of a growing log share most of their entries. A loop in Python would take longer than the build.
-    """
+    """How many entries at the beginning are the same objects in both."""
     positions_of_others = compress(count(), map(is_not, entries, other_entries))
     return next(positions_of_others, min(len(entries), len(other_entries)))
 

@@ -95,14 +95,10 @@ class Pieces(msgspec.Struct, frozen=True, kw_only=True):
         return self.front.entries[self.open_at :]
 
 
-def find_open_turn(front: LogFront) -> int:
-    """The position in a front at which its last turn begins.
-
-    What comes after the front may end this turn, and then it becomes history.
-    """
-    open_turn = max(front.position.turn, 0)
-    open_at = len(front.entries)
-    while open_at and front.entries[open_at - 1].turn == open_turn:
+def find_open_turn(entries: Sequence[Entry], turn: int) -> int:
+    """The position at which this turn, the last one of some entries, begins; their end if none is of it."""
+    open_at = len(entries)
+    while open_at and entries[open_at - 1].turn == max(turn, 0):
         open_at -= 1
     return open_at
 
@@ -140,6 +136,8 @@ def _returns_what_left(pieces: Pieces, ledger: Ledger) -> bool:
 
     That happens if the client changed the rest of the turn. What a cut left out has a line, and stays out.
     """
+    if pieces.front.sent == len(pieces.front.entries):
+        return False
     for at, entry in enumerate(pieces.open_entries):
         if entry.form is not Form.OMITTED or entry.why != OWN_TURN_ONLY:
             continue
@@ -253,6 +251,7 @@ def replace_entries(front: LogFront, entries: list[Entry], context: BuildContext
         front,
         entries=entries,
         prefix=find_prefix(entries, context.root),
+        open_at=find_open_turn(entries, front.position.turn),
         copies=copies,
         reminders=list_reminders(entries),
         tokens=sum(entry.tokens for entry in entries),

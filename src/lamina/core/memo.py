@@ -7,13 +7,15 @@ computed again from the log and the ledger.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import is_
-from typing import Any
+from itertools import compress
+from operator import is_not
+from typing import Any, NamedTuple
 
 import msgspec
 
+from lamina.core import cut_target
 from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
-from lamina.core.entries import EntryTally, find_last_turn, find_position, is_message
+from lamina.core.entries import EntryTally, count_same, find_last_turn, find_position, is_message
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import is_same_json
 from lamina.core.kinds import Kinds
@@ -34,8 +36,8 @@ from lamina.core.values import (
 class BuildMemo:
     """What the last build of a conversation leaves for the next one: token counts, and a checkpoint.
 
-    `fixed` are the tokens of the last draft that no cut can free, and `settled` is what its dialect did with
-    the last envelope.
+    `entries` are those of the last envelope, `standing` has the tokens of those that no cut lowers, and
+    `settled` is what its dialect did with that envelope.
 
     Pass the same memo to each build of one conversation. It holds only what could be computed again: losing
     it costs time, and using it changes no request. The checkpoint is replaced in one assignment, so threads
@@ -44,8 +46,10 @@ class BuildMemo:
 
     def __init__(self) -> None:
         self.checkpoint: DraftCheckpoint | None = None
-        self.fixed = EntryTally()
+        self.entries: tuple[Entry, ...] = ()
+        self.standing = EntryTally()
         self.settled: Any = None
+        self._grown = _Grown((), 0)
         self._counts: dict[Counter, dict[Digest, int]] = {}
         self._reader: Reader | None = None
         self._passages = PassageIndex()
@@ -90,24 +94,53 @@ class BuildMemo:
         if depended_on != (context.ledger, context.root, context.scale.counter, context.options):
             return None
         start = len(checkpoint.log)
-        if not _is_same_log(log[:start], checkpoint.log) or not may_split_at(log, start):
+        if not may_split_at(log, start) or not _begins_with(log, checkpoint.log):
             return None
         return checkpoint
 
+    def count_same(self, old_entries: Sequence[Entry], entries: Sequence[Entry]) -> int:
+        """How many entries are the same objects as old ones, from the first on.
+
+        Of the last two envelopes it is known of most. Others are compared one by one.
+        """
+        start = 0
+        if old_entries is self._grown.entries and entries is self.entries:
+            start = self._grown.same
+        return start + count_same(old_entries[start:], entries[start:])
+
+    def count_standing(self, draft: Draft) -> int:
+        """The tokens of a draft that no cut lowers. Only what is new since the last build is counted."""
+        before = self.standing
+        if before.entries is not self.entries:
+            return cut_target.count_standing(draft.entries)
+        gone = cut_target.count_standing(before.entries[draft.same :])
+        return before.total - gone + cut_target.count_standing(draft.entries[draft.same :])
+
     def keep(self, draft: Draft, envelope: Envelope, context: BuildContext) -> None:
         """Remember a build, so that the next one can begin from its front."""
+        self._grown = _Grown(self.entries, min(draft.same, draft.unchanged))
+        self.entries = envelope.entries
+        self.standing = EntryTally()
+        if draft.standing is not None:
+            self.standing = EntryTally(envelope.entries, draft.standing)
         self.checkpoint = _make_checkpoint(draft, envelope, context)
 
 
-def _is_same_log(log: tuple[Segment, ...], earlier_log: tuple[Segment, ...]) -> bool:
-    """Whether two logs are equal and the same JSON, with the messages that they came from.
+class _Grown(NamedTuple):
+    """The entries of an envelope, of which the next one has the first `same` as the same objects."""
+
+    entries: tuple[Entry, ...]
+    same: int
+
+
+def _begins_with(log: tuple[Segment, ...], earlier_log: tuple[Segment, ...]) -> bool:
+    """Whether a log begins with an earlier one: with equal segments that came from the same JSON.
 
     To Python `1` equals `true`, and the order of keys means nothing, but other bytes leave for both. Most
     segments are the same objects.
     """
-    if all(map(is_, log, earlier_log)):
-        return len(log) == len(earlier_log)
-    return log == earlier_log and all(map(is_same_json, log, earlier_log))
+    other_objects = compress(zip(log, earlier_log, strict=False), map(is_not, log, earlier_log))
+    return all(one == other and is_same_json(one, other) for one, other in other_objects)
 
 
 def _make_checkpoint(draft: Draft, envelope: Envelope, context: BuildContext) -> DraftCheckpoint | None:
@@ -145,7 +178,8 @@ def _front_as_sealed(
     has_same_forms = draft.ledger.lines is ledger.lines and draft.ledger.folds == ledger.folds
     has_same_reminders = set(draft.ledger.reminders).issubset(ledger.reminders)
     if has_same_forms and has_same_reminders and next_front.continues:
-        sealed = list(envelope.entries[: len(front.entries)])
+        sealed = list(envelope.entries)
+        del sealed[len(front.entries) :]
         return msgspec.structs.replace(front, entries=sealed)
     end = find_position(envelope.entries, next_front.first_ref)
     sealed = list(envelope.entries[:end])

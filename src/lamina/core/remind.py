@@ -79,7 +79,9 @@ def remind(draft: Draft, room: int, context: BuildContext) -> Draft:
     and the prompt has a new one even in the middle of its turn.
     """
     entries = draft.entries
-    prompt_at = _find_prompt(entries)
+    prompt_at = None
+    if _may_have_sources(draft):
+        prompt_at = _find_prompt(entries)
     if prompt_at is None:
         return draft
     prompt = entries[prompt_at]
@@ -137,6 +139,11 @@ def _has_steps(entries: Sequence[Entry], prompt_at: int) -> bool:
     return any(entry.role is Role.ASSISTANT for entry in entries[prompt_at:])
 
 
+def _may_have_sources(draft: Draft) -> bool:
+    """Whether anything was lowered. A log with summaries, which lower what they cover, leaves no front."""
+    return bool(draft.lines or draft.ledger.lines or draft.folds) or draft.next_front is None
+
+
 def find_sources(draft: Draft, prompt_at: int, tool_rules: ToolRules) -> list[Entry]:
     """The lowered entries that a reminder may quote, in order.
 
@@ -145,8 +152,6 @@ def find_sources(draft: Draft, prompt_at: int, tool_rules: ToolRules) -> list[En
     of the model. So they are in the part of the log that a memo has compared, and what they say is still
     there as long as the memo holds.
     """
-    if not (draft.lines or draft.ledger.lines or draft.folds) and draft.next_front is not None:
-        return []  # a log with summaries, which lower what they cover, reaches back and leaves no front
     end = prompt_at
     if draft.next_front is not None:
         end = min(end, find_position(draft.entries, draft.next_front.first_ref))
@@ -312,5 +317,6 @@ def _insert(draft: Draft, reminder: Reminder, prompt_at: int, context: BuildCont
         draft,
         entries=front + weighed,
         tokens=sum(entry.tokens for entry in front) + sum(entry.tokens for entry in weighed),
+        standing=None,
         reminders=(*draft.reminders, reminder),
     )

@@ -65,7 +65,7 @@ def _find_positions(place: str, places: Places, end: int) -> set[int]:
         if marked_place.startswith(beginning):
             number, _, _ = marked_place.removeprefix(beginning).partition("]")
             positions.add(int(number))
-    return positions.intersection(range(end))
+    return {position for position in positions if position < end}
 
 
 def require_all_placed(places: Places) -> None:

@@ -1,9 +1,10 @@
 """Remembers what was parsed and checked, so that a growing request is read only at its end.
 
-A parser remembers the JSON of each message with its segments. A message counts as unchanged if it has the
-same JSON, and the object that its segments came from does too: that object may have been changed in place.
-Python's own comparison would not do. To it `1`, `1.0` and `true` are equal, and so are objects with their
-keys in another order, but other bytes leave for them.
+A parser remembers a copy of each message with its segments. A message counts as unchanged if it equals that
+copy, and the object that its segments came from does too: that object may have been changed in place. The
+copies are stricter than Python. To it `1`, `1.0` and `true` are equal, and so are objects with their keys in
+another order, but other bytes leave for them. All messages are compared in one call, which takes about as
+long for long texts as for short ones.
 
 A checker remembers up to where the last request was clean. What came before that seam is unchanged, so no
 rule can find a fault there. A seam is where the model begins to speak: all earlier calls have their results,
@@ -15,14 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
-from itertools import chain
-from operator import is_
+from itertools import chain, compress
+from itertools import count as count_up
+from operator import is_, not_
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from lamina.caches.stream import StreamBlock
 from lamina.core.entries import EntryTally
+from lamina.core.hashing import is_same_json
 from lamina.core.values import Segment
 from lamina.errors import BadInput
 
@@ -39,17 +42,17 @@ TAIL = 32
 class ParsedPast(msgspec.Struct, frozen=True):
     """Messages that were parsed, and the segments that each of them became.
 
-    `log` has the segments of all groups. If the messages may be changed in place, it is remembered what they
-    were: `written` is their JSON, a line for each; where one has none, `copies` has the JSON or a copy of
-    each. `state` is what a dialect needs to go on, and nobody changes it. `examples` has the first message
+    `log` has the segments of all groups. If the messages may be changed in place, `copies` has what they
+    were, and `doubted` the JSON of those, by position, that Python may find equal though they have changed.
+    `state` is what a dialect needs to go on, and nobody changes it. `examples` has the first message
     of each shape, if they were recognised.
     """
 
     sources: list[Any] = []
     groups: list[tuple[Segment, ...]] = []
     log: tuple[Segment, ...] = ()
-    written: bytes | None = None
     copies: list[Any] | None = None
+    doubted: dict[int, bytes] = {}
     state: Any = None
     examples: dict[Any, Any] = {}
 
@@ -62,8 +65,8 @@ class ParsedPast(msgspec.Struct, frozen=True):
             sources=self.sources[:count],
             groups=groups,
             log=tuple(chain.from_iterable(groups)),
-            written=self.written and b"".join(line + b"\n" for line in _split_lines(self.written)[:count]),
             copies=self.copies and self.copies[:count],
+            doubted={position: json for position, json in self.doubted.items() if position < count},
         )
 
 
@@ -146,61 +149,71 @@ class ParseMemo:
 def _remember_contents(past: ParsedPast, unchanged: ParsedPast, messages: Sequence[Any]) -> ParsedPast:
     """The past with what its messages are now. `messages` are those after the ones that did not change."""
     try:
-        if not unchanged.copies:
-            new_lines = _encode_lines(messages)
-            if new_lines is not None:
-                return msgspec.structs.replace(past, written=(unchanged.written or b"") + new_lines)
-        copies = unchanged.copies or _split_lines(unchanged.written or b"")
-        return msgspec.structs.replace(past, copies=[*copies, *map(copy_message, messages)])
+        new_copies = list(map(copy_message, messages))
     except RecursionError:
         raise BadInput("it is nested too deeply", place="request", hint="give plain JSON") from None
+    copies = [*(unchanged.copies or ()), *(copy.value for copy in new_copies)]
+    doubted = dict(unchanged.doubted)
+    for position, copy in enumerate(new_copies, len(unchanged.sources)):
+        if copy.json is not None:
+            doubted[position] = copy.json
+    return msgspec.structs.replace(past, copies=copies, doubted=doubted)
 
 
 def count_unchanged(messages: Sequence[Any], past: ParsedPast) -> int:
     """How many messages are as they were when they were parsed, from the first on.
 
-    A client may send the same objects again, or others with the same JSON; either counts as unchanged. The
-    objects that were parsed must be unchanged too, since they are what is sent again.
+    A client may send the same objects again, or others with the same content; either counts as unchanged.
+    The objects that were parsed must be unchanged too, since they are what is sent again.
     """
     count = min(len(messages), len(past.sources))
-    are_same_objects = all(map(is_, messages, past.sources))
-    if past.written is None and past.copies is None and are_same_objects:
-        return count
     try:
-        if past.written is None:
-            return _count_one_by_one(messages, past)
-        # One call for all of them: for each message by itself it would cost ten times as much.
-        count = _count_as_written(messages[:count], past.written)
-        if not are_same_objects:
-            count = _count_as_written(past.sources[:count], past.written)
+        if not all(map(is_, messages, past.sources)):
+            count = _count_same_json(messages[:count], past.sources[:count])
+        if past.copies is None or _are_as_copied(past):
+            return count
+        return min(count, _count_while(_is_same_message, past.sources, past.copies))
     except RecursionError:
         return 0
-    return count
 
 
-def _count_as_written(messages: Sequence[Any], written: bytes) -> int:
-    """How many messages have the JSON that was written before, from the first on."""
+def _are_as_copied(past: ParsedPast) -> bool:
+    """Whether nobody changed a message in place since it was copied.
+
+    All are compared in one call: one for each would cost ten times as much.
+    """
+    if past.sources != past.copies:
+        return False
+    doubted_messages = map(past.sources.__getitem__, past.doubted)
+    return list(map(_encode_or_none, doubted_messages)) == list(past.doubted.values())
+
+
+def _count_same_json(messages: Sequence[Any], sources: list[Any]) -> int:
+    """How many messages have the same JSON as those that were parsed, from the first on."""
     lines = _encode_lines(messages)
-    if lines is not None and written.startswith(lines):
+    if lines is not None and lines == _encode_lines(sources):
         return len(messages)
-    count = 0
-    for message, line in zip(messages, _split_lines(written), strict=False):
-        if _encode(message) != line:
-            return count
-        count += 1
-    return count
+    return _count_while(_is_same_message, messages, sources)
 
 
-def _count_one_by_one(messages: Sequence[Any], past: ParsedPast) -> int:
-    """The same for messages that have no JSON, or that nobody changes in place."""
-    count = 0
-    for message, source, remembered in zip(messages, past.sources, past.copies or past.sources, strict=False):
-        if not _is_as_remembered(message, remembered):
-            break
-        if source is not message and not _is_as_remembered(source, remembered):
-            break
-        count += 1
-    return count
+def _count_while(compare: Callable[[Any, Any], bool], messages: Sequence[Any], others: list[Any]) -> int:
+    """How many messages from the first on compare well with the others, of which there are enough."""
+    first_different = compress(count_up(), map(not_, map(compare, messages, others)))
+    return next(first_different, len(messages))
+
+
+def _is_same_message(message: Any, other: Any) -> bool:
+    return message is other or (message == other and is_same_json(message, other))
+
+
+def _encode_lines(messages: Sequence[Any]) -> bytes | None:
+    """The JSON of messages, a line for each; None if one is no plain dict, or holds an object of an SDK."""
+    if not {dict}.issuperset(map(type, messages)):
+        return None
+    try:
+        return _ENCODER.encode_lines(messages)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
 
 
 def _keeps_equality(before: ParsedPast, now: ParsedPast, same_count: int) -> bool:
@@ -212,13 +225,9 @@ def _keeps_equality(before: ParsedPast, now: ParsedPast, same_count: int) -> boo
     old_sources = before.sources[same_count:]
     if not old_sources:
         return True
-    copies = before.copies
-    if before.written is not None:
-        copies = _split_lines(before.written)
-    if copies is None:
-        copies = before.sources
+    copies = before.copies or before.sources
     try:
-        if not all(map(_is_as_remembered, old_sources, copies[same_count:])):
+        if not all(map(_is_same_message, old_sources, copies[same_count:])):
             return False
         if same_count < len(now.sources):
             return bool(old_sources[0] != now.sources[same_count])
@@ -227,56 +236,59 @@ def _keeps_equality(before: ParsedPast, now: ParsedPast, same_count: int) -> boo
     return True
 
 
-def _is_as_remembered(message: Any, remembered: Any) -> bool:
-    """Whether a message has the JSON that was remembered, or equals a message that has none."""
-    if message is remembered:
-        return True
-    remembered_json: bytes | None = remembered
-    if type(remembered) is not bytes:
-        remembered_json = _encode(remembered)
-    # Python takes 1, 1.0 and true for equal, and objects whose keys stand in another order. JSON does not.
-    if remembered_json is None:
-        return bool(message == remembered)
-    return _encode(message) == remembered_json
+_WRITTEN_IN_ORDER = frozenset(("input", "args", "arguments", "action", "response", "json"))
+"""Fields that a parser writes as a text: arguments of calls, and results. There the order of keys counts.
+Elsewhere it does not: keys are read by their names, and the message itself is what is sent."""
 
 
-def _encode(message: Any) -> bytes | None:
-    """The JSON of a message. None if it is no plain dict, or holds an object of an SDK, which has none."""
-    if type(message) is not dict:
-        return None
-    try:
-        return _ENCODER.encode(message)
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return None
+class MessageCopy(msgspec.Struct, frozen=True):
+    """What to compare a message with later. `value` equals it for as long as nobody changes it in place.
 
-
-def _split_lines(written: bytes) -> list[bytes]:
-    """The lines of JSON, each without its end. No line has a break in it."""
-    return written.split(b"\n")[:-1]
-
-
-def _encode_lines(messages: Sequence[Any]) -> bytes | None:
-    """The JSON of messages, a line for each; None if one of them has none."""
-    if not {dict}.issuperset(map(type, messages)):
-        return None
-    try:
-        return _ENCODER.encode_lines(messages)
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return None
-
-
-def copy_message(message: Any) -> Any:
-    """What to compare a message with later: its JSON, or a copy where it has none.
-
-    A message that cannot be copied is replaced by an object that equals nothing: it is read anew each time.
+    If Python could take a changed message for equal, `json` is its JSON. Texts are not copied, so comparing
+    a message costs little, however long it is.
     """
-    data = _encode(message)
-    if data is not None:
-        return data
+
+    value: Any
+    json: bytes | None = None
+
+
+def copy_message(message: Any) -> MessageCopy:
+    """A copy of a message as it is now."""
+    doubts: list[Any] = []
+    value = _copy_value(message, doubts)
+    if not doubts:
+        return MessageCopy(value)
+    return MessageCopy(value, _encode_or_none(message))
+
+
+_TEXT_OR_NULL = frozenset((str, type(None)))
+
+
+def _copy_value(value: Any, doubts: list[Any], *, is_ordered: bool = False) -> Any:
+    """A copy of a value. `doubts` gets what Python may find equal to something else.
+
+    These are numbers and truth values, since `1`, `1.0` and `true` are equal to it, and objects with their
+    keys in another order, where that counts.
+    """
+    value_type = type(value)
+    if value_type in _TEXT_OR_NULL:
+        return value
+    if value_type is dict:
+        if is_ordered and len(value) > 1:
+            doubts.append(value)
+        copy = value.copy()
+        for name, inner in value.items():
+            if type(inner) not in _TEXT_OR_NULL:
+                inner_is_ordered = is_ordered or name in _WRITTEN_IN_ORDER
+                copy[name] = _copy_value(inner, doubts, is_ordered=inner_is_ordered)
+        return copy
+    if value_type in (list, tuple):
+        return value_type([_copy_value(inner, doubts, is_ordered=is_ordered) for inner in value])
+    doubts.append(value)
     try:
-        return deepcopy(message)
+        return deepcopy(value)
     except Exception:  # noqa: BLE001 - a foreign object may do anything when copied
-        return object()
+        return object()  # it equals nothing, so the message is read anew each time
 
 
 class CheckMemo:
@@ -310,6 +322,12 @@ class CheckMemo:
         if self._past is None or not _begins_with(items, self._items):
             return 0, make_past()
         return count, self._past
+
+    def count_clean(self, items: Any) -> int:
+        """How many items at the beginning of a list are those that were clean."""
+        if isinstance(items, list) and _begins_with(items, self._items):
+            return len(self._items)
+        return 0
 
     def view_tail(
         self, items: Sequence[Any], start: int, view: Callable[[Any, int], AnyView]
@@ -391,7 +409,7 @@ class StreamMemo:
         # If a message cannot be read, nobody knows how far the state has come: nothing counts as seen then.
         self._messages = []
         for position, message in enumerate(new_messages, len(seen_messages)):
-            written = _encode(message)
+            written = _encode_or_none(message)
             self.is_bare = self.is_bare and written is not None and marker not in written
             for block in read(message, position, self._state):
                 self._add(block)
@@ -409,9 +427,21 @@ class StreamMemo:
         self.blocks.append(block)
 
 
+def _encode_or_none(message: Any) -> bytes | None:
+    """The JSON of a message; None if it holds an object of an SDK, which has none."""
+    try:
+        return _ENCODER.encode(message)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+
+
 def _begins_with(messages: Sequence[Any], earlier_messages: list[Any]) -> bool:
     try:
-        return list(messages[: len(earlier_messages)]) == earlier_messages
+        if len(messages) < len(earlier_messages):
+            return False
+        if type(messages) is not list:
+            messages = list(messages)
+        return messages[: len(earlier_messages)] == earlier_messages
     except RecursionError:
         return False
 

@@ -17,7 +17,7 @@ from lamina.caches.lifetimes import AUTO, choose_lifetime
 from lamina.caches.marker_plan import UNSURE, MarkerPlan, plan_markers
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.core.deferred_tools import drop_deferred
-from lamina.core.entries import EntryTally, count_same, find_sent
+from lamina.core.entries import EntryTally, find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import ESTIMATE, Counter
 from lamina.core.values import Cut, Entry, Form, Ledger, RequestHead, SentMark
@@ -85,13 +85,14 @@ def place_markers(
     before: SentMark | None,
     cut: Cut | None,
     memo: StreamMemo | None = None,
+    same_entries: int = 0,
 ) -> Marked:
     """The request with the markers that `breakpoints` asks for.
 
     If nothing is to be marked, or the model's cache takes no markers, it is the same object. `before` is the
     mark of the last request. `cut` is the one that was made for this request. The envelope may not know it:
     a request that is built again from its ledger repeats the cut and makes none. With a memo, a request that
-    grows is read only at its end.
+    grows is read only at its end; its first `same_entries` are those that the memo has counted.
     """
     memo = memo or StreamMemo()
     unmarked = Marked(request=request)  # type: ignore[arg-type]
@@ -126,7 +127,7 @@ def place_markers(
         stream = msgspec.structs.replace(stream, blocks=stream.blocks[: len(stream.blocks) - tail_blocks])
     last_sent_block = None
     if before is not None and cut is None:
-        last_sent_block = _last_block_before_new(envelope, before, memo)
+        last_sent_block = _last_block_before_new(envelope, before, memo, same_entries)
     marker_plan = plan_markers(
         stream,
         rules,
@@ -325,9 +326,9 @@ def find_entries_before(cut: Cut, entries: Sequence[Entry], ledger: Ledger) -> S
     return entries
 
 
-def _last_block_before_new(envelope: Envelope, before: SentMark, memo: StreamMemo) -> int:
-    """The number of the last block that the last request sent."""
-    start = count_same(memo.parts.entries, envelope.entries)
+def _last_block_before_new(envelope: Envelope, before: SentMark, memo: StreamMemo, start: int) -> int:
+    """The number of the last block that the last request sent. Parts before `start` were counted before."""
+    start = min(start, len(memo.parts.entries))  # the memo may have forgotten them since
     parts = memo.parts.total - _count_parts(memo.parts.entries[start:])
     parts += _count_parts(envelope.entries[start:])
     memo.parts = EntryTally(envelope.entries, parts)

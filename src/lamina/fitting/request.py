@@ -24,7 +24,6 @@ import msgspec
 from lamina.caches import rates
 from lamina.caches.marker_plan import MarkerPlan
 from lamina.core.cut_target import find_trigger
-from lamina.core.entries import count_same
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import stem_of
 from lamina.core.ledger import load_ledger
@@ -438,7 +437,7 @@ def _render(fit: Fit, envelope: Envelope, memo: RequestMemo) -> Request:
 def _is_unchanged(envelope: Envelope, memo: RequestMemo) -> bool:
     """Whether every entry is sent exactly as it came: not lowered, not repaired, not in another role."""
     full = Form.FULL
-    start = count_same(memo.unchanged, envelope.entries)
+    start = memo.build.count_same(memo.unchanged, envelope.entries)
     # A plain loop: it runs for each request, and a call for each entry would cost more than what it reads.
     for entry in envelope.entries[start:]:
         segment = entry.segment
@@ -466,6 +465,7 @@ def _mark(fit: Fit, envelope: Envelope, request: Request, memo: RequestMemo) -> 
         before=fit.previous_ledger.mark,
         cut=envelope.cut,
         memo=memo.stream,
+        same_entries=memo.build.count_same(memo.stream.parts.entries, envelope.entries),
     )
 
 

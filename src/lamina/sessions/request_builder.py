@@ -240,6 +240,7 @@ class RequestBuilder:
             cut=cut,
             rules=self.policy.find_rules(model_name, dialect=self.dialect.name),
             memo=self._stream_memo,
+            same_entries=self._memo.count_same(self._stream_memo.parts.entries, envelope.entries),
         )
         violations = find_violations(marked_request.request, self.dialect, self._check_memo)
         if violations:

@@ -55,7 +55,8 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
 
     What is before the content with which the model begins to answer the user is not checked again.
     """
-    messages, make_unit = list_messages(request.get("contents"))
+    contents = request.get("contents")
+    messages, make_unit = list_messages(contents, memo.count_clean(contents) if memo else 0)
     return check_growing(
         request,
         messages,

@@ -82,21 +82,21 @@ def split_units(contents: Any) -> list[Unit]:
     return [_make_loose_unit(LooseParts((contents,), bare=True), 0)]
 
 
-def list_messages(contents: Any) -> tuple[Sequence[Any], Callable[[Any, int], Unit]]:
+def list_messages(contents: Any, whole_count: int = 0) -> tuple[Sequence[Any], Callable[[Any, int], Unit]]:
     """What the units of the contents come as, and how to make a unit of one of these, given its position.
 
     A list of whole contents is a list of messages already. So if such a list grows, only the units of new
-    contents are made.
+    contents are made. The first `whole_count` are known to be whole.
     """
-    if _are_whole(contents):
+    if isinstance(contents, LIST_TYPES) and _are_whole(contents[whole_count:]):
         return contents, lambda content, position: _make_unit(content, f"contents[{position}]")
     units = split_units(contents)
     return [unit.message for unit in units], lambda _, position: units[position]
 
 
-def _are_whole(contents: Any) -> bool:
-    """Whether this is a list of contents as dicts, without loose parts."""
-    if not isinstance(contents, LIST_TYPES) or not {dict}.issuperset(map(type, contents)):
+def _are_whole(contents: Sequence[Any]) -> bool:
+    """Whether these are contents as dicts, without loose parts."""
+    if not {dict}.issuperset(map(type, contents)):
         return False
     return not any(map(_CONTENT_FIELDS.isdisjoint, contents))
 

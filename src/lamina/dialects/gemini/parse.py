@@ -53,7 +53,11 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
         problem = f"the request is {name_value(request)}"
         raise BadInput(problem, hint="give an object with contents")
     contents = request.get("contents")
-    messages, make_unit = list_messages(contents)
+    memo = memo or ParseMemo(copies=False)
+    whole_count = 0
+    if isinstance(contents, LIST_TYPES):
+        whole_count = memo.begin(contents).unchanged_count
+    messages, make_unit = list_messages(contents, whole_count)
     if not messages:
         problem = f"contents is {name_value(contents)}"
         hint = "give text, or a list with at least one content"
@@ -127,13 +131,12 @@ def _read_system(parsed_head: ParsedGeminiHead) -> list[Segment]:
 
 
 def _read_log(
-    messages: Sequence[Any], make_unit: Callable[[Any, int], Unit], memo: ParseMemo | None
+    messages: Sequence[Any], make_unit: Callable[[Any, int], Unit], memo: ParseMemo
 ) -> tuple[Segment, ...]:
     """All contents as segments. Contents that the memo has seen unchanged are not read again.
 
     The reader still takes in their calls: a new result may answer an old call.
     """
-    memo = memo or ParseMemo(copies=False)
     unchanged = memo.find_unchanged(messages)
     reader = _GeminiReader(unchanged.groups)
     start = len(unchanged.groups)
