@@ -25,13 +25,13 @@ TEXT = "Look at src/parser.py and at lib/lines.ts, and never use tabs. " * 6
 
 
 def _messages_step(number: int, flag: Any) -> Step:
-    call = {"type": "tool_use", "id": f"t{number}", "name": "read", "input": {"deep": flag}}
+    call = {"type": "tool_use", "id": f"t{number}", "name": "read", "input": {"deep": flag, "path": "a.py"}}
     result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": TEXT}
     return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
 
 
 def _chat_step(number: int, flag: Any) -> Step:
-    function = {"name": "read", "arguments": json.dumps({"deep": flag})}
+    function = {"name": "read", "arguments": json.dumps({"deep": flag, "path": "a.py"})}
     call = {"id": f"c{number}", "type": "function", "function": function}
     return [
         {"role": "assistant", "content": None, "tool_calls": [call], "seen": flag},
@@ -48,19 +48,19 @@ def _responses_step(number: int, flag: Any) -> Step:
 
 
 def _gemini_step(_: int, flag: Any) -> Step:
-    call = {"functionCall": {"name": "read", "args": {"deep": flag}}}
+    call = {"functionCall": {"name": "read", "args": {"deep": flag, "path": "a.py"}}}
     result = {"functionResponse": {"name": "read", "response": {"output": TEXT}}}
     return [{"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}]
 
 
 def _converse_step(number: int, flag: Any) -> Step:
-    call = {"toolUse": {"toolUseId": f"t{number}", "name": "read", "input": {"deep": flag}}}
+    call = {"toolUse": {"toolUseId": f"t{number}", "name": "read", "input": {"deep": flag, "path": "a.py"}}}
     result = {"toolResult": {"toolUseId": f"t{number}", "content": [{"text": TEXT}]}}
     return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
 
 
 def _ollama_step(_: int, flag: Any) -> Step:
-    call = {"function": {"name": "read", "arguments": {"deep": flag}}}
+    call = {"function": {"name": "read", "arguments": {"deep": flag, "path": "a.py"}}}
     return [
         {"role": "assistant", "content": "", "tool_calls": [call]},
         {"role": "tool", "tool_name": "read", "content": TEXT},
@@ -104,16 +104,20 @@ REQUESTS: dict[str, tuple[dict[str, Any], str, Callable[[int, Any], Step], Messa
 
 def change_in_place(message: Message, chance: Random) -> None:
     """Change a flag to the number that Python takes for the same, or the order of keys, or a text."""
-    for holder, name, value in list(_find_leaves(message)):
+    leaves = list(_find_leaves(message))
+    holder = chance.choice([message, *(holder for holder, _, _ in leaves)])
+    if chance.random() < 0.4 and isinstance(holder, dict):
+        fields = list(holder.items())[::-1]
+        holder.clear()
+        holder.update(fields)
+        return
+    for holder, name, value in leaves:
         if isinstance(value, bool | int):
             holder[name] = int(value) if isinstance(value, bool) else bool(value)
             return
         if value == TEXT and chance.random() < 0.5:
             holder[name] = f"{TEXT} Changed."
             return
-    fields = list(message.items())[::-1]
-    message.clear()
-    message.update(fields)
 
 
 def _find_leaves(holder: Any) -> Any:
