@@ -159,7 +159,7 @@ def test_a_memo_changes_nothing_whatever_a_client_changes(dialect: str, window: 
                 case "copy":
                     messages = copy.deepcopy(messages)
             messages += make_step(turn, chance.choice([True, 1, False, 0]))
-            messages += make_step(turn + 100, 1)
+            messages += make_step(turn + 100, "no")
             messages.append(copy.deepcopy(question))
             earlier.append(list(messages))
             request = {**fields, name: list(messages)}
