@@ -128,7 +128,7 @@ def _lower_uncarried(draft: Draft, carries: Callable[[Segment], str], context: B
         lines[entry.ref] = make_line(lowered)
     if len(lines) == len(draft.lines):
         return draft
-    return msgspec.structs.replace(draft, entries=entries, lines=lines, standing=None)
+    return msgspec.structs.replace(draft, entries=entries, lines=lines, standing_tokens=None)
 
 
 def _omit_unbound_thinking(draft: Draft, context: BuildContext) -> Draft:
@@ -144,7 +144,7 @@ def _omit_unbound_thinking(draft: Draft, context: BuildContext) -> Draft:
     )
     if not lines:
         return draft
-    return msgspec.structs.replace(draft, entries=entries, lines=draft.lines | lines, standing=None)
+    return msgspec.structs.replace(draft, entries=entries, lines=draft.lines | lines, standing_tokens=None)
 
 
 def _shorten_large_results(draft: Draft, start: int, limits: CutLimits, context: BuildContext) -> Draft:
@@ -155,7 +155,7 @@ def _shorten_large_results(draft: Draft, start: int, limits: CutLimits, context:
     entries = list(draft.entries)
     lines = dict(draft.lines)
     has_changed = False
-    for at, share in _share_room(entries, draft.standing, start, limits, context).items():
+    for at, share in _share_room(entries, draft.standing_tokens, start, limits, context).items():
         entry = entries[at]
         if entry.tokens <= share or share >= limits.room:
             continue
@@ -173,7 +173,7 @@ def _shorten_large_results(draft: Draft, start: int, limits: CutLimits, context:
             has_changed = True
     if not has_changed:
         return draft
-    return msgspec.structs.replace(draft, entries=entries, lines=lines, standing=None)
+    return msgspec.structs.replace(draft, entries=entries, lines=lines, standing_tokens=None)
 
 
 def _send_lost_again(draft: Draft, start: int, limits: CutLimits, context: BuildContext) -> Draft:
@@ -186,9 +186,13 @@ def _send_lost_again(draft: Draft, start: int, limits: CutLimits, context: Build
 
 
 def _share_room(
-    entries: Sequence[Entry], standing: int | None, start: int, limits: CutLimits, context: BuildContext
+    entries: Sequence[Entry],
+    standing_tokens: int | None,
+    start: int,
+    limits: CutLimits,
+    context: BuildContext,
 ) -> dict[int, int]:
-    """The most tokens for each new result or attachment, by position. `standing` is as in a draft.
+    """The most tokens for each new result or attachment, by position. `standing_tokens` is as in a draft.
 
     What fits is sent whole. Each may have all that is left beside what must be sent. If those of the last
     step do not fit together, the small ones stay whole and the large ones divide the rest.
@@ -197,7 +201,7 @@ def _share_room(
     if not new:
         return {}
     recent = [at for at in new if entries[at].step == entries[-1].step]
-    must_send = context.scale.total(_count_must_send(entries, recent, standing))
+    must_send = context.scale.total(_count_must_send(entries, recent, standing_tokens))
     if start > 0 or _has_history(entries, recent):
         must_send += limits.room // HISTORY_PART
     free = max(limits.room - must_send, limits.room // 8)
@@ -211,12 +215,12 @@ def _share_room(
     return shares
 
 
-def _count_must_send(entries: Sequence[Entry], recent: Sequence[int], standing: int | None) -> int:
+def _count_must_send(entries: Sequence[Entry], recent: Sequence[int], standing_tokens: int | None) -> int:
     """Tokens of what stands beside the new results of the last step, however deep a cut goes.
 
     These are the system text, pinned segments, the prompt, and the rest of the last step.
     """
-    tokens = standing
+    tokens = standing_tokens
     if tokens is None:
         tokens = count_standing(entries)
     tokens -= count_standing(entries[at] for at in recent)
@@ -287,4 +291,4 @@ def _lower_over_cap(draft: Draft, start: int, cap: Cap, context: BuildContext) -
     if total > cap.tokens:
         left = "what is left is pinned, or was sent before"
         notes += (f"attachments take {total:,} tokens, over their cap of {cap.tokens:,}: {left}",)
-    return msgspec.structs.replace(draft, entries=entries, lines=lines, notes=notes, standing=None)
+    return msgspec.structs.replace(draft, entries=entries, lines=lines, notes=notes, standing_tokens=None)

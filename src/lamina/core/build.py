@@ -83,7 +83,7 @@ def build(
     limits = None
     if budget is not None:
         draft = _read_wishes(draft, budget, context)
-        draft = msgspec.structs.replace(draft, standing=memo.count_standing(draft))
+        draft = msgspec.structs.replace(draft, standing_tokens=memo.count_standing(draft))
         limits = _find_limits(budget, draft, context)
         draft = _note_budget(draft, budget, context)
     draft = admit(draft, limits, context)
@@ -179,7 +179,7 @@ def _make_context(
 
 def _find_limits(budget: Budget, draft: Draft, context: BuildContext) -> CutLimits:
     """The limits of this request."""
-    fixed = cut_target.count_fixed(draft.entries, standing=draft.standing)
+    fixed = cut_target.count_fixed(draft.entries, standing_tokens=draft.standing_tokens)
     fixed = context.scale.total(fixed + _count_held(draft))
     options = context.options
     return cut_target.derive_limits(

@@ -241,7 +241,7 @@ def finish_cut(progress: CutProgress, reason: str) -> Draft:
         folds=progress.folds,
         promoted=promoted,
         cut=cut,
-        standing=None,
+        standing_tokens=None,
         unchanged=0,
         unchanged_sent=0,
     )

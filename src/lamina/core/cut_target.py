@@ -321,13 +321,13 @@ def find_output_limit(head: RequestHead) -> int:
     return max(limits)
 
 
-def count_fixed(entries: Sequence[Entry], *, standing: int | None = None) -> int:
+def count_fixed(entries: Sequence[Entry], *, standing_tokens: int | None = None) -> int:
     """Tokens of what stands in a request however deep a cut goes, besides the last step.
 
-    These are what no cut lowers, which may have been counted as `standing`, and what the user said before the
-    first answer, if it is too long for a digest to quote.
+    These are what no cut lowers, which may have been counted as `standing_tokens`, and what the user said
+    before the first answer, if it is too long for a digest to quote.
     """
-    tokens = standing
+    tokens = standing_tokens
     if tokens is None:
         tokens = count_standing(entries)
     for entry in entries[: find_first_answer(entries)]:

@@ -101,14 +101,14 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     `folds` and `reminders` (all that hold now), `repairs`, `promoted` and `cut`. `reworded`: this release
     words some lines differently than they were sent. The first `unchanged` entries, of which `unchanged_sent`
     are sent, are as the last build left them, and the first `same` are the very objects of that build.
-    `standing` are the tokens of what no cut lowers, None if they were not counted. `wishes` are what the
+    `standing_tokens` are those of what no cut lowers, None if they were not counted. `wishes` are what the
     model asked for, and `held` what its pins and the rules of tools hold.
     """
 
     log: tuple[Segment, ...]
     entries: list[Entry]
     tokens: int
-    standing: int | None = None
+    standing_tokens: int | None = None
     ledger: Ledger
     lines: dict[Ref, LedgerLine]
     folds: tuple[Fold, ...]

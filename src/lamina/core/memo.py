@@ -36,7 +36,7 @@ from lamina.core.values import (
 class BuildMemo:
     """What the last build of a conversation leaves for the next one: token counts, and a checkpoint.
 
-    `entries` are those of the last envelope, `standing` has the tokens of those that no cut lowers, and
+    `entries` are those of the last envelope, `standing_tally` has the tokens of those that no cut lowers, and
     `settled` is what its dialect did with that envelope.
 
     Pass the same memo to each build of one conversation. It holds only what could be computed again: losing
@@ -47,7 +47,7 @@ class BuildMemo:
     def __init__(self) -> None:
         self.checkpoint: DraftCheckpoint | None = None
         self.entries: tuple[Entry, ...] = ()
-        self.standing = EntryTally()
+        self.standing_tally = EntryTally()
         self.settled: Any = None
         self._grown = _Grown((), 0)
         self._counts: dict[Counter, dict[Digest, int]] = {}
@@ -110,7 +110,7 @@ class BuildMemo:
 
     def count_standing(self, draft: Draft) -> int:
         """The tokens of a draft that no cut lowers. Only what is new since the last build is counted."""
-        before = self.standing
+        before = self.standing_tally
         if before.entries is not self.entries:
             return cut_target.count_standing(draft.entries)
         gone = cut_target.count_standing(before.entries[draft.same :])
@@ -120,9 +120,9 @@ class BuildMemo:
         """Remember a build, so that the next one can begin from its front."""
         self._grown = _Grown(self.entries, min(draft.same, draft.unchanged))
         self.entries = envelope.entries
-        self.standing = EntryTally()
-        if draft.standing is not None:
-            self.standing = EntryTally(envelope.entries, draft.standing)
+        self.standing_tally = EntryTally()
+        if draft.standing_tokens is not None:
+            self.standing_tally = EntryTally(envelope.entries, draft.standing_tokens)
         self.checkpoint = _make_checkpoint(draft, envelope, context)
 
 

@@ -317,6 +317,6 @@ def _insert(draft: Draft, reminder: Reminder, prompt_at: int, context: BuildCont
         draft,
         entries=front + weighed,
         tokens=sum(entry.tokens for entry in front) + sum(entry.tokens for entry in weighed),
-        standing=None,
+        standing_tokens=None,
         reminders=(*draft.reminders, reminder),
     )

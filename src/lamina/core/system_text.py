@@ -89,7 +89,7 @@ def promote_later_sections(draft: Draft, context: BuildContext) -> Draft:
         entries=entries,
         tokens=sum(entry.tokens for entry in entries),
         ledger=msgspec.structs.replace(draft.ledger, promoted=promoted),
-        standing=None,
+        standing_tokens=None,
         unchanged=0,
         unchanged_sent=0,
         next_front=None,
