@@ -85,7 +85,7 @@ def test_the_session_has_what_could_differ() -> None:
     ("seed", "name", "zone"),
     [
         ("0", "C", "UTC"),
-        ("1", "tr_TR.UTF-8", "Pacific/Kiritimati"),
+        pytest.param("1", "tr_TR.UTF-8", "Pacific/Kiritimati", marks=pytest.mark.thorough),
         ("random", "de_DE.UTF-8", "America/St_Johns"),
     ],
 )

@@ -42,7 +42,7 @@ FIRST_MOVES = 4
 CHUNKS = (0, *(pytest.param(chunk, marks=pytest.mark.thorough) for chunk in range(1, 6)))
 """All are played every night, one with each change; the long run plays thousands of others."""
 
-SHORT, WHOLE = 20, 4
+SHORT, WHOLE = 12, 3
 """Conversations of each chunk: with their first moves only, and with all."""
 
 

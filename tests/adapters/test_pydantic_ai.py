@@ -166,8 +166,8 @@ def count_tokens(request: dict[str, Any]) -> int:
 WAYS = [
     ("text", False, False),
     ("tool", True, False),
-    ("native", False, False),
-    ("prompted", True, False),
+    pytest.param("native", False, False, marks=pytest.mark.thorough),
+    pytest.param("prompted", True, False, marks=pytest.mark.thorough),
     ("native", False, True),
 ]
 

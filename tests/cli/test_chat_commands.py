@@ -459,10 +459,10 @@ def test_a_pin_goes_to_the_copy_that_is_sent_in_full(server: Model, chat: Chat) 
 
 
 def test_a_digest_can_be_looked_at_by_its_key(server: Model, chat: Chat) -> None:
-    server.script = lambda _: "The depot keeps parcels until the driver comes. " * 25
+    server.script = lambda _: "The depot keeps parcels until the driver comes. " * 60
     options = ("--model", "gpt-5", "--window", "4000")
     shown = chat(
-        *(f"Question {number}: where is depot {number}?" for number in range(24)), "/why", options=options
+        *(f"Question {number}: where is depot {number}?" for number in range(12)), "/why", options=options
     )
     key = re.search(r"^(fold-[a-z0-9]+)", shown.out, re.MULTILINE)
     assert key is not None

@@ -153,6 +153,7 @@ def test_every_request_of_the_recording_is_valid_and_continues_the_last() -> Non
         assert after["messages"][: len(before["messages"])] == before["messages"]
 
 
+@pytest.mark.thorough  # test_determinism compares processes, and `make newcomer` runs it alone
 def test_another_process_prints_the_same_with_nothing_that_only_tests_need(tmp_path: Path) -> None:
     code = "import sys; sys.modules.update(dict.fromkeys(['hypothesis', 'pytest', 'numpy'])); " + SHORT_DEMO
     done = shell(f'"{sys.executable}" -c "{code}" {" ".join(SMALL)}', tmp_path)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import anyio
 import msgspec
+import pytest
 
 from lamina.conversations.recall_loop import (
     RecallExchange,
@@ -44,6 +45,14 @@ MODELS = {
     "openai_responses": "gpt-5",
     "gemini": "gemini-2.5-pro",
 }
+
+
+def choose_quick(*names: str) -> list[Any]:
+    """Every dialect as a parameter of a test. A quick run tries these; another test may try the others."""
+    return [
+        pytest.param(name, marks=() if name in names else pytest.mark.thorough) for name in sorted(MODELS)
+    ]
+
 
 _DIGEST_KEY = re.compile(rb"recall=[^a-z]*([a-z0-9-]+)")
 

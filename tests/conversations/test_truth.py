@@ -17,6 +17,7 @@ from tests.conversations.recorded_talk import (
     WORKSPACE,
     RecordedTalk,
     StoreAsker,
+    choose_quick,
     make_text,
     write_long_talk,
 )
@@ -54,7 +55,7 @@ def saved_talks(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Sav
     return write
 
 
-@pytest.mark.parametrize("dialect", sorted(MODELS))
+@pytest.mark.parametrize("dialect", choose_quick("anthropic", "openai_responses"))
 def test_the_inspector_shows_what_was_received(dialect: str, saved_talks: Callable[[str], SavedTalk]) -> None:
     talk, ask, _ = saved_talks(dialect)
     assert talk.cuts > 3
@@ -74,7 +75,7 @@ def test_reasons_are_told_for_every_request(dialect: str, saved_talks: Callable[
         assert all(entry["why"] and entry["full_tokens"] > 0 for entry in gone)
 
 
-@pytest.mark.parametrize("dialect", sorted(MODELS))
+@pytest.mark.parametrize("dialect", choose_quick("gemini", "openai_chat"))
 def test_what_the_model_asked_for_is_told_and_the_bodies_are_built_again(
     dialect: str, ask: StoreAsker
 ) -> None:

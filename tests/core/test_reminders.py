@@ -345,7 +345,7 @@ def walk(logs: Sequence[list[Segment]]) -> int:
     return reminders
 
 
-@settings(max_examples=6)
+@settings(max_examples=max(settings().max_examples // 4, 1))
 @given(SEEDS)
 def test_every_law_holds_with_reminders(seed: int) -> None:
     walk(History(seed).logs)

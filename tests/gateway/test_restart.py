@@ -211,7 +211,7 @@ def test_a_worker_that_still_imports_is_not_replaced_and_a_hung_one_is(tmp_path:
     assert not worker.is_alive(timeout=0)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_the_address_is_said_when_it_is_served(workers: int, tmp_path: Path) -> None:
     file = tmp_path / "gateway.toml"
     file.write_text(f'port = 0\nworkers = {workers}\nstore = "{tmp_path / "gateway.db"}"\n')

@@ -22,7 +22,13 @@ from lamina.replay.traces.recorded_conversations import make_trace, read_recorde
 from lamina.replay.values import Trace, UnreadableLine
 from lamina.stores.port import Store
 from tests.cli.running import run
-from tests.conversations.recorded_talk import MODELS, WORKSPACE, RecordedTalk, StoreAsker, write_long_talk
+from tests.conversations.recorded_talk import (
+    WORKSPACE,
+    RecordedTalk,
+    StoreAsker,
+    choose_quick,
+    write_long_talk,
+)
 from tests.conversations.truth import open_inspector, price_received
 
 
@@ -98,7 +104,7 @@ def test_inspector_tail_closing_lines_and_replay_agree_to_the_cent(dialect: str,
     assert reported.under_lamina
 
 
-@pytest.mark.parametrize("dialect", sorted(MODELS))
+@pytest.mark.parametrize("dialect", choose_quick("anthropic", "openai_chat"))
 def test_a_recorded_conversation_is_a_trace_of_the_clients_history(dialect: str, tmp_path: Path) -> None:
     talk, ask = save_talk(tmp_path, dialect)
     record = ask(read_one)

@@ -16,15 +16,15 @@ from lamina.testing.cases import Conformance
 from tests.torture import Effort, Place, Trial, place_at, suite, trials
 
 SHORT = Effort(
-    kills=5,
-    cuts=6,
-    failures=180,
+    kills=2,
+    cuts=3,
+    failures=60,
     turns=3,
     erasures=1,
     copies=2,
-    lies=12,
-    edits=5,
-    damages=14,
+    lies=6,
+    edits=3,
+    damages=7,
     rotations=1,
     server_kills=1,
 )
