@@ -269,8 +269,10 @@ def weigh_entries(
     `last_sent` is the last entry that is sent before these.
     """
     result = _set_openings(list(entries), last_sent)
-    lone = _find_lone_texts(result)
     framing = scale.counter.framing
+    lone: list[bool] = []
+    if framing.part:
+        lone = _find_lone_texts(result)
     for at, entry in enumerate(result):
         if entry.form is Form.OMITTED:
             if entry.prefix != prefix or entry.tokens:

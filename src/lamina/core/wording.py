@@ -115,7 +115,9 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         self, segment: Segment, form: Form, content: Digest, limit: int, place: WordingPlace | None
     ) -> tuple[Part, ...] | None:
         """What the caller's functions for a kind say; None if there are none, or all decline."""
-        functions = self.words.get(segment.kind, ())
+        functions = self.words.get(segment.kind)
+        if functions is None:
+            return None
         if not isinstance(functions, Sequence):
             functions = (functions,)
         for words in functions:

@@ -185,7 +185,26 @@ def list_counted_names(counts: Counter[str], *, limit: int, shown: str = "") -> 
 
     A name that stands in `shown` is not listed again.
     """
-    return list_first_names((name for name, _ in counts.most_common()), limit=limit, in_sight=shown)
+    return list_first_names((name for name, _ in counts.most_common()), limit=limit, in_sight=_Sight(shown))
+
+
+class _Sight:
+    """A text in which names are looked for: only the letters of names are kept of it, each token once."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = frozenset(_list_tokens(text))
+        self._text = "\n".join([token for token in self._tokens if len(token) > _SHORTEST])
+        self._ends = frozenset(
+            [self._text[at : at + _SHORTEST] for at in range(len(self._text) - _SHORTEST + 1)]
+        )
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        if name in self._tokens:
+            return True
+        # Most names do not stand in the text, and their first and last letters tell that soonest.
+        return name[:_SHORTEST] in self._ends and name[-_SHORTEST:] in self._ends and name in self._text
 
 
 def list_first_names(names: Iterable[str], *, limit: int, in_sight: Container[str]) -> str:

@@ -375,7 +375,9 @@ def merge_equal_pieces(pieces: Iterable[GistPiece]) -> list[GistPiece]:
 
 def _is_same_call(piece: GistPiece, other: GistPiece) -> bool:
     """Whether two calls ask for the same and ended in the same way, whatever the sizes of their results."""
-    return piece._replace(size=None, times=1) == other._replace(size=None, times=1)
+    if piece.text != other.text or piece.turn != other.turn:
+        return False
+    return (piece.claim, piece.label, piece.after) == (other.claim, other.label, other.after)
 
 
 def _merge_pieces(before: GistPiece, piece: GistPiece) -> GistPiece:
