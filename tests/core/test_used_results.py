@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lamina import Policy, fit_request
-from lamina.core.used_results import LONGEST, MOST_PLACES, _find_shared
+from lamina.core.used_results import LONGEST, MOST_RESULTS, _find_shared, _ShortResult
 
 LIST = "Buy for the party: lanterns, cardamom, paper cups, a corkscrew and birch logs. Pay in cash."
 SHOPS = "A shop on the corner sells stamps and envelopes, and is shut on Mondays at noon."
@@ -67,14 +67,19 @@ def test_what_a_result_repeats_of_its_own_call_is_no_use_of_it() -> None:
     assert taken not in send(steps)
 
 
-class Places(list[int]):
-    """Positions of results that nobody may go through."""
+def test_what_is_read_again_and_again_is_one_result() -> None:
+    readings = [(f"read the note, time {number}", LIST) for number in range(6)]
+    assert LIST in send([*readings, *play(used=True)[1:]])
 
-    def __iter__(self) -> Iterator[int]:
+
+class Unread(list[Any]):
+    """Results that nobody may go through."""
+
+    def __iter__(self) -> Iterator[Any]:
         raise AssertionError("every call would go through all results that have a common term")
 
 
 def test_a_term_that_many_results_have_is_not_looked_up() -> None:
-    rare = list(range(3))
-    common = Places(range(MOST_PLACES + 1))
+    rare = [_ShortResult(number) for number in range(3)]
+    common = Unread(_ShortResult(number) for number in range(MOST_RESULTS + 1))
     assert _find_shared({"rare", "common"}, {"rare": rare, "common": common}) == rare

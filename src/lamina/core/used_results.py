@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 
@@ -34,11 +34,20 @@ MOST_SHARED = 4
 """A call uses a result that has a term of it, if no more than so many results have that term, and no more
 than one call in so many: what stands everywhere says nothing about one of them."""
 
-MOST_PLACES = 16
+MOST_RESULTS = 16
 """A term that more results have is skipped: else thousands of calls go through thousands of results."""
 
 _PRECISION = 1_000_000
 """Weights are whole numbers, so that every machine agrees."""
+
+
+class _ShortResult:
+    """What one or more calls returned word for word, and the steps of the calls that used it later."""
+
+    def __init__(self, read_at: int) -> None:
+        self.read_at = read_at
+        self.refs: list[Ref] = []
+        self.used_at: list[int] = []
 
 
 class UsedResults:
@@ -50,33 +59,36 @@ class UsedResults:
     @cached_property
     def weights(self) -> dict[Ref, int]:
         """The weight of each result that was used: the more calls asked for it, and the later, the more."""
-        uses = self._count_uses()
         now = self._entries[-1].step
         weights: dict[Ref, int] = {}
-        for place, steps in uses.items():
+        for result in self._list_results():
+            steps = result.used_at
             if len(steps) >= FEWEST_CALLS:
                 weight = len(steps) * _PRECISION // (HALF_LIFE + now - steps[-1])
-                weights[self._entries[place].ref] = weight
+                weights.update(dict.fromkeys(result.refs, weight))
         return weights
 
-    def _count_uses(self) -> dict[int, list[int]]:
-        """The steps of the calls that used each result, by the position of the result."""
-        terms_of_calls = self._read_calls()
-        places: dict[str, list[int]] = defaultdict(list)
-        uses: dict[int, list[int]] = defaultdict(list)
-        for at, entry in enumerate(self._entries):
-            parts = entry.source.parts
-            if at in terms_of_calls:
-                latest = entry.step - FEWEST_STEPS
-                for place in _find_shared(terms_of_calls[at], places):
-                    if self._entries[place].step <= latest:
-                        uses[place].append(entry.step)
-            elif begins_with(parts, ToolResult):
-                text = text_of(parts)
-                if len(text) <= LONGEST:
-                    for term in set(list_terms(text)).difference(_list_asked(entry)):
-                        places[term].append(at)
-        return uses
+    def _list_results(self) -> Iterable[_ShortResult]:
+        """All short results, each with the steps of the calls that used it."""
+        results: dict[str, _ShortResult] = {}
+        results_with: dict[str, list[_ShortResult]] = defaultdict(list)
+        for entry in self._entries:
+            if not begins_with(entry.source.parts, ToolResult):
+                continue
+            text = text_of(entry.source.parts)
+            if len(text) > LONGEST:
+                continue
+            if text not in results:
+                results[text] = _ShortResult(entry.step)
+                for term in set(list_terms(text)).difference(_list_asked(entry)):
+                    results_with[term].append(results[text])
+            results[text].refs.append(entry.ref)
+        for at, terms in self._read_calls().items():
+            step = self._entries[at].step
+            for result in _find_shared(terms, results_with):
+                if result.read_at <= step - FEWEST_STEPS:
+                    result.used_at.append(step)
+        return results.values()
 
     def _read_calls(self) -> dict[int, set[str]]:
         """The terms of each call, by its position, without those that stand in more than one call in four."""
@@ -90,15 +102,15 @@ class UsedResults:
         return {at: terms - common for at, terms in terms_of_calls.items()}
 
 
-def _find_shared(terms: set[str], places: dict[str, list[int]]) -> list[int]:
+def _find_shared(terms: set[str], results_with: dict[str, list[_ShortResult]]) -> list[_ShortResult]:
     """The results that have something in common with a call, and do not share it with too many others."""
-    shared: Tally[int] = Tally()
+    shared: Tally[_ShortResult] = Tally()
     for term in terms:
-        with_term = places.get(term, ())
-        if len(with_term) <= MOST_PLACES:
-            for place in with_term:
-                shared[place] += _PRECISION // len(with_term)
-    return sorted(place for place, part in shared.items() if part >= _PRECISION // MOST_SHARED)
+        with_term = results_with.get(term, ())
+        if len(with_term) <= MOST_RESULTS:
+            for result in with_term:
+                shared[result] += _PRECISION // len(with_term)
+    return [result for result, part in shared.items() if part >= _PRECISION // MOST_SHARED]
 
 
 def _list_asked(result: Entry) -> list[str]:
