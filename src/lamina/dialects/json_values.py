@@ -246,14 +246,6 @@ def list_objects(value: Any) -> list[Json]:
     return [item for item in list_or_empty(value) if isinstance(item, dict)]
 
 
-def is_untyped_block(block: Any) -> bool:
-    """Whether a block does not say its type in `type`, as those of Bedrock's Converse do not.
-
-    An object of an SDK is no mapping, and counts as typed.
-    """
-    return isinstance(block, Mapping) and "type" not in block
-
-
 def read_field(holder: Any, name: str) -> Any:
     """A field of a mapping, or an attribute of an object of an SDK; None if there is none.
 

@@ -18,40 +18,15 @@ from lamina.dialects.bedrock_converse.head import HEAD
 from lamina.dialects.bedrock_converse.parse import parse
 from lamina.dialects.bedrock_converse.render import carries, lasting, render
 from lamina.dialects.bedrock_converse.sdk import to_sdk_arguments
-from lamina.dialects.json_values import LIST_TYPES, is_untyped_block, list_or_empty, mapping_or_empty
-from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Markers, Request, Wire
+from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Markers, Wire
+from lamina.dialects.recognition import make_recogniser
 from lamina.dialects.words import OPENING
 
-__all__ = ["DIALECT", "recognises", "render", "to_sdk_arguments"]
-
-_OWN_FIELDS = frozenset(
-    """modelId inferenceConfig additionalModelRequestFields guardrailConfig
-    additionalModelResponseFieldPaths""".split()
-)
-_OWN_BLOCKS = frozenset(
-    "text image document toolUse toolResult reasoningContent cachePoint guardContent".split()
-)
-
-
-def recognises(request: Request) -> bool:
-    """Whether it has messages, and a field or a block that only this wire format has.
-
-    A block of another API says its type in `type`; here it is the one field of the block.
-    """
-    messages = request.get("messages")
-    if not isinstance(messages, LIST_TYPES):
-        return False
-    if not _OWN_FIELDS.isdisjoint(request):
-        return True
-    for message in messages:
-        for block in list_or_empty(mapping_or_empty(message).get("content")):
-            return is_untyped_block(block) and not _OWN_BLOCKS.isdisjoint(block)
-    return False
-
+__all__ = ["DIALECT", "render", "to_sdk_arguments"]
 
 DIALECT = Dialect(
     name=NAME,
-    recognises=recognises,
+    recognises=make_recogniser(NAME),
     wire=Wire(
         parse=parse,
         render=render,

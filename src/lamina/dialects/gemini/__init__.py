@@ -21,17 +21,11 @@ from lamina.dialects.gemini.plain import add_tools, own_head, plain_head, takes_
 from lamina.dialects.gemini.render import lasting, render
 from lamina.dialects.gemini.wire import NAME
 from lamina.dialects.origins import explain_foreign_segment, find_other_dialect
-from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Request, Wire
+from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Wire
+from lamina.dialects.recognition import make_recogniser
 from lamina.dialects.words import OPENING
 
-__all__ = ["DIALECT", "NAME", "carries", "recognises", "render"]
-
-_FIELDS_OF_OTHERS = frozenset(("messages", "input", "prompt", "instructions"))
-
-
-def recognises(request: Request) -> bool:
-    """Whether it has contents, which no other wire format has."""
-    return request.get("contents") is not None and _FIELDS_OF_OTHERS.isdisjoint(request)
+__all__ = ["DIALECT", "NAME", "carries", "render"]
 
 
 def carries(segment: Segment) -> str:
@@ -49,7 +43,7 @@ def carries(segment: Segment) -> str:
 
 DIALECT = Dialect(
     name=NAME,
-    recognises=recognises,
+    recognises=make_recogniser(NAME),
     wire=Wire(
         parse=parse,
         render=render,

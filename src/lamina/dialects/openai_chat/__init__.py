@@ -6,16 +6,10 @@ Read `parse` first, then `render`; `parts` and `calls` have the shapes that both
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from lamina.core.repair import Repairs
 from lamina.core.values import Segment, Thinking
 from lamina.dialects.json_values import (
-    LIST_TYPES,
-    is_untyped_block,
-    list_or_empty,
-    mapping_or_empty,
     text_or_empty,
 )
 from lamina.dialects.openai_chat.answers import absorb, absorb_stream, write_answer, write_closing_events
@@ -28,58 +22,10 @@ from lamina.dialects.openai_chat.parts import NAME
 from lamina.dialects.openai_chat.render import render
 from lamina.dialects.origins import explain_foreign_segment
 from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Markers, Request, Wire
+from lamina.dialects.recognition import make_recogniser
 from lamina.models.names import own_name
 
 __all__ = ["DIALECT", "render"]
-
-_FIELDS_OF_OTHERS = frozenset(
-    """system stop_sequences anthropic_version contents input keep_alive options think format truncate
-    shift modelId inferenceConfig toolConfig""".split()
-)
-"""Fields of a request that only other wire formats have."""
-
-_MESSAGE_FIELDS_OF_OTHERS = frozenset(("images", "tool_name", "thinking"))
-_BLOCK_TYPES_OF_OTHERS = frozenset(
-    ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "image", "document")
-)
-
-
-def recognises(request: Request) -> bool:
-    """Whether it has messages, and nothing that only another wire format has; a plain one counts as ours.
-
-    The Messages API has the schema of a tool in `input_schema`.
-
-    `{"messages": […]}` alone is of this dialect. With `system` it is Anthropic's, with `options` it is
-    Ollama's.
-    """
-    messages = request.get("messages")
-    if not isinstance(messages, LIST_TYPES) or not _FIELDS_OF_OTHERS.isdisjoint(request):
-        return False
-    for tool in list_or_empty(request.get("tools")):
-        if "input_schema" in mapping_or_empty(tool):
-            return False
-    return not any(map(_is_message_of_others, map(mapping_or_empty, messages)))
-
-
-def _is_message_of_others(message: Mapping[str, Any]) -> bool:
-    """Whether a message has something that only another wire format has.
-
-    Ollama has the arguments of a call as an object: here they are text.
-    """
-    if not _MESSAGE_FIELDS_OF_OTHERS.isdisjoint(message):
-        return True
-    match message.get("tool_calls"):
-        case [{"function": {"arguments": dict()}}, *_]:
-            return True
-    if "tool_calls" in message:
-        return False
-    return any(map(_is_block_of_others, list_or_empty(message.get("content"))))
-
-
-def _is_block_of_others(block: Any) -> bool:
-    if is_untyped_block(block):
-        return True
-    return text_or_empty(mapping_or_empty(block).get("type")) in _BLOCK_TYPES_OF_OTHERS
 
 
 def carries(segment: Segment) -> str:
@@ -104,7 +50,7 @@ def takes_late_system(request: Request) -> bool:
 
 DIALECT = Dialect(
     name=NAME,
-    recognises=recognises,
+    recognises=make_recogniser(NAME),
     wire=Wire(
         parse=parse,
         render=render,

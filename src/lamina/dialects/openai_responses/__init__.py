@@ -5,11 +5,10 @@ Read `parse` first, then `render`; `items` says what each type of item is, `part
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from lamina.core.repair import Repairs
 from lamina.core.values import Document, Image, Part, Raw, Role, Segment, Thinking, ToolResult
-from lamina.dialects.json_values import mapping_or_empty
 from lamina.dialects.openai_responses.answers import absorb, absorb_stream, write_answer, write_closing_events
 from lamina.dialects.openai_responses.cache_view import stream
 from lamina.dialects.openai_responses.check import check, check_again
@@ -22,35 +21,14 @@ from lamina.dialects.openai_responses.parts import NAME, explain_unsendable
 from lamina.dialects.openai_responses.reasoning import lasting
 from lamina.dialects.openai_responses.render import render
 from lamina.dialects.origins import NO_ORIGIN, explain_foreign_segment, find_other_dialect, read_origin_in
-from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Markers, Request, Wire
+from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Markers, Wire
+from lamina.dialects.recognition import make_recogniser
 
 __all__ = ["DIALECT", "render"]
 
-_FIELDS_OF_OTHERS = frozenset(("messages", "contents"))
 
 _DIALECTS_WITH_SAME_FILES = ("", "openai_chat")
 """Dialects in which the id of a file means the same."""
-
-
-def recognises(request: Request) -> bool:
-    """Whether it has an input of text or items, or continues a response, a conversation or a template.
-
-    A completion request has a "prompt" too, but as text; here it names a template. An embedding request has
-    an input too, but of texts or numbers.
-    """
-    fields = mapping_or_empty(request)
-    if not _FIELDS_OF_OTHERS.isdisjoint(fields):
-        return False
-    match fields.get("input"):
-        case None:
-            has_template = isinstance(fields.get("prompt"), Mapping)
-            return has_template or bool(fields.get("previous_response_id") or fields.get("conversation"))
-        case str():
-            return True
-        case list() | tuple() as items:
-            item_types = set(map(type, items))
-            return not any(issubclass(item_type, str | int | list) for item_type in item_types)
-    return False
 
 
 def carries(segment: Segment) -> str:
@@ -91,7 +69,7 @@ def _explain_media(segment: Segment) -> str:
 
 DIALECT = Dialect(
     name=NAME,
-    recognises=recognises,
+    recognises=make_recogniser(NAME),
     wire=Wire(
         parse=parse,
         render=render,

@@ -5,7 +5,8 @@ Read `layout` first: it draws the prompt, writes it and reads it back.
 
 from __future__ import annotations
 
-from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Request, Wire
+from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Wire
+from lamina.dialects.recognition import make_recogniser
 from lamina.dialects.text.answers import absorb, absorb_stream
 from lamina.dialects.text.cache_view import stream
 from lamina.dialects.text.check import check
@@ -15,18 +16,9 @@ from lamina.dialects.text.render import carries, render, render_prompt
 
 __all__ = ["DIALECT", "render", "render_prompt"]
 
-_FIELDS_OF_OTHERS = frozenset(("messages", "contents", "input"))
-"""Fields in which other wire formats have a conversation."""
-
-
-def recognises(request: Request) -> bool:
-    """Whether it has one prompt that is a text, and no field in which others have a conversation."""
-    return isinstance(request.get("prompt"), str) and _FIELDS_OF_OTHERS.isdisjoint(request)
-
-
 DIALECT = Dialect(
     name=NAME,
-    recognises=recognises,
+    recognises=make_recogniser(NAME),
     wire=Wire(parse=parse, render=render, check=check, carries=carries),
     head=HeadShape(read=HEAD.read, write=HEAD.write),
     # The empty line before the question, and "Previous context:", move with each question.
