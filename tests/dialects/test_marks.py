@@ -16,7 +16,7 @@ from lamina.dialects.anthropic.cache_view import stream as messages_stream
 from lamina.dialects.anthropic.check import check
 from lamina.dialects.anthropic.markers import mark as mark_messages
 from lamina.dialects.openai_chat.cache_view import stream as chat_stream
-from lamina.dialects.openai_chat.markers import mark as mark_chat
+from lamina.dialects.openai_chat.parts import BREAKPOINTS
 from lamina.dialects.port import Marking
 from lamina.errors import BadInput
 
@@ -85,7 +85,7 @@ def test_the_prefix_stream_does_not_see_markers() -> None:
         b.data for b in messages_stream(request).blocks
     ]
     chat_request = chat()
-    done = mark_chat(chat_request, Marking(places={"messages[3].content[0]": ""}))
+    done = BREAKPOINTS.mark(chat_request, Marking(places={"messages[3].content[0]": ""}))
     assert [b.data for b in chat_stream(done).blocks] == [b.data for b in chat_stream(chat_request).blocks]
 
 
@@ -122,7 +122,7 @@ def test_the_automatic_marker_is_one_of_four() -> None:
     assert marked["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
 
 
-@pytest.mark.parametrize("mark", [mark_messages, mark_chat])
+@pytest.mark.parametrize("mark", [mark_messages, BREAKPOINTS.mark])
 def test_a_place_that_is_not_there_is_named(mark: Any) -> None:
     request = talk() if mark is mark_messages else chat()
     with pytest.raises(BadInput, match=r"messages\[9\]"):
@@ -139,7 +139,7 @@ def test_breakpoints_of_a_chat_request() -> None:
     request = chat()
     before = deepcopy(request)
     places = {"messages[0].content[1]": "", "messages[2].content[0]": "12h"}
-    marked = mark_chat(request, Marking(places=places))
+    marked = BREAKPOINTS.mark(request, Marking(places=places))
     assert request == before
     system, user, answer, last = marked["messages"]
     assert "prompt_cache_breakpoint" not in system["content"][0]
@@ -147,15 +147,15 @@ def test_breakpoints_of_a_chat_request() -> None:
     assert answer["content"][0]["prompt_cache_breakpoint"] == {"mode": "explicit", "ttl": "12h"}
     assert (user, last) == (request["messages"][1], request["messages"][3])
     assert user is request["messages"][1]
-    assert mark_chat(marked, Marking(places=places)) is marked
+    assert BREAKPOINTS.mark(marked, Marking(places=places)) is marked
 
 
 def test_key_and_mode_are_set_where_asked_for_and_else_stay() -> None:
     places = {"messages[0].content[0]": ""}
-    assert mark_chat(chat(), Marking(places=places))["prompt_cache_key"] == "mine"
-    marked = mark_chat(chat(), Marking(places=places, key="other", automatic="explicit"))
+    assert BREAKPOINTS.mark(chat(), Marking(places=places))["prompt_cache_key"] == "mine"
+    marked = BREAKPOINTS.mark(chat(), Marking(places=places, key="other", automatic="explicit"))
     assert (marked["prompt_cache_key"], marked["prompt_cache_options"]) == ("other", {"mode": "explicit"})
-    timed = mark_chat(marked, Marking(places=places, automatic="30m"))
+    timed = BREAKPOINTS.mark(marked, Marking(places=places, automatic="30m"))
     assert timed["prompt_cache_options"] == {"mode": "explicit", "ttl": "30m"}
     assert "prompt_cache_options" not in chat()
 
@@ -181,6 +181,6 @@ json_values = st.recursive(
 @given(st.dictionaries(st.sampled_from(("tools", "system", "messages", "cache_control")), json_values))
 def test_anything_is_passed_or_stripped_and_never_written_to(request: dict[str, Any]) -> None:
     before = json.dumps(request)
-    for mark in (mark_messages, mark_chat):
+    for mark in (mark_messages, BREAKPOINTS.mark):
         mark(request, Marking())
     assert json.dumps(request) == before

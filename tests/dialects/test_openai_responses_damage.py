@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from openai.types.responses import ResponseInputItemParam
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
@@ -181,6 +181,7 @@ JSON = st.recursive(
 
 
 @given(JSON | st.builds(lambda items: {"model": "m", "input": items}, st.lists(JSON, max_size=4)))
+@example({"model": "m", "input": [{"": [None]}]})
 def test_arbitrary_json_raises_nothing_but_bad_input(value: Any) -> None:
     for ask in (DIALECT.wire.parse, DIALECT.wire.check, DIALECT.cache.stream, DIALECT.recognises):
         with suppress(BadInput):

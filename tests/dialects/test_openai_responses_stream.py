@@ -14,7 +14,7 @@ from openai.types.responses import Response
 from lamina.caches.stream import OWN_JSON
 from lamina.core.values import RequestHead
 from lamina.dialects.openai_responses import DIALECT
-from lamina.dialects.openai_responses.markers import mark
+from lamina.dialects.openai_responses.parts import BREAKPOINTS
 from lamina.dialects.port import Marking, PlainHead, Tool
 from lamina.errors import BadInput
 from tests.dialects.openai_responses_requests import (
@@ -208,7 +208,7 @@ def test_markers_stand_exactly_where_they_were_asked_for(seed: int) -> None:
     dice = Random(seed)  # noqa: S311
     places = [b.place for b in DIALECT.cache.stream(whole).blocks if b.markable]
     chosen = {place: dice.choice(("", "30m", "12h")) for place in dice.sample(places, min(3, len(places)))}
-    marked = mark(whole, Marking(places=chosen, key="k2", automatic="explicit"))
+    marked = BREAKPOINTS.mark(whole, Marking(places=chosen, key="k2", automatic="explicit"))
     assert whole == before
     assert DIALECT.wire.check(marked) == []
     again = DIALECT.cache.stream(marked)
@@ -221,23 +221,25 @@ def test_markers_stand_exactly_where_they_were_asked_for(seed: int) -> None:
 
 
 def test_markers_that_were_not_asked_for_are_taken_off() -> None:
-    bare = mark(BODY, Marking())
+    bare = BREAKPOINTS.mark(BODY, Marking())
     assert "prompt_cache_breakpoint" not in json.dumps(bare)
     assert "prompt_cache_breakpoint" in json.dumps(BODY)
     assert bare["input"][0] is BODY["input"][0]
     assert bare["prompt_cache_key"] == "k"
-    assert mark(bare, Marking()) is bare
+    assert BREAKPOINTS.mark(bare, Marking()) is bare
 
 
 def test_a_string_is_marked_as_a_message() -> None:
-    marked = mark({"input": "Hello"}, Marking(places={"input[0].content[0]": ""}))
+    marked = BREAKPOINTS.mark({"input": "Hello"}, Marking(places={"input[0].content[0]": ""}))
     assert marked["input"][0]["content"][0]["prompt_cache_breakpoint"] == {"mode": "explicit"}
-    assert mark({"input": "Hello"}, Marking()) == {"input": "Hello"}
+    assert BREAKPOINTS.mark({"input": "Hello"}, Marking()) == {"input": "Hello"}
 
 
 def test_the_lifetime_of_the_whole_request_is_set_where_it_belongs() -> None:
-    assert mark(request(user()), Marking(automatic="12h"))["prompt_cache_options"] == {"ttl": "12h"}
-    assert mark(request(user()), Marking(automatic="24h"))["prompt_cache_retention"] == "24h"
+    assert BREAKPOINTS.mark(request(user()), Marking(automatic="12h"))["prompt_cache_options"] == {
+        "ttl": "12h"
+    }
+    assert BREAKPOINTS.mark(request(user()), Marking(automatic="24h"))["prompt_cache_retention"] == "24h"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +247,7 @@ def test_the_lifetime_of_the_whole_request_is_set_where_it_belongs() -> None:
 )
 def test_a_marker_where_none_may_stand_is_refused(place: str) -> None:
     with pytest.raises(BadInput, match="takes a marker"):
-        mark(BODY, Marking(places={place: ""}))
+        BREAKPOINTS.mark(BODY, Marking(places={place: ""}))
 
 
 def test_objects_of_the_sdk_are_read_and_only_taken_apart_where_marked() -> None:
@@ -264,7 +266,7 @@ def test_objects_of_the_sdk_are_read_and_only_taken_apart_where_marked() -> None
     )
     body = request(user(), *response.output, answers("c"))
     assert seen(body) == seen(request(user(), *output, answers("c")))
-    marked = mark(body, Marking(places={"input[4].output[0]": ""}))
+    marked = BREAKPOINTS.mark(body, Marking(places={"input[4].output[0]": ""}))
     assert all(a is b for a, b in zip(body["input"][:4], marked["input"][:4], strict=True))
 
 

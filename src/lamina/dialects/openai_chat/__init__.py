@@ -16,9 +16,8 @@ from lamina.dialects.openai_chat.answers import absorb, absorb_stream, write_ans
 from lamina.dialects.openai_chat.cache_view import stream
 from lamina.dialects.openai_chat.check import check, check_again
 from lamina.dialects.openai_chat.head import HEAD, takes_tool
-from lamina.dialects.openai_chat.markers import mark
 from lamina.dialects.openai_chat.parse import parse
-from lamina.dialects.openai_chat.parts import NAME
+from lamina.dialects.openai_chat.parts import BREAKPOINTS, NAME
 from lamina.dialects.openai_chat.render import render
 from lamina.dialects.origins import explain_foreign_segment
 from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Markers, Request, Wire
@@ -61,7 +60,7 @@ DIALECT = Dialect(
         takes_late_system=takes_late_system,
     ),
     head=HeadShape(read=HEAD.read, write=HEAD.write, takes_tool=takes_tool),
-    cache=CacheView(stream=stream, markers=Markers(cache="tail", put=mark)),
+    cache=CacheView(stream=stream, markers=Markers(cache="tail", put=BREAKPOINTS.mark)),
     answers=Answers(
         absorb=absorb,
         absorb_stream=absorb_stream,

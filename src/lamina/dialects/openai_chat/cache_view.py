@@ -22,8 +22,9 @@ from lamina.dialects.json_values import (
     text_or_empty,
     to_dict,
 )
+from lamina.dialects.openai_breakpoints import BREAKPOINT
 from lamina.dialects.openai_chat.parse import REASONING
-from lamina.dialects.openai_chat.parts import MARKER, NAME
+from lamina.dialects.openai_chat.parts import NAME
 from lamina.dialects.pieces import require_request
 from lamina.dialects.port import Request
 from lamina.dialects.same_objects import drop_field
@@ -228,7 +229,7 @@ class _ChatStreamReader(NamedTuple):
         A picture with the detail "auto" has the same bytes as one without.
         """
         part_type = text_or_empty(part.get("type"))
-        data: Json = drop_field(drop_nulls(part), MARKER)
+        data: Json = drop_field(drop_nulls(part), BREAKPOINT)
         name = ""
         if part_type != "text" or extra_fields:
             name = self._name_part(part, extra_fields)
@@ -243,7 +244,7 @@ class _ChatStreamReader(NamedTuple):
             place=place,
             opens=opens,
             name=name,
-            marker=read_marker(part, MARKER, self.lifetime),
+            marker=read_marker(part, BREAKPOINT, self.lifetime),
             markable=part_type in _SORTS_BY_TYPE and part.get("text") != "",
         )
 

@@ -19,10 +19,10 @@ from lamina.dialects.json_values import (
     to_dict_or_empty,
 )
 from lamina.dialects.memos import CheckMemo, NoPast
+from lamina.dialects.openai_breakpoints import BREAKPOINT
 from lamina.dialects.openai_chat.calls import has_refused_name
-from lamina.dialects.openai_chat.markers import MARKABLE_TYPES
 from lamina.dialects.openai_chat.parse import ROLES, has_valid_content, is_valid_content, read_extra_fields
-from lamina.dialects.openai_chat.parts import MARKER
+from lamina.dialects.openai_chat.parts import MARKABLE_TYPES
 from lamina.dialects.port import Request, Violation
 from lamina.dialects.rules import (
     Faults,
@@ -348,17 +348,17 @@ def markers_stand_on_parts(reading: ChatReading) -> Faults:
     """
     for position, tool in enumerate(reading.tools):
         function = to_dict_or_empty(tool.get("function"))
-        if MARKER in tool or MARKER in function:
-            yield f"tools[{position}]", f"has a {MARKER}"
+        if BREAKPOINT in tool or BREAKPOINT in function:
+            yield f"tools[{position}]", f"has a {BREAKPOINT}"
     for view in reading.views:
-        is_marked = MARKER in view.wire
+        is_marked = BREAKPOINT in view.wire
         for call in view.calls:
-            is_marked = is_marked or MARKER in call.block
+            is_marked = is_marked or BREAKPOINT in call.block
         if is_marked:
-            yield view.place, f"has a {MARKER} that belongs on a part of its content"
+            yield view.place, f"has a {BREAKPOINT} that belongs on a part of its content"
     for part in reading.parts:
-        if MARKER in part.wire and part.sort not in MARKABLE_TYPES:
-            yield part.place, f"a part of this type has no {MARKER}"
+        if BREAKPOINT in part.wire and part.sort not in MARKABLE_TYPES:
+            yield part.place, f"a part of this type has no {BREAKPOINT}"
 
 
 RULES = name_rules(

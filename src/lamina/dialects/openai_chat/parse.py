@@ -25,8 +25,9 @@ from lamina.dialects.json_values import (
 )
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.named_files import describe_result
+from lamina.dialects.openai_breakpoints import BREAKPOINT
 from lamina.dialects.openai_chat.calls import LEGACY, ChatCalls, read_calls
-from lamina.dialects.openai_chat.parts import MARKER, NAME, Content, read_part, write_blocks
+from lamina.dialects.openai_chat.parts import NAME, Content, read_part, write_blocks
 from lamina.dialects.pairing import find_last_answer
 from lamina.dialects.pieces import (
     MessagePiece,
@@ -45,7 +46,7 @@ REASONING = ("reasoning_content", "reasoning")
 """Fields of compatible servers that hold a model's reasoning as text."""
 
 _FIELDS_READ_ELSEWHERE = frozenset(
-    ("role", "content", "tool_calls", "function_call", "name", "type", MARKER),
+    ("role", "content", "tool_calls", "function_call", "name", "type", BREAKPOINT),
 )
 
 INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "refusal", "audio")

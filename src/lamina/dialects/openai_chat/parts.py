@@ -10,14 +10,18 @@ from typing import Any
 
 from lamina.core.values import Document, Image, Part, Raw, Text
 from lamina.dialects.json_values import Json, describe_value, split_data_url, text_or_empty, to_dict
+from lamina.dialects.openai_breakpoints import BreakpointShape
 from lamina.errors import BadInput
 
 NAME = "openai_chat"
 
-MARKER = "prompt_cache_breakpoint"
-"""The field of a block that ends a cached prefix."""
 
 Content = Text | Image | Document | Raw
+
+MARKABLE_TYPES = ("text", "image_url", "input_audio", "file", "refusal")
+"""Types of parts that may have a breakpoint."""
+
+BREAKPOINTS = BreakpointShape("messages", MARKABLE_TYPES, "text", lambda _: "content")
 
 
 def read_part(value: Any, index: int) -> Content:

@@ -16,10 +16,10 @@ from lamina.core.envelope import Envelope
 from lamina.core.values import Entry, Image, Raw, RequestHead, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.json_values import LIST_TYPES, Json, mapping_or_empty, text_or_empty, to_dict
+from lamina.dialects.openai_breakpoints import BREAKPOINT
 from lamina.dialects.openai_chat.calls import LEGACY, make_safe_name, read_free_text
-from lamina.dialects.openai_chat.markers import remove_refused_marks
 from lamina.dialects.openai_chat.parse import has_valid_content, is_valid_content, read_extra_fields
-from lamina.dialects.openai_chat.parts import MARKER, NAME, write_blocks
+from lamina.dialects.openai_chat.parts import BREAKPOINTS, NAME, write_blocks
 from lamina.dialects.origins import (
     find_origin,
     find_unchanged_message,
@@ -50,7 +50,7 @@ def render(envelope: Envelope) -> Json:
         request["tools"] = tools
     elif tools:  # definitions from before tools have no type
         request["functions"] = tools
-    return remove_refused_marks(request)
+    return BREAKPOINTS.remove_refused(request)
 
 
 class _ChatWriter:
@@ -299,8 +299,8 @@ def _write_entry(entry: Entry) -> list[Any]:
         case {"type": "text" | "refusal" as field}:
             return [{**old_block, field: text}]
     new_block = {"type": "text", "text": text}
-    if MARKER in old_block:
-        new_block[MARKER] = old_block[MARKER]
+    if BREAKPOINT in old_block:
+        new_block[BREAKPOINT] = old_block[BREAKPOINT]
     return [new_block]
 
 

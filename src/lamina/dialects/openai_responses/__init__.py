@@ -15,9 +15,8 @@ from lamina.dialects.openai_responses.check import check, check_again
 from lamina.dialects.openai_responses.deferred import defer_request_tools
 from lamina.dialects.openai_responses.head import HEAD
 from lamina.dialects.openai_responses.items import CALL_ID_LIMIT
-from lamina.dialects.openai_responses.markers import mark
 from lamina.dialects.openai_responses.parse import parse
-from lamina.dialects.openai_responses.parts import NAME, explain_unsendable
+from lamina.dialects.openai_responses.parts import BREAKPOINTS, NAME, explain_unsendable
 from lamina.dialects.openai_responses.reasoning import lasting
 from lamina.dialects.openai_responses.render import render
 from lamina.dialects.origins import NO_ORIGIN, explain_foreign_segment, find_other_dialect, read_origin_in
@@ -81,7 +80,7 @@ DIALECT = Dialect(
         takes_late_system=lambda _: True,
     ),
     head=HeadShape(read=HEAD.read, write=HEAD.write),
-    cache=CacheView(stream=stream, markers=Markers(cache="tail", put=mark)),
+    cache=CacheView(stream=stream, markers=Markers(cache="tail", put=BREAKPOINTS.mark)),
     answers=Answers(
         absorb=absorb,
         absorb_stream=absorb_stream,

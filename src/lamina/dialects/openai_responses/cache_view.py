@@ -27,6 +27,7 @@ from lamina.dialects.json_values import (
     text_or_empty,
     to_dict,
 )
+from lamina.dialects.openai_breakpoints import BREAKPOINT
 from lamina.dialects.openai_responses.items import (
     DEFINED_OUTPUT_TYPES,
     OUTPUT_TYPE_OF_CALL,
@@ -35,7 +36,7 @@ from lamina.dialects.openai_responses.items import (
     read_role,
     read_type,
 )
-from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, MARKER_FIELD, NAME, TEXT_FIELDS
+from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, NAME, TEXT_FIELDS
 from lamina.dialects.port import Request
 from lamina.dialects.same_objects import drop_field
 from lamina.dialects.stream_data import encode_data, encode_settings, find_other_fields, read_marker
@@ -44,7 +45,7 @@ from lamina.errors import BadInput
 DEFAULT_LIFETIME = "30m"
 """The lifetime of a marker if neither it nor the request names one."""
 
-_UNSEEN_FIELDS = frozenset(("id", "status", "call_id", "approval_request_id", "type", "role", MARKER_FIELD))
+_UNSEEN_FIELDS = frozenset(("id", "status", "call_id", "approval_request_id", "type", "role", BREAKPOINT))
 """Fields of an item that the model is not shown."""
 
 _SORTS_BY_TYPE: dict[str, Sort] = {
@@ -139,7 +140,7 @@ def _stream_tools(request: Request) -> Iterator[StreamBlock]:
         tool = to_dict(value, place)
         if is_deferred(tool):
             continue
-        data = drop_field(drop_nulls(drop_deferred_members(tool)), MARKER_FIELD)
+        data = drop_field(drop_nulls(drop_deferred_members(tool)), BREAKPOINT)
         yield StreamBlock(
             sort="tool",
             role="tools",
@@ -255,7 +256,7 @@ def _stream_part(
     if text_field:
         data = {"role": role, text_field: part.get(text_field), **extra}
     else:
-        fields = drop_field(drop_nulls(part), MARKER_FIELD)
+        fields = drop_field(drop_nulls(part), BREAKPOINT)
         if fields.get("detail") == "auto":
             fields = drop_field(fields, "detail")
         data = {"role": role, **extra, **fields}
@@ -267,7 +268,7 @@ def _stream_part(
         place=place,
         opens=opens,
         name=name or text_or_empty(part.get("filename")),
-        marker=read_marker(part, MARKER_FIELD, lifetime),
+        marker=read_marker(part, BREAKPOINT, lifetime),
         markable=is_said_to_model and part_type in MARKABLE_TYPES,
     )
 

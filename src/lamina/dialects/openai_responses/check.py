@@ -25,6 +25,7 @@ from lamina.dialects.json_values import (
     to_dict_or_empty,
 )
 from lamina.dialects.memos import CheckMemo
+from lamina.dialects.openai_breakpoints import BREAKPOINT
 from lamina.dialects.openai_chat.calls import has_refused_name
 from lamina.dialects.openai_responses.items import (
     CALL_ID_LIMIT,
@@ -44,7 +45,7 @@ from lamina.dialects.openai_responses.items import (
     to_item_or_empty,
 )
 from lamina.dialects.openai_responses.parse import continues_server_state
-from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, MARKER_FIELD, TEXT_FIELDS, may_be_sent_by
+from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, TEXT_FIELDS, may_be_sent_by
 from lamina.dialects.port import Request, Violation
 from lamina.dialects.rules import (
     Faults,
@@ -382,14 +383,14 @@ def markers_stand_on_parts(reading: ResponsesReading) -> Faults:
     Parts of an assistant message may have none either: their types are not among those that may.
     """
     for tool in reading.tools:
-        if MARKER_FIELD in tool.wire:
-            yield tool.place, f"has a {MARKER_FIELD}"
+        if BREAKPOINT in tool.wire:
+            yield tool.place, f"has a {BREAKPOINT}"
     for item in reading.items:
-        if MARKER_FIELD in item.wire:
-            yield item.place, f"has a {MARKER_FIELD} that belongs on a part of its content"
+        if BREAKPOINT in item.wire:
+            yield item.place, f"has a {BREAKPOINT} that belongs on a part of its content"
     for part in reading.parts:
-        if part.wire.get(MARKER_FIELD) is not None and part.sort not in MARKABLE_TYPES:
-            yield part.place, f"a part of this type has no {MARKER_FIELD}"
+        if part.wire.get(BREAKPOINT) is not None and part.sort not in MARKABLE_TYPES:
+            yield part.place, f"a part of this type has no {BREAKPOINT}"
 
 
 def cache_options_are_known(reading: ResponsesReading) -> Faults:
@@ -475,7 +476,9 @@ class ItemReading:
         if self.is_call or self.is_output:
             self.call_id = text_or_empty(item.get(find_call_id_field(item))) or None
         self.parts: list[PartReading] = []
-        blocks = list_or_empty(item.get(PARTS_FIELDS.get(item_type, "")))
+        blocks: Sequence[Any] = ()
+        if item_type in PARTS_FIELDS:
+            blocks = list_or_empty(item.get(PARTS_FIELDS[item_type]))
         for block_position, value in enumerate(blocks):
             block = to_dict_or_empty(value)
             self.parts.append(PartReading(self, block_position, text_or_none(block.get("type")), block))

@@ -16,6 +16,7 @@ from lamina.core.text.characters import is_blank
 from lamina.core.values import Entry, Part, Raw, RequestHead, Role, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.json_values import Json, list_or_empty, mapping_or_empty, to_dict_or_empty
+from lamina.dialects.openai_breakpoints import BREAKPOINT
 from lamina.dialects.openai_chat.calls import make_safe_name, read_free_text
 from lamina.dialects.openai_responses.items import (
     BUILT_IN_CALL_TYPES,
@@ -28,7 +29,6 @@ from lamina.dialects.openai_responses.items import (
 )
 from lamina.dialects.openai_responses.parts import (
     MARKABLE_TYPES,
-    MARKER_FIELD,
     NAME,
     TEXT_FIELDS,
     can_hold_text,
@@ -53,7 +53,7 @@ from lamina.dialects.tool_names import ToolNames
 PlacedEntry = tuple[int, Entry]
 """An entry with its position in the envelope."""
 
-_FIELDS_ABOUT_OLD_TEXT = ("annotations", "logprobs", MARKER_FIELD)
+_FIELDS_ABOUT_OLD_TEXT = ("annotations", "logprobs", BREAKPOINT)
 
 
 class ItemWriter:
@@ -266,8 +266,8 @@ def _rewrite_block(entry: Entry, role: str) -> list[Any]:
     if source_type == "refusal":  # only the assistant refuses
         text_fields = {}
     rewritten: Json = {**text_fields, "type": "input_text", "text": text}
-    if source_type in MARKABLE_TYPES and source.get(MARKER_FIELD):
-        rewritten[MARKER_FIELD] = source[MARKER_FIELD]
+    if source_type in MARKABLE_TYPES and source.get(BREAKPOINT):
+        rewritten[BREAKPOINT] = source[BREAKPOINT]
     return [rewritten]
 
 
@@ -316,7 +316,7 @@ def _write_function_output(result: ToolResult, item: Json) -> Any:
     """
     marker: Any = None
     for old_block in map(mapping_or_empty, list_or_empty(item.get("output"))):
-        marker = old_block.get(MARKER_FIELD) or marker
+        marker = old_block.get(BREAKPOINT) or marker
     match result.content:
         case () if marker is None:
             return write_failed_text(result, "")
@@ -332,7 +332,7 @@ def _write_function_output(result: ToolResult, item: Json) -> Any:
             error_is_told = True
         blocks.append(render_part(part))
     if marker is not None:
-        blocks[-1] = {**blocks[-1], MARKER_FIELD: marker}
+        blocks[-1] = {**blocks[-1], BREAKPOINT: marker}
     return blocks
 
 

@@ -21,11 +21,13 @@ from lamina.dialects.json_values import (
     text_or_none,
     to_dict,
 )
+from lamina.dialects.openai_breakpoints import BreakpointShape
 from lamina.dialects.openai_chat.calls import encode_arguments, is_safe_name, read_name
 from lamina.dialects.openai_responses.items import (
     ARGUMENT_FIELDS,
     DEFINED_CALL_TYPES,
     DEFINED_OUTPUT_TYPES,
+    PARTS_FIELDS,
     Item,
     find_call_id_field,
     read_type,
@@ -35,11 +37,20 @@ from lamina.errors import BadInput
 NAME = "openai_responses"
 """The name of this dialect."""
 
-MARKER_FIELD = "prompt_cache_breakpoint"
-"""The field of a block that ends a cached prefix."""
 
 MARKABLE_TYPES = frozenset(("input_text", "input_image", "input_file"))
 """Blocks that may carry a marker. Only the user's side sends them."""
+
+BREAKPOINTS = BreakpointShape(
+    "input",
+    MARKABLE_TYPES,
+    "input_text",
+    # an item of a type without parts, such as a call, may have no breakpoint at all
+    lambda item: PARTS_FIELDS.get(read_type(item), ""),
+    assistants_carry=False,
+    retentions=("in_memory", "24h"),
+)
+"""Where a request may have cache breakpoints."""
 
 ASSISTANT_TYPES = frozenset(("output_text", "refusal"))
 """Blocks that only the assistant sends; it sends no others."""

@@ -27,9 +27,9 @@ from lamina.dialects.openai_responses.item_writer import (
     find_unwritable_calls,
     make_message,
 )
-from lamina.dialects.openai_responses.markers import remove_refused_markers
 from lamina.dialects.openai_responses.parse import continues_server_state
 from lamina.dialects.openai_responses.parts import (
+    BREAKPOINTS,
     NAME,
 )
 from lamina.dialects.openai_responses.reasoning import ItemKey, plan_reasoning, read_item_key
@@ -68,7 +68,7 @@ def render(envelope: Envelope) -> Json:
         raise BadInput("nothing is left to send", place="input", hint="add an item that says something")
     if envelope.head.tools:
         request["tools"] = list(envelope.head.tools)
-    return remove_refused_markers(request)
+    return BREAKPOINTS.remove_refused(request)
 
 
 def _find_instructions(sent: Sequence[PlacedEntry]) -> list[Entry]:

@@ -1,0 +1,149 @@
+"""Cache breakpoints of OpenAI's two APIs: placed as a `Marking` names them, taken off where they are refused.
+
+Whatever need not change stays the same object, and the request is never written to. The key and the mode of
+caching are set if the marking has them; otherwise the caller's own stay. This module does not know which
+models take these fields: some refuse them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
+
+from lamina.dialects.json_values import mapping_or_empty, text_or_empty, to_dict_or_empty
+from lamina.dialects.marking import Places, mark_field, require_all_placed
+from lamina.dialects.port import Marking, Request
+from lamina.dialects.same_objects import (
+    change_items,
+    change_object,
+    drop_field,
+    put_or_drop_field,
+    set_field,
+    to_same_dict,
+)
+
+BREAKPOINT = "prompt_cache_breakpoint"
+"""The field of a part that ends a cached prefix."""
+
+_LIFETIMES = ("30m", "12h")
+_MODES = ("implicit", "explicit")
+_OPTIONS_FIELD = "prompt_cache_options"
+
+
+class BreakpointShape(NamedTuple):
+    """Where one API has breakpoints: on parts of these types, in the field that `find_parts` names.
+
+    `text_type` is the type of the part that a string becomes if it has to carry one. What an assistant said
+    carries one only if `assistants_carry`. One of the `retentions` is a lifetime with a field of its own.
+    """
+
+    items: str
+    markable_types: Collection[str]
+    text_type: str
+    find_parts: Callable[[Mapping[str, Any]], str]
+    assistants_carry: bool = True
+    retentions: Collection[str] = ()
+
+    def mark(self, request: Request, marking: Marking) -> dict[str, Any]:
+        """The request with these breakpoints and no others. A string that must carry one becomes a text part.
+
+        A place is that of a part, `messages[3].content[0]`, as the stream names it. One that is not there
+        raises BadInput. An input that is one text becomes a message of the user.
+        """
+        places = dict(marking.places)
+        text = request.get(self.items)
+        if isinstance(text, str) and f"{self.items}[0].content[0]" in places:
+            request = {**request, self.items: [{"type": "message", "role": "user", "content": text}]}
+        marked = request
+        if not isinstance(request.get(self.items), str):
+            marked = mark_field(request, self.items, self.items, places, self._mark_item)
+        require_all_placed(places)
+        return self._set_request_fields(marked, marking)
+
+    def _mark_item(self, item: Any, place: str, places: Places) -> Any:
+        """An item with its parts marked. An object of an SDK becomes a dict only if one of them changes."""
+
+        def mark_parts(fields: dict[str, Any]) -> Mapping[str, Any]:
+            if fields.get("role") == "assistant" and not self.assistants_carry:
+                return fields
+            field = self.find_parts(fields)
+            parts_place = f"{place}.{field}"
+            return mark_field(fields, field, parts_place, places, self._mark_part, text_type=self.text_type)
+
+        return change_object(item, mark_parts)
+
+    def _mark_part(self, part: Any, place: str, places: Places) -> Any:
+        lifetime = None
+        if self._is_markable(part):
+            lifetime = places.pop(place, None)
+        return change_object(part, lambda fields: _set_breakpoint(fields, lifetime))
+
+    def _is_markable(self, part: Any) -> bool:
+        return text_or_empty(to_dict_or_empty(part).get("type")) in self.markable_types
+
+    def _set_request_fields(self, request: Mapping[str, Any], marking: Marking) -> dict[str, Any]:
+        """The request with the fields that hold for it as a whole: the key, and the mode or the lifetime.
+
+        `automatic="explicit"` sets the mode, `automatic="12h"` the lifetime. If the request has all this
+        already, the same object comes back.
+        """
+        fields: dict[str, Any] = {}
+        if marking.key:
+            fields["prompt_cache_key"] = marking.key
+        if marking.automatic in self.retentions:
+            fields["prompt_cache_retention"] = marking.automatic
+        elif marking.automatic:
+            option = "mode" if marking.automatic in _MODES else "ttl"
+            options = mapping_or_empty(request.get(_OPTIONS_FIELD))
+            fields[_OPTIONS_FIELD] = {**options, option: marking.automatic}
+        for name, value in fields.items():
+            request = put_or_drop_field(request, name, value)
+        return to_same_dict(request)
+
+    def remove_refused(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The request without breakpoints where the API refuses them; the same object if it has none.
+
+        A client that marked its messages for another API has markers in places that this one refuses.
+        """
+        with_bare_tools = change_items(request, "tools", _remove_from_tool)
+        return to_same_dict(change_items(with_bare_tools, self.items, self._remove_from_item))
+
+    def _remove_from_item(self, item: Any) -> Any:
+        """An item with breakpoints on parts only, and only on parts that may have one."""
+
+        def remove_refused(fields: dict[str, Any]) -> Mapping[str, Any]:
+            allowed = change_items(drop_field(fields, BREAKPOINT), "tool_calls", _remove_breakpoint)
+            return change_items(allowed, self.find_parts(fields), self._remove_from_part)
+
+        return change_object(item, remove_refused)
+
+    def _remove_from_part(self, part: Any) -> Any:
+        if self._is_markable(part):
+            return part
+        return _remove_breakpoint(part)
+
+
+def _set_breakpoint(part: Mapping[str, Any], lifetime: str | None) -> Mapping[str, Any]:
+    """A part with a breakpoint of this lifetime, or without any (None); the same object if it is so already.
+
+    A lifetime that these APIs do not have is the provider's default, which the breakpoint does not name.
+    """
+    if lifetime is None:
+        return put_or_drop_field(part, BREAKPOINT, None)
+    marker = {"mode": "explicit"}
+    if lifetime in _LIFETIMES:
+        marker["ttl"] = lifetime
+    return put_or_drop_field(part, BREAKPOINT, marker)
+
+
+def _remove_from_tool(tool: Any) -> Any:
+    """A tool without a breakpoint, on itself or on its function."""
+    bare_tool = drop_field(tool, BREAKPOINT)
+    if not isinstance(bare_tool, Mapping):
+        return bare_tool
+    return set_field(bare_tool, "function", drop_field(bare_tool.get("function"), BREAKPOINT))
+
+
+def _remove_breakpoint(value: Any) -> Any:
+    """A call or a part without a breakpoint, null or not; the same object if it has none."""
+    return change_object(value, lambda fields: drop_field(fields, BREAKPOINT))
