@@ -5,9 +5,9 @@ each item and returns the results in the order of the items, so that results do 
 Only a few calls wait at a time, so that memory does not grow with the input.
 
 A worker that dies costs its share only. Dask and Ray call again by themselves. A pool of processes is broken
-by the death of one: it is made anew, and takes the calls that were lost. A call that was lost again runs with
-nothing beside it, so that only a call that kills its worker every time is given up. Dask would also give up a
-call that waited beside such a one.
+by the death of one: it is made anew for later calls, and each call that was lost runs in a process of its
+own. So only a call that kills its worker every time is given up. Dask would also give up a call that waited
+beside such a one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WAITING = 3
 """Calls that wait for each worker."""
 
 ATTEMPTS = 2
-"""How often a call that was lost twice with its pool runs again in a process of its own."""
+"""How often a call that was lost with its pool runs again in a process of its own."""
 
 RAY_OBJECT_STORE = 512 << 20
 """Bytes of shared memory that a Ray of our own may use; its default is a third of the machine."""
@@ -99,79 +99,53 @@ def run_in_order(
         calls.close()
 
 
-class _Call(Generic[Item, Result]):
-    """One call under way. `is_lost`: it was under way before, in a pool that broke."""
-
-    def __init__(self, item: Item, future: Future[Result], *, is_lost: bool) -> None:
-        self.item = item
-        self.future = future
-        self.is_lost = is_lost
-
-
 class _Calls(Generic[Item, Result]):
     """State: the calls under way, in order, and the executor, which is another one after a worker died."""
 
     def __init__(
         self, engine: Engine, function: Callable[[Item], Result], give_up: Callable[[Item], Result]
     ) -> None:
-        self.waiting: deque[_Call[Item, Result]] = deque()
+        self.waiting: deque[tuple[Item, Future[Result]]] = deque()
         self._engine = engine
         self._function = function
         self._give_up = give_up
         self._executor = engine.executor
-        self._own_process: Executor | None = None
 
     def submit(self, item: Item) -> None:
         try:
             future = self._executor.submit(self._function, item)
         except BrokenExecutor:
-            self._replace_executor()
+            self._executor.shutdown()
+            self._executor = self._start(self._engine.jobs)
             future = self._executor.submit(self._function, item)
-        self.waiting.append(_Call(item, future, is_lost=False))
+        self.waiting.append((item, future))
 
     def take_first(self) -> Result:
         """Wait for the first call, and remove it."""
-        call = self.waiting[0]
+        item, future = self.waiting[0]
         try:
-            result = call.future.result()
+            result = future.result()
         except self._engine.lost_errors:
-            result = self._run_alone(call.item)
+            result = self._run_alone(item)
         except BrokenExecutor:
-            if call.is_lost:
-                result = self._run_in_own_process(call.item)
-            else:
-                self._replace_executor()
-                return self.take_first()
+            result = self._run_in_own_process(item)
         self.waiting.popleft()
         return result
 
     def close(self) -> None:
-        for call in self.waiting:
-            call.future.cancel()
+        for _, future in self.waiting:
+            future.cancel()
         if self._executor is not self._engine.executor:
             self._executor.shutdown(cancel_futures=True)
-        self._close_own_process()
 
-    def _close_own_process(self) -> None:
-        if self._own_process is not None:
-            self._own_process.shutdown()
-        self._own_process = None
-
-    def _replace_executor(self) -> None:
-        """Start a new pool in place of the broken one, and give it the calls that were lost."""
+    def _start(self, jobs: int) -> Executor:
         if self._engine.start is None:
             raise _unusable_executor()
-        self._executor.shutdown()  # after it, each lost call has its error
-        self._executor = self._engine.start(self._engine.jobs)
-        for call in self.waiting:
-            # a call that was lost before may be the one that breaks every pool: it gets a process of its own
-            if _is_broken(call.future) and not call.is_lost:
-                call.future = self._executor.submit(self._function, call.item)
-                call.is_lost = True
+        return self._engine.start(jobs)
 
     def _run_alone(self, item: Item) -> Result:
         """The call once more, when all others have ended: if it is lost again, it was not for a neighbour."""
-        wait([call.future for call in self.waiting])
+        wait([future for _, future in self.waiting])
         try:
             return self._executor.submit(self._function, item).result()
         except self._engine.lost_errors:
@@ -179,21 +153,13 @@ class _Calls(Generic[Item, Result]):
 
     def _run_in_own_process(self, item: Item) -> Result:
         """The call in a process in which nothing else runs: if the process dies, the call killed it."""
-        if self._engine.start is None:
-            raise _unusable_executor()
         for _ in range(ATTEMPTS):
-            if self._own_process is None:
-                self._own_process = self._engine.start(1)
-            try:
-                return self._own_process.submit(self._function, item).result()
-            except BrokenExecutor:
-                self._close_own_process()
+            with self._start(1) as own_process:
+                try:
+                    return own_process.submit(self._function, item).result()
+                except BrokenExecutor:
+                    continue
         return self._give_up(item)
-
-
-def _is_broken(future: Future[Any]) -> bool:
-    """Whether a call was lost with its pool."""
-    return future.done() and not future.cancelled() and isinstance(future.exception(), BrokenExecutor)
 
 
 def _unusable_executor() -> BadInput:
