@@ -8,6 +8,7 @@ of all that has none. This module sees one assistant message at a time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from itertools import chain
 from typing import Generic, TypeVar
 
@@ -118,6 +119,49 @@ class CallStep:
         if place is None:
             return None
         return self.calls[place]
+
+
+class CallLog:
+    """The calls so far: those of the last answer, which wait for results, and the newest of each id."""
+
+    def __init__(self, past: Iterable[Iterable[Segment]] = ()) -> None:
+        self._past_calls = PastCalls(past)
+        self._newest: dict[str, ToolCall] = {}
+        self.step = CallStep()
+
+    def copy(self) -> CallLog:
+        """A log that goes on from here, and changes nothing in this one."""
+        log = CallLog()
+        log._past_calls = self._past_calls
+        log._newest = dict(self._newest)
+        log.step = deepcopy(self.step)
+        return log
+
+    def begin_answer(self) -> None:
+        """Begin a new answer. A call of the last one that has no result yet will get none."""
+        self.step = CallStep()
+
+    def add(self, call: ToolCall) -> None:
+        """Add a call of the current answer. It is the newest of its id from now on."""
+        self._newest[call.id] = call
+        self.step.add(call)
+
+    def find(self, call_id: str) -> ToolCall | None:
+        """The newest call of this id; None if there is none."""
+        return self._newest.get(call_id) or self._past_calls.get(call_id)
+
+    def take(self, call_id: str, name: str) -> ToolCall | None:
+        """The call of an id that the next result answers.
+
+        If several calls of one answer have the id, each result takes one; the last one stays for more
+        results. If none has, it is the newest of an earlier answer.
+        """
+        if not self.step.has_id(call_id):
+            return self.find(call_id)
+        place = self.step.take(name, id_=call_id)
+        if place is None:
+            return self.step.find_answered(name, id_=call_id)
+        return self.step.calls[place]
 
 
 class PairedResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,7 +35,7 @@ from lamina.dialects.json_values import (
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.named_files import describe_result
 from lamina.dialects.openai_chat.calls import is_safe_name
-from lamina.dialects.pairing import PastCalls
+from lamina.dialects.pairing import CallLog
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
@@ -61,29 +61,13 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """
     messages = read_message_list(request)
     system = _read_system(request.get("system"))
-    log = read_messages(messages, memo, restore_calls=ConverseCalls, read_message=_read_message)
+    log = read_messages(messages, memo, restore_calls=CallLog, read_message=_read_message)
     return ParsedRequest(log=(*system, *log), head=read_head(request))
 
 
 def parse_answer(content: Sequence[Any]) -> tuple[Segment, ...]:
     """The segments of what the model said."""
-    return _read_message({"role": "assistant", "content": content}, 0, ConverseCalls(()))
-
-
-class ConverseCalls:
-    """The newest call with each id. A result says which of them it answers."""
-
-    def __init__(self, past: Sequence[tuple[Segment, ...]]) -> None:
-        self._past_calls = PastCalls(past)
-        self._by_id: dict[str, ToolCall] = {}
-
-    def add(self, call: ToolCall) -> None:
-        """A call, which is the newest of its id from now on."""
-        self._by_id[call.id] = call
-
-    def find(self, call_id: str) -> ToolCall | None:
-        """The newest call of this id; None if there is none."""
-        return self._by_id.get(call_id) or self._past_calls.get(call_id)
+    return _read_message({"role": "assistant", "content": content}, 0, CallLog(()))
 
 
 def _read_system(system: Any) -> list[Segment]:
@@ -110,7 +94,7 @@ def _read_groups(
     return pieces
 
 
-def _read_message(message: Any, _: int, calls: ConverseCalls) -> tuple[Segment, ...]:
+def _read_message(message: Any, _: int, calls: CallLog) -> tuple[Segment, ...]:
     """One message as segments, results first.
 
     A message without any block but cache points has one segment, which says nothing and is not sent.
@@ -133,7 +117,7 @@ def _read_message(message: Any, _: int, calls: ConverseCalls) -> tuple[Segment, 
     return tuple(make_segments(NAME, message, parsed))
 
 
-def _read_piece(marked: MarkedBlock, role: str, calls: ConverseCalls) -> MessagePiece:
+def _read_piece(marked: MarkedBlock, role: str, calls: CallLog) -> MessagePiece:
     """The piece for one block and its cache points. Raises BadInput for a block of the other side."""
     block = marked.block
     block_type, content = split_block(block)
@@ -153,9 +137,7 @@ def _read_piece(marked: MarkedBlock, role: str, calls: ConverseCalls) -> Message
     return _read_plain_piece(marked, role)
 
 
-def _read_result_piece(
-    marked: MarkedBlock, tool_result: Mapping[str, Any], calls: ConverseCalls
-) -> MessagePiece:
+def _read_result_piece(marked: MarkedBlock, tool_result: Mapping[str, Any], calls: CallLog) -> MessagePiece:
     """The piece for a result, which is named after the call that it answers."""
     call = calls.find(text_or_empty(tool_result.get("toolUseId")))
     tool_name = ""

@@ -180,7 +180,7 @@ class _GeminiReader:
         parsed_parts = _read_parts(unit, role)
         joins = self._continues_last(role, parsed_parts)
         if role is Role.ASSISTANT and not joins:
-            self.calls.begin_content()
+            self.calls.begin_answer()
         pieces = [self._make_piece(parsed, role) for parsed in parsed_parts]
         # A step that came in several contents, and the older role "function", are written anew.
         is_mended = joins or unit.role == "function" or not all(piece.may_be_sent for piece in pieces)
@@ -206,7 +206,7 @@ class _GeminiReader:
             case ToolResult():
                 return self._make_result_piece(part, block)
             case ToolCall():
-                call = self.calls.add(part)
+                call = self.calls.add_with_id(part)
                 return _GeminiPiece(role, "tool_call", (call,), [block], whole=is_safe_name(part.name))
             case Thinking() if role is Role.ASSISTANT:
                 return _GeminiPiece(role, "thinking", (part,), [block])

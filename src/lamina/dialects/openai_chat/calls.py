@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -25,7 +25,7 @@ from lamina.dialects.json_values import (
     text_or_empty,
     to_dict,
 )
-from lamina.dialects.pairing import CallStep, PastCalls
+from lamina.dialects.pairing import CallLog
 from lamina.errors import BadInput
 
 _SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -116,54 +116,20 @@ def read_free_text(call: ToolCall) -> str:
     return call.arguments
 
 
-class ChatCalls:
+class ChatCalls(CallLog):
     """The calls so far, so that each result gets the name of the call that it answers.
 
-    `earlier_segments` are those of messages that were read before.
+    The ids of an assistant message are its own, even if earlier calls had the same ones.
     """
 
-    def __init__(self, earlier_segments: Sequence[tuple[Segment, ...]] = ()) -> None:
-        self._earlier_calls = PastCalls(earlier_segments)
-        self._by_id: dict[str, ToolCall] = {}
-        self.begin_message()
-
-    def begin_message(self) -> None:
-        """Begin a new assistant message. Its ids are its own, even if earlier calls had the same ones."""
-        self._step = CallStep()
-
-    def add(self, call: ToolCall) -> None:
-        """Add a call of the current assistant message.
-
-        If the message has another call with this id, both wait under it, in order.
-        """
-        self._by_id[call.id] = call
-        self._step.add(call)
-
     def take_answered_call(self, call_id: str, name: str) -> ToolCall | None:
-        """The call that the next result answers.
-
-        A result with an id answers the call of that id; if several calls have it, the name decides, then the
-        position. A result without an id answers the first call of its name that waits, or the first of all.
-        """
+        """The call that the next result answers: by its id, else by its name, else the first that waits."""
         if call_id:
-            return self._take_by_id(call_id, name)
-        place = self._step.take_any(name)
+            return self.take(call_id, name)
+        place = self.step.take_any(name)
         if place is None:
             return None
-        return self._step.calls[place]
-
-    def _take_by_id(self, call_id: str, name: str) -> ToolCall | None:
-        """The call of an id. If several have it, each result takes one; the last one stays for more results.
-
-        Of two calls of `read` with the id `c1`, the first result of `c1` takes the first, and all later ones
-        the second.
-        """
-        if not self._step.has_id(call_id):
-            return self._by_id.get(call_id) or self._earlier_calls.get(call_id)
-        place = self._step.take(name, id_=call_id)
-        if place is None:
-            return self._step.find_answered(name, id_=call_id)
-        return self._step.calls[place]
+        return self.step.calls[place]
 
     def replay(self, segments: Iterable[Segment]) -> None:
         """Take in the calls and results of messages that were read before.

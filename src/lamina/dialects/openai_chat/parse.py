@@ -177,7 +177,7 @@ def _read_assistant(message: Mapping[str, Any], index: int, calls: ChatCalls) ->
             kind = "assistant"
         pieces.append(MessagePiece(kind, Raw(dialect=NAME, data=extra_fields)))
     pieces += _read_content(message, "assistant")
-    calls.begin_message()  # some servers count the calls of each answer from 0
+    calls.begin_answer()  # some servers count the calls of each answer from 0
     is_sendable = has_valid_content(message)
     for call in read_calls(message, index):
         calls.add(call.part)

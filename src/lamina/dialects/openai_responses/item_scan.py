@@ -9,7 +9,6 @@ server has stays as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from copy import deepcopy
 from typing import Any
 
 from lamina.core.opaque_blocks import is_called_by_program
@@ -51,7 +50,7 @@ from lamina.dialects.openai_responses.parts import (
     read_call_id,
 )
 from lamina.dialects.origins import read_origin_in
-from lamina.dialects.pairing import CallStep
+from lamina.dialects.pairing import CallLog
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
@@ -84,7 +83,7 @@ class ItemScan:
     def __init__(self, *, is_stored: bool = True, has_unseen_calls: bool = False) -> None:
         self.is_stored = is_stored
         self.has_unseen_calls = has_unseen_calls
-        self.calls = CallRegister()
+        self.calls = CallLog()
         self.unpaired_ids: set[str] = set()
         self.item_ids: set[str] = set()
         self.program_call_ids: set[str] = set()
@@ -193,7 +192,7 @@ class ItemScan:
         was_speaking = self.is_speaking
         self.is_speaking = role is Role.ASSISTANT
         if self.is_speaking and not was_speaking:
-            self.calls.forget_waiting()
+            self.calls.begin_answer()
         return self.is_speaking and was_speaking
 
     def _explain_loose(self, item: Json, *, is_followed: bool, is_repeated: bool) -> str:
@@ -269,43 +268,6 @@ class ItemScan:
         if not self.has_unseen_calls or not is_valid_call_id(call_id):
             return False
         return call_id not in self.unpaired_ids
-
-
-class CallRegister:
-    """The calls so far, so that each output is named after the call that it answers."""
-
-    def __init__(self) -> None:
-        self._step = CallStep()
-        self._newest: dict[str, ToolCall] = {}
-
-    def copy(self) -> CallRegister:
-        """A register that goes on from here, and changes nothing in this one."""
-        register = CallRegister()
-        register._step = deepcopy(self._step)
-        register._newest = dict(self._newest)
-        return register
-
-    def forget_waiting(self) -> None:
-        """The model speaks again, so calls that still wait for an output will get none."""
-        self._step = CallStep()
-
-    def add(self, call: ToolCall) -> None:
-        """A call waits for its output from now on."""
-        self._step.add(call)
-        self._newest[call.id] = call
-
-    def take(self, call_id: str, name: str) -> ToolCall | None:
-        """The call that an output with this id answers: the first that waits, else the newest.
-
-        If several calls of the step have the id, the name decides. Two outputs with one id are both named
-        after the call, if there was only one.
-        """
-        if not self._step.has_id(call_id):
-            return self._newest.get(call_id)
-        place = self._step.take(name, id_=call_id)
-        if place is None:
-            return self._step.find_answered(name, id_=call_id)
-        return self._step.calls[place]
 
 
 def _find_followed(items: Sequence[Json]) -> list[bool]:
