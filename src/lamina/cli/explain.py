@@ -78,7 +78,9 @@ def input_price(name: str, tokens: int) -> dict[str, Any] | None:
         return None
     if prices.input is None:
         return None
-    read_price = prices.input if prices.read is None else prices.read
+    read_price = prices.read
+    if read_price is None:
+        read_price = prices.input
     millions = tokens / 1_000_000
     return {"uncached": millions * prices.input, "read": millions * read_price, "as_of": AS_OF}
 

@@ -93,7 +93,9 @@ class BreakpointShape(NamedTuple):
         if marking.automatic in self.retentions:
             fields["prompt_cache_retention"] = marking.automatic
         elif marking.automatic:
-            option = "mode" if marking.automatic in _MODES else "ttl"
+            option = "ttl"
+            if marking.automatic in _MODES:
+                option = "mode"
             options = mapping_or_empty(request.get(_OPTIONS_FIELD))
             fields[_OPTIONS_FIELD] = {**options, option: marking.automatic}
         for name, value in fields.items():

@@ -84,8 +84,8 @@ _ROLES = frozenset(("user", "assistant", "system"))
 _MESSAGE_FIELDS = ("images", "tool_name", "thinking", "tool_calls")
 _TOOL_FIELDS = ("function", "input_schema")
 _UNTYPED_FIELDS = {field: f"untyped:{field}" for field in _OWN_BLOCKS_OF_CONVERSE.split()}
-_BLOCK_TYPES = {
-    block_type: f"block:{block_type}"
+_BLOCK_SIGNS = {
+    block_type: {f"block:{block_type}"}
     for block_type in f"{_OWN_BLOCKS_OF_ANTHROPIC} {_BLOCKS_OF_OPENAI} server_tool_use".split()
 }
 
@@ -195,6 +195,5 @@ def _read_block_signs(block: Any) -> set[str]:
     """The type of a block, if that says anything; of one without a type, its fields."""
     fields = mapping_or_empty(block)
     if "type" in fields or not isinstance(block, Mapping):
-        sign = _BLOCK_TYPES.get(text_or_empty(fields.get("type")))
-        return {sign} if sign else set()
+        return _BLOCK_SIGNS.get(text_or_empty(fields.get("type")), set())
     return {"block:?", *(sign for name, sign in _UNTYPED_FIELDS.items() if name in fields)}

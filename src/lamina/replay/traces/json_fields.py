@@ -99,7 +99,9 @@ def _parse_iso(text: str) -> float | None:
 
 def parse_usage(usage: Any, *, at: float | None = None, model: str = "") -> RecordedUsage | None:
     """What a usage says, of whichever provider; None where it says nothing."""
-    reported = usage if isinstance(usage, Usage) else read_usage(usage)
+    reported = usage
+    if not isinstance(usage, Usage):
+        reported = read_usage(usage)
     if not reported.input and not reported.output:
         return None
     return record_usage(reported, at=at, model=model)
