@@ -162,12 +162,7 @@ def select_known(rows: Iterable[Any], name: str) -> list[float]:
 
 def sum_known(rows: Iterable[Any], name: str) -> float | None:
     """The sum of what is known of this field; None if nothing is."""
-    return add_known(getattr(row, name) for row in rows)
-
-
-def add_known(amounts: Iterable[float | None]) -> float | None:
-    """The sum of the amounts that are known; None if none is."""
-    known_amounts = [amount for amount in amounts if amount is not None]
+    known_amounts = select_known(rows, name)
     if not known_amounts:
         return None
     return sum(known_amounts)

@@ -42,7 +42,6 @@ from lamina.replay.headline import (
     UNTOUCHED,
     Headline,
     SessionCost,
-    SimulatedPair,
     compare_sessions,
     summarise,
 )
@@ -157,45 +156,19 @@ def headline_lines(headline: Headline, *, as_of: str) -> list[str]:
     if headline.under_lamina:
         count = count_noun(headline.under_lamina, "session")
         lines.append(f"{count} ran under lamina already: what was recorded is the cost under lamina")
+    if headline.refused:
+        count = count_noun(headline.refused, "session")
+        lines.append(f"not compared: {count} with calls that would be refused, and so cost nothing")
     if headline.shortened:
         count = count_noun(headline.shortened, "session")
         lines.append(
             f"not compared: of {count} far less was sent than the log holds, and the log has no compaction. "
             "If lamina ran between the client and the API, its record has the cuts: give --store"
         )
-    lines += _pair_lines(headline)
     lines += _lost_lines(headline)
     if headline.cut_sum is not None:
         lines.append(describe_cuts(headline.cut_sum))
     return lines
-
-
-def _pair_lines(headline: Headline) -> list[str]:
-    """What is simulated of sessions with refused calls, and how far the simulation is off."""
-    pair = headline.pair
-    if pair is None:
-        return []
-    lines = [f"not compared          {describe_pair(pair)}"]
-    if headline.simulated_share is not None:
-        lines.append(f"      {describe_simulation(headline.simulated_share)}")
-    return lines
-
-
-def describe_pair(pair: SimulatedPair) -> str:
-    """Both sides of sessions that cannot be compared, since a call that is refused costs nothing."""
-    recorded = ""
-    if pair.recorded is not None:
-        recorded = f", ${format_money(pair.recorded)} as recorded"
-    return (
-        f"{count_noun(pair.sessions, 'session')} with calls that would be refused{recorded}; simulated: "
-        f"${format_money(pair.untouched)} untouched with {pair.untouched_refused:,} refused, "
-        f"${format_money(pair.own)} under lamina with {pair.own_refused:,} refused"
-    )
-
-
-def describe_simulation(share: float) -> str:
-    """How far off the simulation is where it can be compared with records."""
-    return f"the simulation says {share:.2f} times what was recorded, in the median session"
 
 
 def describe_sessions(headline: Headline) -> str:

@@ -8,7 +8,6 @@ terminal and the JSON file show these figures. Nothing here writes them down.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 
 import msgspec
 
@@ -16,7 +15,6 @@ from lamina.dialects.usage import count_noun
 from lamina.replay.account_sums import (
     CutSum,
     LossReason,
-    add_known,
     group_by,
     list_losses,
     select_known,
@@ -88,40 +86,14 @@ class SessionCost(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a call of it would have no answer, under lamina or with everything sent."""
         return any(self.refused.get(policy) for policy in (OWN_POLICY, UNTOUCHED))
 
-    @property
-    def simulated_share(self) -> float | None:
-        """What the simulation says that sending everything cost, beside what it did cost: its own error.
-
-        None if the client did not send everything, or nothing was recorded.
-        """
-        untouched = self.policies.get(UNTOUCHED)
-        if not self.recorded or untouched is None:
-            return None
-        sent_less = self.compactions or self.under_lamina or self.is_shortened or self.refused.get(UNTOUCHED)
-        if sent_less:
-            return None
-        return untouched / self.recorded
-
-
-class SimulatedPair(msgspec.Struct, frozen=True, kw_only=True):
-    """Sessions of which calls would be refused, so that costs cannot be compared: both sides as simulated."""
-
-    sessions: int
-    recorded: float | None
-    untouched: float | None
-    untouched_refused: int
-    own: float | None
-    own_refused: int
-
 
 class Headline(msgspec.Struct, frozen=True, kw_only=True):
     """All sessions in a few figures; money is in dollars, and of the `compared` sessions.
 
     `is_recorded`: `before` is what the records say, and not what sending everything would have cost. `own`
-    is what lamina would have cost in the `comparable` ones of them, which cost `comparable_before`. `pair`
-    has those with refused calls. `under_lamina` counts those that ran under lamina already, and `shortened`
-    those of which far less was sent than their log holds.
-    `simulated_share` is the median of what the simulation says of sending everything beside the records.
+    is what lamina would have cost in the `comparable` ones of them, which cost `comparable_before`. `refused`
+    counts those with calls that would be refused, `under_lamina` those that ran under lamina already, and
+    `shortened` those of which far less was sent than their log holds.
     """
 
     sessions: int
@@ -135,10 +107,9 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
     comparable_before: float
     own: float | None
     own_cuts: int
-    pair: SimulatedPair | None
+    refused: int
     under_lamina: int
     shortened: int
-    simulated_share: float | None
     dearer: int
     lost: float | None
     lost_calls: int
@@ -158,7 +129,6 @@ def summarise(account: ReplayAccount) -> Headline:
     # If any session has records, those without do not count: sums would mix both.
     compared = recorded or [session for session in sessions if session.before is not None]
     comparable = [session for session in compared if session.own is not None]
-    shares = select_known(sessions, "simulated_share")
     losses = list_losses(account.reported)
     return Headline(
         sessions=len(sessions),
@@ -171,10 +141,9 @@ def summarise(account: ReplayAccount) -> Headline:
         comparable_before=sum(select_known(comparable, "before")),
         own=sum_known(comparable, "own"),
         own_cuts=sum(session.cuts for session in comparable),
-        pair=_sum_refused(compared),
+        refused=sum(session.has_refused and not session.under_lamina for session in compared),
         under_lamina=sum(session.under_lamina for session in sessions),
         shortened=sum(session.is_shortened for session in sessions),
-        simulated_share=median(shares) if shares else None,
         dearer=sum(bool(session.dearer) for session in comparable),
         lost=sum_known(losses, "dollars"),
         lost_calls=len(losses),
@@ -182,21 +151,6 @@ def summarise(account: ReplayAccount) -> Headline:
         reasons=tuple(sum_losses(losses)[:MOST_REASONS]),
         cut_sum=sum_cuts(account.reported),
         **sum_fields(sessions, ["calls"]),
-    )
-
-
-def _sum_refused(sessions: Sequence[SessionCost]) -> SimulatedPair | None:
-    """The sessions of which calls would be refused; None if there are none."""
-    refused = [session for session in sessions if session.has_refused and not session.under_lamina]
-    if not refused:
-        return None
-    return SimulatedPair(
-        sessions=len(refused),
-        recorded=sum_known(refused, "recorded"),
-        untouched=add_known(session.policies.get(UNTOUCHED) for session in refused),
-        untouched_refused=sum(session.refused.get(UNTOUCHED, 0) for session in refused),
-        own=add_known(session.policies.get(OWN_POLICY) for session in refused),
-        own_refused=sum(session.refused.get(OWN_POLICY, 0) for session in refused),
     )
 
 
