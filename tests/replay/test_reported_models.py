@@ -35,13 +35,6 @@ def test_without_a_readable_split_all_of_it_has_the_short_lifetime(damage: Any) 
     assert found == RecordedUsage(uncached=5, written=1_000)
 
 
-def test_a_split_alone_is_enough_and_is_never_negative() -> None:
-    assert parse_usage({"cache_creation": HOUR}) == RecordedUsage(written=100, written_long=900)
-    assert parse_usage({"cache_creation_input_tokens": 3, "cache_creation": HOUR}) == RecordedUsage(
-        written=100, written_long=900
-    )
-
-
 def test_the_same_request_twice_is_summed_with_its_long_part() -> None:
     both = _add_usages(
         RecordedUsage(written_long=3, model=OPUS), RecordedUsage(written=1, written_long=4, model=HAIKU)

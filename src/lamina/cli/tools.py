@@ -140,21 +140,9 @@ def _list_changes(advice: ToolAdvice) -> Iterator[str]:
     yield f"definitions and searches cost {deferred} instead of {loaded} tokens: {format_percent(saved)} less"
     searches = "1 search" if advice.searches == 1 else f"{advice.searches:,} searches"
     yield f"{searches} more in these sessions"
-    in_order = _share(advice.shared_as_advised, advice.first_tokens_advised)
-    as_recorded = _share(advice.shared_as_recorded, advice.first_tokens)
-    yield (
-        f"definitions that a session shares with the one before it: {in_order} in this order, "
-        f"{as_recorded} as recorded"
-    )
     if advice.already_deferred:
         yield f"deferred already: {count_noun(len(advice.already_deferred), 'tool')}"
     if advice.unknown:
         yield f"called, and defined in no session: {', '.join(advice.unknown)}"
     if advice.damaged:
         yield f"{advice.damaged:,} damaged, and skipped"
-
-
-def _share(part: int, whole: int) -> str:
-    if not whole:
-        return "-"
-    return format_percent(part / whole)

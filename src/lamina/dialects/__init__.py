@@ -15,6 +15,7 @@ from lamina.dialects.port import Dialect, Marking, PlainHead, Request, Tool, Vio
 from lamina.dialects.recognition import (
     RequestSigns,
     find_format,
+    join_signs,
     read_head_signs,
     read_message_signs,
     read_signs,
@@ -70,7 +71,7 @@ def recognise_growing(request: Request, memo: ParseMemo) -> Dialect:
     begun = memo.begin(messages)
     for message in messages[begun.count_of_examples :]:
         begun.examples.setdefault(read_message_signs(message), message)
-    return _find_dialect(read_head_signs(request).union(*begun.examples))
+    return _find_dialect(join_signs(read_head_signs(request), *begun.examples))
 
 
 def _find_dialect(signs: RequestSigns) -> Dialect:

@@ -25,7 +25,6 @@ from lamina.dialects.same_objects import (
 BREAKPOINT = "prompt_cache_breakpoint"
 """The field of a part that ends a cached prefix."""
 
-_LIFETIMES = ("30m", "12h")
 _MODES = ("implicit", "explicit")
 _OPTIONS_FIELD = "prompt_cache_options"
 
@@ -34,7 +33,8 @@ class BreakpointShape(NamedTuple):
     """Where one API has breakpoints: on parts of these types, in the field that `find_parts` names.
 
     `text_type` is the type of the part that a string becomes if it has to carry one. What an assistant said
-    carries one only if `assistants_carry`. One of the `retentions` is a lifetime with a field of its own.
+    carries one only if `assistants_carry`. Without `lifetimes`, a breakpoint may name any. One of the
+    `retentions` is a lifetime with a field of its own.
     """
 
     items: str
@@ -42,6 +42,7 @@ class BreakpointShape(NamedTuple):
     text_type: str
     find_parts: Callable[[Mapping[str, Any]], str]
     assistants_carry: bool = True
+    lifetimes: Collection[str] | None = None
     retentions: Collection[str] = ()
 
     def mark(self, request: Request, marking: Marking) -> dict[str, Any]:
@@ -76,6 +77,8 @@ class BreakpointShape(NamedTuple):
         lifetime = None
         if self._is_markable(part):
             lifetime = places.pop(place, None)
+        if lifetime and self.lifetimes is not None and lifetime not in self.lifetimes:
+            lifetime = ""
         return change_object(part, lambda fields: _set_breakpoint(fields, lifetime))
 
     def _is_markable(self, part: Any) -> bool:
@@ -128,12 +131,12 @@ class BreakpointShape(NamedTuple):
 def _set_breakpoint(part: Mapping[str, Any], lifetime: str | None) -> Mapping[str, Any]:
     """A part with a breakpoint of this lifetime, or without any (None); the same object if it is so already.
 
-    A lifetime that these APIs do not have is the provider's default, which the breakpoint does not name.
+    The lifetime "" is the provider's default, which the breakpoint does not name.
     """
     if lifetime is None:
         return put_or_drop_field(part, BREAKPOINT, None)
     marker = {"mode": "explicit"}
-    if lifetime in _LIFETIMES:
+    if lifetime:
         marker["ttl"] = lifetime
     return put_or_drop_field(part, BREAKPOINT, marker)
 

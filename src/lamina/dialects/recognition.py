@@ -1,9 +1,9 @@
 """Tells from its shape which wire format a request is of, by one row of signs for each format.
 
 A sign is a word for something that a request has: a field of it (`max_completion_tokens`), of one of its
-messages (`message:images`) or tools (`tool:input_schema`), the type of a block (`block:tool_use`), or a field
-of a block without a type (`untyped:toolUse`). A request is of the first format whose conversation it holds,
-of which it has one of the signs that it needs, and none of those that it refuses.
+messages (`message:images`) or tools (`tool:input_schema`), or the type of a block (`block:tool_use`). A
+request is of the first format whose conversation it holds, of which it has one of the signs that it needs,
+and none of those that it refuses.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from lamina.dialects.port import Request
 
 RequestSigns = frozenset[Any]
 
-_OWN_BLOCKS_OF_CONVERSE = "text image document toolUse toolResult reasoningContent cachePoint guardContent"
+_OWN_BLOCKS_OF_CONVERSE = frozenset(
+    "text image document toolUse toolResult reasoningContent cachePoint guardContent".split()
+)
 _OWN_BLOCKS_OF_ANTHROPIC = "tool_use tool_result thinking redacted_thinking document image"
 _BLOCKS_OF_OPENAI = "image_url input_text input_audio output_text file refusal"
 
@@ -41,7 +43,7 @@ _FORMATS: Mapping[str, _FormatSigns] = {
             """modelId inferenceConfig additionalModelRequestFields guardrailConfig
             additionalModelResponseFieldPaths""".split()
         )
-        | _prefix("untyped", _OWN_BLOCKS_OF_CONVERSE),
+        | {"first block:converse"},
     ),
     "anthropic": _FormatSigns(
         "messages[]",
@@ -83,9 +85,9 @@ _FORMATS: Mapping[str, _FormatSigns] = {
 _ROLES = frozenset(("user", "assistant", "system"))
 _MESSAGE_FIELDS = ("images", "tool_name", "thinking", "tool_calls")
 _TOOL_FIELDS = ("function", "input_schema")
-_UNTYPED_FIELDS = {field: f"untyped:{field}" for field in _OWN_BLOCKS_OF_CONVERSE.split()}
+_FIRST_BLOCKS = frozenset(("first block:converse", "first block:other"))
 _BLOCK_SIGNS = {
-    block_type: {f"block:{block_type}"}
+    block_type: f"block:{block_type}"
     for block_type in f"{_OWN_BLOCKS_OF_ANTHROPIC} {_BLOCKS_OF_OPENAI} server_tool_use".split()
 }
 
@@ -116,7 +118,17 @@ def _match(format_signs: _FormatSigns, signs: RequestSigns) -> bool:
 def read_signs(request: Request) -> RequestSigns:
     """All signs of a request."""
     messages = list_or_empty(mapping_or_empty(request).get("messages"))
-    return read_head_signs(request).union(*map(read_message_signs, messages))
+    return join_signs(read_head_signs(request), *map(read_message_signs, messages))
+
+
+def join_signs(head_signs: RequestSigns, *message_signs: RequestSigns) -> RequestSigns:
+    """The signs of a head and of its messages. Of their first blocks, that of the first message counts."""
+    joined = head_signs.union(*message_signs) - _FIRST_BLOCKS
+    for signs in message_signs:
+        first_block = signs & _FIRST_BLOCKS
+        if first_block:
+            return joined | first_block
+    return joined
 
 
 def read_head_signs(request: Request) -> RequestSigns:
@@ -181,9 +193,9 @@ def read_message_signs(message: Any) -> RequestSigns:
     content = message.get("content")
     if isinstance(content, LIST_TYPES):
         signs.add("content[]")
+        signs.update(_read_first_block(block) for block in content[:1])
         if "tool_calls" not in message:
-            for block in content:
-                signs |= _read_block_signs(block)
+            signs.update(filter(None, map(_read_block_sign, content)))
     for call in list_or_empty(message.get("tool_calls")):
         function = mapping_or_empty(mapping_or_empty(call).get("function"))
         if isinstance(function.get("arguments"), Mapping):
@@ -191,9 +203,19 @@ def read_message_signs(message: Any) -> RequestSigns:
     return frozenset(signs)
 
 
-def _read_block_signs(block: Any) -> set[str]:
-    """The type of a block, if that says anything; of one without a type, its fields."""
-    fields = mapping_or_empty(block)
-    if "type" in fields or not isinstance(block, Mapping):
-        return _BLOCK_SIGNS.get(text_or_empty(fields.get("type")), set())
-    return {"block:?", *(sign for name, sign in _UNTYPED_FIELDS.items() if name in fields)}
+def _read_block_sign(block: Any) -> str | None:
+    """The type of a block, if that says anything; "block:?" for one without a type."""
+    if _is_untyped(block):
+        return "block:?"
+    return _BLOCK_SIGNS.get(text_or_empty(mapping_or_empty(block).get("type")))
+
+
+def _read_first_block(block: Any) -> str:
+    if _is_untyped(block) and not _OWN_BLOCKS_OF_CONVERSE.isdisjoint(block):
+        return "first block:converse"
+    return "first block:other"
+
+
+def _is_untyped(block: Any) -> bool:
+    """Whether a block does not say its type in `type`, as those of Converse do not."""
+    return isinstance(block, Mapping) and "type" not in block

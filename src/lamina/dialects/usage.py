@@ -116,11 +116,8 @@ def read_usage(usage: Any) -> Usage:
     details = read("prompt_tokens_details") or read("input_tokens_details")
     read_detail = _make_reader(details)
     cached = _read_count(read, _CACHED) or _read_count(read_detail, _CACHED)
-    read_lifetime = _make_reader(read("cache_creation"))
-    written_long = _read_count(read_lifetime, _WRITTEN_LONG)
-    written_by_lifetime = written_long + _read_count(read_lifetime, _WRITTEN_SHORT)
     written = _read_count(read, _WRITTEN) or _read_count(read_detail, _WRITTEN)
-    written = max(written, written_by_lifetime)
+    written_long = _read_count(_make_reader(read("cache_creation")), _WRITTEN_LONG)
     output = _read_count(read, _OUTPUT) + _read_count(read, _THOUGHTS)
     # Codex has the cached part beside the input, which includes it.
     has_details = details is not None or read("cached_input_tokens") is not None
@@ -172,8 +169,7 @@ _WRITTEN = (
     "cache_write",
 )
 _WRITTEN_LONG = ("ephemeral_1h_input_tokens",)
-_WRITTEN_SHORT = ("ephemeral_5m_input_tokens",)
-"""Fields of `cache_creation`, which counts what was written by its lifetime."""
+"""Fields of `cache_creation` that count what was written to live for an hour."""
 
 _OUTPUT = (
     "completion_tokens",

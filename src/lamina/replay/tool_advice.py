@@ -19,7 +19,6 @@ from typing import Any
 
 import msgspec
 
-from lamina.caches.prefix_path import count_common_items
 from lamina.replay.tool_sessions import ToolSession, read_tool_sessions
 from lamina.replay.values import Trace, UnreadableLine
 
@@ -48,8 +47,7 @@ class ToolAdvice(msgspec.Struct, frozen=True, kw_only=True):
 
     `tools` has those to load first, in the order to give them in. `loaded_price` is what all definitions took
     as recorded, `deferred_price` what they and the `searches` take under the advice, in tokens of input at
-    full price. `shared_as_recorded` and `shared_as_advised` are the tokens of definitions that sessions begin
-    with as the session before them did. `unknown` are tools that were called and that no session defines.
+    full price. `unknown` are tools that were called and that no session defines.
     """
 
     sessions: int = 0
@@ -62,8 +60,6 @@ class ToolAdvice(msgspec.Struct, frozen=True, kw_only=True):
     searches: int = 0
     first_tokens: int = 0
     first_tokens_advised: int = 0
-    shared_as_recorded: int = 0
-    shared_as_advised: int = 0
     damaged: int = 0
 
     @property
@@ -128,8 +124,6 @@ def advise_sessions(sessions: Sequence[ToolSession]) -> ToolAdvice:
         searches=search_count,
         first_tokens=sum(sum(session.tokens.values()) for session in sessions),
         first_tokens_advised=first_tokens_advised,
-        shared_as_recorded=_count_shared(sessions, [list(session.tokens) for session in sessions]),
-        shared_as_advised=_count_shared(sessions, [order for _ in sessions]),
     )
 
 
@@ -190,16 +184,3 @@ def _make_row(
         load=saves <= 0,
         saves=saves,
     )
-
-
-def _count_shared(sessions: Sequence[ToolSession], orders: Sequence[Sequence[str]]) -> int:
-    """The tokens of definitions with which sessions begin as the session before them did."""
-    shared = 0
-    previous_texts: list[str] = []
-    for session, order in zip(sessions, orders, strict=True):
-        names = [name for name in order if name in session.tokens]
-        texts = [session.texts[name] for name in names]
-        for name in names[: count_common_items(texts, previous_texts)]:
-            shared += session.tokens[name]
-        previous_texts = texts
-    return shared

@@ -48,6 +48,7 @@ BREAKPOINTS = BreakpointShape(
     # an item of a type without parts, such as a call, may have no breakpoint at all
     lambda item: PARTS_FIELDS.get(read_type(item), ""),
     assistants_carry=False,
+    lifetimes=("30m", "12h"),
     retentions=("in_memory", "24h"),
 )
 """Where a request may have cache breakpoints."""
