@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from itertools import count, islice
+from operator import attrgetter
 from time import monotonic, time
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -53,6 +54,8 @@ MOST_LEARNT = 64
 """Records of another process that are read so that their texts are not stored again."""
 
 AnyKey = TypeVar("AnyKey")
+
+_READ_PARTS = attrgetter("parts")
 
 FamilyKey = tuple[str, str]
 """A workspace and a family in it."""
@@ -114,7 +117,7 @@ class ConversationMatch(NamedTuple):
         if not self.shared:
             return None
         log = self.parsed.log
-        parts = sum(len(segment.parts) for segment in log[: len(log) - self.new_segments])
+        parts = sum(map(len, map(_READ_PARTS, log[: len(log) - self.new_segments])))
         return find_last_block(self.parsed.head, parts)
 
 
