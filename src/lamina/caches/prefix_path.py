@@ -186,14 +186,7 @@ def count_common_items(one: Sequence[Any], other: Sequence[Any]) -> int:
 
 def count_same_objects(one: Sequence[object], other: Sequence[object]) -> int:
     """How many items two sequences begin with in common, by identity: nothing is compared by value."""
-    if all(map(is_, one, other)):  # most requests continue the last one, and this takes no step of Python
-        return min(len(one), len(other))
-    count = 0
-    for item, other_item in zip(one, other, strict=False):
-        if item is not other_item:
-            break
-        count += 1
-    return count
+    return [*map(is_, one, other), False].index(False)  # no step of Python for an item
 
 
 _LEVELS = ("system", "messages")

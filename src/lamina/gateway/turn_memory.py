@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Any, NamedTuple
 
 MEMORY_BYTES = 24 << 20
@@ -96,17 +96,10 @@ class RequestOutline(NamedTuple):
 
     def count_same(self, text: bytes) -> int:
         """How many messages at the beginning of a text are the same bytes."""
-        sources = self.turns.sources
-        # The usual case first, in which all are the same: it takes no step of Python for a message.
-        has_gaps = all(map(text.startswith, repeat(self.gap), self.gap_places))
-        if has_gaps and all(map(text.startswith, sources, self.places)):
-            return len(sources)
-        is_same = map(text.startswith, sources, self.places)
-        follows = chain((True,), map(text.startswith, repeat(self.gap), self.gap_places))
-        for count, (same, joined) in enumerate(zip(is_same, follows, strict=True)):
-            if not same or not joined:
-                return count
-        return len(sources)
+        # It takes no step of Python for a message: there may be thousands.
+        is_same = [*map(text.startswith, self.turns.sources, self.places), False]
+        is_joined = [*map(text.startswith, repeat(self.gap), self.gap_places), False]
+        return min(is_same.index(False), is_joined.index(False) + 1)
 
     def end_of(self, count: int) -> int:
         """Where the first `count` messages end."""
