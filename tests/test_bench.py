@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from bench.fit_request import keep_history
 from lamina.dialects import DIALECTS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -271,6 +272,19 @@ QUICKEST = frozenset(("frontier", "search", "store", "window"))
 BENCHES = [
     pytest.param(name, marks=() if name in QUICKEST else pytest.mark.thorough) for name in sorted(CHECKS)
 ]
+
+
+def test_a_ratio_that_has_changed_by_more_than_a_fifth_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = tmp_path / "ratios.jsonl"
+    for ratio in (2.0, 2.3, 2.1, 3.0):
+        keep_history({"first": ratio, "next": 1.0}, history)
+    output = capsys.readouterr().out
+    assert [line for line in output.splitlines() if line.startswith("changed")] == [
+        "changed: first: 2.1 -> 3.0"
+    ]
+    assert len(history.read_text().splitlines()) == 4
 
 
 def test_every_bench_is_run_here() -> None:
