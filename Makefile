@@ -10,6 +10,7 @@ PYTHON_IN_VENV := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 USER_STAMP := $(if $(wildcard $(STAMP)),$(STAMP),$(VENV)-user/.installed)
 SCALE_STAMP := $(VENV)-scale/.installed
+SUITES_STAMP := $(VENV)-suites/.installed
 RELEASE_STAMP := $(VENV)-release/.installed
 CHECKED := $(wildcard src tests examples bench tools)
 
@@ -26,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test check formatted linted typed layered housed documented
-.PHONY: seeds coverage house interpreters matrix bench proof torture mutants peers docs newcomer screenshots site conformance scale clients adapters pages nightly
+.PHONY: seeds coverage house interpreters matrix bench proof torture mutants peers docs newcomer screenshots site conformance scale clients adapters suites pages nightly
 .PHONY: format lock wheel image man release-check clean
 
 help:  ## print this list
@@ -136,6 +137,14 @@ clients: $(STAMP)  ## install coding agents from npm and PyPI under .clients/ an
 adapters: $(STAMP)  ## test each adapter in an environment of its framework, with the framework's own suites (NAMES=...: only these)
 	@sh tools/environments.sh $(VENV) adapters $(NAMES)
 	@$(PYTHON_IN_VENV) -m tools.adapters $(NAMES)
+
+suites: $(SUITES_STAMP)  ## the official SDKs' own tests, bare and with every client wrapped by lamina (ARGS="ollama"; ARGS=--all: the slow rest)
+	@$(VENV)-suites/bin/python -m tools.suites $(ARGS)
+
+# The newest SDKs, which need not be those that lamina is developed with.
+$(SUITES_STAMP): requirements/suites.txt requirements/uv.txt pyproject.toml tools/bootstrap.sh
+	@sh tools/bootstrap.sh $(VENV)-suites requirements/suites.txt
+	@touch $@
 
 nightly: $(STAMP)  ## everything that CI leaves out, one part after the other, with a table at the end (PARTS="adapters scale": only these)
 	@$(PYTHON_IN_VENV) -m tools.nightly $(PARTS)

@@ -21,6 +21,7 @@ pin requirements/user.txt pyproject.toml requirements/user.in
 pin requirements/image.txt pyproject.toml requirements/image.in \
     --extra run --extra postgres --extra encryption --extra otel
 pin requirements/scale.txt pyproject.toml requirements/scale.in
+pin requirements/suites.txt pyproject.toml requirements/suites.in
 pin requirements/release.txt pyproject.toml requirements/release.in
 pin requirements/matrix.txt pyproject.toml requirements/matrix.in
 newer=3.12 pin requirements/claude.txt --no-deps requirements/claude.in

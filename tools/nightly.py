@@ -54,6 +54,7 @@ def list_parts() -> list[Part]:
         Part("seeds", ("make", "seeds")),
         Part("machine", tests, set_up=machine),
         Part("adapters", ("make", "adapters")),
+        Part("suites", ("make", "suites", "ARGS=--all")),
         Part("pages", ("make", "pages")),
         Part("scale", ("make", "scale")),
         Part("conformance", ("make", "conformance")),

@@ -92,6 +92,57 @@ def test_a_copy_of_the_object_is_wrapped_too(client: Any, wire: Wire) -> None:
     assert wire.statuses == [400, 200]
 
 
+def test_a_copy_that_is_no_client_is_the_clients_own() -> None:
+    """`ollama.Client.copy` copies a model. Both arguments are positional there."""
+
+    def copy_model(source: str, destination: str) -> str:
+        return f"{source} as {destination}"
+
+    client = lamina.wrap(SimpleNamespace(chat=dict, copy=copy_model))
+    assert client.copy("dum", "dummer") == "dum as dummer"
+
+
+@pytest.mark.parametrize(
+    ("path", "request_field"),
+    [
+        ("chat", "messages"),
+        ("converse", "messages"),
+        ("messages.create", "messages"),
+        ("messages.stream", "messages"),
+        ("responses.create", "input"),
+        ("models.generate_content", "contents"),
+    ],
+)
+def test_a_request_without_turns_is_sent_as_it_is(path: str, request_field: str) -> None:
+    """There is nothing to fit, and Ollama loads a model by it. The API says what it thinks of it."""
+    sent: list[dict[str, Any]] = []
+    *parents, name = path.split(".")
+    endpoint = SimpleNamespace(**{name: lambda **request: sent.append(request)})
+    client: Any = endpoint
+    for parent in parents:
+        client = SimpleNamespace(**{parent: client})
+    wrapped = lamina.wrap(client, budget=10_000)
+    for parent in parents:
+        wrapped = getattr(wrapped, parent)
+    getattr(wrapped, name)(model="m", **{request_field: []})
+    getattr(wrapped, name)(model="m")
+    assert sent == [{"model": "m", request_field: []}, {"model": "m"}]
+
+
+def test_a_tool_that_describes_itself_is_sent_as_its_definition() -> None:
+    """Anthropic's `@beta_tool` makes such an object of a function."""
+    sent: list[dict[str, Any]] = []
+    messages = SimpleNamespace(create=lambda **request: sent.append(request))
+    schema = {"type": "object", "properties": {}}
+    described = {"name": "read", "input_schema": schema}
+    plain = {"name": "write", "input_schema": schema}
+    tools = [SimpleNamespace(to_dict=lambda: described), plain]
+    client = lamina.wrap(SimpleNamespace(messages=messages), budget=10_000)
+    question = [{"role": "user", "content": "Hello"}]
+    client.messages.create(model="m", max_tokens=9, messages=question, tools=tools)
+    assert sent[0]["tools"] == [described, plain]
+
+
 def test_streams_are_the_sdks_own(client: Any) -> None:
     request = {"model": MODEL, "max_tokens": 4, "messages": [{"role": "user", "content": "Hello"}]}
     with client.chat.completions.create(**request, stream=True) as stream:

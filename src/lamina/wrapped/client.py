@@ -16,6 +16,7 @@ are passed on untouched. `lamina.wrapped.sdk_calls` has the call itself.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from os import PathLike
 from typing import Any, Self, TypeVar, cast
@@ -161,10 +162,16 @@ class Wrapped:
         if path in _ENDPOINTS and callable(attribute):
             return fit_calls(attribute, self._conversations, _ENDPOINTS[path], path)
         if path in ("copy", "with_options"):
-            return lambda **options: Wrapped(attribute(**options), self._conversations)
+            return partial(self._copy, attribute)
         if path in _ENDPOINT_PARENTS:
             return Wrapped(attribute, self._conversations, path)
         return attribute
+
+    def _copy(self, copy_client: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        copied = copy_client(*arguments, **options)
+        if isinstance(copied, type(self._inner)):
+            return Wrapped(copied, self._conversations)
+        return copied  # `copy` of an Ollama client copies a model
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._inner, name, value)

@@ -26,9 +26,13 @@ from lamina.dialects.overflow import read_overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage
 from lamina.errors import BudgetExceeded
+from lamina.fitting.recalls import TURN_FIELDS
 from lamina.fitting.server_reports import with_headers
 from lamina.wrapped.shown_answers import AsyncShownStream, ShownResponse, SyncShownStream
 from lamina.wrapped.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
+
+CONVERSATION_FIELDS = (*TURN_FIELDS, "prompt", "previous_response_id", "conversation")
+"""The fields that hold a conversation, or say which one goes on."""
 
 END = object()
 """What a stream gives after its last chunk."""
@@ -45,7 +49,7 @@ def fit_calls(
     is_async = inspect.iscoroutinefunction(inspect.unwrap(send))
 
     def make_call(arguments: tuple[Any, ...], request: dict[str, Any], *, is_async: bool) -> SdkCall:
-        named_arguments = name_arguments(send, arguments, request)
+        named_arguments = describe_tools(name_arguments(send, arguments, request))
         return SdkCall(send, conversations, dialect, path, named_arguments, is_async=is_async)
 
     @wraps(send)
@@ -58,6 +62,8 @@ def fit_calls(
 
     @wraps(send)
     def send_when_entered(*arguments: Any, **request: Any) -> Any:
+        if _has_no_turns(name_arguments(send, arguments, request)):
+            return send(*arguments, **request)
         return StreamContext(partial(make_call, arguments, request))
 
     if path.endswith(".stream") or ".with_streaming_response." in path:
@@ -83,6 +89,15 @@ def name_arguments(
     return dict(zip(names, arguments, strict=False)) | request
 
 
+def describe_tools(request: dict[str, Any]) -> dict[str, Any]:
+    """The request with its tools as definitions. Anthropic's SDK takes objects that describe themselves."""
+    tools = request.get("tools")
+    if not isinstance(tools, list | tuple) or not any(hasattr(tool, "to_dict") for tool in tools):
+        return request
+    definitions = [tool.to_dict() if hasattr(tool, "to_dict") else tool for tool in tools]
+    return {**request, "tools": definitions}
+
+
 class SdkCall:
     """A call of an SDK's function. Its methods are steps, which run with or without `await`."""
 
@@ -97,6 +112,7 @@ class SdkCall:
         is_async: bool,
     ) -> None:
         self._send = send
+        self._request = request
         self._path = path
         self._is_async = is_async
         self._has_store = conversations.store is not None
@@ -126,6 +142,8 @@ class SdkCall:
         A stream is passed on while it comes. Of a whole answer, recalls are answered first: the request
         is sent again until the model says something else.
         """
+        if _has_no_turns(self._request):
+            return (yield partial(self._send, **self._request))
         yield from self._prepare()
         answer = yield from self._send_fitting(self._send_once)
         if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
@@ -391,6 +409,14 @@ class StreamContext:
 
     async def __aexit__(self, *error: object) -> Any:
         return await run_async(self._call.exit(self._manager, self._stream, error))
+
+
+def _has_no_turns(request: dict[str, Any]) -> bool:
+    """Whether a request says nothing and continues nothing. It is sent as it is, and the API answers it.
+
+    Ollama loads the model when it gets one. The other APIs refuse it with their own error.
+    """
+    return not any(request.get(name) for name in CONVERSATION_FIELDS)
 
 
 def _is_stream(answer: Any) -> bool:
