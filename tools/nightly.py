@@ -62,6 +62,7 @@ def list_parts() -> list[Part]:
         Part("torture-sqlite", ("make", "torture", "ARGS=sqlite:")),
         Part("torture-files", ("make", "torture", "ARGS=files:")),
         Part("torture-postgres", ("make", "torture", "ARGS=postgres:")),
+        Part("torture-gateways", ("make", "torture", "ARGS=gateways:")),
         Part("newcomer", ("make", "newcomer")),
         Part("peers", ("make", "peers")),
         Part("release", ("make", "release-check")),

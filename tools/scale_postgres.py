@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +37,7 @@ import aiohttp
 import psycopg
 
 from lamina.conversations.store import decode_state
+from lamina.core.values import Budget
 from lamina.stores.port import OwnName, Where
 from lamina.stores.postgres import open_postgres
 from tests.gateway.growing import dump, messages_request
@@ -57,7 +58,7 @@ BEFORE_FAILOVER = 0.6
 """The share of the requests that are answered before the primary is killed."""
 
 MOST_ATTEMPTS = 1_200
-UPSTREAM = {"window": 8_000, "reserve": 500}
+UPSTREAM = {"budget": Budget(window=8_000, reserve=500)}
 SETTINGS = """
 host = "{host}"
 hosts = ["{host}"]
@@ -67,8 +68,7 @@ store = "{store}"
 [upstreams.claude]
 url = "{url}"
 profile = "anthropic"
-policy.budget = 8000
-policy.reserve = 500
+policy.budget = {{ window = 8000, reserve = 500 }}
 """
 
 
@@ -125,19 +125,28 @@ class Run:
 
 
 class GatewayAt:
-    """`lamina serve` at one place."""
+    """`lamina serve` at one place, with its log in a file if one is named."""
 
-    def __init__(self, place: Place, settings: Path, token: str) -> None:
+    def __init__(
+        self,
+        place: Place,
+        settings: Path,
+        token: str,
+        *,
+        variables: Mapping[str, str] | None = None,
+        log: Path | None = None,
+    ) -> None:
         self.url = f"http://{place.address}:{PORT}"
         self._command = [*place.prefix, sys.executable, "-m", "lamina", "serve", "--settings", str(settings)]
-        self._token = token
+        self._environment = os.environ | {"LAMINA_GATEWAY_TOKEN": token} | dict(variables or {})
+        self._log = log or Path(os.devnull)
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> None:
-        environment = os.environ | {"LAMINA_GATEWAY_TOKEN": self._token}
-        self._process = subprocess.Popen(  # noqa: ASYNC220 - it starts at once
-            self._command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True
-        )
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: ASYNC220 - it starts at once
+                self._command, env=self._environment, stderr=log, start_new_session=True
+            )
         async with open_client() as client:
             for _ in range(1_200):
                 with contextlib.suppress(aiohttp.ClientError):

@@ -85,6 +85,10 @@ class Server:
     def version(self) -> str:
         return self._ran(["postgres", "--version"]).strip()
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def create(self) -> None:
         """Make the cluster: UTF-8, sorted by code point, open to whoever can reach its socket.
 
@@ -204,18 +208,21 @@ class Server:
 
 
 @contextmanager
-def postgres(binaries: Path | None = None) -> Iterator[Server]:
-    """A server of its own until the context ends; `binaries` is the folder of `initdb` and `postgres`."""
-    with _cluster(binaries or found()) as server:
+def postgres(binaries: Path | None = None, *, within: Path | None = None) -> Iterator[Server]:
+    """A server of its own until the context ends; `binaries` is the folder of `initdb` and `postgres`.
+
+    Its cluster is made in a new folder, `within` a given one.
+    """
+    with _cluster(binaries or found(), within) as server:
         server.start()
         yield server
 
 
 @contextmanager
-def _cluster(binaries: Path) -> Iterator[Server]:
+def _cluster(binaries: Path, within: Path | None = None) -> Iterator[Server]:
     """A server that has not been started, and whose folder is gone when the context ends."""
     account = _account()
-    folder = Path(tempfile.mkdtemp(prefix="lamina-pg-"))
+    folder = Path(tempfile.mkdtemp(prefix="lamina-pg-", dir=within))
     server = Server(folder, _usable(binaries, folder, account), account)
     try:
         server.lend(folder)

@@ -48,10 +48,11 @@ def full(telling: Callable[[], Telling], count: int, *, mount: bool, within: str
 def can_mount() -> bool:
     """Whether this process may mount a file system."""
     with TemporaryDirectory(prefix="torture-") as folder:
-        return _mount(folder, SIZE) and subprocess.run(["umount", folder], check=False).returncode == 0  # noqa: S607
+        return mount(folder, SIZE) and subprocess.run(["umount", folder], check=False).returncode == 0  # noqa: S607
 
 
-def _mount(folder: str, size: int) -> bool:
+def mount(folder: str, size: int) -> bool:
+    """Mount a small file system in memory at a folder. Returns whether that is allowed here."""
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder]
     try:
         return subprocess.run(command, check=False, capture_output=True).returncode == 0
@@ -60,7 +61,7 @@ def _mount(folder: str, size: int) -> bool:
 
 
 def _mounted(telling: Telling, folder: Path, size: int, tally: Tally) -> None:
-    assert _mount(str(folder), size), "it could not be mounted"
+    assert mount(str(folder), size), "it could not be mounted"
     try:
         _filled(telling, folder, tally)
     finally:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import anthropic
 import openai
@@ -71,6 +72,9 @@ def test_attributes_that_are_no_endpoints_are_the_clients_own(client: Any) -> No
     assert type(client.chat.completions.with_raw_response.list).__module__ != "lamina.wrapped.client"
     client.api_key = "another"
     assert client.with_options().api_key == "another"
+    with patch.object(client, "get", "mocked"):
+        assert client.get == "mocked"
+    assert client.get != "mocked"
     with pytest.raises(AttributeError, match="no_such_thing"):
         _ = client.no_such_thing
 

@@ -176,6 +176,9 @@ class Wrapped:
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._inner, name, value)
 
+    def __delattr__(self, name: str) -> None:
+        delattr(self._inner, name)
+
     def __repr__(self) -> str:
         return f"lamina.wrap({self._inner!r})"
 
