@@ -166,6 +166,15 @@ PEERS: dict[str, Peer] = {
             stateful=True,
         ),
         Peer(
+            name="autogen",
+            title="AutoGen TokenLimitedChatCompletionContext",
+            environment="autogen",
+            package="autogen-core",
+            configured="token_limit=trigger",
+            counts=O200K,
+            stateful=False,
+        ),
+        Peer(
             name="openai-agents",
             title="OpenAI Agents ToolOutputTrimmer",
             environment="openai-agents",
