@@ -12,7 +12,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from lamina.dialects.json_values import LIST_TYPES, list_or_empty, mapping_or_empty, text_or_empty
+from lamina.dialects.json_values import (
+    LIST_TYPES,
+    MAPPING_TYPES,
+    list_or_empty,
+    mapping_or_empty,
+    text_or_empty,
+)
 from lamina.dialects.port import Request
 
 RequestSigns = frozenset[Any]
@@ -83,7 +89,7 @@ _FORMATS: Mapping[str, _FormatSigns] = {
 """All wire formats, in the order in which they are tried. A plain request counts as Chat Completions."""
 
 _ROLES = frozenset(("user", "assistant", "system"))
-_MESSAGE_FIELDS = ("images", "tool_name", "thinking", "tool_calls")
+_MESSAGE_FIELDS = frozenset(("images", "tool_name", "thinking", "tool_calls"))
 _TOOL_FIELDS = ("function", "input_schema")
 _FIRST_BLOCKS = frozenset(("first block:converse", "first block:other"))
 _BLOCK_SIGNS = {
@@ -118,7 +124,7 @@ def _match(format_signs: _FormatSigns, signs: RequestSigns) -> bool:
 def read_signs(request: Request) -> RequestSigns:
     """All signs of a request."""
     messages = list_or_empty(mapping_or_empty(request).get("messages"))
-    return join_signs(read_head_signs(request), *map(read_message_signs, messages))
+    return join_signs(read_head_signs(request), *dict.fromkeys(map(read_message_signs, messages)))
 
 
 def join_signs(head_signs: RequestSigns, *message_signs: RequestSigns) -> RequestSigns:
@@ -183,39 +189,47 @@ def _holds_input_items(fields: Mapping[str, Any]) -> bool:
 
 def read_message_signs(message: Any) -> RequestSigns:
     """The signs of one message. Blocks beside calls are none: some servers of Chat Completions add theirs."""
-    if not isinstance(message, Mapping):
+    if not isinstance(message, MAPPING_TYPES):
         return frozenset(("message:?",))
-    signs = {f"message:{name}" for name in _MESSAGE_FIELDS if name in message}
-    if text_or_empty(message.get("role")) not in _ROLES:
-        signs.add("role:?")
-    if isinstance(message.get("thinking"), str):
-        signs.add("thinking text")
+    signs: set[str] = set()
     content = message.get("content")
     if isinstance(content, LIST_TYPES):
-        signs.add("content[]")
-        signs.update(_read_first_block(block) for block in content[:1])
         if "tool_calls" not in message:
-            signs.update(filter(None, map(_read_block_sign, content)))
-    for call in list_or_empty(message.get("tool_calls")):
-        function = mapping_or_empty(mapping_or_empty(call).get("function"))
-        if isinstance(function.get("arguments"), Mapping):
-            signs.add("arguments{}")
+            signs.update(map(_read_block_sign, content))
+        signs.add("content[]")
+        signs.update(map(_read_first_block, content[:1]))
+    role = message.get("role")
+    if not isinstance(role, str) or role not in _ROLES:
+        signs.add("role:?")
+    if not _MESSAGE_FIELDS.isdisjoint(message):  # most messages have none of them
+        signs |= _read_field_signs(message)
     return frozenset(signs)
 
 
-def _read_block_sign(block: Any) -> str | None:
-    """The type of a block, if that says anything; "block:?" for one without a type."""
-    if _is_untyped(block):
+def _read_field_signs(message: Mapping[str, Any]) -> set[str]:
+    """The fields of a message that tell formats apart, and what is in them."""
+    signs = {f"message:{name}" for name in _MESSAGE_FIELDS.intersection(message)}
+    if isinstance(message.get("thinking"), str):
+        signs.add("thinking text")
+    for call in list_or_empty(message.get("tool_calls")):
+        function = mapping_or_empty(mapping_or_empty(call).get("function"))
+        if isinstance(function.get("arguments"), MAPPING_TYPES):
+            signs.add("arguments{}")
+    return signs
+
+
+def _read_block_sign(block: Any) -> str:
+    """The type of a block; "block:?" for one without a type, and "" if the type says nothing."""
+    if not isinstance(block, MAPPING_TYPES):
+        return ""
+    if "type" not in block:
         return "block:?"
-    return _BLOCK_SIGNS.get(text_or_empty(mapping_or_empty(block).get("type")))
+    return _BLOCK_SIGNS.get(text_or_empty(block["type"]), "")
 
 
 def _read_first_block(block: Any) -> str:
-    if _is_untyped(block) and not _OWN_BLOCKS_OF_CONVERSE.isdisjoint(block):
+    """Whether the first block of a message is one of Converse's, which never say their type."""
+    fields = mapping_or_empty(block)
+    if "type" not in fields and not _OWN_BLOCKS_OF_CONVERSE.isdisjoint(fields):
         return "first block:converse"
     return "first block:other"
-
-
-def _is_untyped(block: Any) -> bool:
-    """Whether a block does not say its type in `type`, as those of Converse do not."""
-    return isinstance(block, Mapping) and "type" not in block
