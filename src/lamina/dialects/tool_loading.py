@@ -9,16 +9,53 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from lamina.core.deferred_tools import is_deferred
-from lamina.dialects.json_values import Json, to_dict_or_empty
+from lamina.dialects.json_values import (
+    Json,
+    list_or_empty,
+    mapping_or_empty,
+    text_or_empty,
+    to_dict_or_empty,
+)
 
 SEARCH_PREFIX = "tool_search"
 """How the types of search tools begin, at Anthropic and at OpenAI."""
 
 
-def defer_tools(
+class ToolSearch(NamedTuple):
+    """How one API searches for tools: the tool that does it, for which models, and what can be deferred.
+
+    Only functions of the client can be. `arrange` has the last word about the list.
+    """
+
+    search_tool: Mapping[str, Any]
+    has_search: Callable[[str], bool]
+    is_function: Callable[[Json], bool]
+    arrange: Callable[[list[Any]], list[Any]] = list
+
+    def defer_tools(self, request: Mapping[str, Any], load: Sequence[str]) -> Mapping[str, Any]:
+        """The request with every function deferred that is not in `load`, and with a tool that searches.
+
+        It is the same object if there is nothing to defer, or if the model has no tool search. A function
+        that the request makes the model call stays loaded.
+        """
+        if not self.has_search(text_or_empty(request.get("model"))):
+            return request
+        forced = mapping_or_empty(request.get("tool_choice")).get("name")
+        tools = _defer(
+            list_or_empty(request.get("tools")),
+            load=load,
+            search_tool=self.search_tool,
+            may_defer=lambda tool: self.is_function(tool) and tool["name"] != forced,
+        )
+        if tools is None:
+            return request
+        return {**request, "tools": self.arrange(tools)}
+
+
+def _defer(
     tools: Sequence[Any],
     *,
     load: Sequence[str],

@@ -13,7 +13,7 @@ from lamina.core.values import Segment, Thinking
 from lamina.dialects.anthropic.answers import absorb, absorb_stream, write_answer, write_closing_events
 from lamina.dialects.anthropic.cache_view import stream
 from lamina.dialects.anthropic.check import check, check_again
-from lamina.dialects.anthropic.deferred import defer_request_tools
+from lamina.dialects.anthropic.deferred import TOOL_SEARCH
 from lamina.dialects.anthropic.head import HEAD
 from lamina.dialects.anthropic.markers import find_all_markers, mark
 from lamina.dialects.anthropic.model import (
@@ -82,5 +82,5 @@ DIALECT = Dialect(
         dropping_headers={BETAS: BINDING_BETA},
         asks_to_clear=asks_to_clear,
     ),
-    defer_tools=defer_request_tools,
+    defer_tools=TOOL_SEARCH.defer_tools,
 )

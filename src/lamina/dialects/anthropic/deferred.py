@@ -2,17 +2,17 @@
 
 A definition with `"defer_loading": true` is not in the prompt. A search of the API's own finds it, or one of
 the client's, and the block with what was found holds a `tool_reference`: there the API puts the definition.
-Shapes: anthropic 2.8. Nothing is counted or left out here. `defer_request_tools` defers the tools of a
+Shapes: anthropic 2.8. Nothing is counted or left out here. `TOOL_SEARCH` defers the tools of a
 request that brings them all loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from lamina.core.deferred_tools import is_deferred
-from lamina.dialects.anthropic.model import MARKER, has_tool_search, read_model
+from lamina.dialects.anthropic.model import MARKER, has_tool_search
 from lamina.dialects.json_values import (
     Json,
     list_or_empty,
@@ -21,10 +21,7 @@ from lamina.dialects.json_values import (
     to_dict_or_empty,
 )
 from lamina.dialects.same_objects import drop_field
-from lamina.dialects.tool_loading import defer_tools
-
-_SEARCH_TOOL = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
-"""The search in words. The other one of this API wants regular expressions."""
+from lamina.dialects.tool_loading import ToolSearch
 
 
 def find_deferred_tools(tools: Any) -> dict[str, Json]:
@@ -64,26 +61,6 @@ def find_loaded_tools(block: Json, deferred_tools: Mapping[str, Json]) -> list[J
     return [deferred_tools[name] for name in names]
 
 
-def defer_request_tools(request: Mapping[str, Any], load: Sequence[str]) -> Mapping[str, Any]:
-    """The request with every tool deferred that is not in `load`, and with a tool that searches for them.
-
-    It is the same object if there is nothing to defer, or if the model has no tool search. Only functions of
-    the client can be deferred, and not the one that the request makes the model call.
-    """
-    if not has_tool_search(read_model(request)):
-        return request
-    forced = mapping_or_empty(request.get("tool_choice")).get("name")
-    tools = defer_tools(
-        list_or_empty(request.get("tools")),
-        load=load,
-        search_tool=_SEARCH_TOOL,
-        may_defer=lambda tool: _is_function(tool) and tool["name"] != forced,
-    )
-    if tools is None:
-        return request
-    return {**request, "tools": _move_marker(tools)}
-
-
 def _is_function(tool: Json) -> bool:
     """Whether the client itself runs a tool. Tools of the API have types of their own, and no schema."""
     if tool.get("type") not in (None, "custom"):
@@ -109,3 +86,12 @@ def _move_marker(tools: list[Any]) -> list[Any]:
         return tools
     loaded[-1] = {**to_dict_or_empty(loaded[-1]), MARKER: marker}
     return loaded + deferred
+
+
+TOOL_SEARCH = ToolSearch(
+    # the search in words: the other one of this API wants regular expressions
+    {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
+    has_tool_search,
+    _is_function,
+    _move_marker,
+)
