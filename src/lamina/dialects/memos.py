@@ -168,8 +168,10 @@ def count_unchanged(messages: Sequence[Any], past: ParsedPast) -> int:
     """
     count = min(len(messages), len(past.sources))
     try:
-        if not all(map(is_, messages, past.sources)):
-            count = _count_same_json(messages[:count], past.sources[:count])
+        same_objects = [*map(is_, messages, past.sources), False].index(False)
+        if same_objects < count:
+            rest = slice(same_objects, count)
+            count = same_objects + _count_same_json(messages[rest], past.sources[rest])
         if past.copies is None or _are_as_copied(past):
             return count
         return min(count, _count_while(_is_same_message, past.sources, past.copies))
