@@ -17,7 +17,7 @@ from lamina.core.values import Layer, Role, Segment
 from lamina.errors import BadInput
 
 ESSENTIAL, HIGH, MEDIUM, LOW = 0, 3, 5, 10
-"""Priorities: the higher the number, the earlier it is lowered."""
+"""Priorities: of two attachments, the one with the higher number is lowered earlier."""
 
 
 class Retention(StrEnum):
@@ -26,7 +26,7 @@ class Retention(StrEnum):
     CRITICAL = "critical"  # stays in full
     COMPRESSIBLE = "compressible"  # may be lowered on its own
     BATCH = "batch_compressible"  # may be lowered, and covered together with its neighbours
-    DISPOSABLE = "disposable"  # goes first
+    DISPOSABLE = "disposable"  # goes first, before other attachments
     EPHEMERAL = "ephemeral"  # is sent in its own turn only: at its end, and gone when that is over
 
 

@@ -115,9 +115,9 @@ class Check(Protocol):
 class Wire(msgspec.Struct, frozen=True, kw_only=True):
     """How a conversation is written in one wire format.
 
-    - `parse` makes a log and a head of a request, `render` makes a request of an envelope. `render` mends
-      whatever `check` would refuse, if that is possible without inventing what somebody says. Its mends
-      depend on nothing that comes later, with two exceptions, `lasting` and `order`.
+    - `parse` makes a log and a head of a request, `render` makes a request of an envelope. Together they
+      mend whatever `check` would refuse, if that is possible without inventing what somebody says. These
+      mends depend on nothing that comes later, with two exceptions, `lasting` and `order`.
     - `check` lists the rules that a request breaks. `recheck` is the same for requests that were parsed or
       rendered here and grow from call to call; without it, `check` reads the whole request each time.
     - `repairs` says what the core has to repair in a log before it is rendered.

@@ -1,7 +1,7 @@
 """Checks a request against the rules of the Messages API that can be verified without calling it.
 
-Each rule is a function from a `RequestReading` to its breaches, and one row of `RULES`. The docstring of a
-rule begins with its number, by which documents and tests cite it. A request that cannot be parsed breaks
+Each rule is a function from a `RequestReading` to its breaches, and one row of `RULES`. The docstring of
+most begins with a number, by which tests cite it. A request that cannot be parsed breaks
 `readable` (or `roles`), and no other rule is tried. Sizes, prices and what a tool's schema allows are not
 checked.
 
