@@ -64,7 +64,10 @@ def measure(options: argparse.Namespace) -> int:
         "rows": msgspec.to_builtins(rows),
         "missing": missing,
     }
-    print(f"\nlamina {facts['versions']['lamina']} at {facts['versions']['commit']}, {facts['seconds']} s")
+    print()
+    for name, value in facts["versions"].items():
+        print(f"{name:<20} {value}")
+    print(f"{'seconds':<20} {facts['seconds']}")
     if options.json:
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(facts)) + b"\n")
     if options.outcomes:
