@@ -18,7 +18,7 @@ from lamina.dialects.port import PlainHead, Tool
 from lamina.dialects.text import DIALECT
 from lamina.dialects.text.check import RULES
 from lamina.dialects.usage import Usage
-from lamina.errors import BadInput, BudgetExceeded
+from lamina.errors import BudgetExceeded
 from tests.dialects import ollama_requests as ollama
 from tests.dialects import openai_chat_requests as chat
 
@@ -83,22 +83,6 @@ def test_each_rule_is_broken_alone(rule: str, change: Change) -> None:
 def test_requests_are_recognised_by_their_prompt(request_: Json, ours: bool) -> None:  # noqa: FBT001
     assert DIALECT.recognises(request_) is ours
     assert not (ours and any(d.recognises(request_) for d in (ANTHROPIC, OPENAI_CHAT, OLLAMA)))
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@given(st.dictionaries(st.sampled_from(("prompt", "model", "tools", "stop", "max_tokens", "usage")), JSON))
-def test_any_json_is_a_request_or_bad_input(request_: Json) -> None:
-    DIALECT.wire.check(request_)
-    DIALECT.recognises(request_)
-    for function in (DIALECT.wire.parse, DIALECT.cache.stream, DIALECT.answers.absorb):
-        with suppress(BadInput):
-            function(request_)
 
 
 @given(SEEDS, st.sampled_from((None, 3000)))
