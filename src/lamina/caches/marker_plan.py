@@ -252,6 +252,8 @@ def _end_of_last_request(stream: Stream, rules: CacheRules, past: EarlierRequest
 
 def _end_of_words_before_thinking(blocks: Sequence[StreamBlock]) -> int | None:
     """The end of what the user said before the last time, if the model has thought since; else None."""
+    if not blocks or blocks[-1].sort == "result":
+        return None  # a tool spoke last; an agent may run for thousands of steps, so they are not walked
     messages_backwards = user_messages_backwards(blocks)
     last = next(messages_backwards, range(0))
     before = range(0)
