@@ -1,16 +1,15 @@
-"""The long version of the torture kit, on lamina's stores and on what others keep conversations in.
+"""The torture kit on what other libraries keep conversations in, beside lamina's stores.
 
-    python bench/torture.py                                  SQLite, files and PostgreSQL, every trial: hours
-    python bench/torture.py sqlite: --only "kill -9"         one store, one trial
-    python bench/torture.py --peers                          the table with the peers that are installed
-    python bench/torture.py --quick                          a second or two, to see that it works
+    python bench/torture.py              the table with the peers that are installed
+    python bench/torture.py --quick      a second or two, to see that it works
 
-Peers are wanted in an environment of their own, not in the one that lamina is built in:
+`make torture ARGS="STORE --long"` tries lamina's stores in every way. Peers are wanted in an environment of
+their own, not in the one that lamina is built in:
 
     python -m venv peers
     peers/bin/pip install . anyio cryptography openai-agents langgraph langgraph-checkpoint-sqlite \
         llama-index-core langchain-community "pydantic<2.13"
-    peers/bin/python bench/torture.py --peers
+    peers/bin/python bench/torture.py
 
 A turn is a question and its answer, given to each peer in one call where it has one. Killed: every turn that
 was acknowledged is there, once, whole, in order, and the store can be read. Cut: the same on a disk that
@@ -39,82 +38,41 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import anyio
-import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.samples import QUICK_HELP
 from lamina.errors import Conflict
 from lamina.stores.port import Where
-from tests.torture import LONG, Outcome, Place, place_at, strace, trials
+from tests.torture import Outcome, Place, place_at, strace
 from tests.torture.children import Say, failure, forked
 from tests.torture.kill import kills
 from tests.torture.powercut import cuts
 from tests.torture.telling import Acknowledge, Subject, Telling
 
-STORES = ("sqlite:", "files:", "postgres:")
-QUICK_STORES, QUICK_TRIALS = ("sqlite:", "memory:"), ("kill -9", "stepping clock")
 PAD = "x" * 200
 TURNS = 30
 
 
 def main() -> int:
     arguments = _arguments()
-    if arguments.peers:
-        return _compare(arguments)
     if arguments.quick:
-        arguments.kills, arguments.cuts, arguments.server_kills = 2, 2, 1
-        arguments.stores = arguments.stores or list(QUICK_STORES)
-        arguments.only = arguments.only or list(QUICK_TRIALS)
-    figures: list[dict[str, Any]] = []
-    given = {"kills": arguments.kills, "cuts": arguments.cuts, "server_kills": arguments.server_kills}
-    effort = msgspec.structs.replace(LONG, **{name: n for name, n in given.items() if n is not None})
-    found = 0
-    for url in arguments.stores or STORES:
-        with place_at(url) as place:
-            for trial in trials(place, effort):
-                if arguments.only and trial.name not in arguments.only:
-                    continue
-                began = time.monotonic()
-                outcome = trial.run()
-                found += len(outcome.violations)
-                figures.append({"store": place.name, "trial": trial.name, **_figures(outcome)})
-                print(_line(place.name, trial.name, outcome, time.monotonic() - began), flush=True)
+        arguments.kills, arguments.cuts, arguments.turns = 2, 2, 2
+    rows = _compare(arguments)
     if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    return 1 if found else 0
-
-
-def _figures(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "tries": outcome.tries,
-        "acknowledged": outcome.acknowledged,
-        "violations": len(outcome.violations),
-        "left_out": outcome.left_out,
-    }
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    return 0
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("stores", nargs="*", metavar="STORE", help=f"by default {' '.join(STORES)}")
-    parser.add_argument("--only", action="append", metavar="TRIAL")
-    parser.add_argument("--kills", type=int)
-    parser.add_argument("--cuts", type=int)
-    parser.add_argument("--server-kills", type=int)
-    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--cuts", type=int, default=200)
     parser.add_argument("--writers", type=int, default=4)
     parser.add_argument("--turns", type=int, default=25)
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
     return parser.parse_args()
-
-
-def _line(store: str, trial: str, outcome: Outcome, seconds: float) -> str:
-    if outcome.left_out:
-        return f"{store:<10} {trial:<24} left out: {outcome.left_out}"
-    numbers = f"{outcome.tries:>6,} tries {outcome.acknowledged:>8,} acknowledged"
-    violations = f"{len(outcome.violations):>4} violations {seconds:>6.0f} s  {outcome.found}"
-    return "\n  ".join([f"{store:<10} {trial:<24} {numbers} {violations}", *outcome.violations[:3]])
 
 
 class Peer:
@@ -336,7 +294,8 @@ def raced(peer: Peer, writers: int, turns: int) -> Raced:
         return facts._replace(lost=len(lost), broken=len([t for t in told if t in present - whole]))
 
 
-def _compare(arguments: argparse.Namespace) -> int:
+def _compare(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
     warnings.simplefilter("ignore")
     columns = (
         "kills: acknowledged, violations",
@@ -351,25 +310,26 @@ def _compare(arguments: argparse.Namespace) -> int:
         except ImportError as error:
             print(f"| {peer.name} | not installed: {error} | | |")
             continue
-        _row(peer, lambda peer=peer: peer, arguments)  # type: ignore[misc]
+        rows.append(_row(peer, lambda peer=peer: peer, arguments))  # type: ignore[misc]
     for url in ("sqlite:", "files:"):
         with place_at(url) as place:
-            _row(Lamina(place), partial(Telling, place.open), arguments)
-    return 0
+            rows.append(_row(Lamina(place), partial(Telling, place.open), arguments))
+    return rows
 
 
-def _row(peer: Peer, subject: Callable[[], Subject], arguments: argparse.Namespace) -> None:
-    killed = kills(subject, arguments.kills or 200)
+def _row(peer: Peer, subject: Callable[[], Subject], arguments: argparse.Namespace) -> dict[str, Any]:
+    killed = kills(subject, arguments.kills)
     race = raced(peer, arguments.writers, arguments.turns)
     lost = "-"
     if strace.usable():
-        forgot = cuts(subject, arguments.cuts or 200, strace.recorded, turns=TURNS)
+        forgot = cuts(subject, arguments.cuts, strace.recorded, turns=TURNS)
         lost = f"{forgot.tries:,}: **{len(forgot.violations)}**"
         _show(forgot)
     name = f"{peer.name} {version(peer.package)}" if peer.package else peer.name
     first = f"{killed.tries:,}: {killed.acknowledged:,}, **{len(killed.violations)}**"
     print(f"| {name} | {first} | {lost} | {_raced_words(race)} |", flush=True)
     _show(killed)
+    return {"store": name, "tries": killed.tries, "violations": len(killed.violations), **race._asdict()}
 
 
 def _show(outcome: Outcome) -> None:
