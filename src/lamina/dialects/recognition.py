@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from lamina.core.text.characters import split_words
 from lamina.dialects.json_values import (
     LIST_TYPES,
     MAPPING_TYPES,
@@ -39,7 +40,7 @@ class _FormatSigns(NamedTuple):
 
 
 def _prefix(prefix: str, words: str) -> frozenset[str]:
-    return frozenset(f"{prefix}:{word}" for word in words.split())
+    return frozenset(f"{prefix}:{word}" for word in split_words(words))
 
 
 _FORMATS: Mapping[str, _FormatSigns] = {
@@ -94,7 +95,7 @@ _TOOL_FIELDS = ("function", "input_schema")
 _FIRST_BLOCKS = frozenset(("first block:converse", "first block:other"))
 _BLOCK_SIGNS = {
     block_type: f"block:{block_type}"
-    for block_type in f"{_OWN_BLOCKS_OF_ANTHROPIC} {_BLOCKS_OF_OPENAI} server_tool_use".split()
+    for block_type in split_words(f"{_OWN_BLOCKS_OF_ANTHROPIC} {_BLOCKS_OF_OPENAI} server_tool_use")
 }
 
 
