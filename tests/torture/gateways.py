@@ -128,7 +128,7 @@ class Upstream:
         self.violations: list[str] = []
         self.cut = self.recalled = 0
         self._api: ScriptedApi | None = None
-        self._in_full: dict[str, int] = {}
+        self._in_full: dict[str, set[int]] = {}
 
     @contextmanager
     def serve(self) -> Iterator[str]:
@@ -158,9 +158,12 @@ class Upstream:
         return self._look_back(text, handles)
 
     def _look_back(self, text: str, handles: list[str]) -> Said:
-        """Recall the first things that were left out, and see that one more result stands in full then."""
+        """Recall the first things that were left out, and see that one of them stands in full then.
+
+        Results are compared one by one: a recall may cost the room of another result.
+        """
         number = TASK.findall(text)[0]
-        in_full = sum(json.dumps(output(step, SIZE))[1:-1] in text for step in range(STEPS))
+        in_full = {step for step in range(STEPS) if json.dumps(output(step, SIZE))[1:-1] in text}
         if text.count('"name": "recall"') < 2:  # the tool itself is one
             self._in_full[number] = in_full
             first_handles = list(dict.fromkeys(handles))[:3]
@@ -168,7 +171,7 @@ class Upstream:
                 Call("recall", {"key": handle}, f"look_{place}") for place, handle in enumerate(first_handles)
             ]
         self.recalled += 1
-        if in_full <= self._in_full.get(number, 0):
+        if in_full <= self._in_full.get(number, set()):
             self.violations.append(f"conversation {number}: what was recalled did not come back")
         return [ANSWER]
 
