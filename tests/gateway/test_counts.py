@@ -184,12 +184,8 @@ def test_a_system_text_that_the_client_changes_is_a_miss_and_not_a_cut(tmp_path:
     shown = run("conversations", "show", listed[0]["name"], "--store", store).out
     assert shown.count("system text cha") == 4
     assert "cut 1" not in shown
-    summary = run("conversations", "summary", "--store", store).out
-    assert "the caller changed what was sent: system text changed" in summary
-    across = json.loads(run("conversations", "summary", "--store", store, "--json").out)
     replayed = json.loads(run("replay", "--store", store, "--jobs", "1", "--json", "-").out)["headline"]
     paid_again = pytest.approx(sum(miss["price"] for miss in misses))
-    assert (across["losses"], across["lost_dollars"]) == (len(misses), paid_again)
     assert (replayed["lost_calls"], replayed["lost"]) == (len(misses), paid_again)
     page = run("inspect", "--store", store, "--html", "-").out
     assert "text that differs at every call stands in the prefix" in page

@@ -111,14 +111,16 @@ class BuildMemo:
     def count_standing(self, draft: Draft) -> int:
         """The tokens of a draft that no cut lowers. Only what is new since the last build is counted."""
         before = self.standing_tally
-        if before.entries is not self.entries:
+        if before.entries is not self.entries or len(before.entries) < draft.same:
             return cut_target.count_standing(draft.entries)
         gone = cut_target.count_standing(before.entries[draft.same :])
         return before.total - gone + cut_target.count_standing(draft.entries[draft.same :])
 
     def keep(self, draft: Draft, envelope: Envelope, context: BuildContext) -> None:
         """Remember a build, so that the next one can begin from its front."""
-        self._grown = _Grown(self.entries, min(draft.same, draft.unchanged))
+        # A checkpoint may come from the memo of another conversation, which has entries of its own.
+        same = min(draft.same, draft.unchanged, len(self.entries))
+        self._grown = _Grown(self.entries, same)
         self.entries = envelope.entries
         self.standing_tally = EntryTally()
         if draft.standing_tokens is not None:
