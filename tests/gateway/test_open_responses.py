@@ -6,12 +6,15 @@ it writes events itself, because the model recalled something, they keep the rul
 
 from __future__ import annotations
 
+import gc
 import json
 import re
+import socket
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import openai
 import pytest
@@ -136,6 +139,15 @@ def test_a_server_that_keeps_the_rules_passes_every_case_through_the_gateway(tmp
             results = run_suite(api)
     assert list_failures(results) == []
     assert [answer.body for answer in api.answers] == upstream.answers
+
+
+def test_a_recorder_closes_the_connections_of_clients_that_say_nothing() -> None:
+    with run_recorder() as recorder:
+        address = urlsplit(recorder.url)
+        client = socket.create_connection((address.hostname, address.port), timeout=10)
+    with client:
+        assert client.recv(1) == b""
+    gc.collect()
 
 
 def test_llama_cpp_has_the_same_results_and_bytes_through_the_gateway(tmp_path: Path) -> None:

@@ -35,11 +35,22 @@ class Recorder:
         self.url = ""
         self.target = ""
         self.recorded: list[Recorded] = []
+        self._open: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError, asyncio.IncompleteReadError, ValueError):
-            await self._pass_on(reader, writer)
-        writer.close()
+        self._open[asyncio.current_task()] = writer
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError, ValueError):
+                await self._pass_on(reader, writer)
+        finally:
+            del self._open[asyncio.current_task()]
+            writer.close()
+
+    async def end_connections(self) -> None:
+        """Ends those that clients keep open, and waits until each has been let go."""
+        for writer in self._open.values():
+            writer.transport.abort()
+        await asyncio.gather(*filter(None, self._open))
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -103,30 +114,28 @@ def _describe(method: str, path: str, body: bytes, answer: bytes) -> Recorded:
 
 @contextmanager
 def run_recorder() -> Iterator[Recorder]:
-    """A recorder in a thread of its own."""
+    """A recorder in a thread of its own. Connections that are open at the end are closed."""
     recorder = Recorder()
     ready = threading.Event()
-    loop = asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop
+    stop: asyncio.Event
 
     async def main() -> None:
+        nonlocal loop, stop
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
         server = await asyncio.start_server(recorder.serve, "127.0.0.1", 0, limit=1 << 26)
         recorder.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         ready.set()
-        async with server:
-            await server.serve_forever()
+        await stop.wait()
+        await asyncio.sleep(0.05)  # a server that closes drops what it has just accepted without closing it
+        server.close()
+        await recorder.end_connections()
 
-    def run() -> None:
-        asyncio.set_event_loop(loop)
-        with suppress(asyncio.CancelledError):
-            loop.run_until_complete(task)
-        loop.close()
-
-    task = loop.create_task(main())
-    thread = threading.Thread(target=run, daemon=True)
+    thread = threading.Thread(target=asyncio.run, args=(main(),), daemon=True)
     thread.start()
     ready.wait()
     try:
         yield recorder
     finally:
-        loop.call_soon_threadsafe(task.cancel)
+        loop.call_soon_threadsafe(stop.set)
         thread.join(5)
