@@ -78,6 +78,7 @@ class Place(NamedTuple):
     address: str
     upstream: str
     prefix: tuple[str, ...]
+    port: int = PORT
 
 
 class Run:
@@ -136,7 +137,7 @@ class GatewayAt:
         variables: Mapping[str, str] | None = None,
         log: Path | None = None,
     ) -> None:
-        self.url = f"http://{place.address}:{PORT}"
+        self.url = f"http://{place.address}:{place.port}"
         self._command = [*place.prefix, sys.executable, "-m", "lamina", "serve", "--settings", str(settings)]
         self._environment = os.environ | {"LAMINA_GATEWAY_TOKEN": token} | dict(variables or {})
         self._log = log or Path(os.devnull)
@@ -149,12 +150,14 @@ class GatewayAt:
             )
         async with open_client() as client:
             for _ in range(1_200):
+                await asyncio.sleep(0.05)
+                if self._process.poll() is not None:  # another server may answer at its address
+                    break
                 with contextlib.suppress(aiohttp.ClientError):
                     async with client.get(f"{self.url}/readyz") as answer:
                         if answer.status == 200:
                             return
-                await asyncio.sleep(0.05)
-        raise RuntimeError("the gateway did not start")
+        raise RuntimeError(f"the gateway at {self.url} did not start; its log is {self._log}")
 
     def cpu_seconds(self) -> float:
         """What the process took so far. `ip netns exec` becomes the gateway, so there is one process."""

@@ -19,7 +19,9 @@ import os
 import random
 import re
 import secrets
+import socket
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -48,6 +50,7 @@ CLIENTS = 8
 FAULT_EVERY = 200
 """Answers between two faults."""
 
+TOLD_EVERY = 5_000
 PAUSE = 0.1
 MOST_ATTEMPTS = 1_200
 DISK = 2_000_000_000
@@ -60,7 +63,7 @@ TASK = re.compile(r"Task (\d+)\.")
 SETTINGS = """
 host = "{host}"
 hosts = ["{host}"]
-port = 4949
+port = {port}
 store = "{store}"
 """
 UPSTREAM = """
@@ -203,6 +206,8 @@ class Rough:
             status, text = await self._post(client, f"{url}{kind.path}", body)
             if status == 200:
                 self.answered += 1
+                if self.answered % TOLD_EVERY == 0:
+                    print(f"{self.answered:,} requests answered", file=sys.stderr, flush=True)
                 if ANSWER not in text or '"recall"' in text:
                     self.violations.append(f"{kind.dialect}, step {step}: answered {text[-200:]}")
                 return
@@ -339,12 +344,14 @@ async def _run(run: Rough, trouble: Trouble, seed: int, *, fills_disk: bool) -> 
 
 
 def _make_gateway(folder: Path, address: str, store: str, upstream: str, token: str) -> GatewayAt:
+    with socket.create_server((address, 0)) as taken:
+        port = taken.getsockname()[1]
     settings = folder / f"{address}.toml"
     upstreams = "".join(UPSTREAM.format(profile=profile, url=upstream) for profile in PROFILES)
-    settings.write_text(SETTINGS.format(host=address, store=store) + upstreams)
+    settings.write_text(SETTINGS.format(host=address, port=port, store=store) + upstreams)
     (folder / "sitecustomize.py").write_text(JUMPING_CLOCK)
     variables = {"PYTHONPATH": str(folder), "LAMINA_TORTURE_CLOCK": str(folder / "clock")}
-    place = Place(address, "127.0.0.1", ())
+    place = Place(address, "127.0.0.1", (), port)
     return GatewayAt(place, settings, token, variables=variables, log=folder / f"{address}.log")
 
 
