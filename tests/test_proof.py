@@ -8,14 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
-import msgspec
 import pytest
 
 from bench.proof.__main__ import main
 from bench.proof.answers import (
-    Answer,
     AnswerRow,
     Question,
     answer_main,
@@ -27,9 +24,9 @@ from bench.proof.answers import (
 from bench.proof.follow import FULL, TaskOutcome, follow
 from bench.proof.gold_paths import read_gold_calls, read_gold_games
 from bench.proof.memory_talks import convert_locomo, read_evidence
-from bench.proof.parts import PARTS
+from bench.proof.parts import PARTS, get_data
 from bench.proof.recalling import find_keys, telling_words
-from bench.proof.rows import sum_rows, table_text
+from bench.proof.rows import list_worse, sum_rows, table_text
 from bench.proof.tasks import READ, SAID, Need, Task, make_call, make_result
 from bench.proof.variables import LINKS, make_tasks
 from bench.talks import Sought
@@ -60,6 +57,23 @@ def test_a_window_that_slides_hides_what_was_said_first_and_the_full_context_doe
     assert sliding.refused == 0
 
 
+def test_each_question_is_asked_by_itself_and_brings_back_what_it_is_about() -> None:
+    facts = [f"Warehouse {n} stands in Kel{n}mora and holds {n * 17 % 90} crates of tea." for n in range(120)]
+    messages: list[dict[str, Any]] = []
+    for fact in facts:
+        messages += [{"role": "user", "content": fact}, {"role": "assistant", "content": "Noted."}]
+    messages.append({"role": "user", "content": "One question."})
+    sought = Sought(sort="facts", spellings=(facts[40],))
+    questions = ["How many crates are in Kel40mora?", "How many crates are in Kel50mora?"]
+    needs = [Need(end=len(messages), sought=sought, question=question) for question in questions]
+    task = Task(name="tea", messages=messages, needs=needs)
+    followed = follow(task, "lamina", 1_500, RULES, with_reader=False)
+    assert followed.outcomes[0].seen == (True, False)
+    last_messages = [request.messages[-1]["content"] for request in followed.requests]
+    assert [text.partition(" Answer")[0] for text in last_messages] == questions
+    assert follow(task, "no_reminders", 1_500, RULES).outcomes[0].seen == (False, False)
+
+
 def test_a_request_that_is_too_long_shows_nothing() -> None:
     task = make_talk(100)
     (outcome,) = follow(task, "provider_clearing", 1_000, RULES).outcomes
@@ -84,8 +98,9 @@ def test_the_provider_clears_all_but_the_last_three_results() -> None:
     for step in range(8):
         messages.append(make_call(step, "read", "{}"))
         messages.append(make_result(step, f"secret{step} " + "line of the file " * 40))
-    followed = follow(Task(name="files", messages=messages, needs=[]), "provider_clearing", 1_000, RULES)
-    text = json.dumps(followed.last_sent)
+    need = Need(end=len(messages), sought=Sought(sort="files", spellings=("secret7",)))
+    followed = follow(Task(name="files", messages=messages, needs=[need]), "provider_clearing", 1_000, RULES)
+    text = json.dumps(followed.requests[0].messages)
     shown = [step for step in range(8) if f"secret{step}" in text]
     assert shown[-3:] == [5, 6, 7]
     assert 0 not in shown
@@ -115,6 +130,38 @@ def test_a_gold_call_needs_what_stood_before_it_and_nothing_else(tmp_path: Path)
         (("invoice-77.pdf",), READ, 3),
         (("Ada",), SAID, 3),
     ]
+
+
+def test_tau_is_converted_with_ids_of_its_own(tmp_path: Path) -> None:
+    call = {"id": "same", "type": "function", "function": {"name": "find", "arguments": '{"id": "mia_li"}'}}
+    said = {"role": "user", "content": "I am mia_li."}
+    asked = {"role": "assistant", "content": None, "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "same", "name": "find", "content": "found"}
+    path = tmp_path / "gpt-4o-airline.json"
+    runs = [{"task_id": 3, "trial": 1, "traj": [said, asked, result, asked, result]}]
+    path.write_text(json.dumps(runs), "utf-8")
+    get_data([str(path)], tmp_path)
+    (task,) = PARTS["tau"].tasks(tmp_path)
+    assert task.name == "3-1"
+    assert [message.get("tool_call_id") for message in task.messages[2::2]] == ["call_1", "call_3"]
+    assert [need.sought.spellings for need in task.needs] == [("mia_li",), ("mia_li",)]
+
+
+def test_long_mem_eval_asks_one_question_about_turns_that_have_the_answer(tmp_path: Path) -> None:
+    session = [
+        {"role": "user", "content": "I got a cat, Soot.", "has_answer": True},
+        {"role": "assistant", "content": "A good name."},
+    ]
+    sample = {
+        "question_id": "q1", "question_type": "single-session-user", "question": "What is my cat called?",
+        "answer": "Soot", "haystack_sessions": [session, session[1:]],
+    }  # fmt: skip
+    path = tmp_path / "longmemeval_s.json"
+    path.write_text(json.dumps([sample, sample | {"question_id": "q2_abs"}]), "utf-8")
+    get_data([str(path)], tmp_path)
+    answered, unanswerable = PARTS["long-mem-eval"].tasks(tmp_path)
+    assert [need.sought.spellings for need in answered.needs] == [("I got a cat, Soot.",)]
+    assert unanswerable.needs == []
 
 
 def test_an_action_of_a_game_names_things(tmp_path: Path) -> None:
@@ -199,30 +246,50 @@ def make_outcome(task: str, policy: str, seen: tuple[bool, ...], cost: float) ->
 def test_intervals_are_paired_by_task() -> None:
     """A policy that is ahead by one need in every task is ahead for certain, however much tasks differ."""
     outcomes = []
-    sorts = {}
+    tasks = []
+    needs = [Need(end=1, sought=Sought(sort=sort, spellings=(sort,)), question=sort) for sort in ("a", "b")]
     for number in range(10):
         easy = number % 2 == 0
         name = f"t{number}"
-        sorts[name] = ["a", "b"]
+        tasks.append(Task(name=name, messages=[], needs=needs))
         outcomes.append(make_outcome(name, FULL, (True, True), 2.0))
         outcomes.append(make_outcome(name, "sliding", (easy, False), 1.0))
-        outcomes.append(make_outcome(name, "other", (easy, True), 3.0))
-    rows = {row.policy: row for row in sum_rows("p", outcomes, sorts, other="sliding")}
-    assert rows["other"].in_sight.low < 0.75 < rows["other"].in_sight.high
-    assert (rows["other"].ahead.low, rows["other"].ahead.high) == pytest.approx((0.5, 0.5))
-    assert (rows["other"].cost, rows["sliding"].cost) == (1.5, 0.5)
-    assert rows["other"].succeeded == 0.5
-    assert rows["other"].by_sort == {"a": (5, 10), "b": (10, 10)}
-    assert "| other | 75.0 %" in table_text(list(rows.values()))
+        outcomes.append(make_outcome(name, "lamina", (easy, True), 3.0))
+    rows = {row.policy: row for row in sum_rows("p", outcomes, tasks)}
+    own, sliding, full = rows["lamina"], rows["sliding"], rows[FULL]
+    assert own.in_sight.low < 0.75 < own.in_sight.high
+    assert (sliding.behind.low, sliding.behind.high) == pytest.approx((0.5, 0.5))
+    assert (own.cost, sliding.cost) == (1.5, 0.5)
+    assert (own.whole.mean, sliding.whole.mean) == (0.75, 0.25)  # of questions, not of tasks
+    assert own.by_sort == {"a": (5, 10), "b": (10, 10)}
+    text = table_text(list(rows.values()))
+    assert "| lamina | 75.0 %" in text
+    assert "| in sight, % | a | b |" in text
+    assert "| lamina | 50.0 | 100.0 |" in text
+    assert [full.behind.mean, full.behind.high < 0] == [-0.25, True]
+    (worse,) = list_worse(list(rows.values()))
+    assert worse.startswith("p, 4,000: none shows more, and costs 0.67 times as much: lamina -25.0 [")
+
+
+def test_what_costs_less_and_shows_as_much_is_better() -> None:
+    need = Need(end=1, sought=Sought(sort="a", spellings=("a",)))
+    tasks = [Task(name=f"t{number}", messages=[], needs=[need]) for number in range(8)]
+    outcomes = []
+    for task in tasks:
+        outcomes.append(make_outcome(task.name, FULL, (True,), 2.0))
+        outcomes.append(make_outcome(task.name, "sliding", (True,), 1.0))
+        outcomes.append(make_outcome(task.name, "drop_oldest", (False,), 0.5))
+        outcomes.append(make_outcome(task.name, "lamina", (True,), 1.5))
+    (worse,) = list_worse(sum_rows("p", outcomes, tasks))
+    assert worse.startswith("p, 4,000: sliding cannot be told from lamina, and costs 0.67 times as much: ")
 
 
 def test_a_model_recalls_in_a_format_that_it_cannot_leave_and_lamina_answers() -> None:
     offers = {"fold-1": "We met in Porto. The password of the boat is heron. " + "Nothing else. " * 400}
-    question = Question(text="What is the password?", right=("heron",))
-    row = AnswerRow(
-        part="p", policy="lamina+recall", window=1, task="t", messages=[("user", "Hello.")],
-        questions=[question], offers=offers,
-    )  # fmt: skip
+    question = Question(
+        text="What is the password?", right=("heron",), messages=[("user", "Hello.")], offers=offers
+    )
+    row = AnswerRow(part="p", policy="lamina+recall", window=1, task="t", questions=[question])
     chats: list[list[dict[str, str]]] = []
 
     def ask(chat: list[dict[str, str]], schema: dict[str, Any] | None) -> str:
@@ -260,32 +327,6 @@ def test_f1_counts_missing_words_and_superfluous_ones_alike() -> None:
     assert word_f1("KALO", both) == pytest.approx(2 / 3)
 
 
-def test_answers_are_drawn_where_every_policy_has_them(tmp_path: Path) -> None:
-    answers = tmp_path / "answers.jsonl"
-    lines = []
-    for policy, window, score in (
-        ("none", 0, 0.9), ("lamina", 4_000, 0.5), ("sliding", 4_000, 0.25), ("drop_oldest", 4_000, 0.125),
-        ("lamina", 8_000, 0.75),
-    ):  # fmt: skip
-        row = f"locomo {policy} {window} c"
-        answer = Answer(
-            row=row, part="locomo", policy=policy, window=window, task="c", question="?", text="",
-            right=False, in_sight=True, f1=score,
-        )  # fmt: skip
-        lines.append(msgspec.json.encode(answer))
-    answers.write_bytes(b"\n".join(lines))
-    drawing = tmp_path / "answers.svg"
-    assert answer_main(["chart", str(answers), "--svg", str(drawing)]) == 0
-    texts = [element.text for element in ET.parse(drawing).iter() if element.text]  # noqa: S314 - ours
-    assert {"LoCoMo: F1, %", "4,000 tokens"} <= set(texts)
-    assert "8,000 tokens" not in texts  # only one policy has answers there
-    assert [text for text in texts if text.endswith("]")] == [
-        "50.0 % [50.0, 50.0]",
-        "25.0 % [25.0, 25.0]",
-        "12.5 % [12.5, 12.5]",
-    ]
-
-
 def test_missing_data_is_named_with_its_recipe(tmp_path: Path) -> None:
     for part in PARTS.values():
         if part.paths:
@@ -301,8 +342,11 @@ def test_the_quick_form_runs_and_says_which_versions_it_is_of(
     assert main() == 0
     facts = json.loads(file.read_text("utf-8"))
     assert [row["policy"] for row in facts["rows"]] == [FULL, "sliding", "lamina", "lamina+recall"]
-    assert set(facts["versions"]) >= {"lamina", "commit", "python", "machine"}
-    assert "variables, window 4,000" in capsys.readouterr().out
+    assert set(facts["versions"]) >= {"lamina", "commit", "python", "machine", "intervals"}
+    assert facts["parts"]["variables"]["tuned on it"] == PARTS["variables"].tuned_on
+    printed = capsys.readouterr().out
+    assert "variables, window 4,000" in printed
+    assert all(sentence in printed for sentence in [PARTS["variables"].tuned_on, *facts["worse"]])
 
 
 def test_a_part_that_does_not_exist_is_refused() -> None:

@@ -12,15 +12,14 @@ from typing import Any
 import msgspec
 
 from bench.proof import __doc__ as description
-from bench.proof.follow import FULL, TaskOutcome, count_all, follow, setting_of_task
+from bench.proof.follow import FULL, OWN, TaskOutcome, count_all, follow, setting_of_task
 from bench.proof.parts import DATA, PARTS, Part, get_data
-from bench.proof.rows import ProofRow, list_versions, sum_rows, table_text
+from bench.proof.rows import ProofRow, list_versions, list_worse, sum_rows, table_text
 from bench.proof.tasks import Task
 from bench.samples import QUICK_HELP
 from lamina.errors import BadInput, LaminaError
 
-POLICIES = "none,drop_oldest,sliding,clear_then_drop,provider_clearing,lamina,lamina@memory"
-OTHER = "sliding"
+POLICIES = "none,drop_oldest,sliding,no_reminders,lamina"
 QUICK_TASKS = 2
 
 
@@ -41,11 +40,12 @@ def main() -> int:
 
 
 def measure(options: argparse.Namespace) -> int:
-    """Print the tables of every part, and what could not be measured."""
+    """Print the tables of every part, what they are of, what is worse, and what could not be measured."""
     began = time.monotonic()
     rows: list[ProofRow] = []
     outcomes: list[TaskOutcome] = []
     missing: list[str] = []
+    measured: dict[str, dict[str, str]] = {}
     for name in options.parts or PARTS:
         part = PARTS[name]
         try:
@@ -54,20 +54,24 @@ def measure(options: argparse.Namespace) -> int:
             missing.append(str(error))
             continue
         tasks = tasks[: options.tasks]
+        measured[name] = {
+            "what": part.title,
+            "data": part.data_version(options.data),
+            "tuned on it": part.tuned_on,
+        }
         for rules in options.rules:
             rows += measure_part(part, tasks, options, rules, outcomes)
     for problem in missing:
         print(f"\nnot measured: {problem}", file=sys.stderr)
     facts: dict[str, Any] = {
         "versions": list_versions(options.policies),
+        "parts": measured,
         "seconds": round(time.monotonic() - began, 1),
         "rows": msgspec.to_builtins(rows),
+        "worse": list_worse(rows),
         "missing": missing,
     }
-    print()
-    for name, value in facts["versions"].items():
-        print(f"{name:<20} {value}")
-    print(f"{'seconds':<20} {facts['seconds']}")
+    _print_facts(facts)
     if options.json:
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(facts)) + b"\n")
     if options.outcomes:
@@ -83,7 +87,6 @@ def measure_part(
     outcomes: list[TaskOutcome],
 ) -> list[ProofRow]:
     """The rows of one part under one provider's rules; each window's table is printed when it is done."""
-    sorts = {task.name: [need.sought.sort for need in task.needs] for task in tasks}
     windows = options.windows or part.windows
     rows: list[ProofRow] = []
     for window in windows:
@@ -97,11 +100,26 @@ def measure_part(
                 of_window += follow(task, policy, window, rules).outcomes
                 _tell(f"{part.name} {window:,} {policy}: {number} of {len(chosen)}")
         _tell("")
-        of_window_rows = sum_rows(part.name, of_window, sorts, other=options.other)
+        of_window_rows = sum_rows(part.name, of_window, chosen)
         print(table_text(of_window_rows), flush=True)
         rows += of_window_rows
         outcomes += of_window
     return rows
+
+
+def _print_facts(facts: dict[str, Any]) -> None:
+    """Print what the tables are of, what was tuned on what, and what is worse."""
+    for name, part in facts["parts"].items():
+        print(f"\n{name}")
+        for label, value in part.items():
+            print(f"  {label:<18} {value}")
+    print("\nWhere lamina is worse:")
+    for sentence in facts["worse"] or ["nowhere in these tables"]:
+        print(f"  {sentence}")
+    print()
+    for name, value in facts["versions"].items():
+        print(f"{name:<20} {value}")
+    print(f"{'seconds':<20} {facts['seconds']}")
 
 
 def _counts(part: Part, task: Task, window: int, rules: str) -> bool:
@@ -125,9 +143,14 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     add("parts", metavar="PART", nargs="*", help=f"all of them unless told: {', '.join(PARTS)}")
     add("--data", type=Path, default=DATA, metavar="FOLDER", help=f"where the data is (default: {DATA})")
     add("--windows", type=_numbers, default=[], metavar="N,...", help="instead of those of each part")
-    add("--policies", type=_words, default=_words(POLICIES), metavar="P,...", help="also peer:langchain-trim")
+    add(
+        "--policies",
+        type=_words,
+        default=_words(POLICIES),
+        metavar="P,...",
+        help="also lamina@memory, clear_then_drop, peer:langchain-trim",
+    )
     add("--rules", type=_words, default=["anthropic"], metavar="R,...", help="whose cache and prices")
-    add("--other", default=OTHER, metavar="P", help=f"the policy beside which all stand (default: {OTHER})")
     add("--tasks", type=int, default=None, metavar="N", help="only the first N tasks of each part")
     add("--json", type=Path, metavar="FILE", help="write every row, and the versions of everything")
     add("--outcomes", type=Path, metavar="FILE", help="write the outcome of every task, too")
@@ -138,7 +161,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         parser.error(f"there is no part {unknown[0]!r}; there are: {', '.join(PARTS)}")
     if options.quick:
         options.parts, options.windows, options.tasks = ["variables"], [4_000], QUICK_TASKS
-        options.policies = [FULL, OTHER, "lamina"]
+        options.policies = [FULL, "sliding", OWN]
     return options
 
 

@@ -4,7 +4,6 @@
     python -m bench.proof answers ask rows.jsonl.gz --model FILE.gguf --out answers.jsonl
     python -m bench.proof answers ask rows.jsonl.gz --server http://127.0.0.1:8000 --out answers.jsonl
     python -m bench.proof answers table answers.jsonl
-    python -m bench.proof answers chart answers.jsonl --svg notes/answers.svg
 
 Answers are greedy, and right or wrong by their letters: one of the right spellings stands in the answer, or
 all of them where a question asks for several. F1 compares their words with those of the right answer, which
@@ -35,11 +34,10 @@ from typing import IO, Any
 
 import msgspec
 
-from bench.proof.answer_chart import STYLES, AnswerPanel, draw_answers
-from bench.proof.follow import FULL, OWN, WITH_RECALL, FollowedTask, follow
+from bench.proof.follow import FULL, OWN, WITH_RECALL, FollowedTask, SentRequest, follow
 from bench.proof.parts import DATA, PARTS
 from bench.proof.recalling import find_keys
-from bench.proof.rows import Range, estimate_shares
+from bench.proof.rows import estimate_shares, percent_text
 from bench.proof.tasks import Task, message_words
 from bench.talks import QUESTION_FOR_A_MODEL, plain_words
 from lamina.core.values import Ledger
@@ -49,7 +47,7 @@ from lamina.fitting.recalls import answer_recall_text, recall_text
 from lamina.replay.model_calls import CHAT
 from lamina.segments import user
 
-POLICIES = "none,drop_oldest,sliding,lamina"
+POLICIES = "none,drop_oldest,sliding,no_reminders,lamina"
 ASKED_PARTS = ("variables", "bfcl-memory", "locomo")
 """Parts whose questions a model can be asked."""
 
@@ -77,24 +75,27 @@ Ask = Callable[[Chat, dict[str, Any] | None], str]
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A question with its right spellings. `every`: all of them have to stand in the answer."""
+    """A question with its right spellings, and what the model is sent before it.
+
+    `every`: all spellings have to stand in the answer. `offers` has the text behind each key.
+    """
 
     text: str
+    messages: list[tuple[str, str]] = []
+    offers: dict[str, str] = {}
     right: tuple[str, ...]
     every: bool = False
     in_sight: bool = False
 
 
 class AnswerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model is sent before the questions of one task. `offers` has the text behind each key."""
+    """The questions of one task under one policy."""
 
     part: str
     policy: str
     window: int
     task: str
-    messages: list[tuple[str, str]]
     questions: list[Question]
-    offers: dict[str, str] = {}
 
     @property
     def name(self) -> str:
@@ -157,44 +158,53 @@ def _rows_of_task(part: str, task: Task, policy: str, window: int) -> Iterator[A
         policy=policy,
         window=0 if policy == FULL else window,
         task=task.name,
-        messages=[(message["role"], message_words(message)) for message in followed.last_sent[:-1]],
-        questions=list(_questions(task, followed)),
+        questions=list(_questions(task, followed, with_offers=False)),
     )
     yield row
-    if policy.partition("@")[0] == OWN and followed.ledger is not None:
+    if policy.partition("@")[0] == OWN:
         # Also where nothing was cut and nothing is offered: a table counts only questions that every row has.
-        offers = _read_offers(task, followed, followed.ledger)
-        yield msgspec.structs.replace(row, policy=f"{policy}{WITH_RECALL}", offers=offers)
+        questions = list(_questions(task, followed, with_offers=True))
+        yield msgspec.structs.replace(row, policy=f"{policy}{WITH_RECALL}", questions=questions)
 
 
-def _questions(task: Task, followed: FollowedTask) -> Iterator[Question]:
+def _questions(task: Task, followed: FollowedTask, *, with_offers: bool) -> Iterator[Question]:
     """The questions of a task; needs that share a question are one, which asks for all of their answers.
 
     A message that a question rests on is no answer: such a need has one of its own, or is not asked.
     """
     by_question: dict[str, list[tuple[str, ...]]] = {}
     seen_by_question: dict[str, bool] = {}
-    for need, seen in zip(task.needs, followed.outcomes[0].seen, strict=True):
+    requests: dict[str, SentRequest] = {}
+    for need, seen, request in zip(task.needs, followed.outcomes[0].seen, followed.requests, strict=True):
         spellings = need.answer
         if not spellings and not need.sought.runs:
             spellings = need.sought.spellings
         if not spellings:
             continue
         by_question.setdefault(need.question, []).append(spellings)
+        requests[need.question] = request
         seen_by_question[need.question] = seen_by_question.get(need.question, True) and seen
     for text, answers in by_question.items():
         different = list(dict.fromkeys(answers))
         every = len(different) > 1
         right = tuple(each[0] for each in different) if every else different[0]
-        yield Question(text=text, right=right, every=every, in_sight=seen_by_question[text])
+        messages = [(message["role"], message_words(message)) for message in requests[text].messages[:-1]]
+        yield Question(
+            text=text,
+            messages=messages,
+            offers=_read_offers(task, requests[text]) if with_offers else {},
+            right=right,
+            every=every,
+            in_sight=seen_by_question[text],
+        )
 
 
-def _read_offers(task: Task, followed: FollowedTask, ledger: Ledger) -> dict[str, str]:
+def _read_offers(task: Task, request: SentRequest) -> dict[str, str]:
     log = DIALECTS[CHAT].wire.parse({"messages": task.messages}).log
     offers = {}
-    for key in find_keys(followed.last_sent)[:MOST_OFFERED]:
+    for key in find_keys(request.messages)[:MOST_OFFERED]:
         try:
-            offers[key] = recall_text(log, key, ledger=ledger).text
+            offers[key] = recall_text(log, key, ledger=request.ledger or Ledger()).text
         except NotFound:
             continue
     return offers
@@ -242,15 +252,17 @@ def _open_to_append(path: Path) -> Iterator[IO[bytes]]:
 
 
 def answer_question(row: AnswerRow, question: Question, ask: Ask) -> Answer:
-    """One answer, after a recall if the row offers it and the model wants it."""
+    """One answer, after a recall if one is offered and the model wants it."""
     asked = QUESTION_FOR_A_MODEL.format(question=question.text)
     recalled = ""
-    if row.offers:
-        choice = ask(_write_chat(row, f"{SYSTEM} {RECALL_SYSTEM}", asked), recall_schema(row.offers))
-        recalled, found = serve_recall(choice, row.offers)
+    if question.offers:
+        choice = ask(
+            _write_chat(question, f"{SYSTEM} {RECALL_SYSTEM}", asked), recall_schema(question.offers)
+        )
+        recalled, found = serve_recall(choice, question.offers)
         if recalled:
             asked = f"{found}\n\n{asked}"
-    text = ask(_write_chat(row, SYSTEM, asked), None)
+    text = ask(_write_chat(question, SYSTEM, asked), None)
     return Answer(
         row=row.name,
         part=row.part,
@@ -266,9 +278,9 @@ def answer_question(row: AnswerRow, question: Question, ask: Ask) -> Answer:
     )
 
 
-def _write_chat(row: AnswerRow, system: str, asked: str) -> Chat:
-    """What the model is sent: a row, with a question at its end."""
-    said = [{"role": role, "content": text} for role, text in row.messages]
+def _write_chat(question: Question, system: str, asked: str) -> Chat:
+    """What the model is sent: what stands before the question, with the question at its end."""
+    said = [{"role": role, "content": text} for role, text in question.messages]
     return [{"role": "system", "content": system}, *said, {"role": "user", "content": asked}]
 
 
@@ -398,41 +410,15 @@ def _table_lines(part: str, answers: Sequence[Answer]) -> Iterator[str]:
         f1 = estimate_shares([(each.f1, 1) for each in chosen])
         seen = sum(each.in_sight for each in chosen) / max(len(chosen), 1)
         recalls = sum(bool(each.recalled) for each in chosen)
-        cells = [window or "all", policy, _percent(right), _percent(f1), f"{100 * seen:.1f} %", recalls]
+        cells = [
+            window or "all",
+            policy,
+            percent_text(right),
+            percent_text(f1),
+            f"{100 * seen:.1f} %",
+            recalls,
+        ]
         yield f"| {' | '.join(map(str, cells))} |"
-
-
-CHARTED = {"bfcl-memory": "BFCL v4 memory: % right", "locomo": "LoCoMo: F1, %"}
-"""Parts that are drawn, with what is drawn of them."""
-
-
-def chart(options: argparse.Namespace) -> int:
-    """Draw right answers, or F1, of the parts that the files have."""
-    answers = [answer for path in options.answers for answer in _read_answers(path)]
-    panels = []
-    for part, title in CHARTED.items():
-        by_row: dict[tuple[int, str], list[float]] = {}
-        for answer in answers:
-            if answer.part == part:
-                score = answer.f1 if "F1" in title else float(answer.right)
-                by_row.setdefault((answer.window, answer.policy), []).append(score)
-        if by_row:
-            panels.append(_make_panel(title, by_row))
-    options.svg.write_text(draw_answers(panels), encoding="utf-8")
-    print(f"wrote {options.svg}: {len(panels)} panels")
-    return 0
-
-
-def _make_panel(title: str, by_row: dict[tuple[int, str], list[float]]) -> AnswerPanel:
-    """A panel of the windows for which every policy that is drawn has answers."""
-    ranges = {row: estimate_shares([(each, 1) for each in scores]) for row, scores in by_row.items()}
-    windows = {window for window, _ in ranges if all((window, policy) in ranges for policy in STYLES)}
-    scores = {window: {policy: ranges[window, policy] for policy in STYLES} for window in windows}
-    return AnswerPanel(title=title, full=ranges[0, FULL].mean, scores=scores)
-
-
-def _percent(share: Range) -> str:
-    return f"{100 * share.mean:.1f} % [{100 * share.low:.1f}, {100 * share.high:.1f}]"
 
 
 def _read_rows(path: Path) -> Iterator[AnswerRow]:
@@ -484,10 +470,6 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     printed = steps.add_parser("table", help="right answers by policy")
     printed.set_defaults(run=table)
     printed.add_argument("answers", type=Path, nargs="+")
-    drawn = steps.add_parser("chart", help="right answers by window and policy, as SVG")
-    drawn.set_defaults(run=chart)
-    drawn.add_argument("answers", type=Path, nargs="+")
-    drawn.add_argument("--svg", type=Path, required=True, metavar="FILE")
     return parser.parse_args(arguments)
 
 

@@ -2,12 +2,16 @@
 
 A request that a provider would refuse, because it is too long or breaks a rule, shows nothing. The full
 context is the exception: it is what the others are compared with, so no window holds for it.
+
+Questions about a talk are asked one at a time in the place of its last message, each from the same state. So
+none sees what another brought back. The cost is that of the talk, without the questions.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,9 +19,9 @@ from bench.peers.catalogue import PEERS
 from bench.peers.policies import policy_name
 from bench.proof.recalling import Offers, recall_for
 from bench.proof.tasks import Need, Task, request_text
-from bench.talks import is_in_sight, plain_words
+from bench.talks import QUESTION_FOR_A_MODEL, is_in_sight, plain_words
 from lamina.caches import all_rules
-from lamina.core.values import Ledger
+from lamina.core.values import Fold, Ledger
 from lamina.models.counters import counter_for
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import CHAT, ModelCall, RecordedConversation
@@ -34,10 +38,12 @@ FULL = "none"
 OWN = "lamina"
 WITH_RECALL = "+recall"
 COUNT_AS = "gpt-5.4"
+TRACE_MODEL = "gpt-5"
 RESERVE = 500
 """Tokens that are kept free for the answer; in a small window an eighth of it."""
 
 SHORT_NAMES = {
+    "no_reminders": "bench.no_reminders:POLICY",
     "clear_then_drop": "bench.clearing:clear_then_drop",
     "provider_clearing": "bench.clearing:provider_clearing",
 }
@@ -64,11 +70,18 @@ class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FollowedTask(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcomes of one run, the last request as it was sent, and lamina's ledger after it."""
+    """The outcomes of one run, and the request that each need was looked for in."""
 
     outcomes: tuple[TaskOutcome, ...]
-    last_sent: list[Message]
-    ledger: Ledger | None = None
+    requests: tuple[SentRequest, ...]
+
+
+class SentRequest(NamedTuple):
+    """One request, without messages if it was refused, its tokens, and lamina's ledger after it."""
+
+    messages: list[Message]
+    tokens: int
+    ledger: Ledger | None
 
 
 def find_by_short_name(name: str) -> ReplayPolicy:
@@ -98,55 +111,63 @@ def count_all(task: Task) -> int:
 def follow(task: Task, name: str, window: int, rules: str, *, with_reader: bool = True) -> FollowedTask:
     """Send every call of a task. Of lamina, a second outcome has what a reader recalls, if one is wanted."""
     setting = setting_of_task(task, window, rules)
-    ledgers: dict[int, Ledger] = {}
-    policy = _keep_ledgers(find_by_short_name(name), ledgers)
+    watch = _Watch(len(task.messages))
+    policy = watch.policy(find_by_short_name(name))
     conversation = _as_conversation(task)
     steps = walk(conversation, policy, setting, NeededTerms(conversation, setting.message_sizes))
     evaluated = evaluate_walk(conversation.trace, policy, setting, steps)
-    looks = _Looks(task, policy, setting, steps)
+    looks = _Looks(task, policy, setting, steps, watch)
     outcome = TaskOutcome(
         task=task.name,
-        policy=policy.name,
+        policy=name,
         window=window,
         rules=rules,
         cost=evaluated.equivalents,
         calls=evaluated.calls,
         cuts=evaluated.cuts,
-        refused=sum(looks.is_refused(step) for step in steps),
+        refused=sum(looks.is_refused(step.sent, step.tokens, invalid=step.invalid) for step in steps),
         recalls=0,
         peak=max(step.tokens for step in steps),
         seen=tuple(looks.sees(need) for need in task.needs),
     )
-    last_sent = steps[-1].sent.messages if steps[-1].sent is not None else []
-    if not ledgers:
-        return FollowedTask(outcomes=(outcome,), last_sent=last_sent)
     outcomes = [outcome]
-    if with_reader:
-        outcomes.append(_recall_missing(task, outcome, looks, ledgers))
-    return FollowedTask(outcomes=tuple(outcomes), last_sent=last_sent, ledger=ledgers[steps[-1].call.end])
+    if with_reader and watch.ledgers:
+        outcomes.append(_recall_missing(task, outcome, looks))
+    requests = tuple(looks.request_of(need) for need in task.needs)
+    return FollowedTask(outcomes=tuple(outcomes), requests=requests)
 
 
-def _keep_ledgers(policy: ReplayPolicy, ledgers: dict[int, Ledger]) -> ReplayPolicy:
-    """The policy; if it is lamina's, the ledger after each call is kept by the length of its conversation."""
+class _Watch:
+    """Keeps lamina's ledger by the length of the conversation, and the run as it was before the last call."""
 
-    def start(setting: Setting) -> PolicyRun:
-        run = policy.start(setting)
-        if not isinstance(run, LaminaRun):
-            return run
+    def __init__(self, last_end: int) -> None:
+        self.last_end = last_end
+        self.ledgers: dict[int, Ledger] = {}
+        self.before_last: PolicyRun | None = None
 
-        def keep(request: dict[str, Any], idle: float) -> PolicyRequest:
-            sent = run(request, idle)
-            ledgers[len(request["messages"])] = run.ledger
-            return sent
+    def policy(self, policy: ReplayPolicy) -> ReplayPolicy:
+        """The same policy, watched."""
 
-        return keep
+        def start(setting: Setting) -> PolicyRun:
+            run = policy.start(setting)
 
-    return msgspec.structs.replace(policy, start=start)
+            def watched(request: dict[str, Any], idle: float) -> PolicyRequest:
+                end = len(request["messages"])
+                if end == self.last_end:
+                    self.before_last = copy.copy(run)
+                sent = run(request, idle)
+                if isinstance(run, LaminaRun):
+                    self.ledgers[end] = run.ledger
+                return sent
+
+            return watched
+
+        return msgspec.structs.replace(policy, start=start)
 
 
 def _as_conversation(task: Task) -> RecordedConversation:
     """The task as the lab's walk takes it: a call before each answer, and one at the end."""
-    trace = Trace(id=task.name, place="", dialect=CHAT, items=task.messages, model="gpt-5")
+    trace = Trace(id=task.name, place="", dialect=CHAT, items=task.messages, model=TRACE_MODEL)
     calls = tuple(ModelCall(end=end, answer="") for end in _list_ends(task))
     return RecordedConversation(trace=trace, messages=task.messages, tools=task.tools, calls=calls)
 
@@ -162,37 +183,71 @@ def _list_ends(task: Task) -> Iterator[int]:
 
 
 class _Looks:
-    """What stands in the request of each call, read once."""
+    """What stands in the request in which each need is looked for. Each is sent and read once."""
 
-    def __init__(self, task: Task, policy: ReplayPolicy, setting: Setting, steps: Sequence[WalkStep]) -> None:
+    def __init__(
+        self, task: Task, policy: ReplayPolicy, setting: Setting, steps: Sequence[WalkStep], watch: _Watch
+    ) -> None:
         self.task = task
         self.steps = {step.call.end: step for step in steps}
         self.room = None if policy.name == FULL else setting.room
         self.setting = setting
-        self._texts: dict[int, str] = {}
+        self.watch = watch
+        self._requests: dict[tuple[int, str], SentRequest] = {}
+        self._texts: dict[tuple[int, str], str] = {}
 
-    def is_refused(self, step: WalkStep) -> bool:
+    def is_refused(self, sent: PolicyRequest | None, tokens: int, *, invalid: bool) -> bool:
         """Whether a provider would refuse this request, or none was made."""
-        if step.sent is None or step.invalid:
+        if sent is None or invalid:
             return True
-        return self.room is not None and step.tokens > self.room
+        return self.room is not None and tokens > self.room
 
     def sees(self, need: Need) -> bool:
-        return is_in_sight(need.sought, self.text(need.end))
+        key = self._key_of(need)
+        if key not in self._texts:
+            self._texts[key] = request_text(self.request_of(need).messages)
+        return is_in_sight(need.sought, self._texts[key])
 
-    def text(self, end: int) -> str:
-        """The plain words of the request with so many messages before it; none if it was refused."""
-        text = self._texts.get(end)
-        if text is None:
-            text = request_text(self.sent(end))
-            self._texts[end] = text
-        return text
+    def request_of(self, need: Need) -> SentRequest:
+        """The request of the call that has the need, or the one in which its question is asked."""
+        key = self._key_of(need)
+        if key not in self._requests:
+            end, question = key
+            self._requests[key] = self._ask(question) if question else self._read_step(end)
+        return self._requests[key]
 
-    def sent(self, end: int) -> list[Message]:
+    def _key_of(self, need: Need) -> tuple[int, str]:
+        """The length of the conversation, and the question if it is not what the conversation ends with."""
+        is_last = need.end == len(self.task.messages)
+        if is_last and need.question != self.task.messages[-1]["content"]:
+            return need.end, need.question
+        return need.end, ""
+
+    def _read_step(self, end: int) -> SentRequest:
         step = self.steps[end]
-        if step.sent is None or self.is_refused(step):
-            return []
-        return step.sent.messages
+        if step.sent is None or self.is_refused(step.sent, step.tokens, invalid=step.invalid):
+            return SentRequest([], step.tokens, self.watch.ledgers.get(end))
+        return SentRequest(step.sent.messages, step.tokens, self.watch.ledgers.get(end))
+
+    def _ask(self, question: str) -> SentRequest:
+        """The request with the question in the place of the last message."""
+        run = copy.copy(self.watch.before_last)
+        if run is None:
+            return SentRequest([], 0, None)
+        asked = {"role": "user", "content": QUESTION_FOR_A_MODEL.format(question=question)}
+        request: dict[str, Any] = {"model": TRACE_MODEL, "messages": [*self.task.messages[:-1], asked]}
+        if self.task.tools:
+            request["tools"] = self.task.tools
+        try:
+            sent = run(request, 0.0)
+        except Exception:  # noqa: BLE001 - anyone's code: what it raises is a call that it gave up
+            return SentRequest([], 0, None)
+        sizes = self.setting.message_sizes
+        tokens = sizes.count_tokens(sent.messages)
+        ledger = run.ledger if isinstance(run, LaminaRun) else None
+        if self.is_refused(sent, tokens, invalid=sizes.is_refused(sent.messages)):
+            return SentRequest([], tokens, ledger)
+        return SentRequest(sent.messages, tokens, ledger)
 
     def question_of(self, need: Need) -> str:
         """What the reader has in mind: the question, or the last thing that the user said."""
@@ -202,9 +257,7 @@ class _Looks:
         return str(said[-1]["content"]) if said else ""
 
 
-def _recall_missing(
-    task: Task, outcome: TaskOutcome, looks: _Looks, ledgers: dict[int, Ledger]
-) -> TaskOutcome:
+def _recall_missing(task: Task, outcome: TaskOutcome, looks: _Looks) -> TaskOutcome:
     """The same run, with recalls wherever something was missing, and with what they cost.
 
     Each recall is a call of its own: the request is read again from the cache, and what came back is written.
@@ -213,7 +266,7 @@ def _recall_missing(
     setting = looks.setting
     read_share = setting.rules.read_share(setting.model)
     answers_by_question: dict[tuple[int, str], str] = {}
-    offers_by_end: dict[int, Offers] = {}
+    offers_by_folds: dict[tuple[int, tuple[Fold, ...]], Offers] = {}
     seen = list(outcome.seen)
     recalls = 0
     cost = outcome.cost
@@ -223,13 +276,16 @@ def _recall_missing(
         question = looks.question_of(need)
         recalled_words = answers_by_question.get((need.end, question))
         if recalled_words is None:
-            if need.end not in offers_by_end:
-                offers_by_end[need.end] = Offers(task.messages[: need.end], ledgers[need.end])
-            tokens = looks.steps[need.end].tokens
+            sent = looks.request_of(need)
+            ledger = sent.ledger or Ledger()
+            key = (need.end, ledger.folds)
+            if key not in offers_by_folds:
+                offers_by_folds[key] = Offers(task.messages[: need.end], ledger)
+            tokens = sent.tokens
             recalled = recall_for(
                 question,
-                looks.sent(need.end),
-                offers_by_end[need.end],
+                sent.messages,
+                offers_by_folds[key],
                 space=setting.room - tokens,
                 counter=setting.message_sizes.counter,
             )

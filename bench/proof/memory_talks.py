@@ -1,19 +1,18 @@
-"""Long talks with questions about them: BFCL v4's memory, BEAM and LoCoMo.
+"""Long talks with questions about them: BFCL v4's memory, BEAM, LoCoMo and LongMemEval.
 
-BFCL's questions have exact answers: an answer is in sight if one of its spellings is. The questions of BEAM
-and LoCoMo name the messages that they rest on, and each such message must be in sight, whole or for the most
+BFCL's questions have exact answers: an answer is in sight if one of its spellings is. The questions of the
+others name the messages that they rest on, and each such message must be in sight, whole or for the most
 part.
 """
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.proof.tasks import Message, Need, Task
+from bench.proof.tasks import Message, Need, Task, read_lines
 from bench.talks import LAST_QUESTION, Sought, find_core, read_bfcl
 
 USER = "user"
@@ -37,9 +36,10 @@ def read_evidence(path: Path) -> Iterator[Task]:
     """One task for each line of a file: `conversation_id`, `turns` and `questions` that name their evidence.
 
     A line is `{"conversation_id": …, "turns": [{"id", "speaker", "text"}], "questions": [{"q", "answer",
-    "evidence": [ids], "category"}]}`. `convert_locomo` makes such lines of LoCoMo's own file.
+    "evidence": [ids], "category"}]}`. `convert_locomo` and `convert_long_mem_eval` make such lines of the
+    files that the authors publish.
     """
-    for row in _read_lines(path):
+    for row in read_lines(path):
         turns = {turn["id"]: turn for turn in row["turns"]}
         user_names = {USER, row["turns"][0]["speaker"]}
         messages = _make_messages(row["turns"], user_names)
@@ -104,15 +104,22 @@ def convert_locomo(path: Path) -> Iterator[dict[str, Any]]:
         yield {"conversation_id": sample["sample_id"], "turns": turns, "questions": questions}
 
 
-def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    if path.suffix != ".zst":
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                yield json.loads(line)
-        return
-    import zstandard  # noqa: PLC0415 - only for compressed files
-
-    with path.open("rb") as raw:
-        stream = zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(raw)
-        for line in io.TextIOWrapper(stream, "utf-8", newline="\n"):
-            yield json.loads(line)
+def convert_long_mem_eval(path: Path) -> Iterator[dict[str, Any]]:
+    """The conversations of `longmemeval_s.json`: one question each, about turns that have the answer."""
+    for sample in json.loads(path.read_text(encoding="utf-8")):
+        turns = []
+        evidence = []
+        for session, said in enumerate(sample["haystack_sessions"]):
+            for at, turn in enumerate(said):
+                turn_id = f"{session}:{at}"
+                turns.append({"id": turn_id, "speaker": turn["role"], "text": turn["content"]})
+                if turn.get("has_answer"):
+                    evidence.append(turn_id)
+        is_answered = not sample["question_id"].endswith("_abs")
+        question = {
+            "q": sample["question"],
+            "answer": sample["answer"],
+            "evidence": evidence,
+            "category": sample["question_type"] if is_answered else "abstention",
+        }
+        yield {"conversation_id": sample["question_id"], "turns": turns, "questions": [question]}

@@ -1,4 +1,4 @@
-"""Rows of a table: each policy in one window, beside the full context and beside a policy that others use.
+"""Rows of a table: each policy in one window, beside the full context and beside lamina.
 
 An interval is paired: it draws tasks with replacement and compares the policies on the same draw. With fewer
 than `FEW` tasks it draws single needs, which says less: nothing of other talks. The draws are the same every
@@ -18,13 +18,17 @@ import msgspec
 
 from bench.peers.catalogue import PEERS
 from bench.peers.catalogue import version as peer_version
-from bench.proof.follow import COUNT_AS, FULL, TaskOutcome
+from bench.proof.follow import COUNT_AS, FULL, OWN, WITH_RECALL, TaskOutcome
+from bench.proof.tasks import Need, Task
 from lamina.errors import BadInput
 
 DRAWS = 1_000
 SEED = 11
 FEW = 8
 LOWER, UPPER = 0.025, 0.975
+CHEAPER = 0.99
+"""A cost below this share of lamina's is named; what is nearer is the same."""
+
 ROOT = Path(__file__).resolve().parents[2]
 
 Counts = tuple[float, int]
@@ -42,8 +46,9 @@ class Range(msgspec.Struct, frozen=True, array_like=True):
 class ProofRow(msgspec.Struct, frozen=True, kw_only=True):
     """One policy in one window. Shares are between 0 and 1.
 
-    `in_sight` is over all needs, `succeeded` over tasks all of whose needs are in sight. `ahead` is how much
-    larger `in_sight` is than that of the policy `other`. `cost` is relative to sending everything.
+    `in_sight` is over all needs, `whole` over questions, or tasks without one, all of whose needs are in
+    sight. `behind` is how much smaller `in_sight` is than lamina's. `cost` is relative to sending everything.
+    `by_sort` has, for each sort of need, how many are in sight and how many there are.
     """
 
     part: str
@@ -53,9 +58,8 @@ class ProofRow(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int
     needs: int
     in_sight: Range
-    succeeded: float
-    other: str
-    ahead: Range
+    whole: Range
+    behind: Range
     cost: float
     cuts: int
     refused: int
@@ -63,22 +67,19 @@ class ProofRow(msgspec.Struct, frozen=True, kw_only=True):
     by_sort: dict[str, tuple[int, int]]
 
 
-def sum_rows(
-    part: str, outcomes: Sequence[TaskOutcome], sorts: dict[str, list[str]], *, other: str
-) -> list[ProofRow]:
-    """The rows of one part, window and rules. `sorts` has the sort of each need, by task."""
+def sum_rows(part: str, outcomes: Sequence[TaskOutcome], tasks: Iterable[Task]) -> list[ProofRow]:
+    """The rows of one part, window and rules. Without lamina all are compared with the full context."""
     by_policy: dict[str, dict[str, TaskOutcome]] = {}
     for outcome in outcomes:
         by_policy.setdefault(outcome.policy, {})[outcome.task] = outcome
+    needs_by_task = {task.name: task.needs for task in tasks}
     full_cost = sum(each.cost for each in by_policy[FULL].values())
-    beside = by_policy.get(other, by_policy[FULL])
-    draws = _draw(len(_units(beside)))
-    other_units = _units(beside)
+    own_units = _units(by_policy.get(OWN, by_policy[FULL]))
+    draws = _draw(len(own_units))
     rows = []
     for policy, by_task in by_policy.items():
         units = _units(by_task)
         first = next(iter(by_task.values()))
-        succeeded = sum(all(each.seen) for each in by_task.values())
         rows.append(
             ProofRow(
                 part=part,
@@ -88,17 +89,26 @@ def sum_rows(
                 tasks=len(by_task),
                 needs=sum(len(each.seen) for each in by_task.values()),
                 in_sight=_estimate(draws, units),
-                succeeded=succeeded / len(by_task),
-                other=other if other in by_policy else FULL,
-                ahead=_estimate_difference(draws, units, other_units),
+                whole=estimate_shares(_count_whole(by_task, needs_by_task)),
+                behind=_estimate_difference(draws, own_units, units),
                 cost=sum(each.cost for each in by_task.values()) / full_cost,
                 cuts=sum(each.cuts for each in by_task.values()),
                 refused=sum(each.refused for each in by_task.values()),
                 recalls=sum(each.recalls for each in by_task.values()),
-                by_sort=_count_sorts(by_task, sorts),
+                by_sort=_count_sorts(by_task, needs_by_task),
             )
         )
     return rows
+
+
+def _count_whole(by_task: dict[str, TaskOutcome], needs_by_task: dict[str, list[Need]]) -> list[Counts]:
+    """One for each question of a task, or for a task without questions, and whether all it needs is seen."""
+    whole: dict[tuple[str, str], bool] = {}
+    for name, outcome in by_task.items():
+        for need, flag in zip(needs_by_task[name], outcome.seen, strict=True):
+            key = (name, need.question)
+            whole[key] = whole.get(key, True) and flag
+    return [(int(flag), 1) for flag in whole.values()]
 
 
 def estimate_shares(units: Sequence[Counts]) -> Range:
@@ -150,46 +160,91 @@ def _make_range(mean: float, drawn: list[float]) -> Range:
     return Range(mean, ordered[int(LOWER * len(ordered))], ordered[int(UPPER * len(ordered)) - 1])
 
 
-def _count_sorts(by_task: dict[str, TaskOutcome], sorts: dict[str, list[str]]) -> dict[str, tuple[int, int]]:
+def _count_sorts(
+    by_task: dict[str, TaskOutcome], needs_by_task: dict[str, list[Need]]
+) -> dict[str, tuple[int, int]]:
     counts: dict[str, tuple[int, int]] = {}
     for name, outcome in by_task.items():
-        for sort, flag in zip(sorts[name], outcome.seen, strict=True):
-            seen, count = counts.get(sort, (0, 0))
-            counts[sort] = (seen + flag, count + 1)
+        for need, flag in zip(needs_by_task[name], outcome.seen, strict=True):
+            seen, count = counts.get(need.sought.sort, (0, 0))
+            counts[need.sought.sort] = (seen + flag, count + 1)
     return counts
 
 
 def table_text(rows: Sequence[ProofRow]) -> str:
-    """One table in Markdown for the rows of a part, with a line above it for each window."""
-    lines: list[str] = []
-    window = 0
+    """The tables in Markdown for the rows of one part and window, with its categories if it has several."""
+    first = rows[0]
+    setting = f"{first.part}, window {first.window:,}, cache of {first.rules}"
+    lines = [
+        "",
+        f"{setting}: {first.tasks} tasks, {first.needs:,} needs",
+        "",
+        f"| policy | in sight | whole | {OWN} is ahead by | cost | cuts | refused |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
     for row in rows:
-        if row.window != window:
-            window = row.window
-            setting = f"{row.part}, window {row.window:,}, cache of {row.rules}"
-            lines += [
-                "",
-                f"{setting}: {row.tasks} tasks, {row.needs:,} needs",
-                "",
-                f"| policy | in sight | ahead of {row.other} | tasks in sight | cost | cuts | refused |",
-                "|---|--:|--:|--:|--:|--:|--:|",
-            ]
-        lines.append(_row_text(row))
+        cells = [
+            row.policy,
+            percent_text(row.in_sight),
+            percent_text(row.whole),
+            _points(row.behind),
+            f"{row.cost:.3f}",
+            f"{row.cuts:,}",
+            f"{row.refused:,}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    categories = list(_sum_categories(first))
+    if len(categories) > 1:
+        lines += ["", f"| in sight, % | {' | '.join(categories)} |", f"|---|{'--:|' * len(categories)}"]
+        for row in rows:
+            shares = [f"{100 * seen / count:.1f}" for seen, count in _sum_categories(row).values()]
+            lines.append(f"| {row.policy} | {' | '.join(shares)} |")
+        counts = [f"{count:,}" for _, count in _sum_categories(first).values()]
+        lines.append(f"| needs | {' | '.join(counts)} |")
     return "\n".join(lines)
 
 
-def _row_text(row: ProofRow) -> str:
-    seen, ahead = row.in_sight, row.ahead
-    cells = [
-        row.policy,
-        f"{100 * seen.mean:.1f} % [{100 * seen.low:.1f}, {100 * seen.high:.1f}]",
-        f"{100 * ahead.mean:+.1f} [{100 * ahead.low:+.1f}, {100 * ahead.high:+.1f}]",
-        f"{100 * row.succeeded:.1f} %",
-        f"{row.cost:.3f}",
-        f"{row.cuts:,}",
-        f"{row.refused:,}",
-    ]
-    return f"| {' | '.join(cells)} |"
+def _sum_categories(row: ProofRow) -> dict[str, tuple[int, int]]:
+    """The counts of each category, whoever said it: `single-hop, user` is of the category `single-hop`."""
+    sums: dict[str, tuple[int, int]] = {}
+    for sort, (seen, count) in sorted(row.by_sort.items()):
+        category = sort.partition(",")[0]
+        seen_before, count_before = sums.get(category, (0, 0))
+        sums[category] = (seen_before + seen, count_before + count)
+    return sums
+
+
+def list_worse(rows: Sequence[ProofRow]) -> list[str]:
+    """What each policy does better than lamina: it shows more, or it costs less and shows as much.
+
+    "As much" is a difference that chance explains: its interval has 0 in it.
+    """
+    own_rows = {(row.part, row.window, row.rules): row for row in rows if row.policy == OWN}
+    sentences = []
+    for row in rows:
+        own = own_rows.get((row.part, row.window, row.rules))
+        if own is None or row is own or row.policy.endswith(WITH_RECALL):
+            continue
+        shows_more = row.behind.mean < 0
+        may_be_chance = row.behind.low <= 0 <= row.behind.high
+        is_cheaper = row.cost < own.cost * CHEAPER
+        if not shows_more and not (is_cheaper and may_be_chance):
+            continue
+        shown = "cannot be told from lamina, and costs" if may_be_chance else "shows more, and costs"
+        cost = f"{row.cost / own.cost:.2f} times as much"
+        place = f"{row.part}, {row.window:,}"
+        sentences.append(f"{place}: {row.policy} {shown} {cost}: lamina {_points(row.behind)} points")
+    return sentences
+
+
+def percent_text(share: Range) -> str:
+    """The share in per cent, with its interval."""
+    return f"{100 * share.mean:.1f} % [{100 * share.low:.1f}, {100 * share.high:.1f}]"
+
+
+def _points(difference: Range) -> str:
+    low, high = 100 * difference.low, 100 * difference.high
+    return f"{100 * difference.mean:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
 def list_versions(policies: Iterable[str]) -> dict[str, str]:
@@ -200,6 +255,7 @@ def list_versions(policies: Iterable[str]) -> dict[str, str]:
         "python": platform.python_version(),
         "machine": platform.machine(),
         "tokens": COUNT_AS,
+        "intervals": f"95 %, {DRAWS:,} draws, seed {SEED}",
     }
     for policy in policies:
         name = policy.removeprefix("peer:")
