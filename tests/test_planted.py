@@ -26,8 +26,9 @@ pytestmark = pytest.mark.hypothesis
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
-STORIES, SEEDS = 25, 800
-"""Stories of each seed, and seeds, the same ones each time; the rarest bug shows in one of about a hundred.
+STORIES = 25
+SEEDS = (22, 4, *range(800))
+"""Stories of each seed, and seeds, the same ones each time: first those with which the rarest bugs show.
 
 A search begins with small stories, the more of them the longer it is meant to be, and in those nothing is
 cut. So many short searches find a bug sooner than one long one.
@@ -172,7 +173,7 @@ def test_the_property_kills_the_bug(law: str, bug: Patch, monkeypatch: pytest.Mo
         repeats(story) if law == "deterministic" else holds(law, story)
 
     def search() -> None:
-        for number in range(SEEDS):
+        for number in SEEDS:
             seed(number)(property_)()
 
     with pytest.raises(AssertionError):
