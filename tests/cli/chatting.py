@@ -6,16 +6,17 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import pexpect  # type: ignore[import-untyped]
 import pyte
+
+from tests.servers.serving import serve_http
 
 PATIENCE = 40.0
 ROWS, COLUMNS = 80, 100
@@ -76,24 +77,21 @@ def _chunk(delta: dict[str, Any], stop: str | None = None) -> dict[str, Any]:
 def model(script: Script) -> Iterator[Model]:
     """The server, for as long as the context lasts."""
     made = Model(script)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Asked)
-    server.daemon_threads = True
-    vars(server)["model"] = made
-    made.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+
+    class Asked(_Asked):
+        model = made
+
+    with serve_http(Asked) as url:
+        made.url = f"{url}/v1"
         yield made
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 class _Asked(BaseHTTPRequestHandler):
+    model: Model
+
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        made: Model = vars(self.server)["model"]
+        made = self.model
         made.headers.append({name.lower(): value for name, value in self.headers.items()})
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
@@ -104,7 +102,7 @@ class _Asked(BaseHTTPRequestHandler):
             self.wfile.write(b"data: [DONE]\n\n")
 
     def do_GET(self) -> None:
-        made: Model = vars(self.server)["model"]
+        made = self.model
         models = [{"id": name, "max_model_len": size} for name, size in made.windows.items()]
         self.send_response(200 if models else 404)
         self.end_headers()
@@ -132,15 +130,8 @@ def pages(found: dict[str, tuple[str, str]], *, redirect: str = "") -> Iterator[
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             """Nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serve_http(Pages) as url:
+        yield url
 
 
 def environment(folder: Path, url: str = "") -> dict[str, str]:

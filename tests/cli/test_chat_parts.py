@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ from lamina.stores.port import ListedConversation, OwnName
 from lamina.workspace.workspace import Workspace
 from tests.cli.chatting import Answer, environment, model
 from tests.cli.running import run
+from tests.servers.serving import serve_http
 
 NOWHERE = {"OLLAMA_HOST": "127.0.0.1:9"}
 CONTROL = re.compile("\x1b\\[\\??[0-9;]*[mKAhlJ]")
@@ -61,15 +62,8 @@ def listing(**paths: Any) -> Iterator[str]:
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             """Nothing."""
 
-    server = HTTPServer(("127.0.0.1", 0), Listing)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serve_http(Listing) as url:
+        yield url
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ import pytest
 
 from lamina.cli import doctor
 from tests.cli.running import run
+from tests.servers.serving import serve_http
 
 LIMIT = "CLAUDE_CODE_MAX_OUTPUT_TOKENS"
 
@@ -121,20 +119,8 @@ class _Answering(BaseHTTPRequestHandler):
         return
 
 
-@contextmanager
-def run_upstream() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), _Answering) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 def test_an_upstream_is_reached_only_if_that_is_asked_for() -> None:
-    with run_upstream() as url:
+    with serve_http(_Answering) as url:
         code, lines = lines_of("--store", "memory:", "--upstream", url)
         assert code == 0
         assert lines["upstream upstream"]["text"] == f"{url} answers (status 404)"

@@ -14,15 +14,15 @@ drops the blocks that do not fit, and reports each in `input_transformations`.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 
 from lamina.dialects.anthropic import DIALECT
 from lamina.dialects.anthropic.server import BETAS, BINDING_BETA
+from tests.servers.serving import serve_http
 from tests.wrapped.scripted_api import Call, Said, Thought, message_block, stream_message, write_message
 
 THINKING = ("thinking", "redacted_thinking")
@@ -275,13 +275,6 @@ def bound_model(
         def log_message(self, *_: object) -> None:
             """Print nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        model.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        try:
-            yield model
-        finally:
-            server.shutdown()
-            thread.join()
+    with serve_http(Handler) as url:
+        model.url = url
+        yield model

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import unquote
 
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Violation
 from lamina.errors import BadInput
+from tests.servers.serving import serve_http
 
 SAID = "Valid."
 """What the server answers."""
@@ -30,8 +30,8 @@ SAID = "Valid."
 class Checking:
     """What was asked of a server: the requests that were valid, and the violations of those that were not."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self) -> None:
+        self.url = ""
         self.valid: list[tuple[str, dict[str, Any]]] = []
         self.refused: list[Violation] = []
 
@@ -58,27 +58,23 @@ class Checking:
 @contextmanager
 def checking() -> Iterator[Checking]:
     """A server for as long as the context lasts."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Asked)
-    server.daemon_threads = True
-    seen = Checking(f"http://127.0.0.1:{server.server_address[1]}")
-    vars(server)["seen"] = seen
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield seen
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+
+    class Asked(_Asked):
+        seen = Checking()
+
+    with serve_http(Asked) as url:
+        Asked.seen.url = url
+        yield Asked.seen
 
 
 class _Asked(BaseHTTPRequestHandler):
+    seen: Checking
+
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
-        seen: Checking = vars(self.server)["seen"]
-        status, answer = seen.answer(self.path.partition("?")[0], body)
+        status, answer = self.seen.answer(self.path.partition("?")[0], body)
         data = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

@@ -201,9 +201,12 @@ def long_answer(last: str) -> str:
 
 
 async def fill(api: Api, ask: Any, client: Any, history: list[Any], turns: int) -> None:
-    """Talk until the first answer has been lowered."""
+    """Talk until the first answer has been lowered. Only the first and the last turn are asked for."""
     for turn in range(turns):
         history.append(user(f"Part {turn}?"))
+        if 0 < turn < turns - 1:
+            history.append({"role": "assistant", "content": long_answer(f"Part {turn}?")})
+            continue
         answer, _ = await ask(api, client, history)
         history += answer
 

@@ -45,6 +45,11 @@ class Way(NamedTuple):
             return {"role": "user", "content": text}
         return types.Content(role="user", parts=[types.Part(text=text)])
 
+    def says(self, text: str) -> Any:
+        if self.name == "ollama":
+            return {"role": "assistant", "content": text}
+        return types.Content(role="model", parts=[types.Part(text=text)])
+
     def turns(self, request: dict[str, Any]) -> list[Any]:
         turns: list[Any] = request["messages" if self.name == "ollama" else "contents"]
         return turns
@@ -64,6 +69,18 @@ class Way(NamedTuple):
         parts = [part for each in answers for part in each.candidates[0].content.parts or []]
         assert [each.candidates[0].finish_reason for each in answers].count("STOP") == 1
         return types.Content(role="model", parts=parts), "".join(part.text or "" for part in parts)
+
+    async def fill(self, client: Any) -> list[Any]:
+        """A history whose first answer has been lowered. Only the first and the last turn are asked for."""
+        history: list[Any] = []
+        for turn in range(8):
+            history.append(self.user(f"Part {turn}?"))
+            if 0 < turn < 7:
+                history.append(self.says(long_answer(f"Part {turn}?")))
+                continue
+            answer, _ = await self.ask(client, history)
+            history.append(answer)
+        return history
 
     async def _ask_ollama(self, client: Any, history: list[Any]) -> tuple[Any, str]:
         tools = [{"type": "function", "function": READ_FILE}]
@@ -123,11 +140,7 @@ def remembering(way: Way) -> Callable[[dict[str, Any]], Said]:
 def test_the_model_gets_the_text_and_the_client_only_the_answer(way: Way) -> None:
     async def talk(served: ScriptedApi) -> None:
         client = way.client(served.url)
-        history: list[Any] = []
-        for turn in range(8):
-            history.append(way.user(f"Part {turn}?"))
-            answer, _ = await way.ask(client, history)
-            history.append(answer)
+        history = await way.fill(client)
         start = len(served.requests)
         history.append(way.user("When opens the harbour?"))
         answer, text = await way.ask(client, history)
@@ -168,11 +181,7 @@ def test_a_model_that_only_recalls_is_stopped_and_its_client_reads_why(
 
     async def talk(served: ScriptedApi) -> None:
         client = way.client(served.url)
-        history: list[Any] = []
-        for turn in range(8):
-            history.append(way.user(f"Part {turn}?"))
-            answer, _ = await way.ask(client, history)
-            history.append(answer)
+        history = await way.fill(client)
         _, text = await way.ask(client, [*history, way.user("Only recall.")])
         assert text == NOTICE
 
