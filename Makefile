@@ -138,7 +138,7 @@ adapters: $(STAMP)  ## test each adapter in an environment of its framework, wit
 	@sh tools/environments.sh $(VENV) adapters $(NAMES)
 	@$(PYTHON_IN_VENV) -m tools.adapters $(NAMES)
 
-suites: $(SUITES_STAMP)  ## the official SDKs' own tests, bare and with every client wrapped by lamina (ARGS="ollama"; ARGS=--all: the slow rest)
+suites: $(SUITES_STAMP)  ## the tests of official SDKs and of frameworks, bare and with lamina in every client and agent (ARGS="ollama"; ARGS=--all: the slow rest)
 	@$(VENV)-suites/bin/python -m tools.suites $(ARGS)
 
 # The newest SDKs, which need not be those that lamina is developed with.

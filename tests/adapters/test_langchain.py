@@ -16,12 +16,13 @@ pytest.importorskip("langchain.agents", reason="langchain is not installed: run 
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 
+from lamina.adapters.bridge import ContextFitter, Turn
 from lamina.adapters.langchain import CODEC, LaminaMiddleware
 from lamina.adapters.langgraph import LaminaSaver
 from lamina.dialects.anthropic.server import BINDING_BETA
@@ -94,6 +95,19 @@ def test_a_structured_answer_is_counted(tmp_path: Path, strategy: Any) -> None:
         response_format = strategy(LongAnswer)
     requests = check_counts(partial(play, response_format=response_format), tmp_path, last_words=ANSWER_TEXT)
     assert MARK in json.dumps(requests[0])
+
+
+def test_a_call_whose_arguments_are_no_json_keeps_its_result() -> None:
+    """LangChain holds such a call apart, answers it, and sends both."""
+    call: Any = {"id": "c1", "name": "read_page", "args": '{"page":', "error": "Invalid JSON"}
+    asked = AIMessage("", invalid_tool_calls=[call])
+    messages = [HumanMessage("Read page 1."), asked, ToolMessage("Not JSON.", tool_call_id="c1")]
+    assert list(ContextFitter(CODEC, budget=BUDGET).fit(messages).messages) == messages
+    turn = CODEC.write(asked)[0]
+    turn["tool_calls"][0]["function"]["arguments"] = '{"page": 1}'
+    lowered = CODEC.read([Turn(wire=turn)], asked)
+    assert lowered.tool_calls == []
+    assert [(each["id"], each["args"]) for each in lowered.invalid_tool_calls] == [("c1", '{"page": 1}')]
 
 
 def test_without_a_thread_the_conversation_is_recognised() -> None:

@@ -27,9 +27,10 @@ from agents import (
     function_tool,
 )
 from agents.mcp import MCPServer
-from agents.memory import Session
+from agents.memory import Session, SessionSettings
 from agents.models.fake_id import FAKE_RESPONSES_ID
 from agents.models.openai_responses import Converter
+from agents.run import CallModelData, ModelInputData
 from mcp.types import Tool as McpTool
 from openai import AsyncOpenAI
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
@@ -127,6 +128,37 @@ async def ask(agent: Any, folder: Path, script: Script, turns: Sequence[int], fi
 
 def test_a_long_session(tmp_path: Path, record_property: Any) -> None:
     check_session(play, __name__, tmp_path, record_property)
+
+
+def test_the_limit_of_its_settings_counts() -> None:
+    async def read_items() -> list[Any]:
+        with StoreThread("memory:") as store:
+            session = LaminaSession("manual", store)
+            session.session_settings = SessionSettings(limit=1)
+            await session.add_items([{"role": "user", "content": "1"}, {"role": "user", "content": "2"}])
+            return [await session.get_items(), await session.get_items(9)]
+
+    assert list(map(len, asyncio.run(read_items()))) == [1, 2]
+
+
+def test_a_filter_of_the_configuration_comes_first() -> None:
+    """A configuration that was made with the session's filter in it is fitted once."""
+
+    def add_date(data: Any) -> ModelInputData:
+        today: Any = {"role": "user", "content": "It is Monday."}
+        return ModelInputData([*data.model_data.input, today], data.model_data.instructions)
+
+    async def filter_twice() -> list[Any]:
+        with StoreThread("memory:") as store:
+            session = LaminaSession("manual", store, budget=BUDGET)
+            config = session.run_config(RunConfig(call_model_input_filter=add_date))
+            config = session.run_config(config, workflow_name="again")
+            given = ModelInputData([{"role": "user", "content": "Hello"}], None)
+            data: Any = CallModelData(given, Agent("reader", model=ScriptedModel(Script())), None)
+            filtered: Any = config.call_model_input_filter
+            return [item["content"] for item in (await filtered(data)).input]
+
+    assert asyncio.run(filter_twice()) == ["Hello", "It is Monday."]
 
 
 def test_it_keeps_items_as_their_own_session_does(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The tests of the official SDKs, bare and with every client wrapped. `__main__` says how to run them."""
+"""The tests of official SDKs and of frameworks, bare and with lamina. `__main__` says how to run them."""

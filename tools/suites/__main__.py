@@ -1,13 +1,14 @@
-"""Runs the tests of the official SDKs without lamina and with every client wrapped, and compares.
+"""Runs the tests of SDKs and frameworks without lamina and with it, and compares.
 
-    python -m tools.suites [NAME...] [--all]    (all SDKs unless told)
+    python -m tools.suites [NAME...] [--all]    (all of them unless told)
 
-The tests come from the source distribution of each SDK, in the version that requirements/suites.txt pins.
-They are unpacked under build/suites/. By default the folders run that call an endpoint that lamina wraps;
-with --all, everything else in them runs as well. Each test has to end wrapped as it ends bare, except those
-that exceptions.toml names, each with its reason. The tests that need an HTTP API talk to a scripted one on
-the loopback address, and its bodies are compared, too: how many requests were sent, and how many of them
-no bare client sends. Fails at a difference that has no reason.
+Every client that a test of an SDK makes is wrapped, and every agent that a test of a framework makes has the
+adapter. The tests come from the source distribution of each, in the version that requirements/suites.txt
+pins. They are unpacked under build/suites/. By default the folders run that call an endpoint that lamina
+wraps; with --all, everything else in them runs as well. Each test has to end with lamina as it ends without,
+except those that exceptions.toml names, each with its reason. Tests that need an HTTP API talk to a scripted
+one on the loopback address. Its bodies are compared, too: how many requests were sent, and how many of them
+nobody sends without lamina. Fails at a difference that has no reason.
 """
 
 from __future__ import annotations
@@ -37,25 +38,26 @@ PINS = ROOT / "requirements" / "suites.txt"
 
 
 COLUMNS = (
-    "SDK",
+    "suite",
     "version",
     "tests",
     "passed bare",
-    "passed wrapped",
+    "passed with lamina",
     "explained",
     "requests bare",
-    "wrapped",
+    "with lamina",
     "changed",
 )
 
 
 class Suite(NamedTuple):
-    """The tests of one SDK.
+    """The tests of one SDK, whose `clients` are wrapped, or of one framework, which gets its `adapter`.
 
     `tests` are those that run, `more_tests` those of --all. `api_tests` need an API at TEST_API_BASE_URL.
     """
 
-    clients: tuple[str, ...]
+    clients: tuple[str, ...] = ()
+    adapter: str = ""
     tests: tuple[str, ...] = ()
     api_tests: tuple[str, ...] = ()
     more_tests: tuple[str, ...] = ()
@@ -82,7 +84,17 @@ SUITES = {
         options=("--import-mode=importlib", "-o", "consider_namespace_packages=true"),
     ),
     "ollama": Suite(clients=("ollama:Client", "ollama:AsyncClient"), tests=("tests",)),
-    "boto3": Suite(clients=()),
+    "boto3": Suite(),
+    "langchain": Suite(adapter="langchain", tests=("tests/unit_tests/agents",)),
+    "openai-agents": Suite(
+        adapter="openai-agents",
+        tests=("tests/memory", "tests/deferred_session_writes", "tests/test_hitl_session_scenario.py"),
+        more_tests=(
+            "tests/test_agent_runner.py",
+            "tests/test_agent_runner_streamed.py",
+            "tests/test_soft_cancel.py",
+        ),
+    ),
 }
 
 
@@ -116,8 +128,8 @@ def main() -> int:
         if not has_tests(folder):
             rows.append((name, version, "the source distribution has no tests", "", "", "", "", "", ""))
             continue
-        bare = run_suite(folder, suite, "", everything=options.all)
-        wrapped = run_suite(folder, suite, ",".join(suite.clients), everything=options.all)
+        bare = run_suite(folder, suite, {}, everything=options.all)
+        wrapped = run_suite(folder, suite, ask_for_lamina(suite), everything=options.all)
         differences = [test for test, end in bare.tests.items() if wrapped.tests.get(test) != end]
         causes = {test: find_reason(test, reasons.get(name, {})) for test in differences}
         explained.update((name, cause) for cause in causes.values() if cause)
@@ -130,10 +142,15 @@ def main() -> int:
         rows.append((name, version, *map(str, (len(bare.tests), *passed, *sent))))
     print_table(rows)
     reasons_found = [(name, str(count), reason) for (name, reason), count in explained.items()]
-    print_table([("SDK", "tests", "why they end otherwise when wrapped"), *reasons_found])
+    print_table([("suite", "tests", "why they end otherwise with lamina"), *reasons_found])
     for line in unexplained:
         print(f"unexplained: {line}")
     return int(bool(unexplained))
+
+
+def ask_for_lamina(suite: Suite) -> dict[str, str]:
+    """The variables that the two plugins read."""
+    return {"LAMINA_WRAPPED": ",".join(suite.clients), "LAMINA_ADAPTED": suite.adapter}
 
 
 def read_version(name: str) -> str:
@@ -169,16 +186,16 @@ def has_tests(folder: Path) -> bool:
     return any(folder.rglob("test_*.py"))
 
 
-def run_suite(folder: Path, suite: Suite, wrapped: str, *, everything: bool) -> Outcomes:
-    """Run the tests of an SDK. `wrapped` are the classes of its clients that are wrapped, "" for none."""
+def run_suite(folder: Path, suite: Suite, variables: Mapping[str, str], *, everything: bool) -> Outcomes:
+    """Run the tests of a suite with these variables for the plugins."""
     tests = suite.tests
     if everything:
         tests = (*tests, *suite.more_tests)
-    outcomes = run_pytest(folder, [*suite.options, *tests], {"LAMINA_WRAPPED": wrapped})
+    outcomes = run_pytest(folder, [*suite.options, *tests], variables)
     if not suite.api_tests:
         return Outcomes(outcomes, Counter())
     with scripted_api(lambda _: ["Hello."]) as api:
-        environment = {"LAMINA_WRAPPED": wrapped, "TEST_API_BASE_URL": api.url}
+        environment = {**variables, "TEST_API_BASE_URL": api.url}
         chosen = [*suite.options, "-k", "create", *suite.api_tests]
         outcomes |= run_pytest(folder, chosen, environment)
         bodies = Counter(json.dumps(body, sort_keys=True) for body in api.requests)
@@ -189,7 +206,8 @@ def run_pytest(folder: Path, arguments: Sequence[str], variables: Mapping[str, s
     """How each test ended: passed, failed or skipped."""
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "wrapped_clients", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command += ["-p", "wrapped_clients", "-p", "adapted_agents"]
         command += [f"--junitxml={report}", "-o", "filterwarnings=default", *arguments]
         environment = {"PATH": os.environ["PATH"], "HOME": scratch, "PYTHONPATH": str(HERE), **variables}
         done = subprocess.run(

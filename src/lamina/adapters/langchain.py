@@ -209,11 +209,21 @@ def _write_message(message: BaseMessage) -> list[dict[str, Any]]:
     if isinstance(message, ToolMessage):
         return [write_result(message.tool_call_id, read_text(content))]
     if isinstance(message, AIMessage):
-        calls = [write_call(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls]
-        return [write_assistant(content, calls, thinking=thinking)]
+        return [write_assistant(content, _write_calls(message), thinking=thinking)]
     if isinstance(message, SystemMessage):
         return [{"role": "system", "content": content}]
     return [{"role": "user", "content": content}]
+
+
+def _write_calls(message: AIMessage) -> list[dict[str, Any]]:
+    """Write the calls of a message. Calls whose arguments are no JSON stand apart, and are sent last.
+
+    LangChain answers these as well, if they have an id.
+    """
+    calls = [write_call(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls]
+    invalid_calls = [call for call in message.invalid_tool_calls if call["id"] is not None]
+    calls += [write_call(call["id"], call["name"] or "", call["args"] or "") for call in invalid_calls]
+    return calls
 
 
 def _write_parts(message: BaseMessage) -> tuple[Any, str]:
@@ -244,16 +254,26 @@ def _read_message(turns: Sequence[Turn], source: BaseMessage | None) -> BaseMess
     turn = turns[0].wire
     content = turn.get("content") or ""
     if isinstance(source, AIMessage):
-        calls = [
-            {"id": call_id, "name": name, "args": read_arguments(arguments), "type": "tool_call"}
-            for call_id, name, arguments in read_calls(turn)
-        ]
-        return source.model_copy(update={"content": content, "tool_calls": calls, "additional_kwargs": {}})
+        calls = _read_calls(turn, source)
+        return source.model_copy(update={"content": content, "additional_kwargs": {}, **calls})
     if source is not None:
         return source.model_copy(update={"content": content})
     if turn["role"] == "tool":
         return ToolMessage(content, tool_call_id=turn["tool_call_id"])
     return _MESSAGE_TYPES.get(turn["role"], HumanMessage)(content)
+
+
+def _read_calls(turn: dict[str, Any], source: AIMessage) -> dict[str, list[Any]]:
+    """Both fields that hold calls. A call stays in the field that it has in the source."""
+    invalid_calls = {call["id"]: call for call in source.invalid_tool_calls}
+    fields: dict[str, list[Any]] = {"tool_calls": [], "invalid_tool_calls": []}
+    for call_id, name, arguments in read_calls(turn):
+        if call_id in invalid_calls:
+            fields["invalid_tool_calls"].append({**invalid_calls[call_id], "args": arguments})
+        else:
+            call = {"id": call_id, "name": name, "args": read_arguments(arguments), "type": "tool_call"}
+            fields["tool_calls"].append(call)
+    return fields
 
 
 _MESSAGE_TYPES: dict[str, type[BaseMessage]] = {"assistant": AIMessage, "system": SystemMessage}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from inspect import isawaitable
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from agents import (
 )
 from agents.agent_output import AgentOutputSchemaBase
 from agents.memory import SessionSettings
+from agents.memory.session_settings import resolve_session_limit
 from agents.models.fake_id import FAKE_RESPONSES_ID
 from agents.models.openai_responses import Converter
 from agents.run import CallModelData, CallModelInputFilter, ModelInputData
@@ -80,9 +82,12 @@ class LaminaSession:
         """A run's configuration with the filter in it; `settings` are RunConfig's own.
 
         The SDK does not show its filters the configuration. So the filter knows the one that is made here:
-        a model that it names is used in place of the agent's.
+        a model that it names is used in place of the agent's. A filter that it has already comes first.
         """
         config = replace(config or RunConfig(), **settings)
+        earlier = config.call_model_input_filter
+        if isinstance(earlier, partial) and earlier.func == self._fit:
+            config = replace(config, call_model_input_filter=earlier.args[0].call_model_input_filter)
         return replace(config, call_model_input_filter=self.make_filter(config))
 
     def equip(self, agent: Agent[Any]) -> Agent[Any]:
@@ -101,8 +106,12 @@ class LaminaSession:
 
     async def _fit(self, config: RunConfig, data: CallModelData[Any]) -> ModelInputData:
         """Fit one call of the model, and store its ledger."""
-        items = data.model_data.input
-        instructions = data.model_data.instructions
+        model_data = data.model_data
+        if config.call_model_input_filter is not None:
+            filtered = config.call_model_input_filter(data)
+            model_data = await filtered if isawaitable(filtered) else filtered
+        items = model_data.input
+        instructions = model_data.instructions
         sent_beside = await _write_beside(data.agent, RunContextWrapper(context=data.context))
         head = {"model": _find_model_name(data.agent, config), "instructions": instructions or ""}
         fitted = self.fitter.fit(
@@ -126,6 +135,7 @@ class LaminaSession:
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         items = await self.store.arun(self._load_items)
+        limit = resolve_session_limit(limit, self.session_settings)
         if limit is None:
             return items
         return items[max(len(items) - limit, 0) :]
