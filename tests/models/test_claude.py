@@ -51,6 +51,18 @@ def test_a_long_text_is_sampled_and_stays_near(monkeypatch: pytest.MonkeyPatch) 
     assert estimate_for("claude").count(text) != pytest.approx(whole, rel=0.02)
 
 
+@pytest.mark.parametrize("dense", ["任何情况下不要修改配置文件", "qZ7xK9/vW2+jY", "e\u0301\u0316\u0322"])
+def test_a_long_text_that_is_dense_between_its_ends_is_not_counted_too_low(dense: str) -> None:
+    """Eight samples at an even distance would all be prose here, and say that all of it is."""
+    prose = "the quick brown fox jumps over the lazy dog and back "
+    period = 13_700
+    text = ((prose * 100)[:4_100] + (dense * period)[: period - 4_100]) * 7 + (prose * 100)[:4_100]
+    assert len(text) > claude.WHOLE
+    count = claude.version("4.8").count
+    pieces = sum(count(text[start : start + 10_000]) for start in range(0, len(text), 10_000))
+    assert count(text) == pytest.approx(pieces, rel=0.05)
+
+
 def test_long_runs_of_marks_reach_ctok_in_pieces() -> None:
     asked: list[str] = []
 

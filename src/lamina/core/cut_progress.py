@@ -18,7 +18,7 @@ from lamina.core.library import is_named_in_library
 from lamina.core.need import weigh_results
 from lamina.core.options import BuildContext
 from lamina.core.run_text import Reader, RunText
-from lamina.core.scale import weigh_entries
+from lamina.core.scale import Scale, weigh_entries
 from lamina.core.system_text import find_later_sections, put_system_first, unmark_promoted
 from lamina.core.text.spoken_messages import LaterRule
 from lamina.core.text.standing_rules import find_rules
@@ -49,20 +49,30 @@ class UserWords(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_user_words(entries: Sequence[Entry], room: int, context: BuildContext) -> UserWords:
     """What the user said, and whether it takes at most its part of the room."""
-    count = context.scale.counter.count
+    most_verbatim = room // VERBATIM_PART
     tokens = 0
     rules: list[tuple[int, LaterRule]] = []
     for at, entry in enumerate(entries):
         if not is_users_text(entry):
             continue
         text = text_of(entry.segment.parts)
-        tokens += count(text)
+        if tokens <= most_verbatim:
+            tokens += _count_words(entry, text, context.scale)
         rules += [(at, LaterRule(entry.turn + 1, rule, entry.ref)) for rule in find_rules(text)]
     return UserWords(
-        may_stand=tokens <= room // VERBATIM_PART,
+        may_stand=tokens <= most_verbatim,
         rules=tuple(rules),
         position_of=index_by_ref(entries),
     )
+
+
+def _count_words(entry: Entry, text: str, scale: Scale) -> int:
+    """The tokens of what the user said. A lone text that stands in full was counted when it was weighed."""
+    if len(entry.parts) == 1 and entry.parts == entry.segment.parts:
+        weighed = scale.counts.get(entry.sent)
+        if weighed is not None:
+            return weighed
+    return scale.counter.count(text)
 
 
 class CutProgress(msgspec.Struct, frozen=True, kw_only=True):

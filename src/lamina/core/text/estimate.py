@@ -15,9 +15,6 @@ from typing import NamedTuple
 
 from lamina.core.text.characters import split_lines, split_words
 
-GIANT, _BLOCKS, _BLOCK = 200_000, 100, 1_000
-"""Characters above which a text is estimated by so many blocks of it, each of so many characters."""
-
 UNIT = 100_000
 """The table is in units of 1e-5 token."""
 
@@ -25,12 +22,8 @@ UNIT = 100_000
 def estimate_tokens(text: str, *, family: str = "o200k") -> int:
     """Tokens of `text`, rounded up; never more than its bytes, which bound every byte-level tokenizer.
 
-    Of a giant text one block in so many is counted: all of it would take a tenth of a second.
+    A giant text is counted to its end: samples of one that is uneven would say too little.
     """
-    if len(text) > GIANT:
-        blocks = [text[start : start + _BLOCK] for start in range(0, len(text), len(text) // _BLOCKS)]
-        sample = "".join(blocks)
-        return -(-estimate_tokens(sample, family=family) * len(text) // len(sample))
     data = text.encode("utf-8", "surrogatepass")
     if not data:
         return 0
@@ -38,11 +31,17 @@ def estimate_tokens(text: str, *, family: str = "o200k") -> int:
     shapes = data.translate(_SHAPE, _CONTINUATION)
     letters = data.translate(_LETTER)
     total = weights.constant
+    # Most of most texts are small letters and spaces: every other class is sooner found among the others.
     # Most texts have few scripts. A class that does not occur is in no pattern that does.
-    missing = [name for name in _RARE_SHAPES if name not in shapes]
+    others = shapes.translate(None, _FREQUENT_SHAPES)
+    missing = [name for name in _OTHER_SHAPES if name not in others]
     for pattern, weight in weights.shapes:
-        if pattern[0] not in missing and pattern[-1] not in missing:
-            total += weight * shapes.count(pattern)
+        if pattern[0] in missing or pattern[-1] in missing:
+            continue
+        counted = shapes
+        if len(pattern) == 1:
+            counted = others
+        total += weight * counted.count(pattern)
     has_rare_letters = not text.isascii()
     for pattern, weight in weights.letters:
         if has_rare_letters or pattern[0] not in _RARE_LETTERS:
@@ -277,7 +276,8 @@ _HEAD, *_ROWS = (
 _SHAPE_PATTERNS = tuple(name.encode() for name, *_ in _ROWS if name[0] not in "/1")
 _LETTER_PATTERNS = tuple(name[1:].encode() for name, *_ in _ROWS if name[0] == "/")
 
-_RARE_SHAPES = b"otAlgkhijqwzyux"
+_FREQUENT_SHAPES = b"as"  # the table has no row for either alone
+_OTHER_SHAPES = b"otndpAlgkhijqwzyux"
 _RARE_LETTERS = b"JQX"
 
 FAMILIES = tuple(_HEAD[1:])

@@ -1,8 +1,8 @@
 """Claude's tokens, offline, as `ctok` reconstructs them: measured by probing the API, not official.
 
 Anthropic publishes no tokenizer since Claude 2. `ctok` is pure Python and reads about 0.2 MB a second, so
-counts are cached by content, and of a text longer than `WHOLE` characters only evenly spread samples are
-counted: they say by how much the estimate of the whole is to be corrected. A request that is far from its
+counts are cached by content, and of a text longer than `WHOLE` characters only samples are counted: they say
+by how much the estimate is to be corrected. A request that is far from its
 window is not counted here at all (`Counter.quick`). Nothing here claims to be exact.
 Needs the extra `counting`.
 
@@ -20,7 +20,7 @@ from importlib import import_module
 from threading import Lock
 
 from lamina.core.text.estimate import estimate_tokens
-from lamina.core.tokens import Counter, estimate_for
+from lamina.core.tokens import Counter, divide_up, estimate_for
 from lamina.errors import BadInput
 from lamina.models.counters.count_guard import between_long_runs, guard_count
 from lamina.models.framing import longest_prefix
@@ -105,17 +105,23 @@ def _text_tokens(token_count: TokenCount, number: str, frame: int, text: str) ->
 
 
 def _count_samples(count: Callable[[str], int], family: str, text: str) -> int:
-    """The count of a text. A long one is estimated, and corrected by as much as the samples are off."""
+    """The count of a text. A long one is estimated, and corrected by as much as samples of it are off.
+
+    How far an estimate is off depends on what it estimates, and a text may be prose here and Base64 there. So
+    its pieces are put in the order of their density, and each sample corrects the pieces around it.
+    """
     if len(text) <= WHOLE:
         return count(text)
-    step = (len(text) - SAMPLE) // (SAMPLES - 1)
-    counted = 0
-    estimated = 0
-    for start in range(0, step * SAMPLES, step):
-        sample = text[start : start + SAMPLE]
-        counted += count(sample)
-        estimated += estimate_tokens(sample, family=family)
-    return -(-estimate_tokens(text, family=family) * counted // estimated)
+    pieces = [text[start : start + SAMPLE] for start in range(0, len(text), SAMPLE)]
+    estimates = [estimate_tokens(piece, family=family) for piece in pieces]
+    by_density = sorted(range(len(pieces)), key=lambda at: (estimates[at], at))
+    total = 0
+    for sample in range(SAMPLES):
+        group = by_density[len(pieces) * sample // SAMPLES : len(pieces) * (sample + 1) // SAMPLES]
+        middle = group[len(group) // 2]
+        estimated = sum(estimates[at] for at in group)
+        total += divide_up(estimated * count(pieces[middle]), estimates[middle])
+    return total
 
 
 _PROBE = "hello, world"
