@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
 from lamina.core.text.characters import WHITE_SPACE, is_letter, split_words
+from lamina.core.text.known_words import KnownWords
 
 _WIDTH = 200  # characters of a line that are read
 _MOST_CONTINUATIONS = 6  # lines that one signature may go on for
@@ -149,7 +149,7 @@ def _opens_definition(words: Sequence[str], line: str) -> bool:
 
     A longer line needs punctuation too, or prose such as "class of 1968 meets" would be a definition.
     """
-    if len(words) == 1 or not _is_keyword(words[0]):
+    if len(words) == 1 or not _KNOWN_KEYWORDS.read(words[0]):
         return False
     if not _begins_name(words[1][0]):
         return False
@@ -158,11 +158,13 @@ def _opens_definition(words: Sequence[str], line: str) -> bool:
     return any(mark in line for mark in "({:=;<")
 
 
-@lru_cache(maxsize=2_000)
 def _is_keyword(word: str) -> bool:
     """Whether a definition may begin with a word: `def`, `impl<T>`. Lines begin with few different words."""
     keyword = _KEYWORD.fullmatch(word)
     return keyword is not None and keyword[1] in _KEYWORDS
+
+
+_KNOWN_KEYWORDS = KnownWords(_is_keyword, longest=40)
 
 
 def _begins_name(character: str) -> bool:

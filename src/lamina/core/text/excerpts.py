@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
-from functools import lru_cache
 from itertools import pairwise
 
 from lamina.core.text.characters import (
@@ -21,6 +20,7 @@ from lamina.core.text.characters import (
     with_newlines,
 )
 from lamina.core.text.clipping import shorten
+from lamina.core.text.known_words import KnownWords
 
 LINE, NAME = 240, 160
 """Characters of one note or error, and of one path or argument."""
@@ -250,7 +250,7 @@ def count_written_names(text: str) -> Counter[str]:
     tokens = Counter(_list_tokens(_without_escapes(text[:_SEARCHED])))
     counts = _count_telling(tokens)
     written: dict[str, int] = {}
-    for name, count in zip(map(_find_written, tokens), tokens.values(), strict=True):
+    for name, count in zip(_WRITTEN_NAMES.read_all(tokens), tokens.values(), strict=True):
         if name:
             written[name] = written.get(name, 0) + count
     for name, count in written.items():
@@ -264,7 +264,8 @@ def find_shown_names(text: str) -> set[str]:
     `src/io/a.py` shows `src`, `src/io`, `io/a.py`, `a.py`, `io`, `a` and `py`, too.
     """
     names: set[str] = set()
-    return names.union(*map(_find_shown, frozenset(_list_tokens(_without_escapes(text)))))
+    tokens = frozenset(_list_tokens(_without_escapes(text)))
+    return names.union(*_SHOWN_NAMES.read_all(tokens))
 
 
 # Names are looked for in one pass over the bytes of a text, which parts it into tokens: runs of the
@@ -273,7 +274,6 @@ def find_shown_names(text: str) -> set[str]:
 
 _NAME_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-")
 _TO_TOKENS = bytes(byte if byte in _NAME_BYTES else ord(" ") for byte in range(256))
-_remember = lru_cache(maxsize=20_000)
 
 
 def _list_tokens(text: str) -> list[str]:
@@ -291,19 +291,17 @@ def _without_escapes(text: str) -> str:
 def _count_telling(tokens: Counter[str]) -> dict[str, int]:
     """How often each telling name stands in tokens that were counted."""
     counts: dict[str, int] = {}
-    for names, count in zip(map(_find_telling, tokens), tokens.values(), strict=True):
+    for names, count in zip(_TELLING_NAMES.read_all(tokens), tokens.values(), strict=True):
         for name in names:
             counts[name] = counts.get(name, 0) + count
     return counts
 
 
-@_remember
 def _find_telling(token: str) -> tuple[str, ...]:
     """The telling names in a token."""
     return tuple(filter(_is_telling, _NAME.findall(token)))
 
 
-@_remember
 def _find_written(token: str) -> str:
     """The name that the model wrote with a token; "" if it is a plain word."""
     name = token.strip("./-")
@@ -312,7 +310,6 @@ def _find_written(token: str) -> str:
     return ""
 
 
-@_remember
 def _find_shown(token: str) -> frozenset[str]:
     """The name that a token is, and its parts."""
     name = token.strip("./-")
@@ -326,6 +323,11 @@ def _find_shown(token: str) -> frozenset[str]:
             names.add(name[: separator.start()])
             names.add(name[separator.end() :])
     return frozenset(names)
+
+
+_TELLING_NAMES = KnownWords(_find_telling, longest=_LONGEST)
+_WRITTEN_NAMES = KnownWords(_find_written, longest=_LONGEST)
+_SHOWN_NAMES = KnownWords(_find_shown, longest=_LONGEST)
 
 
 def _is_telling(name: str) -> bool:

@@ -122,12 +122,8 @@ def _read_beginnings(text: str) -> _Beginnings:
     )
 
 
-@lru_cache(maxsize=1)
-def _read_words(text: str) -> frozenset[str]:
-    """The different words of a very long text, with a `*` after their first and before their last letters.
-
-    Several tables are compared with it, one after the other.
-    """
+def read_different_words(text: str) -> frozenset[str]:
+    """The different words of a very long text, with a `*` after their first and before their last letters."""
     if text.isascii():
         words = set(split_words(text.encode("ascii").translate(_TO_WORDS).decode("ascii")))
     else:
@@ -194,9 +190,11 @@ class Phrases:
             for match in self.unspaced.finditer(text):
                 yield match.start()
 
-    def find_places(self, text: str) -> Iterator[int]:
-        """Where letters of phrases stand, be it within a word: far quicker to find in a very long text."""
-        words = _read_words(text)
+    def find_places(self, text: str, words: frozenset[str]) -> Iterator[int]:
+        """Where letters of phrases stand, be it within a word: far quicker to find in a very long text.
+
+        `words` are its different words, which several tables are compared with.
+        """
         for literal, needed in self.literals:
             if not words.issuperset(needed):
                 continue

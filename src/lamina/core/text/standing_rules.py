@@ -16,7 +16,14 @@ from hashlib import sha256
 from lamina.core.text import rule_words, wish_words
 from lamina.core.text.characters import ALPHANUMERIC, WHITE_SPACE, fold_case, split_words, with_newlines
 from lamina.core.text.facts import DIGIT
-from lamina.core.text.sentences import COMMA, UNSPACED, Statement, Weight, split_sentences
+from lamina.core.text.sentences import (
+    COMMA,
+    UNSPACED,
+    Statement,
+    Weight,
+    read_different_words,
+    split_sentences,
+)
 
 _TOLD = re.compile(
     r"(?:don't|do not|dont) (?:worry|hesitate|be afraid|give up|know|feel|mind|want|like|think|have to|"
@@ -113,7 +120,8 @@ def _weigh_giant(text: str) -> list[tuple[int, int, Weight]]:
     middle_end = len(text) - _END_OF_GIANT
     folded = _normalise(text)
     tables = (rule_words.rules(), rule_words.habits(), rule_words.orders(), wish_words.telling())
-    places = sorted({place for table in tables for place in table.find_places(folded)})
+    words = read_different_words(folded)
+    places = sorted({place for table in tables for place in table.find_places(folded, words)})
     places = [place for place in places if _END_OF_GIANT <= place < middle_end]
     half = _MOST_PLACES // 2
     if len(places) > _MOST_PLACES:
