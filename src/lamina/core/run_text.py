@@ -62,24 +62,24 @@ class NameUses(NamedTuple):
     counts: Tally[str]
     last: dict[str, int]
 
-    def read(self, log: tuple[Segment, ...], *, written_names: Mapping[int, Tally[str]] = {}) -> NameUses:
+    def read(self, log: tuple[Segment, ...], *, segments: Mapping[int, ReadSegment] = {}) -> NameUses:
         """The uses in a log. Only its new part is read if it continues the log of these uses.
 
-        `written_names` are those that the model wrote in some of its segments, by `id` of the segment.
+        `segments` are those that were read before, by `id`. They keep their segments alive, so no other one
+        can have an id of theirs.
         """
         start = len(self.log)
         continues = start <= len(log) and all(map(is_, self.log, log))
         if not continues:
-            return NO_USES.read(log, written_names=written_names)
+            return NO_USES.read(log, segments=segments)
         counts = self.counts.copy()
         last = self.last.copy()
         for at in range(start, len(log)):
             segment = log[at]
             if segment.role is not Role.ASSISTANT:
                 continue
-            written = written_names.get(id(segment))
-            if written is None:
-                written = count_written_names(text_of(find_written(segment)))
+            read_segment = segments.get(id(segment)) or ReadSegment(segment)
+            written = read_segment.written_names
             counts.update(written)
             last.update(dict.fromkeys(written, at))
         return NameUses(log, counts, last)
@@ -229,11 +229,8 @@ class Reader:
 
     def count_uses(self, log: tuple[Segment, ...]) -> NameUses:
         """How often the model wrote each name in this log. Only what is new since the last cut is read."""
-        written_names: dict[int, Tally[str]] = {}
-        for read in tuple(self._segments.values()):
-            if not read.is_silent:
-                written_names[id(read.segment)] = read.written_names
-        name_uses = self.name_uses.read(log, written_names=written_names)
+        spoken = [read for read in tuple(self._segments.values()) if not read.is_silent]
+        name_uses = self.name_uses.read(log, segments={id(read.segment): read for read in spoken})
         self.name_uses = name_uses  # in one assignment: threads may share a memo
         return name_uses
 

@@ -1,8 +1,8 @@
 """What a process remembers of the words that it read, whoever wrote them.
 
-Every text repeats the words of others, and what a word says depends on that word alone. So what was read of it
-is kept for the next text. A process keeps short words only, never a sentence or a file in Base64: neither its
-memory nor the privacy of what it read may depend on who sends what.
+Every text repeats the words of others, and what a word says depends on that word alone. So what was read of
+it is kept for the next text. A process keeps short words only, never a sentence or a file in Base64: neither
+its memory nor the privacy of what it read may depend on who sends what.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 MOST_KNOWN = 20_000
-"""Words of which is known what they say; the one that was not met for longest goes first."""
+"""Words that are remembered; the one that was not met for longest goes first."""
 
 Reading = TypeVar("Reading")
 
