@@ -110,6 +110,16 @@ PEERS: dict[str, Peer] = {
             stateful=True,
         ),
         Peer(
+            name="deepagents",
+            title="deepagents SummarizationMiddleware",
+            environment="langchain",
+            package="deepagents",
+            configured="as langchain-summary, with a folder for what it takes out",
+            counts=O200K,
+            stateful=True,
+            recalls=True,
+        ),
+        Peer(
             name="headroom",
             title="Headroom compress",
             environment="headroom",

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -145,6 +146,33 @@ def test_a_tool_that_describes_itself_is_sent_as_its_definition() -> None:
     question = [{"role": "user", "content": "Hello"}]
     client.messages.create(model="m", max_tokens=9, messages=question, tools=tools)
     assert sent[0]["tools"] == [described, plain]
+
+
+def test_a_picture_in_a_file_is_sent_as_its_content(tmp_path: Path) -> None:
+    """Anthropic's SDK takes a path or an open file, also in the content of a result."""
+    path = tmp_path / "dot.png"
+    path.write_bytes(b"dot")
+
+    def show(data: Any) -> dict[str, Any]:
+        source = {"type": "base64", "media_type": "image/png", "data": data}
+        return {"type": "image", "source": source}
+
+    def ask(picture: Any, result_picture: Any) -> list[dict[str, Any]]:
+        result = {"type": "tool_result", "tool_use_id": "c1", "content": [show(result_picture)]}
+        call = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
+        return [
+            {"role": "user", "content": [show(picture), {"type": "text", "text": "Look."}]},
+            {"role": "assistant", "content": [call]},
+            {"role": "user", "content": [result]},
+        ]
+
+    sent: list[dict[str, Any]] = []
+    messages = SimpleNamespace(create=lambda **request: sent.append(request))
+    policy = Policy(budget=10_000, breakpoints="keep")
+    client = lamina.wrap(SimpleNamespace(messages=messages), policy=policy)
+    with path.open("rb") as file:
+        client.messages.create(model="m", max_tokens=9, messages=ask(path, file))
+    assert sent[0]["messages"] == ask("ZG90", "ZG90")
 
 
 def test_streams_are_the_sdks_own(client: Any) -> None:

@@ -1,11 +1,13 @@
 """LangChain: trim_messages, ContextEditingMiddleware, and SummarizationMiddleware with a summary given to it.
 
 Trimming and editing see the whole history at each call and keep nothing; summarizing rewrites the agent's
-state. An agent holds the system text apart from the messages. Run by the peer's own interpreter.
+state. That of deepagents also writes what it takes out into a file. An agent holds the system text apart from
+the messages. Run by the peer's own interpreter.
 """
 
 from __future__ import annotations
 
+import tempfile
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -106,15 +108,19 @@ class Clear(Whole):
 
 
 class Summarize(Whole):
-    def __init__(self, given: Given) -> None:
+    package = "langchain.agents.middleware"
+
+    def __init__(self, given: Given, **options: Any) -> None:
         super().__init__(given)
         fake = import_module("langchain_core.language_models.fake_chat_models").FakeListChatModel
-        self.middleware = import_module("langchain.agents.middleware").SummarizationMiddleware(
-            model=fake(responses=[SUMMARY]),
+        self.model = fake(responses=[SUMMARY])
+        self.middleware = import_module(self.package).SummarizationMiddleware(
+            model=self.model,
             trigger=("tokens", given.limit),
             keep=("tokens", given.goal),
             token_counter=self.tokens,
             summarizer=lambda _messages: SUMMARY,
+            **options,
         )
 
     def cut(self) -> list[Message]:
@@ -124,9 +130,31 @@ class Summarize(Whole):
         return self.back(self.history)
 
 
+class DeepAgents(Summarize):
+    """Leaves the agent's messages whole, and remembers in its state which of them the summary replaces."""
+
+    package = "deepagents.middleware.summarization"
+
+    def __init__(self, given: Given) -> None:
+        self.folder = tempfile.TemporaryDirectory()  # removed with the peer
+        backend = import_module("deepagents.backends.filesystem").FilesystemBackend
+        super().__init__(given, backend=backend(root_dir=self.folder.name, virtual_mode=True))
+        self.request = import_module("langchain.agents.middleware.types").ModelRequest
+        self.state: dict[str, Any] = {}
+
+    def cut(self) -> list[Message]:
+        sent: list[Any] = []
+        request = self.request(model=self.model, messages=self.history, state=self.state)
+        response = self.middleware.wrap_model_call(request, lambda fitted: sent.extend(fitted.messages))
+        if response is not None:
+            self.state.update(response.command.update)
+        return self.back(sent)
+
+
 PEERS = {
     "langchain-trim": Trim,
     "langchain-trim-loops": TrimInLoops,
     "langchain-clear": Clear,
     "langchain-summary": Summarize,
+    "deepagents": DeepAgents,
 }

@@ -11,9 +11,14 @@ Only for `lamina.wrapped.client`.
 from __future__ import annotations
 
 import inspect
+import operator
+from base64 import b64encode
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial, wraps
+from io import IOBase
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from lamina.conversations.conversations import Conversations
@@ -50,6 +55,8 @@ def fit_calls(
 
     def make_call(arguments: tuple[Any, ...], request: dict[str, Any], *, is_async: bool) -> SdkCall:
         named_arguments = describe_tools(name_arguments(send, arguments, request))
+        if dialect.name == "anthropic":
+            named_arguments = encode_files_in(named_arguments, "messages", encode_files_of_message)
         return SdkCall(send, conversations, dialect, path, named_arguments, is_async=is_async)
 
     @wraps(send)
@@ -96,6 +103,40 @@ def describe_tools(request: dict[str, Any]) -> dict[str, Any]:
         return request
     definitions = [tool.to_dict() if hasattr(tool, "to_dict") else tool for tool in tools]
     return {**request, "tools": definitions}
+
+
+def encode_files_of_message(message: Any) -> Any:
+    """The message or result with files in its content as base64.
+
+    Anthropic's SDK takes a path or an open file where the API takes base64. It reads them when it sends.
+    """
+    return encode_files_in(message, "content", encode_file)
+
+
+def encode_files_in(holder: Any, field: str, encode: Callable[[Any], Any]) -> Any:
+    """The holder with each item of a list in it encoded. If no item changes, it is the same object."""
+    items = holder.get(field) if isinstance(holder, dict) else None
+    if not isinstance(items, list | tuple):
+        return holder
+    encoded = [encode(item) for item in items]
+    if all(map(operator.is_, encoded, items)):
+        return holder
+    return {**holder, field: encoded}
+
+
+def encode_file(block: Any) -> Any:
+    """The block with its file as base64. A result has blocks of its own."""
+    source = block.get("source") if isinstance(block, dict) else None
+    if not isinstance(source, dict):
+        return encode_files_of_message(block)
+    data = source.get("data")
+    if isinstance(data, PathLike):
+        content = Path(data).read_bytes()
+    elif isinstance(data, IOBase):
+        content = data.read()
+    else:
+        return block
+    return {**block, "source": {**source, "data": b64encode(content).decode()}}
 
 
 class SdkCall:
