@@ -120,6 +120,15 @@ PEERS: dict[str, Peer] = {
             recalls=True,
         ),
         Peer(
+            name="langmem",
+            title="langmem summarize_messages",
+            environment="langchain",
+            package="langmem",
+            configured="max_tokens=trigger; the fixed summary of langchain-summary",
+            counts=O200K,
+            stateful=True,
+        ),
+        Peer(
             name="headroom",
             title="Headroom compress",
             environment="headroom",

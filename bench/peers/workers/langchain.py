@@ -1,8 +1,8 @@
-"""LangChain: trim_messages, ContextEditingMiddleware, and SummarizationMiddleware with a summary given to it.
+"""LangChain: trim_messages, ContextEditingMiddleware, and summaries that are given to it.
 
 Trimming and editing see the whole history at each call and keep nothing; summarizing rewrites the agent's
-state. That of deepagents also writes what it takes out into a file. An agent holds the system text apart from
-the messages. Run by the peer's own interpreter.
+state. deepagents and langmem summarize LangChain's messages in ways of their own. An agent holds the system
+text apart from the messages. Run by the peer's own interpreter.
 """
 
 from __future__ import annotations
@@ -151,10 +151,34 @@ class DeepAgents(Summarize):
         return self.back(sent)
 
 
+class LangMem(Summarize):
+    """Summarizes whatever stands before the trigger, and remembers by ids what it has summarized."""
+
+    def __init__(self, given: Given) -> None:
+        super().__init__(given)
+        self.summarize = import_module("langmem.short_term").summarize_messages
+        self.summary: Any = None
+
+    def cut(self) -> list[Message]:
+        for place, message in enumerate(self.history):
+            message.id = str(place)
+        result = self.summarize(
+            self.history,
+            running_summary=self.summary,
+            model=self.model,
+            max_tokens=self.given.limit,
+            max_summary_tokens=self.given.count(SUMMARY),
+            token_counter=self.tokens,
+        )
+        self.summary = result.running_summary
+        return self.back(result.messages)
+
+
 PEERS = {
     "langchain-trim": Trim,
     "langchain-trim-loops": TrimInLoops,
     "langchain-clear": Clear,
     "langchain-summary": Summarize,
     "deepagents": DeepAgents,
+    "langmem": LangMem,
 }
