@@ -67,6 +67,22 @@ def test_parallel_results_in_a_message_each_are_joined() -> None:
     assert sent(user(), used("a", "b"), gave("a"), gave("b")) == [user(), used("a", "b"), gave("a", "b")]
 
 
+def test_a_message_that_lost_one_block_and_gained_another_is_not_the_original() -> None:
+    """An empty text is left out and the next message's call joins: as many blocks, but not the same ones."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    first, second = used("a", "b")["content"]
+    first_message = spoke([thought, {"type": "text", "text": "\n"}, first])
+    messages = sent(user(), first_message, spoke([second]), gave("a", "b"))
+    assert messages[1]["content"] == [thought, first, second]
+
+
+def test_words_that_join_a_message_which_lost_a_block_are_sent() -> None:
+    """The result is doubled, the first beside an empty text: the later words must not be lost."""
+    [answer] = gave("a")["content"]
+    blank, words = ({"type": "text", "text": text} for text in ("\n", "and then?"))
+    assert words in sent(user(), used("a"), user([answer, blank]), user([answer, words]))[-1]["content"]
+
+
 def test_of_joined_messages_the_first_one_s_fields_win() -> None:
     first, second = gave("a") | {"label": "one"}, gave("b") | {"label": "two", "more": 1}
     joined = sent(user(), used("a", "b"), first, second)[-1]

@@ -1,18 +1,13 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lamina import segments
 from lamina.core.build import build
-from lamina.core.envelope import Envelope
 from lamina.core.values import (
     Document,
-    Form,
     Image,
     Raw,
     RequestHead,
@@ -24,20 +19,18 @@ from lamina.core.values import (
 )
 from lamina.dialects.gemini import DIALECT
 from lamina.dialects.gemini.wire import FOREIGN_SIGNATURE
-from lamina.dialects.origins import read_origin
-from lamina.errors import BadInput, BudgetExceeded, InvalidRequest
+from lamina.dialects.memos import ParseMemo
+from lamina.errors import BadInput, InvalidRequest
 from lamina.fitting.request import fit_request
 from tests.dialects.gemini_requests import (
     OPTIONS,
     PIXEL,
     SIGNED,
     Json,
-    accepted,
     answers,
     arguments,
     asks,
     body,
-    conversation,
     fitted,
     model,
     sent,
@@ -360,42 +353,33 @@ def test_bad_input_says_where(original_request: Json, place: str) -> None:
     assert caught.value.hint
 
 
-SEEDS = st.integers(0, 10_000)
+def test_equal_calls_without_ids_get_the_same_ids_with_and_without_a_memo() -> None:
+    """The second call is equal to the first, in a content that goes on with the first one's."""
+    call, memo = asks("search", path="a"), ParseMemo()
+    DIALECT.wire.parse(body(user(), model(call)), memo=memo)
+    grown = body(user(), model(call), model("again", call), user(answers("search"), answers("search")))
+    assert DIALECT.wire.parse(grown, memo=memo) == DIALECT.wire.parse(grown)
 
 
-@given(SEEDS)
-def test_valid_requests_come_back_as_the_same_objects(seed: int) -> None:
-    original_request = conversation(seed)
-    assert DIALECT.wire.check(original_request) == []
-    rendered_request = DIALECT.wire.render(fitted(original_request))
-    assert rendered_request == original_request
-    assert all(
-        a is b for a, b in zip(rendered_request["contents"], original_request["contents"], strict=True)
+def test_loose_parts_are_remembered_too() -> None:
+    memo = ParseMemo()
+    one = DIALECT.wire.parse({"contents": ["Hi", "there"]}, memo=memo)
+    two = DIALECT.wire.parse(
+        {"contents": ["Hi", "there", {"role": "model", "parts": [{"text": "Hi."}]}]}, memo=memo
     )
+    assert all(a is b for a, b in zip(one.log, two.log, strict=False))
 
 
-@given(SEEDS, st.sampled_from((0.2, 0.4, 0.7)), st.integers(0, 3))
-def test_fitted_requests_are_valid_and_what_did_not_change_is_the_same_object(
-    seed: int, share: float, keep_last: int
-) -> None:
-    original_request = conversation(seed)
-    window = 300 + int(share * fitted(original_request).tokens)
-    with suppress(BudgetExceeded):
-        envelope = fitted(original_request, window=window, keep_last=keep_last)
-        rendered_request = DIALECT.wire.render(envelope)
-        assert DIALECT.wire.check(rendered_request) == []
-        accepted(rendered_request)
-        DIALECT.wire.parse(json.loads(json.dumps(rendered_request)))
-        mine = {id(content) for content in original_request["contents"]}
-        assert {id(content) for content in rendered_request["contents"]} & mine == whole(envelope)
+def test_a_schema_that_holds_itself_is_read() -> None:
+    schema: Json = {"type": "OBJECT"}
+    schema["items"] = schema
+    tools = [{"functionDeclarations": [{"name": "f", "parameters": schema}]}]
+    DIALECT.head.read(DIALECT.wire.parse(body(user(), tools=tools)).head)
 
 
-def whole(envelope: Envelope) -> set[int]:
-    """The contents that were parsed and of which nothing was lowered."""
-    forms_by_content: dict[int, list[Form]] = {}
-    for entry in envelope.entries:
-        if entry.segment.origin != "lamina" and entry.role is not Role.SYSTEM:
-            origin = read_origin(entry.segment)
-            assert origin is not None
-            forms_by_content.setdefault(id(origin.message), []).append(entry.form)
-    return {content for content, forms in forms_by_content.items() if set(forms) == {Form.FULL}}
+def test_many_calls_without_ids_are_paired_in_linear_time() -> None:
+    count = 4_000
+    calls = model(*(asks(f"f{i % 7}", signed=i == 0, n=i % 3) for i in range(count)))
+    original_request = body(user(), calls, user(*(answers(f"f{i % 7}", "x") for i in range(count))))
+    assert DIALECT.wire.check(original_request) == []
+    assert len(DIALECT.wire.parse(original_request).log) == 2 * count + 1

@@ -2,20 +2,16 @@ from __future__ import annotations
 
 import copy
 import json
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import ollama
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from ollama._types import ChatRequest
 
-from lamina.core.values import Document, Form, Image, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.core.values import Document, Image, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.ollama import DIALECT
-from lamina.dialects.origins import read_origin
-from lamina.errors import BadInput, BudgetExceeded
+from lamina.errors import BadInput
 from tests.dialects.ollama_requests import (
     PIXEL,
     TOOL,
@@ -24,14 +20,11 @@ from tests.dialects.ollama_requests import (
     answers,
     asks,
     called,
-    conversation,
     fitted,
     request,
     sent,
     user,
 )
-
-SEEDS = st.integers(0, 10_000)
 
 EVERYTHING = request(
     {"role": "system", "content": "Be brief."},
@@ -182,38 +175,6 @@ def test_bad_input_says_where(original_request: Json, place: str) -> None:
         DIALECT.wire.parse(original_request)
     assert caught.value.place == place
     assert caught.value.hint
-
-
-@given(SEEDS)
-def test_valid_requests_come_back_as_the_same_objects(seed: int) -> None:
-    original_request = conversation(seed)
-    assert DIALECT.wire.check(original_request) == []
-    rendered_request = DIALECT.wire.render(fitted(original_request))
-    assert rendered_request == original_request
-    assert all(
-        a is b for a, b in zip(rendered_request["messages"], original_request["messages"], strict=True)
-    )
-
-
-@given(SEEDS, st.sampled_from((0.2, 0.4, 0.7)), st.integers(0, 3))
-def test_fitted_requests_are_valid_and_what_did_not_change_is_the_same_object(
-    seed: int, share: float, keep_last: int
-) -> None:
-    original_request = conversation(seed)
-    window = 300 + int(share * fitted(original_request).tokens)
-    with suppress(BudgetExceeded):
-        envelope = fitted(original_request, window=window, keep_last=keep_last)
-        rendered_request = DIALECT.wire.render(envelope)
-        assert DIALECT.wire.check(rendered_request) == []
-        validated(rendered_request)
-        mine = {id(message): message for message in original_request["messages"]}
-        lowered = [e.segment for e in envelope.entries if _lowered(e.form, e.segment)]
-        changed = {id(origin.message) for origin in map(read_origin, lowered) if origin is not None}
-        assert {id(m) for m in rendered_request["messages"]} & mine.keys() == mine.keys() - changed
-
-
-def _lowered(form: Form, segment: Segment) -> bool:
-    return form is not Form.FULL and segment.origin == "ollama"
 
 
 def validated(rendered_request: Json) -> None:

@@ -14,11 +14,10 @@ from openai.types.responses.response_create_params import ResponseCreateParamsNo
 from pydantic import TypeAdapter
 
 from lamina.core.build import build
-from lamina.core.values import Budget, Form
+from lamina.core.values import Budget
 from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.openai_responses import DIALECT
-from lamina.dialects.origins import read_origin
 from lamina.dialects.translate import choose_options, translate_head
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.testing.conformance import MODELS, DialectTrial
@@ -27,8 +26,6 @@ from tests.dialects.openai_responses_requests import (
     AS_LOGGED,
     Json,
     answers,
-    conversation,
-    fitted,
     request,
     says,
     thinks,
@@ -37,7 +34,6 @@ from tests.dialects.openai_responses_requests import (
 from tests.dialects.test_any_json import values
 
 SEEDS = st.integers(0, 100_000)
-WINDOWS = st.sampled_from((700, 1500, 3000, 6000))
 ITEM: TypeAdapter[Any] = TypeAdapter(ResponseInputItemParam)
 REQUEST: TypeAdapter[Any] = TypeAdapter(ResponseCreateParamsNonStreaming)
 
@@ -66,29 +62,6 @@ def exhausted(value: Any) -> None:
     elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
         for inner in value:
             exhausted(inner)
-
-
-@given(SEEDS)
-def test_a_conversation_comes_back_as_the_same_objects(seed: int) -> None:
-    before = conversation(seed)
-    rendered = DIALECT.wire.render(fitted(before))
-    assert rendered == before
-    assert all(a is b for a, b in zip(rendered["input"], before["input"], strict=True))
-
-
-@given(SEEDS, WINDOWS, st.sampled_from((0, 1, 5)))
-def test_a_small_window_gives_a_valid_request(seed: int, window: int, keep_last: int) -> None:
-    before = conversation(seed)
-    with suppress(BudgetExceeded):
-        envelope = fitted(before, window=window, keep_last=keep_last)
-        rendered = DIALECT.wire.render(envelope)
-        assert DIALECT.wire.check(rendered) == []
-        validated(rendered)
-        whole = [e for e in envelope.entries if e.form is Form.FULL and e.segment.kind == "tool_call"]
-        sent_ids = {id(item) for item in rendered["input"]} if isinstance(rendered["input"], list) else set()
-        items = [origin.message for origin in (read_origin(e.segment) for e in whole) if origin is not None]
-        functions = [item for item in items if "id" not in item and item["type"] == "function_call"]
-        assert all(id(item) in sent_ids for item in functions)
 
 
 def test_a_memo_forgets_when_what_surrounds_the_items_changes() -> None:
