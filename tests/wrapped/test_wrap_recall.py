@@ -91,7 +91,6 @@ def name_api(api: Api) -> str:
     return f"{api.name}-{'async' if api.is_async else 'sync'}"
 
 
-each_api_and_mode = pytest.mark.parametrize("api", APIS, ids=name_api)
 each_api = pytest.mark.parametrize("api", [APIS[0], APIS[3], APIS[4]], ids=name_api)
 """Each endpoint once; sync and async take turns."""
 
@@ -148,7 +147,6 @@ async def ask_helper(api: Api, client: Any, history: list[Any]) -> tuple[list[An
         return take_answer(api, await got(stream.get_final_completion()))
 
 
-each_way = pytest.mark.parametrize("ask", [ask_whole, ask_events, ask_helper])
 each_api_and_way = pytest.mark.parametrize(
     ("api", "ask"),
     [
@@ -219,8 +217,7 @@ def prefixes_hold(api: Api, requests: list[dict[str, Any]], start: int) -> None:
         assert before["tools"] == after["tools"]
 
 
-@each_way
-@each_api_and_mode
+@each_api_and_way
 def test_the_model_gets_the_text_and_the_client_only_the_answer(api: Api, ask: Any) -> None:
     async def talk(served: ScriptedApi) -> None:
         client = api.client(served.url)
