@@ -40,6 +40,7 @@ from tests.adapters.long_session import (
     count_requests,
     read_page,
 )
+from tests.servers.ports import free_port
 
 TOOLS = [
     write_tool(
@@ -335,8 +336,7 @@ def run_proxy(folder: Path, url: str) -> Iterator[str]:
         "general_settings": {"dangerously_permit_weak_or_unset_master_key": True},
     }
     (folder / "config.yaml").write_text(json.dumps(config), encoding="utf-8")  # JSON is YAML
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     program = str(Path(sys.executable).parent / "litellm")
     command = [program, "--config", "config.yaml", "--host", "127.0.0.1", "--port", str(port)]
     with (folder / "log").open("wb") as log:

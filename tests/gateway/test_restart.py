@@ -25,6 +25,7 @@ from tests.gateway.test_conversations import SMALL, converse
 from tests.gateway.test_faults import answer_late, until
 from tests.gateway.test_record import happened
 from tests.gateway.upstream_stub import Stub, run_stub
+from tests.servers.ports import free_port
 from tests.servers.postgres import postgres
 
 SETTINGS = """
@@ -41,13 +42,6 @@ policy.budget.reserve = 500
 policy.breakpoints = "keep"
 """
 STEPS = 24
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class GatewayProcess:

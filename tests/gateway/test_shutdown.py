@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +18,7 @@ import pytest
 from lamina.gateway.config import GatewaySettings
 from tests.gateway.growing import HEADERS, chat_request, dump
 from tests.gateway.running import open_client, settings_for
+from tests.servers.ports import free_port
 
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 PROGRAM = (
@@ -92,8 +92,7 @@ class StoppableGateway(NamedTuple):
 
 @asynccontextmanager
 async def run_process(settings: GatewaySettings) -> AsyncIterator[StoppableGateway]:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     changed = msgspec.structs.replace(settings, port=port)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PROGRAM, msgspec.json.encode(changed).decode(), stderr=asyncio.subprocess.PIPE

@@ -19,7 +19,6 @@ import os
 import random
 import re
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -37,6 +36,7 @@ from lamina.dialects import recognise
 from lamina.fitting.request import translate
 from tests.gateway.growing import chat_request, output
 from tests.gateway.running import open_client
+from tests.servers.ports import free_port
 from tests.servers.postgres import Server, postgres
 from tests.torture.clock import DECADE
 from tests.torture.full import can_mount, mount
@@ -344,8 +344,7 @@ async def _run(run: Rough, trouble: Trouble, seed: int, *, fills_disk: bool) -> 
 
 
 def _make_gateway(folder: Path, address: str, store: str, upstream: str, token: str) -> GatewayAt:
-    with socket.create_server((address, 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port(address=address)
     settings = folder / f"{address}.toml"
     upstreams = "".join(UPSTREAM.format(profile=profile, url=upstream) for profile in PROFILES)
     settings.write_text(SETTINGS.format(host=address, port=port, store=store) + upstreams)
