@@ -17,7 +17,7 @@ from lamina.stores.address import open_store
 from tests.conversations.test_record import grow, save
 from tests.gateway.growing import chat_request, dump
 from tests.gateway.running import open_client, run_gateway, settings_for
-from tests.gateway.test_record import happened, post
+from tests.gateway.test_record import happened, post, wait_for_calls
 from tests.gateway.upstream_stub import SeenRequest, run_stub
 from tests.test_one_conversation import ask, wrapped
 from tests.test_recognised import Talker
@@ -79,7 +79,7 @@ def test_a_gateway_goes_on_after_its_conversation_was_deleted(tmp_path: Path) ->
             path = "/v1/chat/completions"
             for steps in range(4):
                 await post(client, gateway.url, chat_request(steps), path)
-            await asyncio.sleep(0.3)
+            await wait_for_calls(store, 4, answered=4)
             async with open_store(str(store)) as opened:
                 [kept] = [kept async for kept in list_conversations(opened, "default")]
                 assert await delete_conversation(opened, "default", kept.name)
@@ -125,7 +125,8 @@ def test_a_conversation_says_when_it_began(tmp_path: Path) -> None:
         ):
             for steps in (0, 1):
                 await post(client, gateway.url, chat_request(steps), "/v1/chat/completions")
-                await asyncio.sleep(1.2)
+                await wait_for_calls(store, steps + 1, answered=steps + 1)
+                await asyncio.sleep(1.2)  # the second request comes in another second
                 async with open_store(str(store)) as opened:
                     [kept] = [kept async for kept in list_conversations(opened, "default")]
                     found = await find_conversation(opened, "default", kept.name)

@@ -37,9 +37,8 @@ from tests.cli.running import run
 from tests.conversations.recorded_talk import StoreAsker
 from tests.conversations.truth import continues, drop_markers, open_inspector
 from tests.gateway.growing import HEADERS, dump, messages_request, output
-from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.running import open_client, run_gateway, settings_for, until
 from tests.gateway.test_closing_lines import CachingStub, price_calls
-from tests.gateway.test_faults import until
 from tests.gateway.upstream_stub import serve_stub
 from tests.test_nothing_crosses import to_answer
 

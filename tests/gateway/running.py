@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -97,6 +97,15 @@ async def open_client() -> AsyncIterator[aiohttp.ClientSession]:
     )
     async with session:
         yield session
+
+
+async def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
+    """Whether this becomes true within so many seconds."""
+    for _ in range(int(seconds / 0.02)):
+        if condition():
+            return True
+        await asyncio.sleep(0.02)
+    return False
 
 
 def follow_calls(index: Any, saver: Any) -> SentCalls:

@@ -25,8 +25,7 @@ from lamina.models.facts import model as facts_of
 from lamina.models.facts import price_of
 from tests.cli.running import run
 from tests.gateway.growing import HEADERS, dump, messages_request
-from tests.gateway.running import open_client, run_gateway, settings_for
-from tests.gateway.test_faults import until
+from tests.gateway.running import open_client, run_gateway, settings_for, until
 from tests.gateway.test_run import Finished, grow
 from tests.gateway.upstream_stub import SeenRequest, Stub, response, serve_stub
 

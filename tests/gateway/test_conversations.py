@@ -30,7 +30,7 @@ from lamina.stores.port import Where
 from tests.cli.running import run
 from tests.gateway.client_shapes import SHAPES
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
-from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.running import open_client, run_gateway, settings_for, until
 from tests.gateway.upstream_stub import SeenRequest, Stub, run_stub
 
 SMALL: dict[str, Any] = {"upstream": {"budget": Budget(window=8_000, reserve=500)}}
@@ -490,8 +490,7 @@ def test_a_request_is_not_counted_if_its_upstream_reported_far_less_than_the_tri
             stub.play(report, report)
             path = "/v1/chat/completions"
             assert (await post(client, gateway.url, {"model": "gpt-5", "messages": first}, path))[0] == 200
-            await asyncio.sleep(0.1)  # the report is read after the answer
-            assert gateway.events("answered")
+            assert await until(lambda: bool(gateway.events("answered")), 30)  # read after the answer
             assert (await post(client, gateway.url, {"model": "gpt-5", "messages": second}, path))[0] == 200
             assert [len(seen.json["messages"]) for seen in stub.seen] == [1, 3]
 

@@ -21,7 +21,7 @@ from lamina.gateway.conversation_index import ConversationIndex, LiveConversatio
 from lamina.gateway.request_bodies import RequestBody
 from lamina.gateway.store_access import StoreGone
 from tests.gateway.growing import HEADERS, chat_request, dump, messages_request
-from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.running import open_client, run_gateway, settings_for, until
 from tests.gateway.test_conversations import SMALL, converse, post
 from tests.gateway.upstream_stub import Fault, SeenRequest, answer_of, run_stub
 
@@ -400,14 +400,6 @@ def test_a_huge_answer_passes_in_little_memory() -> None:
             assert resident_bytes() - before < 60 << 20
 
     asyncio.run(main())
-
-
-async def until(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
-    for _ in range(int(seconds / 0.02)):
-        if condition():
-            return True
-        await asyncio.sleep(0.02)
-    return False
 
 
 @pytest.mark.parametrize("switch", ["on", "off"])

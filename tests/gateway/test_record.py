@@ -51,12 +51,23 @@ class Happened:
 
 
 def happened(store: Path, workspace: str = "default") -> Happened:
-    async def read() -> Happened:
-        async with open_store(str(store)) as opened:
-            names = [kept.name async for kept in list_conversations(opened, workspace)]
-            return Happened([(name, await read_record(opened, workspace, name)) for name in names])
+    return asyncio.run(read_happened(store, workspace))
 
-    return asyncio.run(read())
+
+async def read_happened(store: Path, workspace: str = "default") -> Happened:
+    async with open_store(str(store)) as opened:
+        names = [kept.name async for kept in list_conversations(opened, workspace)]
+        return Happened([(name, await read_record(opened, workspace, name)) for name in names])
+
+
+async def wait_for_calls(store: Path, count: int, *, answered: int = 0) -> None:
+    """Wait until the store has so many calls and so many answers: a gateway stores them a moment later."""
+    for _ in range(1_500):
+        calls = [call for _, _, call in (await read_happened(store)).calls]
+        if len(calls) >= count and sum(call.answer is not None for call in calls) >= answered:
+            return
+        await asyncio.sleep(0.02)
+    raise RuntimeError("the calls were not stored")
 
 
 async def post(

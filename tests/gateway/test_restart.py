@@ -20,10 +20,10 @@ import pytest
 
 from lamina.gateway.server import GatewayWorker, make_config
 from tests.gateway.growing import dump, messages_request
-from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.running import open_client, run_gateway, settings_for, until
 from tests.gateway.test_conversations import SMALL, converse
-from tests.gateway.test_faults import answer_late, until
-from tests.gateway.test_record import happened
+from tests.gateway.test_faults import answer_late
+from tests.gateway.test_record import happened, wait_for_calls
 from tests.gateway.upstream_stub import Stub, run_stub
 from tests.servers.ports import free_port
 from tests.servers.postgres import postgres
@@ -250,13 +250,14 @@ def test_kill_9_loses_at_most_what_was_in_flight_of_the_record(tmp_path: Path) -
                     sending = asyncio.ensure_future(post_until_answered(gateway.url, messages_request(step)))
                     before = len(stub.seen)
                     assert await until(lambda seen=before: len(stub.seen) > seen, 30)  # type: ignore[misc]
-                    await asyncio.sleep(1)  # what is in flight is noted a moment after it left
+                    await wait_for_calls(tmp_path / "gateway.db", killed_at + 1)
                     await gateway.kill()
                     await gateway.start()
                     await sending
                     continue
                 await post_until_answered(gateway.url, messages_request(step))
-            await asyncio.sleep(1)
+            sent = len(stub.seen)
+            await wait_for_calls(tmp_path / "gateway.db", sent, answered=sent - 1)
             return [seen.body for seen in stub.seen]
 
     bodies = asyncio.run(main())

@@ -29,9 +29,8 @@ from lamina.gateway.config import DEFAULT_UPSTREAMS, GatewaySettings
 from lamina.gateway.supervisor import GatewayNotStarted, GatewaySupervisor
 from tests.cli.running import run
 from tests.gateway.growing import dump, messages_request
-from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.running import open_client, run_gateway, settings_for, until
 from tests.gateway.test_conversations import post
-from tests.gateway.test_faults import until
 from tests.gateway.test_restart import once_each, post_until_answered, twin_of
 from tests.gateway.upstream_stub import SAID, Stub, run_stub
 from tests.servers.serving import serve_http
