@@ -204,8 +204,8 @@ def test_a_refused_answer_reaches_the_model_with_the_reason() -> None:
     assert "name the page" in seen[1][-1]["content"]
 
 
-def open_model(api: str, url: str) -> Model:
-    """A model of pydantic-ai's own, whose API is at this address."""
+def open_model(api: str, url: str) -> tuple[Model, Any]:
+    """A model of pydantic-ai's own, whose API is at this address, and its client, to be closed."""
     if api == "messages":
         sdk = pytest.importorskip("anthropic", reason="the Anthropic SDK is not installed")
         models = pytest.importorskip("pydantic_ai.models.anthropic")
@@ -213,14 +213,14 @@ def open_model(api: str, url: str) -> Model:
         client = sdk.AsyncAnthropic(api_key="none", base_url=url, max_retries=0)
         provider = providers.AnthropicProvider(anthropic_client=client)
         anthropic_model: Model = models.AnthropicModel(over_wire.ANTHROPIC, provider=provider)
-        return anthropic_model
+        return anthropic_model, client
     sdk = pytest.importorskip("openai", reason="the OpenAI SDK is not installed")
     models = pytest.importorskip("pydantic_ai.models.openai")
     providers = pytest.importorskip("pydantic_ai.providers.openai")
     client = sdk.AsyncOpenAI(api_key="none", base_url=f"{url}/v1", max_retries=0)
     kinds = {"chat": models.OpenAIChatModel, "responses": models.OpenAIResponsesModel}
     model: Model = kinds[api](over_wire.OPENAI, provider=providers.OpenAIProvider(openai_client=client))
-    return model
+    return model, client
 
 
 QUICK_CALLS = frozenset((("chat", "run"), ("messages", "run_stream")))
@@ -235,22 +235,23 @@ CALLS = [
 @pytest.mark.parametrize(("api", "mode"), CALLS)
 def test_over_the_wire(api: str, mode: str, record_property: Any) -> None:
     def run(server: over_wire.StrictServer) -> None:
+        model, client = open_model(api, server.url)
         agent = Agent(
-            open_model(api, server.url),
+            model,
             instructions=SYSTEM,
             tools=[read_page],
             capabilities=[LaminaCapability(budget=over_wire.BUDGET)],
             model_settings={"max_tokens": 900},
         )
         if mode == "run_sync":
-            ask_one_after_the_other(agent, server)
+            ask_one_after_the_other(agent, server, client)
         else:
-            asyncio.run(ask_over_wire(agent, server, stream=mode == "run_stream"))
+            asyncio.run(ask_over_wire(agent, server, client, stream=mode == "run_stream"))
 
     over_wire.play_over_wire(f"{api}, {mode}", run, record_property)
 
 
-def ask_one_after_the_other(agent: Agent[None, str], server: over_wire.StrictServer) -> None:
+def ask_one_after_the_other(agent: Agent[None, str], server: over_wire.StrictServer, client: Any) -> None:
     """Without a loop of its own, `run_sync` would make one and never close it."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -258,18 +259,22 @@ def ask_one_after_the_other(agent: Agent[None, str], server: over_wire.StrictSer
     try:
         for turn in range(over_wire.TURNS):
             history = agent.run_sync(server.script.begin(turn), message_history=history).all_messages()
+        loop.run_until_complete(client.close())
     finally:
         asyncio.set_event_loop(None)
         loop.close()
 
 
-async def ask_over_wire(agent: Agent[None, str], server: over_wire.StrictServer, *, stream: bool) -> None:
+async def ask_over_wire(
+    agent: Agent[None, str], server: over_wire.StrictServer, client: Any, *, stream: bool
+) -> None:
     history: list[ModelMessage] = []
-    for turn in range(over_wire.TURNS):
-        question = server.script.begin(turn)
-        if not stream:
-            history = (await agent.run(question, message_history=history)).all_messages()
-            continue
-        async with agent.run_stream(question, message_history=history) as result:
-            await result.get_output()
-            history = result.all_messages()
+    async with client:
+        for turn in range(over_wire.TURNS):
+            question = server.script.begin(turn)
+            if not stream:
+                history = (await agent.run(question, message_history=history)).all_messages()
+                continue
+            async with agent.run_stream(question, message_history=history) as result:
+                await result.get_output()
+                history = result.all_messages()

@@ -18,7 +18,7 @@ from lamina.gateway.usage import UsageReader
 from tests.cli.running import run
 from tests.gateway.client_shapes import SHAPES
 from tests.gateway.growing import chat_request, messages_request
-from tests.gateway.running import open_client, run_gateway, settings_for
+from tests.gateway.running import open_client, run_gateway, settings_for, until
 from tests.gateway.test_conversations import post
 from tests.gateway.upstream_stub import SeenRequest, answer_of, run_stub
 
@@ -133,12 +133,10 @@ def test_a_miss_is_diagnosed_and_logged() -> None:
                 request = messages_request(steps, system=system)
                 request["messages"][-1]["content"][0]["cache_control"] = marker
                 await post(client, gateway.url, request)
+            assert await until(lambda: len(gateway.events("answered")) == 3)
             answered = [(line["predicted"], line["cached"]) for line in gateway.events("answered")]
             assert answered == [(0, 0), (6000, 5900), (6000, 0)]
-            for _ in range(300):
-                if gateway.events("miss"):
-                    break
-                await asyncio.sleep(0.02)
+            assert await until(lambda: bool(gateway.events("miss")))
             [miss] = gateway.events("miss")
             assert miss["cause"] == "system changed"
             async with client.get(f"{gateway.url}/metrics") as metrics:
@@ -165,10 +163,7 @@ def test_a_system_text_that_the_client_changes_is_a_miss_and_not_a_cut(tmp_path:
             for steps in range(8, 13):
                 system = f"Be brief. It is 10:{steps:02}:00."  # no marker: lamina places its own
                 await post(client, gateway.url, messages_request(steps, system=system))
-                for _ in range(300):
-                    if len(gateway.events("miss")) >= steps - 8:
-                        break
-                    await asyncio.sleep(0.02)
+                assert await until(lambda least=steps - 8: len(gateway.events("miss")) >= least)  # type: ignore[misc]
             assert gateway.events("cut") == []
             misses.extend(gateway.events("miss"))
             assert {(miss["cause"], miss["by"]) for miss in misses} == {("volatile text", "client")}
