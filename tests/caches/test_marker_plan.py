@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import Budget, Ledger, Options, Policy, build, fit_request
 from lamina.caches import rules_for, simulator
 from lamina.caches.marker_plan import (
     ANSWERED,
@@ -25,13 +24,7 @@ from lamina.caches.marker_plan import (
     plan_markers,
 )
 from lamina.caches.stream import Sort, Stream, StreamBlock
-from lamina.core.layout import Layout
-from lamina.dialects.anthropic import DIALECT
-from lamina.dialects.anthropic.cache_view import stream as stream_of
-from lamina.dialects.anthropic.markers import mark
-from lamina.dialects.port import Marking
 from lamina.errors import BadInput
-from lamina.replay.generated_sessions import generate_session, split_calls
 
 ANTHROPIC, OPENAI, LEGACY = rules_for("anthropic"), rules_for("openai"), rules_for("openai_legacy")
 
@@ -243,60 +236,6 @@ def test_every_request_reads_the_whole_of_the_one_before(first: int, steps: list
         tally = cache.send(marked(stream, plan_markers(stream, ANTHROPIC, last=last).places))
         assert tally.read == sent
         last, sent = len(stream.blocks) - 1, stream.tokens
-
-
-def by_hand(request: dict[str, Any]) -> dict[str, Any]:
-    """What most clients do: a marker on the system text and one on the last message."""
-    blocks = stream_of(request).blocks
-    chosen = [[b for b in blocks if b.sort == "system"][-1], [b for b in blocks if b.markable][-1]]
-    return mark(request, Marking(places={b.place: "" for b in chosen}))
-
-
-def weighed(request: dict[str, Any]) -> Stream:
-    stream = stream_of(request)
-    return stream.weighed(len(one.data) // 4 for one in stream.blocks)
-
-
-def requests(seed: int, *, model: str, wide: int) -> list[dict[str, Any]]:
-    """A generated session as requests; the user's words come in `wide` blocks."""
-    logged = Options(layout=Layout(context="logged"), repairs=DIALECT.wire.repairs)
-    requests_made = []
-    for log in split_calls(generate_session(seed, turns=4, steps=6, thinking=True)):
-        request = DIALECT.wire.render(build(log, options=logged)) | {"model": model, "max_tokens": 1000}
-        for message in request["messages"]:
-            if isinstance(message["content"], str):
-                texts = [f"{i}: {message['content'][:80]}" for i in range(wide)]
-                message["content"] = [{"type": "text", "text": text} for text in texts]
-        requests_made.append(request)
-    return requests_made
-
-
-@pytest.mark.parametrize(
-    ("model", "wide"),
-    [
-        pytest.param("claude-opus-5", 1, marks=pytest.mark.thorough),
-        ("claude-opus-5", 25),
-        ("claude-sonnet-4-5", 1),
-    ],
-)
-def test_on_generated_sessions_a_plan_reads_at_least_as_much_as_markers_by_hand(
-    model: str, wide: int
-) -> None:
-    caches = {"plan": simulator(ANTHROPIC), "hand": simulator(ANTHROPIC)}
-    read, cuts, ledger = dict.fromkeys(caches, 0), 0, Ledger()
-    for at, request in enumerate(requests(3, model=model, wide=wide)):
-        fitted = fit_request(
-            request, budget=Budget(window=16_000), ledger=ledger, policy=Policy(breakpoints="plan")
-        )
-        bare = mark(fitted.request, Marking())
-        for name, sent in (("plan", fitted.request), ("hand", by_hand(bare))):
-            read[name] += caches[name].send(weighed(sent), at=20.0 * at).read
-        ledger, cuts = fitted.ledger, cuts + (fitted.envelope.cut is not None)
-        assert DIALECT.wire.check(fitted.request) == []
-    assert cuts > 0
-    assert read["plan"] >= read["hand"] > 0
-    if wide > 1 or model == "claude-sonnet-4-5":
-        assert read["plan"] > read["hand"]
 
 
 def test_what_a_cut_left_and_the_tools_are_both_kept_alive() -> None:

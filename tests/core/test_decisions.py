@@ -202,19 +202,6 @@ def test_a_file_that_can_be_read_again_keeps_four_fifths_of_its_room_for_the_hea
     assert truncate(ALPHABETS, len(marker), name="a.py") == ALPHABETS[: len(marker)]
 
 
-def test_a_text_is_cut_before_the_character_that_passes_the_bytes() -> None:
-    assert [truncate_bytes("a€b", limit) for limit in range(-1, 7)] == [
-        "",
-        "",
-        "a",
-        "a",
-        "a",
-        "a€",
-        "a€b",
-        "a€b",
-    ]
-
-
 # What the user said, in little room
 
 
