@@ -140,13 +140,13 @@ class ParseMemo:
         )
         self._begun = None
         if self._copies:
-            past = _remember_contents(past, unchanged, messages)
+            past = remember_contents(past, unchanged, messages)
         self.keeps_equality = _keeps_equality(self.past, past, len(unchanged.sources))
         self.past = past
         return past.log
 
 
-def _remember_contents(past: ParsedPast, unchanged: ParsedPast, messages: Sequence[Any]) -> ParsedPast:
+def remember_contents(past: ParsedPast, unchanged: ParsedPast, messages: Sequence[Any]) -> ParsedPast:
     """The past with what its messages are now. `messages` are those after the ones that did not change."""
     try:
         new_copies = list(map(copy_message, messages))
@@ -172,14 +172,14 @@ def count_unchanged(messages: Sequence[Any], past: ParsedPast) -> int:
         if same_objects < count:
             rest = slice(same_objects, count)
             count = same_objects + _count_same_json(messages[rest], past.sources[rest])
-        if past.copies is None or _are_as_copied(past):
+        if past.copies is None or are_as_copied(past):
             return count
         return min(count, _count_while(_is_same_message, past.sources, past.copies))
     except RecursionError:
         return 0
 
 
-def _are_as_copied(past: ParsedPast) -> bool:
+def are_as_copied(past: ParsedPast) -> bool:
     """Whether nobody changed a message in place since it was copied.
 
     All are compared in one call: one for each would cost ten times as much.

@@ -105,16 +105,15 @@ class BreakpointShape(NamedTuple):
             request = put_or_drop_field(request, name, value)
         return to_same_dict(request)
 
-    def remove_refused(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The request without breakpoints where the API refuses them; the same object if it has none.
+    def remove_from_tools(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The request without breakpoints on its tools; the same object if they have none."""
+        return to_same_dict(change_items(request, "tools", _remove_from_tool))
+
+    def remove_from_item(self, item: Any) -> Any:
+        """An item with breakpoints on parts only, and only on parts that may have one.
 
         A client that marked its messages for another API has markers in places that this one refuses.
         """
-        with_bare_tools = change_items(request, "tools", _remove_from_tool)
-        return to_same_dict(change_items(with_bare_tools, self.items, self._remove_from_item))
-
-    def _remove_from_item(self, item: Any) -> Any:
-        """An item with breakpoints on parts only, and only on parts that may have one."""
 
         def remove_refused(fields: dict[str, Any]) -> Mapping[str, Any]:
             allowed = change_items(drop_field(fields, BREAKPOINT), "tool_calls", _remove_breakpoint)

@@ -23,6 +23,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.repair import Repairs
 from lamina.core.values import Entry, Ledger, Ref, RequestHead, Segment
 from lamina.dialects.memos import CheckMemo, ParseMemo, StreamMemo
+from lamina.dialects.render_memo import RenderMemo
 from lamina.dialects.usage import Usage
 
 Request = Mapping[str, Any]
@@ -106,6 +107,12 @@ class Parse(Protocol):
     def __call__(self, request: Request, /, *, memo: ParseMemo | None = None) -> ParsedRequest: ...
 
 
+class Render(Protocol):
+    """Makes a request of an envelope. With a memo, only the end of a request that grows is written."""
+
+    def __call__(self, envelope: Envelope, /, memo: RenderMemo | None = None) -> dict[str, Any]: ...
+
+
 class Check(Protocol):
     """Lists the rules of the API that a request breaks. A ledger says what lamina itself did to it."""
 
@@ -117,7 +124,8 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
 
     - `parse` makes a log and a head of a request, `render` makes a request of an envelope. Together they
       mend whatever `check` would refuse, if that is possible without inventing what somebody says. These
-      mends depend on nothing that comes later, with two exceptions, `lasting` and `order`.
+      mends depend on nothing that comes later, with two exceptions, `lasting` and `order`. `rerender` is the
+      same for envelopes that grow from call to call; without it, `render` writes the whole request each time.
     - `check` lists the rules that a request breaks. `recheck` is the same for requests that were parsed or
       rendered here and grow from call to call; without it, `check` reads the whole request each time.
     - `repairs` says what the core has to repair in a log before it is rendered.
@@ -138,6 +146,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     check: Check
     carries: Callable[[Segment], str]
     recheck: Callable[[Request, CheckMemo | None], list[Violation]] | None = None
+    rerender: Render | None = None
     repairs: Repairs = Repairs()
     opening: str = ""
     lasting: Callable[[Envelope, int], Mapping[Ref, str]] | None = None

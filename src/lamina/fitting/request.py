@@ -33,12 +33,14 @@ from lamina.dialects import DIALECTS, recognise_growing
 from lamina.dialects.memos import CheckMemo, ParseMemo, StreamMemo
 from lamina.dialects.model_names import find_model, set_model
 from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, Request, Violation
+from lamina.dialects.render_memo import RenderMemo
 from lamina.dialects.sending import (
     describe_mends,
     find_lost_question,
     find_mended_refs,
     find_violations,
     make_refusal,
+    render_growing,
 )
 from lamina.dialects.translate import translate_head, translate_log
 from lamina.dialects.usage import Usage
@@ -74,13 +76,15 @@ class RequestMemo:
         self.incoming = CheckMemo()
         self.outgoing = CheckMemo()
         self.stream = StreamMemo()
+        self.render: RenderMemo | None = RenderMemo()
         self.unchanged: tuple[Entry, ...] = ()
 
 
 def _make_memo_for_one_call() -> RequestMemo:
-    """A memo that copies no message, since no later call compares with it."""
+    """A memo that keeps no messages, since no later call compares with them."""
     memo = RequestMemo()
     memo.parse = ParseMemo(copies=False)
+    memo.render = None
     return memo
 
 
@@ -422,7 +426,7 @@ def _write(built: Built, memo: RequestMemo, *, window: int) -> _Outgoing:
     elif fit.original is not None:
         violations = find_violations(fit.original, fit.target, memo.incoming)
     if as_it_came and violations:
-        marked = _mark(fit, envelope, fit.target.wire.render(envelope), memo)
+        marked = _mark(fit, envelope, render_growing(envelope, fit.target, memo.render), memo)
         as_it_came = False
     if not as_it_came:
         _check(marked.request, fit, violations, memo.outgoing)
@@ -438,10 +442,8 @@ def _write(built: Built, memo: RequestMemo, *, window: int) -> _Outgoing:
 
 def _render(fit: Fit, envelope: Envelope, memo: RequestMemo) -> Request:
     """Write the envelope in the target dialect. If nothing was changed, return the request as it came."""
-    if fit.original is None or fit.head is not fit.parsed.head:
-        return fit.target.wire.render(envelope)
-    if not _is_unchanged(envelope, memo):
-        return fit.target.wire.render(envelope)
+    if fit.original is None or fit.head is not fit.parsed.head or not _is_unchanged(envelope, memo):
+        return render_growing(envelope, fit.target, memo.render)
     return fit.original
 
 

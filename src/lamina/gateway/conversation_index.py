@@ -30,6 +30,7 @@ from lamina.core.epochs import SYSTEM_CHANGED, TOOLS_CHANGED
 from lamina.core.values import Cut
 from lamina.dialects.memos import CheckMemo, ParseMemo
 from lamina.dialects.port import Dialect, ParsedRequest
+from lamina.dialects.render_memo import RenderMemo
 from lamina.dialects.usage import NOTHING_REPORTED
 from lamina.fitting.markers import find_last_block
 from lamina.fitting.policy import Keep
@@ -614,5 +615,6 @@ def make_memo() -> RequestMemo:
     """
     memo = RequestMemo()
     memo.parse = ParseMemo(copies=False)
+    memo.render = RenderMemo(copies=False)
     memo.incoming = CheckMemo(tail=MOVING)
     return memo

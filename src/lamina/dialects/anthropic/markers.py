@@ -99,12 +99,11 @@ def _set_marker(holder: Mapping[str, Any], lifetime: str | None) -> Mapping[str,
     return {**holder, MARKER: marker}
 
 
-def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
-    """The request with markers that the API takes; the same object if it takes all of them.
+def remove_refused_markers(request: dict[str, Any], markers: list[PlacedMarker]) -> dict[str, Any]:
+    """The request, which has these markers, with those that the API takes; the same object if it takes all.
 
     As few markers as possible are changed. None gets a longer lifetime, which would cost the client money.
     """
-    markers = find_all_markers(request)
     # A client that marks the last block of each message marks thinking too, which the API refuses (A12).
     candidates = [marker for marker in markers if not marker.is_refused]
     allowed = _put_long_first(_choose_few(candidates))
@@ -120,12 +119,17 @@ def find_all_markers(request: Request) -> list[PlacedMarker]:
 
     It is how a checker finds them, for a request that no checker has read.
     """
-    message_markers: list[PlacedMarker] = []
-    for position, message in enumerate(list_or_empty(request.get("messages"))):
+    return find_markers(request, find_message_markers(list_or_empty(request.get("messages"))))
+
+
+def find_message_markers(messages: Sequence[Any], *, first: int = 0) -> list[PlacedMarker]:
+    """The markers of messages, of which the first has this position in its request."""
+    markers: list[PlacedMarker] = []
+    for position, message in enumerate(messages, first):
         for index, block in enumerate(read_blocks(message)):
             if may_hold_markers(block):
-                message_markers += find_markers_on_block(block, f"messages[{position}].content[{index}]")
-    return find_markers(request, message_markers)
+                markers += find_markers_on_block(block, f"messages[{position}].content[{index}]")
+    return markers
 
 
 def _choose_few(markers: list[PlacedMarker]) -> list[PlacedMarker]:

@@ -20,6 +20,7 @@ from collections.abc import Container, Iterable, Sequence
 from itertools import chain, groupby
 from typing import Any
 
+from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.repair import find_side
 from lamina.core.values import (
@@ -35,7 +36,12 @@ from lamina.core.values import (
 )
 from lamina.core.wording import text_of
 from lamina.dialects.anthropic.bound_thoughts import OPENING_MESSAGE
-from lamina.dialects.anthropic.markers import remove_refused_markers
+from lamina.dialects.anthropic.markers import (
+    PlacedMarker,
+    find_markers,
+    find_message_markers,
+    remove_refused_markers,
+)
 from lamina.dialects.anthropic.messages import (
     begins_with_compaction,
     is_server_result,
@@ -65,32 +71,60 @@ from lamina.dialects.origins import (
     is_sent_as_it_came,
     read_origin_in,
 )
+from lamina.dialects.render_memo import RenderMemo, write_messages
 
 Message = Any
 """A message as the caller sent it (a dict or an object of the SDK), or a dict that `render` wrote."""
 
 
-def render(envelope: Envelope) -> Json:
+def render(envelope: Envelope, memo: RenderMemo | None = None) -> Json:
     """The request for this envelope.
 
     Field by field: parameters as they came, tools, system text, messages, and last the markers that are too
     many.
     """
     request = dict(envelope.head.parameters)
-    system_entries: list[Entry] = []
-    message_groups: list[list[Entry]] = []
-    for group in group_entries(envelope.sent):
-        if group[0].layer is Layer.SYSTEM:
-            system_entries += group
-        else:
-            message_groups.append(group)
+    writer = _AnthropicWriter(VoiceChooser(read_model(request), envelope.ledger.repairs))
+    write_messages(envelope, writer, memo)
     if envelope.head.tools:
         request["tools"] = list(envelope.head.tools)
-    if system_entries:
-        request["system"] = _render_system(system_entries)
-    voices = VoiceChooser(read_model(request), envelope.ledger.repairs)
-    request["messages"] = _render_messages(message_groups, voices)
-    return remove_refused_markers(request)
+    if writer.system_entries:
+        request["system"] = _render_system(writer.system_entries)
+    request["messages"] = writer.messages
+    return remove_refused_markers(request, find_markers(request, writer.markers))
+
+
+class _AnthropicWriter:
+    """Collects the messages of a request and their markers. System text waits in `system_entries`."""
+
+    def __init__(self, voices: VoiceChooser) -> None:
+        self.messages: list[Message] = []
+        self.markers: list[PlacedMarker] = []
+        self.system_entries: list[Entry] = []
+        self._voices = voices
+
+    def save(self) -> Any:
+        return list(self.system_entries), list(self.markers)
+
+    def restore(self, saved: Any) -> None:
+        system_entries, markers = saved
+        self.system_entries += system_entries
+        self.markers += markers
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        message_groups: list[list[Entry]] = []
+        for group in group_entries(find_sent(entries)):
+            if group[0].layer is Layer.SYSTEM:
+                self.system_entries += group
+            else:
+                message_groups.append(group)
+        new_messages = _render_messages(message_groups, self._voices)
+        # What the user said first may have been left out. A compaction may come first: it replaces all that.
+        first = next(iter(self.messages or new_messages), None)
+        if read_role(first) == "assistant" and not begins_with_compaction(read_blocks(first)):
+            new_messages.insert(0, dict(OPENING_MESSAGE))
+        self.markers += find_message_markers(new_messages, first=len(self.messages))
+        self.messages += new_messages
 
 
 def order(entries: Sequence[Entry], head: RequestHead) -> list[int]:
@@ -170,10 +204,6 @@ def _render_messages(message_groups: list[list[Entry]], voices: VoiceChooser) ->
             message = _render_message(group, voice)
             if message is not None:
                 messages.append(message)
-    # What the user said first may have been left out. A compaction may come first: it replaces all that.
-    first = next(iter(messages), None)
-    if read_role(first) == "assistant" and not begins_with_compaction(read_blocks(first)):
-        messages.insert(0, dict(OPENING_MESSAGE))
     return messages
 
 

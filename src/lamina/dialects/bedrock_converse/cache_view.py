@@ -7,7 +7,8 @@ where a cache point may stand, and not where one pays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -204,12 +205,14 @@ def _choose_cache_point(group: Sequence[Any], lifetime: str) -> Any:
     return make_cache_point(lifetime)
 
 
-def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
+def remove_refused_markers(request: dict[str, Any], message_marker_count: int) -> dict[str, Any]:
     """The request with as many cache points as the API takes; the same object if it takes all of them.
+
+    `message_marker_count` is the number of those in its messages.
 
     The last ones on tools and on system text stay, since other conversations read them too, then the newest.
     """
-    if count_markers(request) <= MARKER_LIMIT:
+    if _count_head_markers(request) + message_marker_count <= MARKER_LIMIT:
         return request
     markers = {block.place: block.marker for block in stream(request).blocks if block.marker}
     newest_first = list(markers)[::-1]
@@ -223,8 +226,15 @@ def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
 
 def count_markers(request: Request) -> int:
     """How many cache points a request has."""
-    blocks = [*list_or_empty(mapping_or_empty(request.get("toolConfig")).get("tools"))]
-    blocks += list_or_empty(request.get("system"))
-    for message in list_or_empty(request.get("messages")):
-        blocks += list_or_empty(to_dict_or_empty(message).get("content"))
-    return sum(map(is_cache_point, blocks))
+    return _count_head_markers(request) + count_message_markers(list_or_empty(request.get("messages")))
+
+
+def _count_head_markers(request: Request) -> int:
+    tools = list_or_empty(mapping_or_empty(request.get("toolConfig")).get("tools"))
+    return sum(map(is_cache_point, (*tools, *list_or_empty(request.get("system")))))
+
+
+def count_message_markers(messages: Iterable[Any]) -> int:
+    """How many cache points messages have."""
+    contents = (list_or_empty(to_dict_or_empty(message).get("content")) for message in messages)
+    return sum(map(is_cache_point, chain.from_iterable(contents)))

@@ -45,7 +45,7 @@ from lamina.dialects.bedrock_converse.blocks import (
     write_part,
     write_result_content,
 )
-from lamina.dialects.bedrock_converse.cache_view import remove_refused_markers
+from lamina.dialects.bedrock_converse.cache_view import count_message_markers, remove_refused_markers
 from lamina.dialects.bedrock_converse.head import HEAD, write_tool_config
 from lamina.dialects.json_values import (
     Json,
@@ -66,6 +66,7 @@ from lamina.dialects.origins import (
     read_origin_in,
 )
 from lamina.dialects.port import PlainHead, Tool
+from lamina.dialects.render_memo import RenderMemo, write_messages
 from lamina.dialects.same_objects import drop_field
 from lamina.dialects.words import OPENING
 
@@ -73,31 +74,63 @@ DEFINED = "defined for the calls in the history: "
 """Begins the line in the ledger's repairs. It is stored, so it may not change."""
 
 
-def render(envelope: Envelope) -> Json:
+def render(envelope: Envelope, memo: RenderMemo | None = None) -> Json:
     """The request: parameters as they came, tools, system text, messages."""
     request = drop_field(dict(envelope.head.parameters), "toolConfig")
-    system_entries: list[Entry] = []
-    message_groups: list[list[Entry]] = []
-    for group in group_entries(envelope.sent):
-        if group[0].layer is Layer.SYSTEM:
-            system_entries += group
-        else:
-            message_groups.append(group)
-    messages = _write_messages(message_groups)
-    tool_config = write_tool_config(envelope.head) or _define_called_tool(envelope)
+    writer = _ConverseWriter()
+    write_messages(envelope, writer, memo)
+    tool_config = write_tool_config(envelope.head) or _define_tool(envelope, writer.called_tool)
     if tool_config is not None:
         request["toolConfig"] = tool_config
+    system_entries = writer.system_entries
     if system_entries:
         unchanged = find_unchanged_message(system_entries, NAME)
         request["system"] = unchanged or list(chain.from_iterable(map(_write_blocks, system_entries)))
-    request["messages"] = messages
-    return remove_refused_markers(request)
+    request["messages"] = writer.messages
+    return remove_refused_markers(request, writer.marker_count)
 
 
-def _define_called_tool(envelope: Envelope) -> Json | None:
+class _ConverseWriter:
+    """Collects the messages of a request. System text waits in `system_entries`.
+
+    `called_tool` is the first tool that was called, `marker_count` the number of cache points in messages.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+        self.system_entries: list[Entry] = []
+        self.called_tool = ""
+        self.marker_count = 0
+
+    def save(self) -> Any:
+        return list(self.system_entries), self.called_tool, self.marker_count
+
+    def restore(self, saved: Any) -> None:
+        system_entries, self.called_tool, self.marker_count = saved
+        self.system_entries += system_entries
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        message_groups: list[list[Entry]] = []
+        sent = find_sent(entries)
+        for group in group_entries(sent):
+            if group[0].layer is Layer.SYSTEM:
+                self.system_entries += group
+            else:
+                message_groups.append(group)
+        new_messages = _write_messages(message_groups)
+        # What the user said first may have been left out.
+        first = next(iter(self.messages or new_messages), None)
+        if first is not None and to_dict_or_empty(first).get("role") != "user":
+            new_messages.insert(0, {"role": "user", "content": [{"text": OPENING}]})
+        self.called_tool = self.called_tool or _find_called_tool(sent)
+        self.marker_count += count_message_markers(new_messages)
+        self.messages += new_messages
+
+
+def _define_tool(envelope: Envelope, called_tool: str) -> Json | None:
     """A `toolConfig` for a request that defines no tool though its history has calls; None for others."""
-    tool_name = _find_undefined_tool(envelope)
-    if not tool_name:
+    tool_name = _find_defined_tool(envelope) or called_tool
+    if envelope.head.tools or not tool_name:
         return None
     plain = PlainHead(tools=(Tool(name=tool_name),))
     return {"tools": list(HEAD.write(plain).head.tools)}
@@ -122,24 +155,26 @@ def lasting(envelope: Envelope, start: int) -> dict[Ref, str]:
     Tools come first in the prompt, so the first call of a conversation changes all of it: the line is that of
     the first entry, which records a cut. The tool stays, even if the call is folded later.
     """
-    tool_name = _find_undefined_tool(envelope, start)
+    if envelope.head.tools:
+        return {}
+    tool_name = _find_defined_tool(envelope) or _find_called_tool(find_sent(envelope.entries[start:]))
     if not tool_name:
         return {}
     return {Ref(f"{envelope.sent[0].ref}{ON_THE_WIRE}"): f"{DEFINED}{tool_name}"}
 
 
-def _find_undefined_tool(envelope: Envelope, start: int = 0) -> str:
-    """The tool to define for a request that defines none though its history has calls, else "".
-
-    Entries before `start` have no calls, or an earlier request defined their tool.
-    """
-    if envelope.head.tools:
-        return ""
+def _find_defined_tool(envelope: Envelope) -> str:
+    """The tool that an earlier request defined for the calls in the history, else ""."""
     for repair in envelope.ledger.repairs.values():
-        # An earlier request defined it. Another tool would change the first bytes of the prompt.
+        # Another tool would change the first bytes of the prompt.
         if repair.startswith(DEFINED):
             return repair.removeprefix(DEFINED)
-    for entry in find_sent(envelope.entries[start:]):
+    return ""
+
+
+def _find_called_tool(sent: Iterable[Entry]) -> str:
+    """The first tool that was called, or answered, among these entries, else ""."""
+    for entry in sent:
         part = entry.parts[0]
         if isinstance(part, ToolCall | ToolResult):
             return part.name or "unnamed"
@@ -165,9 +200,6 @@ def _write_messages(message_groups: Iterable[list[Entry]]) -> list[Any]:
     speaking_groups = [group for group in message_groups if any(map(_write_blocks, group))]
     for voice, groups_in_a_row in groupby(speaking_groups, key=lambda group: _find_voice(group[0])):
         messages.append(_write_message(voice, list(groups_in_a_row)))
-    # What the user said first may have been left out.
-    if messages and to_dict_or_empty(messages[0]).get("role") != "user":
-        messages.insert(0, {"role": "user", "content": [{"text": OPENING}]})
     return messages
 
 

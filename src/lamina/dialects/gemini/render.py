@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
 from typing import Any, NamedTuple
 
+from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.values import Entry, Form, Layer, Ref, Role, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
@@ -51,6 +52,7 @@ from lamina.dialects.origins import (
     is_sent_as_it_came,
 )
 from lamina.dialects.pairing import find_result_name
+from lamina.dialects.render_memo import RenderMemo, write_messages
 from lamina.dialects.same_objects import drop_field
 from lamina.dialects.tool_names import ToolNames
 from lamina.dialects.words import OPENING
@@ -59,21 +61,17 @@ from lamina.errors import BadInput
 SIGNED = "signed by lamina: the call came without a thought signature"
 
 
-def render(envelope: Envelope) -> Json:
+def render(envelope: Envelope, memo: RenderMemo | None = None) -> Json:
     """The request for this envelope.
 
     System text stands in the head, everything else in `contents`.
     """
     writer = _GeminiWriter(envelope)
-    system_entries = []
-    other_entries = []
-    for entry in envelope.sent:
-        if entry.layer is Layer.SYSTEM:
-            system_entries.append(entry)
-        else:
-            other_entries.append(entry)
-    contents = _write_contents(writer, other_entries)
-    return write_request(envelope.head, contents, writer.write_system(system_entries))
+    write_messages(envelope, writer, memo)
+    if not writer.messages:
+        hint = "add a content that says something"
+        raise BadInput("nothing is left to send", place="contents", hint=hint)
+    return write_request(envelope.head, writer.unpack_loose_parts(), writer.write_system())
 
 
 def lasting(envelope: Envelope, _start: int) -> dict[Ref, str]:
@@ -147,64 +145,12 @@ def _find_entry(group: Sequence[Entry], part_type: type[ToolCall | ToolResult]) 
     return None
 
 
-class _WrittenContent(NamedTuple):
-    """A content to send, with its role. `is_parsed`: it is the object that came in."""
-
-    role: str
-    content: Any
-    is_parsed: bool
-
-
-def _write_contents(writer: _GeminiWriter, entries: Sequence[Entry]) -> Any:
-    """The value of `contents`, as it came if nothing of it changed.
-
-    If the user's words at the beginning were left out, and the model begins with a call, an opening of the
-    user's comes first.
-    """
-    written: list[_WrittenContent] = []
-    for role, group in _group_contents(entries):
-        content = writer.write_content(role, group)
-        if content is None:
-            continue
-        if role == "model" and not written and _find_entry(group, ToolCall):
-            # G1: the API wants a content of the user before a call.
-            opening = {"role": "user", "parts": [{"text": OPENING}]}
-            written.append(_WrittenContent("user", opening, is_parsed=False))
-        is_parsed = content is _read_source(group[0]).message
-        written.append(_WrittenContent(role, content, is_parsed))
-    if not written:
-        hint = "add a content that says something"
-        raise BadInput("nothing is left to send", place="contents", hint=hint)
-    return _unpack_loose_parts(written)
-
-
-def _unpack_loose_parts(written: Sequence[_WrittenContent]) -> Any:
-    """The value of `contents`, with loose parts as they came: alone, or in the list.
-
-    Between contents that were written anew, loose parts get a content of their own, since the SDK refuses a
-    mixture.
-
-    `["Hi", image]` stays a list of two parts. Beside a content that was written anew it becomes `{"role":
-    "user", "parts": [{"text": "Hi"}, image]}`.
-    """
-    match written:
-        case [_WrittenContent(content=LooseParts(bare=True) as loose_parts)]:
-            return loose_parts[0]
-    are_loose = all(isinstance(item.content, LooseParts) for item in written)
-    stay_loose = are_loose or all(item.is_parsed for item in written)
-    contents: list[Any] = []
-    for role, content, _ in written:
-        if not isinstance(content, LooseParts):
-            contents.append(content)
-        elif stay_loose:
-            contents += content
-        else:
-            contents.append({"role": role, "parts": list(map(_wrap_text, content))})
-    return contents
-
-
 class _GeminiWriter:
-    """Writes the contents of one request: it knows the spelling, the signatures and the names of tools."""
+    """Writes the contents of one request: it knows the spelling, the signatures and the names of tools.
+
+    `messages` are the contents, with loose parts among them, of which `loose_roles` has the roles by their
+    positions. `all_parsed`: each is an object that came in. System text waits in `system_entries`.
+    """
 
     def __init__(self, envelope: Envelope) -> None:
         """Find what is the same for the whole request.
@@ -215,16 +161,87 @@ class _GeminiWriter:
         self.spell = choose_spelling(parameters)
         self.requires_signatures = requires_signatures(get_text(parameters, "model"))
         self.signed_refs = {ref for ref, repair in envelope.ledger.repairs.items() if repair == SIGNED}
+        self._settled_refs = frozenset(self.signed_refs)
         self.signed_refs.update(lasting(envelope, 0))
         declarations = read_declarations(envelope.head.tools)
         names = (get_text(declaration, "name") for _, _, declaration in declarations)
         self.tool_names = ToolNames(names, make_safe_name)
+        self.messages: list[Any] = []
+        self.loose_roles: dict[int, str] = {}
+        self.all_parsed = True
+        self.system_entries: list[Entry] = []
 
-    def write_system(self, entries: list[Entry]) -> Any:
+    def save(self) -> Any:
+        """What was written, unless a later request may write it in another way.
+
+        Loose parts depend on all other contents, and a call that only this request signs on its turn.
+        """
+        if self.loose_roles or self._settled_refs != self.signed_refs:
+            return None
+        return list(self.system_entries), self.all_parsed
+
+    def restore(self, saved: Any) -> None:
+        system_entries, self.all_parsed = saved
+        self.system_entries += system_entries
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Add the contents of entries, as they came if nothing of them changed.
+
+        If the user's words at the beginning were left out, and the model begins with a call, an opening of
+        the user's comes first.
+        """
+        other_entries: list[Entry] = []
+        for entry in find_sent(entries):
+            if entry.layer is Layer.SYSTEM:
+                self.system_entries.append(entry)
+            else:
+                other_entries.append(entry)
+        for role, group in _group_contents(other_entries):
+            content = self.write_content(role, group)
+            if content is None:
+                continue
+            if role == "model" and not self.messages and _find_entry(group, ToolCall):
+                # G1: the API wants a content of the user before a call.
+                self.messages.append({"role": "user", "parts": [{"text": OPENING}]})
+                self.all_parsed = False
+            if isinstance(content, LooseParts):
+                self.loose_roles[len(self.messages)] = role
+            if content is not _read_source(group[0]).message:
+                self.all_parsed = False
+            self.messages.append(content)
+
+    def unpack_loose_parts(self) -> Any:
+        """The value of `contents`, with loose parts as they came: alone, or in the list.
+
+        Between contents that were written anew, loose parts get a content of their own, since the SDK refuses
+        a mixture.
+
+        `["Hi", image]` stays a list of two parts. Beside a content that was written anew it becomes `{"role":
+        "user", "parts": [{"text": "Hi"}, image]}`.
+        """
+        match self.messages:
+            case [LooseParts(bare=True) as loose_parts]:
+                return loose_parts[0]
+        if not self.loose_roles:
+            return self.messages
+        stay_loose = self.all_parsed or len(self.loose_roles) == len(self.messages)
+        contents: list[Any] = []
+        for position, content in enumerate(self.messages):
+            if position not in self.loose_roles:
+                contents.append(content)
+            elif stay_loose:
+                contents += content
+            else:
+                parts = list(map(_wrap_text, content))
+                contents.append({"role": self.loose_roles[position], "parts": parts})
+        return contents
+
+    def write_system(self) -> Any:
         """The system text as it came, or as parts; None without any.
 
         `"Be brief."` stays that text. Lowered text becomes `{"parts": [{"text": "…"}]}`.
         """
+        entries = self.system_entries
         if not entries:
             return None
         system = find_unchanged_message(entries, NAME)

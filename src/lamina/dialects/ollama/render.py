@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.text.characters import is_blank
 from lamina.core.values import (
@@ -48,6 +49,7 @@ from lamina.dialects.origins import (
 )
 from lamina.dialects.pairing import PairedResult, StepResults, find_result_name
 from lamina.dialects.pieces import explain_refused_part
+from lamina.dialects.render_memo import RenderMemo, write_messages
 from lamina.dialects.words import write_as_text
 from lamina.errors import BadInput
 
@@ -55,15 +57,13 @@ _WRITTEN_FIELDS = frozenset(("role", "content", "images", "thinking", "tool_call
 """Fields of a message that this module writes; all others are copied."""
 
 
-def render(envelope: Envelope) -> Json:
+def render(envelope: Envelope, memo: RenderMemo | None = None) -> Json:
     """The request: parameters as they came, messages, tools.
 
     A step is complete when the next message comes, or the request ends. Then its results are added.
     """
     writer = _OllamaWriter()
-    for group in group_entries(envelope.sent):
-        writer.write_group(group)
-    writer.messages += writer.step.flush()
+    write_messages(envelope, writer, memo)
     if not writer.messages:
         hint = "add a message that says something"
         raise BadInput("nothing is left to send", place="messages", hint=hint)
@@ -111,6 +111,17 @@ class _OllamaWriter:
     def __init__(self) -> None:
         self.messages: list[Any] = []
         self.step: StepResults[Any] = StepResults()
+
+    def save(self) -> Any:
+        return True
+
+    def restore(self, _saved: Any) -> None:
+        """Begin a new step."""
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        for group in group_entries(find_sent(entries)):
+            self.write_group(group)
+        self.messages += self.step.flush()
 
     def write_group(self, group: Sequence[Entry]) -> None:
         """Add a message as it came, or one that changed: its results first, then the rest.

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.values import Entry, Image, Raw, RequestHead, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
@@ -28,19 +29,18 @@ from lamina.dialects.origins import (
     is_sent_as_it_came,
     write_failed_text,
 )
+from lamina.dialects.render_memo import RenderMemo, write_messages
 from lamina.dialects.tool_names import ToolNames
 from lamina.errors import BadInput
 
 
-def render(envelope: Envelope) -> Json:
+def render(envelope: Envelope, memo: RenderMemo | None = None) -> Json:
     """The request: parameters as they came, messages, tools.
 
     Definitions from before tools leave in `functions`, as they came.
     """
     writer = _ChatWriter(envelope.head)
-    for group in group_entries(envelope.sent):
-        writer.write_group(group)
-    writer.flush_media()
+    write_messages(envelope, writer, memo)
     if not writer.messages:
         hint = "add a message that says something"
         raise BadInput("nothing is left to send", place="messages", hint=hint)
@@ -50,7 +50,7 @@ def render(envelope: Envelope) -> Json:
         request["tools"] = tools
     elif tools:  # definitions from before tools have no type
         request["functions"] = tools
-    return BREAKPOINTS.remove_refused(request)
+    return BREAKPOINTS.remove_from_tools(request)
 
 
 class _ChatWriter:
@@ -65,6 +65,19 @@ class _ChatWriter:
         self.legacy_ids: set[str] = set()
         self.media: list[Json] = []
         self._tool_names = ToolNames(_list_tool_names(head), make_safe_name)
+
+    def save(self) -> Any:
+        return frozenset(self.legacy_ids)
+
+    def restore(self, saved: Any) -> None:
+        self.legacy_ids.update(saved)
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        start = len(self.messages)
+        for group in group_entries(find_sent(entries)):
+            self.write_group(group)
+        self.flush_media()
+        self.messages[start:] = map(BREAKPOINTS.remove_from_item, self.messages[start:])
 
     def write_group(self, group: Sequence[Entry]) -> None:
         """Add a message as it came, or one that changed: its results first, then the rest.

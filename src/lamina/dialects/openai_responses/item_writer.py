@@ -7,7 +7,7 @@ longer be written as such becomes the call of a function, and so does its output
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -57,33 +57,42 @@ _FIELDS_ABOUT_OLD_TEXT = ("annotations", "logprobs", BREAKPOINT)
 
 
 class ItemWriter:
-    """Collects the items in order.
+    """Writes items in their order.
 
     `as_functions` are ids of calls of built-in tools that have to be written as calls of functions. The
     writer remembers as which type each call was written, since its output must have the matching type.
     """
 
-    def __init__(self, head: RequestHead, as_functions: Iterable[str]) -> None:
+    def __init__(self, head: RequestHead) -> None:
         """Begin with no items. Names that the request's own tools have are taken by the API as they are."""
-        self.items: list[Any] = []
+        self.as_functions: set[str] = set()
         self._call_types: dict[str, str] = {}
         self._written_keys: set[ItemKey | None] = set()
         self._tool_names = ToolNames((tool.get("name") for tool in head.tools), make_safe_name)
-        self._as_functions = frozenset(as_functions)
 
-    def write(self, group: Sequence[Entry], *, lost_id: bool) -> None:
-        """Write the entries of one item, or of one message that did not come as items.
+    def copy_past(self) -> Any:
+        """What has to be known of the items so far, to write more of them."""
+        return set(self.as_functions), dict(self._call_types), set(self._written_keys)
+
+    def restore_past(self, past: Any) -> None:
+        """Go on after the items that this was copied from."""
+        as_functions, call_types, written_keys = past
+        self.as_functions |= as_functions
+        self._call_types |= call_types
+        self._written_keys |= written_keys
+
+    def write(self, group: Sequence[Entry], *, lost_id: bool) -> list[Any]:
+        """The items for the entries of one item, or of one message that did not come as items.
 
         An item without changes is the object that came, unless it has to lose its id. A built-in call that
         became a call of a function is always written anew.
         """
         origin = find_origin(group[0], NAME)
         if origin is NO_ORIGIN or "field" in origin.notes:
-            self.items += self._write_from_parts(group)
-            return
+            return list(self._write_from_parts(group))
         item = to_item(origin.message)
         part = group[0].parts[0]
-        becomes_function = getattr(part, "id", None) in self._as_functions
+        becomes_function = getattr(part, "id", None) in self.as_functions
         if isinstance(part, ToolCall):
             self._call_types[part.id] = read_type(item)
         key = read_item_key(group[0])
@@ -93,13 +102,11 @@ class ItemWriter:
 
         unchanged = find_unchanged_message(group, NAME)
         if unchanged is not None and not becomes_function and not loses_id:
-            self.items.append(unchanged)
-            return
-        for new_item in self._rewrite_item(group, item):
-            if loses_id:
-                self.items.append(drop_field(new_item, "id"))
-            else:
-                self.items.append(new_item)
+            return [unchanged]
+        new_items = self._rewrite_item(group, item)
+        if loses_id:
+            return [drop_field(new_item, "id") for new_item in new_items]
+        return new_items
 
     def _rewrite_item(self, group: Sequence[Entry], item: Json) -> list[Any]:
         """An item of which something changed: a call, an output, a message, or what else the API takes.
@@ -150,7 +157,7 @@ class ItemWriter:
         A `shell_call` whose output cannot be written as such is a function named `shell`, with the action as
         its arguments.
         """
-        if call.id in self._as_functions:
+        if call.id in self.as_functions:
             item = {}
         name = self._tool_names.choose(call.name)
         match read_type(item):
@@ -167,7 +174,7 @@ class ItemWriter:
 
         `{"type": "function_call_output", "call_id": "c1", "output": "…"}`, for example.
         """
-        if not item or result.id in self._as_functions:
+        if not item or result.id in self.as_functions:
             call_type = self._call_types.get(result.id, "function_call")
             item = {"type": OUTPUT_TYPE_OF_CALL.get(call_type, "function_call_output")}
         elif not is_changed(entry, "content") and is_sendable_output(item):

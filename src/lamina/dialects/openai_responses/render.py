@@ -32,43 +32,74 @@ from lamina.dialects.openai_responses.parts import (
     BREAKPOINTS,
     NAME,
 )
-from lamina.dialects.openai_responses.reasoning import ItemKey, plan_reasoning, read_item_key
+from lamina.dialects.openai_responses.reasoning import WITHOUT_ID, ItemKey, plan_reasoning, read_item_key
 from lamina.dialects.origins import (
     NO_ORIGIN,
     find_origin,
     find_unchanged_message,
 )
+from lamina.dialects.render_memo import RenderMemo, write_messages
 from lamina.errors import BadInput
 
 
-def render(envelope: Envelope) -> Json:
+def render(envelope: Envelope, memo: RenderMemo | None = None) -> Json:
     """The request: parameters as they came, instructions, items, tools.
 
     A trigger of a compaction was kept in the head, and comes after all items.
     """
-    plan = plan_reasoning(envelope.entries, envelope.ledger.repairs)
-    sent: list[PlacedEntry] = []
-    for position, entry in enumerate(envelope.entries):
-        if entry.form is not Form.OMITTED and position not in plan.dropped:
-            sent.append((position, entry))
-
     request = dict(envelope.head.parameters)
-    instructions = _find_instructions(sent)
-    if instructions:
-        request["instructions"] = _render_instructions(instructions)
-    writer = ItemWriter(envelope.head, find_unwritable_calls(sent, plan.without_id))
-    for group in _restore_order(_group_by_item(sent[len(instructions) :])):
-        first_position = group[0][0]
-        writer.write([entry for _, entry in group], lost_id=first_position in plan.without_id)
-
-    trigger = request.get("input") or []  # what parsing left in the head
-    if writer.items:
-        request["input"] = _render_input([*writer.items, *trigger])
-    elif not trigger and not continues_server_state(request):
+    writer = _ResponsesWriter(envelope)
+    write_messages(envelope, writer, memo)
+    if writer.instructions:
+        request["instructions"] = _render_instructions(writer.instructions)
+    trigger = map(BREAKPOINTS.remove_from_item, request.get("input") or [])  # what parsing left in the head
+    items = [*writer.messages, *trigger]
+    if items:
+        request["input"] = _render_input(items)
+    elif not continues_server_state(request):
         raise BadInput("nothing is left to send", place="input", hint="add an item that says something")
     if envelope.head.tools:
         request["tools"] = list(envelope.head.tools)
-    return BREAKPOINTS.remove_refused(request)
+    return BREAKPOINTS.remove_from_tools(request)
+
+
+class _ResponsesWriter:
+    """Collects the items of a request. `instructions` are the entries that go into the field of this name."""
+
+    def __init__(self, envelope: Envelope) -> None:
+        self.messages: list[Any] = []
+        self.instructions: list[Entry] = []
+        self._repairs = envelope.ledger.repairs
+        self._items = ItemWriter(envelope.head)
+
+    def save(self) -> Any:
+        """What was written, unless items have lost their ids: a later item may be equal to one of them."""
+        if WITHOUT_ID in self._repairs.values():
+            return None
+        return list(self.instructions), self._items.copy_past()
+
+    def restore(self, saved: Any) -> None:
+        instructions, items_past = saved
+        self.instructions += instructions
+        self._items.restore_past(items_past)
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        plan = plan_reasoning(entries, self._repairs)
+        sent: list[PlacedEntry] = []
+        for position, entry in enumerate(entries):
+            if entry.form is not Form.OMITTED and position not in plan.dropped:
+                sent.append((position, entry))
+        if not self.messages:
+            new_instructions = _find_instructions(sent)
+            self.instructions += new_instructions
+            sent = sent[len(new_instructions) :]
+        self._items.as_functions.update(find_unwritable_calls(sent, plan.without_id))
+        new_items: list[Any] = []
+        for group in _restore_order(_group_by_item(sent)):
+            first_position = group[0][0]
+            group_entries = [entry for _, entry in group]
+            new_items += self._items.write(group_entries, lost_id=first_position in plan.without_id)
+        self.messages += map(BREAKPOINTS.remove_from_item, new_items)
 
 
 def _find_instructions(sent: Sequence[PlacedEntry]) -> list[Entry]:
