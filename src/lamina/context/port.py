@@ -93,9 +93,14 @@ def drop_unchanged(segments: Iterable[Segment], log: Log | None) -> tuple[Segmen
     """
     if log is None:
         return tuple(segments)
-    newest = {(old.kind, old.key): (old.parts, old.attrs) for old in log()}
-    return tuple(
-        segment
-        for segment in segments
-        if newest.get((segment.kind, segment.key)) != (segment.parts, segment.attrs)
-    )
+    segments = tuple(segments)
+    kinds = frozenset(segment.kind for segment in segments)
+    newest: dict[tuple[str, str], Segment] = {}
+    if kinds:
+        newest = {(old.kind, old.key): old for old in log() if old.kind in kinds}
+    changed: list[Segment] = []
+    for segment in segments:
+        old = newest.get((segment.kind, segment.key))
+        if old is None or (old.parts, old.attrs) != (segment.parts, segment.attrs):
+            changed.append(segment)
+    return tuple(changed)

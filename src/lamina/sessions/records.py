@@ -12,6 +12,7 @@ newer release wrote raises BadInput and is never read in part. This module does 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
@@ -47,9 +48,6 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True, tag="pin"):
 
 Control = Rewind | Fork | Pin | Setup
 
-_PlacedSegment = tuple[int, Segment]
-"""A segment and the number of its record."""
-
 
 class LiveLog(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation as its records describe it.
@@ -76,31 +74,33 @@ def read_records(bodies: Sequence[bytes], *, after: LiveLog | None = None) -> Li
     Segments are decoded together at the end, so those that a rewind took back are not decoded.
     """
     earlier = after or LiveLog()
-    live: list[_PlacedSegment] = list(zip(earlier.places, earlier.log, strict=True))
-    undecoded: list[tuple[int, bytes]] = []
+    log = list(earlier.log)
+    places = list(earlier.places)  # those of undecoded records too
+    undecoded: list[bytes] = []
     setup = earlier.setup
     parent = earlier.parent
     for place, body in enumerate(bodies, earlier.count):
         control = _decode_control(body, place)
         match control:
             case None:
-                undecoded.append((place, body))
+                places.append(place)
+                undecoded.append(body)
             case Rewind(to=to):
-                live = [item for item in live if item[0] < to]
-                undecoded = [item for item in undecoded if item[0] < to]
+                del places[bisect_left(places, to) :]
+                del undecoded[max(len(places) - len(log), 0) :]
+                del log[len(places) :]
             case Pin():
                 # It pins a segment that is already in the log, never an equal one that comes later. So the
                 # records before it are decoded first.
-                live = _apply_pin([*live, *_decode_segments(undecoded)], control)
+                log = _apply_pin([*log, *decode(undecoded)], control)
                 undecoded = []
             case Setup():
                 setup = control
             case Fork():
                 parent = control
-    live += _decode_segments(undecoded)
     return LiveLog(
-        log=tuple(segment for _, segment in live),
-        places=tuple(place for place, _ in live),
+        log=(*log, *decode(undecoded)),
+        places=tuple(places),
         count=earlier.count + len(bodies),
         setup=setup,
         parent=parent,
@@ -139,21 +139,14 @@ def _find_full_copy(
     return target
 
 
-def _decode_segments(records: Sequence[tuple[int, bytes]]) -> list[_PlacedSegment]:
-    places = [place for place, _ in records]
-    segments = decode(body for _, body in records)
-    return list(zip(places, segments, strict=True))
-
-
-def _apply_pin(live: Sequence[_PlacedSegment], pin: Pin) -> list[_PlacedSegment]:
-    """The live segments after a pin."""
-    segments = identify_segments(segment for _, segment in live)
-    after_pin: list[_PlacedSegment] = []
-    for (place, segment), item in zip(live, segments, strict=True):
+def _apply_pin(log: Sequence[Segment], pin: Pin) -> list[Segment]:
+    """The log after a pin."""
+    after_pin: list[Segment] = []
+    for segment, item in zip(log, identify_segments(log), strict=True):
         if pin.key == item.ref:
-            after_pin.append((place, replace(segment, pinned=pin.on)))
+            after_pin.append(replace(segment, pinned=pin.on))
         else:
-            after_pin.append((place, segment))
+            after_pin.append(segment)
     return after_pin
 
 
