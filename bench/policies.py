@@ -156,7 +156,7 @@ def _talks(options: argparse.Namespace, policies: Sequence[str]) -> Iterator[dic
     print("\ntalks: what can be read at the end, and throughout")
     for window in options.windows:
         for name in dict.fromkeys(policies):
-            group = [follow_talk(talk, name, window)[0] for talk in talks]
+            group = [follow_talk(talk, name, window) for talk in talks]
             print(summary(group))
             yield from msgspec.to_builtins(group)
 

@@ -4,7 +4,6 @@
     python bench/talks.py --memory PATH...                      evidence, instructions, preferences
     python bench/talks.py --rules 100                           made-up talks with a standing rule
     python bench/talks.py --wishes aside --windows 8000,32000   made-up talks with wishes among small talk
-    python bench/talks.py --bfcl FOLDER --answers rows.json.gz  rows for a model that answers
     python bench/talks.py --quick                               a second or two, to see that it works
 
 FOLDER is `bfcl_eval/data` of the wheel `bfcl-eval` (`pip download --no-deps bfcl-eval`, then unpack it). Only
@@ -17,7 +16,6 @@ price and a new one at 1.25 of it. notes/planner.md has the figures.
 from __future__ import annotations
 
 import argparse
-import gzip
 import io
 import json
 import re
@@ -148,21 +146,12 @@ def main() -> int:
         _print_recognition(options.wishes)
     talks = list(_read_talks(options))
     outcomes: list[TalkOutcome] = []
-    rows: list[list[Any]] = []
     for window in options.only or options.windows:
         of_window = [talk for talk in talks if talk.window in (0, window)]
         for name in options.policies if of_window else ():
-            group = []
-            for talk in of_window:
-                outcome, asked_rows = follow_talk(talk, name, window)
-                group.append(outcome)
-                rows += ([options.label.get(name, name), *row] for row in asked_rows)
+            group = [follow_talk(talk, name, window) for talk in of_window]
             outcomes += group
             print(summary(group), flush=True)
-    if options.answers:
-        with gzip.open(options.answers, "wt", encoding="utf-8") as file:
-            json.dump(rows, file)
-        print(f"wrote {len(rows):,} rows to {options.answers}")
     if options.json:
         options.json.write_bytes(msgspec.json.encode(outcomes))
     return 0
@@ -180,11 +169,8 @@ def _print_recognition(half: str) -> None:
         print(f"{what}: {known} of {wishes} wishes and {mistaken} of {others} others ({by_language})")
 
 
-def follow_talk(talk: Talk, policy: str, window: int) -> tuple[TalkOutcome, list[list[Any]]]:
-    """Send a talk, message by message, look at its last request, and ask the questions after it.
-
-    Returns a row for each question that a model can be asked, too.
-    """
+def follow_talk(talk: Talk, policy: str, window: int) -> TalkOutcome:
+    """Send a talk, message by message, look at its last request, and ask the questions after it."""
     message_sizes = MessageSizes(counter_for(COUNT_AS), [])
     setting = make_setting(window, message_sizes, all_rules()["anthropic"], reserve=RESERVE)
     run = find_policy(policy).start(setting)
@@ -211,20 +197,17 @@ def follow_talk(talk: Talk, policy: str, window: int) -> tuple[TalkOutcome, list
         if end in looks:
             said = [each for each, at in zip(talk.sought, said_at, strict=True) if at < end - 1]
             _add_counts(throughout, _find_all(said, sent))
-    asked, rows = _ask_questions(talk, run, window, message_sizes)
-    outcome = TalkOutcome(
+    return TalkOutcome(
         talk=talk.name, policy=policy, window=window, cost=cost, cost_of_all=cost_of_all, breaks=breaks,
         tokens=sum(message_sizes.measure(each).tokens for each in sent_before),
         found=_find_all(talk.sought, sent_before),
         throughout=throughout,
-        rule_tokens=_count_rule_lines(sent_before), asked=asked,
+        rule_tokens=_count_rule_lines(sent_before),
+        asked=_ask_questions(talk, run, message_sizes),
     )  # fmt: skip
-    return outcome, rows
 
 
-def _ask_questions(
-    talk: Talk, run: PolicyRun, window: int, message_sizes: MessageSizes
-) -> tuple[AskedOutcome, list[list[Any]]]:
+def _ask_questions(talk: Talk, run: PolicyRun, message_sizes: MessageSizes) -> AskedOutcome:
     """Ask each question in the place of the last message, and look for what answers it.
 
     A question is answered if all that is sought for it can be read.
@@ -234,7 +217,6 @@ def _ask_questions(
         if each.question:
             by_question.setdefault(each.question, []).append(each)
     outcome = AskedOutcome()
-    rows: list[list[Any]] = []
     for question, sought in by_question.items():
         asked = {"role": "user", "content": QUESTION_FOR_A_MODEL.format(question=question)}
         sent = run({"model": "gpt-5", "messages": [*talk.messages[:-1], asked]}, 0).messages
@@ -249,10 +231,7 @@ def _ask_questions(
             reminder_tokens=outcome.reminder_tokens
             + sum(message_sizes.measure(each).tokens for each in reminders),
         )
-        chat = [[message["role"], message_text(message)] for message in sent]
-        spellings = [spelling for each in sought for spelling in each.spellings]
-        rows.append([window, talk.name, question, chat, spellings, in_sight])
-    return outcome, rows
+    return outcome
 
 
 def _can_read(sought: Iterable[Sought], messages: Sequence[Message]) -> bool:
@@ -430,12 +409,12 @@ def _seek_wish(wish: Wish) -> Iterator[Sought]:
 def read_bfcl(folder: Path) -> Iterator[Talk]:
     """The talks of the two scenarios. What the assistant says is not recorded: it takes note."""
     golds = {
-        row["id"]: row["ground_truth"] for row in _read_lines(folder / "possible_answer/BFCL_v4_memory.json")
+        row["id"]: row["ground_truth"] for row in read_lines(folder / "possible_answer/BFCL_v4_memory.json")
     }
-    questions = list(_read_lines(folder / "BFCL_v4_memory.json"))
+    questions = list(read_lines(folder / "BFCL_v4_memory.json"))
     for scenario in SCENARIOS:
         said: list[str] = []
-        for row in _read_lines(folder / f"memory_prereq_conversation/memory_{scenario}.json"):
+        for row in read_lines(folder / f"memory_prereq_conversation/memory_{scenario}.json"):
             said += [m["content"] for turn in row["question"] for m in turn if m["role"] == "user"]
         messages: list[Message] = []
         for text in said:
@@ -455,7 +434,7 @@ def read_bfcl(folder: Path) -> Iterator[Talk]:
 
 def read_memory(path: Path) -> Iterator[Talk]:
     """Conversations with questions that name their evidence: each evidence is sought."""
-    for row in _read_lines(path):
+    for row in read_lines(path):
         by_id = {turn["id"]: turn for turn in row["turns"]}
         users = {"user", row["turns"][0]["speaker"]}
         messages = []
@@ -499,7 +478,7 @@ def find_core(text: str) -> str:
     return " ".join([*before, *text[match.start() :].split()[:AFTER]])
 
 
-def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of JSON lines, also of compressed ones."""
     if path.suffix == ".zst":
         import zstandard  # noqa: PLC0415 - only for compressed files
@@ -526,16 +505,9 @@ def _options() -> argparse.Namespace:
     add("--windows", type=split_numbers, default=split_numbers(WINDOWS), metavar="N,...")
     add("--only", type=split_numbers, default=[], metavar="N,...", help="of the windows, those to run now")
     add("--policies", type=split_list, default=split_list(POLICIES), metavar="P,...")
-    add("--answers", type=Path, metavar="FILE", help="write rows for a model that answers")
-    add("--label", type=_pair, default={}, metavar="P=NAME", help="what a policy is called in these rows")
     add("--json", type=Path, metavar="FILE", help="write every figure to this file, too")
     add("--quick", action="store_true", help=QUICK_HELP)
     return parser.parse_args()
-
-
-def _pair(text: str) -> dict[str, str]:
-    policy, _, name = text.partition("=")
-    return {policy: name}
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from bench.arguments import split_list, split_numbers
 from bench.proof import __doc__ as description
 from bench.proof.follow import FULL, OWN, TaskOutcome, count_all, follow, setting_of_task
 from bench.proof.parts import DATA, PARTS, Part, get_data
@@ -142,15 +143,15 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("parts", metavar="PART", nargs="*", help=f"all of them unless told: {', '.join(PARTS)}")
     add("--data", type=Path, default=DATA, metavar="FOLDER", help=f"where the data is (default: {DATA})")
-    add("--windows", type=_numbers, default=[], metavar="N,...", help="instead of those of each part")
+    add("--windows", type=split_numbers, default=[], metavar="N,...", help="instead of those of each part")
     add(
         "--policies",
-        type=_words,
-        default=_words(POLICIES),
+        type=split_list,
+        default=split_list(POLICIES),
         metavar="P,...",
         help="also lamina@memory, clear_then_drop, peer:langchain-trim",
     )
-    add("--rules", type=_words, default=["anthropic"], metavar="R,...", help="whose cache and prices")
+    add("--rules", type=split_list, default=["anthropic"], metavar="R,...", help="whose cache and prices")
     add("--tasks", type=int, default=None, metavar="N", help="only the first N tasks of each part")
     add("--json", type=Path, metavar="FILE", help="write every row, and the versions of everything")
     add("--outcomes", type=Path, metavar="FILE", help="write the outcome of every task, too")
@@ -163,14 +164,6 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         options.parts, options.windows, options.tasks = ["variables"], [4_000], QUICK_TASKS
         options.policies = [FULL, "sliding", OWN]
     return options
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in text.split(",") if word]
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(word) for word in _words(text)]
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from typing import IO, Any
 
 import msgspec
 
+from bench.arguments import split_list, split_numbers
 from bench.proof.follow import FULL, OWN, WITH_RECALL, FollowedTask, SentRequest, follow
 from bench.proof.parts import DATA, PARTS
 from bench.proof.recalling import find_keys
@@ -453,8 +454,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     rows.add_argument("parts", nargs="+", choices=ASKED_PARTS)
     rows.add_argument("--out", type=Path, required=True, metavar="FILE.gz")
     rows.add_argument("--data", type=Path, default=DATA, metavar="FOLDER")
-    rows.add_argument("--windows", type=_numbers, default=[], metavar="N,...")
-    rows.add_argument("--policies", type=_words, default=_words(POLICIES), metavar="P,...")
+    rows.add_argument("--windows", type=split_numbers, default=[], metavar="N,...")
+    rows.add_argument("--policies", type=split_list, default=split_list(POLICIES), metavar="P,...")
     rows.add_argument("--tasks", type=int, default=None, metavar="N", help="only the first N tasks")
     asked = steps.add_parser("ask", help="ask a model")
     asked.set_defaults(run=ask_rows)
@@ -471,11 +472,3 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     printed.set_defaults(run=table)
     printed.add_argument("answers", type=Path, nargs="+")
     return parser.parse_args(arguments)
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in text.split(",") if word]
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(word) for word in _words(text)]

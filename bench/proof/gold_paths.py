@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.proof.tasks import Message, Need, Task, need_values, read_lines, request_text
+from bench.proof.tasks import Message, Need, Task, need_values, request_text
+from bench.talks import read_lines
 
 CONNECTIVES = re.compile(r"\b(?:to|on|in|into|with|from|at|of|up|down|around)\b")
 SHORTEST = 3

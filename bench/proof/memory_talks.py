@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.proof.tasks import Message, Need, Task, read_lines
-from bench.talks import LAST_QUESTION, Sought, find_core, read_bfcl
+from bench.proof.tasks import Message, Need, Task
+from bench.talks import LAST_QUESTION, Sought, find_core, read_bfcl, read_lines
 
 USER = "user"
 ASSISTANT = "assistant"

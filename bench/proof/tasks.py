@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -43,21 +40,6 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[Message]
     needs: list[Need]
     tools: list[dict[str, Any]] = []
-
-
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file of JSON lines, which may be compressed with zstd."""
-    if path.suffix != ".zst":
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                yield json.loads(line)
-        return
-    import zstandard  # noqa: PLC0415 - only for compressed files
-
-    with path.open("rb") as raw:
-        stream = zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(raw)
-        for line in io.TextIOWrapper(stream, "utf-8", newline="\n"):
-            yield json.loads(line)
 
 
 def request_text(messages: Sequence[Message]) -> str:
