@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs coding agents from npm and PyPI, each in a folder of its own under .clients/: nothing of theirs is in
-# this repository or in its environment. What is there already is left alone.
+# this repository or in its environment. What is there already is left alone. A client that cannot be installed
+# is named, and the others go on.
 #
 #     sh tools/clients.sh [NAME...]    (all of them unless told)
 set -eu
@@ -25,7 +26,7 @@ install_from_pypi() {
 install_from_npm() {
     command -v npm >/dev/null 2>&1 || { echo "clients: npm is missing; install Node 20 or newer" >&2; exit 1; }
     mkdir -p "$1"
-    npm install --silent --no-audit --no-fund --prefix "$1" "$2"
+    npm install --loglevel error --no-audit --no-fund --prefix "$1" "$2"
 }
 
 [ $# -gt 0 ] || set -- claude codex gemini opencode qwen aider
@@ -35,7 +36,8 @@ for name in "$@"; do
     [ -e "$home/node_modules/.bin/$name" ] || [ -e "$home/bin/$name" ] && continue
     echo "Installing $package in $home"
     case $name in
-        aider) install_from_pypi "$home" "$package" ;;
-        *) install_from_npm "$home" "$package" ;;
+        aider) install=install_from_pypi ;;
+        *) install=install_from_npm ;;
     esac
+    "$install" "$home" "$package" || echo "clients: $package cannot be installed here; it is left out" >&2
 done

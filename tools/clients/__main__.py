@@ -49,17 +49,18 @@ class TriedClient(NamedTuple):
 def main() -> int:
     arguments = read_arguments()
     tried: list[TriedClient] = []
+    missing: list[str] = []
     for name in arguments.names or TRIALS:
         trial = TRIALS[name]
         if not trial.program.exists():
-            print(
-                f"{trial.title} is not in {trial.program.parent}: sh tools/clients.sh {name}", file=sys.stderr
-            )
-            return 2
+            missing.append(f"{trial.title} is not in {trial.program.parent}: sh tools/clients.sh {name}")
+            continue
         tried.append(try_client(trial, arguments))
         print(write_row(tried[-1]), file=sys.stderr, flush=True)
     print(write_table(tried))
-    return 0 if all(one.is_good for one in tried) else 1
+    for line in missing:
+        print(line, file=sys.stderr)
+    return int(bool(missing) or not all(one.is_good for one in tried))
 
 
 def read_arguments() -> argparse.Namespace:
