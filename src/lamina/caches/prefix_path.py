@@ -8,6 +8,7 @@ for how long.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import accumulate
@@ -120,7 +121,7 @@ class CacheRequest(NamedTuple):
     begun: float
 
 
-class Cache:
+class Cache(ABC):
     """A simulated cache that has seen nothing yet. It reads no clock and asks no server.
 
     The caller sends it requests in order, with their times. For each it says what a real cache would have
@@ -146,9 +147,9 @@ class Cache:
             begun = at
         return self._take(CacheRequest(stream, path, answer, at, begun))
 
+    @abstractmethod
     def _take(self, sent: CacheRequest) -> Tally:
         """What a request reads, writes and computes, by the algorithm of this cache."""
-        raise NotImplementedError
 
 
 def count_shared_tokens(block: StreamBlock, equal_bytes: int) -> int:
