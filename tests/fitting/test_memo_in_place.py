@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
-from lamina import fit_request
+from lamina import Policy, fit_request
+from lamina.conversations.conversations import Conversations
+from lamina.conversations.pending_call import PendingCall
+from lamina.dialects import DIALECTS
 from lamina.errors import LaminaError
 from lamina.fitting import RequestMemo
 
@@ -138,32 +142,80 @@ def fit(request: dict[str, Any], **arguments: Any) -> tuple[str, Any]:
     return sent, fitted.ledger
 
 
+def tell_story(dialect: str, seed: int, *, turns: int = 12) -> Iterator[dict[str, Any]]:
+    """The requests of a client that goes on, changes what it sent, takes it back, or goes on from before."""
+    fields, name, make_step, question = REQUESTS[dialect]
+    chance = Random(seed)  # noqa: S311 - a story to repeat
+    messages: list[Message] = [copy.deepcopy(question)]
+    earlier = [list(messages)]
+    for turn in range(turns):
+        match chance.choice(("grow", "grow", "change", "take back", "go back", "copy")):
+            case "change":
+                change_in_place(chance.choice(messages), chance)
+            case "take back":
+                del messages[chance.randrange(1, len(messages) + 1) :]
+            case "go back":
+                messages = list(chance.choice(earlier))
+            case "copy":
+                messages = copy.deepcopy(messages)
+        messages += make_step(turn, chance.choice([True, 1, False, 0]))
+        messages += make_step(turn + 100, "no")
+        messages.append(copy.deepcopy(question))
+        earlier.append(list(messages))
+        yield {**fields, name: list(messages)}
+
+
 @pytest.mark.parametrize("window", [900_000, 6_000])
 @pytest.mark.parametrize("dialect", REQUESTS)
 def test_a_memo_changes_nothing_whatever_a_client_changes(dialect: str, window: int) -> None:
-    fields, name, make_step, question = REQUESTS[dialect]
     for seed in range(2):
-        chance = Random(seed)  # noqa: S311 - a story to repeat
-        messages: list[Message] = [copy.deepcopy(question)]
-        earlier = [list(messages)]
         memo = RequestMemo()
         ledger = None
-        for turn in range(12):
-            match chance.choice(("grow", "grow", "change", "take back", "go back", "copy")):
-                case "change":
-                    change_in_place(chance.choice(messages), chance)
-                case "take back":
-                    del messages[chance.randrange(1, len(messages) + 1) :]
-                case "go back":
-                    messages = list(chance.choice(earlier))
-                case "copy":
-                    messages = copy.deepcopy(messages)
-            messages += make_step(turn, chance.choice([True, 1, False, 0]))
-            messages += make_step(turn + 100, "no")
-            messages.append(copy.deepcopy(question))
-            earlier.append(list(messages))
-            request = {**fields, name: list(messages)}
+        for request in tell_story(dialect, seed):
             with_memo, next_ledger = fit(request, ledger=ledger, budget=window, memo=memo)
             without_memo, _ = fit(request, ledger=ledger, budget=window)
             assert with_memo == without_memo
             ledger = next_ledger
+
+
+RULES = "Answer in the voice of the harbour master, and name the pier of every ship. " * 60
+SYSTEM_TEXT: dict[str, dict[str, Any]] = {
+    "anthropic": {"system": RULES},
+    "openai_responses": {"instructions": RULES},
+    "gemini": {"systemInstruction": {"parts": [{"text": RULES}]}},
+    "bedrock_converse": {"system": [{"text": RULES}]},
+}
+SEEDS = (0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(1, 12)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("dialect", REQUESTS)
+def test_the_memos_of_conversations_and_of_their_forks_change_nothing(dialect: str, seed: int) -> None:
+    """Two clients begin alike and then go their own ways, in turns, so that many requests are forks."""
+    policy = Policy(budget=6_000)
+    remembering = Conversations(policy)
+    forgetful = Conversations(policy)
+    stories = [tell_story(dialect, seed, turns=6), tell_story(dialect, seed + 1, turns=6)]
+    for requests in zip(*stories, strict=True):
+        for request in requests:
+            request.update(SYSTEM_TEXT.get(dialect, {}))
+            for key, conversation in forgetful.by_key.items():
+                forgetful.by_key[key] = msgspec.structs.replace(conversation, memo=RequestMemo())
+            assert call(remembering, dialect, request) == call(forgetful, dialect, request)
+
+
+def call(conversations: Conversations, dialect: str, request: dict[str, Any]) -> str:
+    """What is sent for a request, and what is remembered of it, as JSON.
+
+    The order of keys does not count. A block whose keys a client puts in another order in place may be sent
+    in the old one, if its message was joined with another.
+    """
+    try:
+        pending = PendingCall(conversations, DIALECTS[dialect], request)
+    except LaminaError as error:
+        return repr(error)
+    pending.finish()
+    fitted = pending.fitted
+    return json.dumps(
+        [fitted.request, fitted.ledger.dump(), fitted.envelope.tokens], default=repr, sort_keys=True
+    )
