@@ -185,7 +185,7 @@ SYSTEM_TEXT: dict[str, dict[str, Any]] = {
     "gemini": {"systemInstruction": {"parts": [{"text": RULES}]}},
     "bedrock_converse": {"system": [{"text": RULES}]},
 }
-SEEDS = (0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(1, 12)))
+SEEDS = (13, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(12)))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -205,11 +205,7 @@ def test_the_memos_of_conversations_and_of_their_forks_change_nothing(dialect: s
 
 
 def call(conversations: Conversations, dialect: str, request: dict[str, Any]) -> str:
-    """What is sent for a request, and what is remembered of it, as JSON.
-
-    The order of keys does not count. A block whose keys a client puts in another order in place may be sent
-    in the old one, if its message was joined with another.
-    """
+    """What is sent for a request, and what is remembered of it, as JSON."""
     try:
         pending = PendingCall(conversations, DIALECTS[dialect], request)
     except LaminaError as error:

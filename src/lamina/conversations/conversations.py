@@ -200,6 +200,9 @@ class Conversations:
             )
         if nearest is not None and recognised.nearest is not None and recognised.relation == "continues":
             continued = msgspec.structs.replace(nearest, state=state, digests=digests, turns=turns, left=())
+            if nearest is not similar:
+                # It was parsed beside messages of another conversation, and those of this one may differ.
+                memo.parse.keeps_equality = False
             return FoundConversation(recognised.nearest, continued, memo.parse, nearest)
 
         others = list(users_own.values())

@@ -88,7 +88,8 @@ class ParseMemo:
     `basis` is what else the parse depended on; if that changed, the memo does not hold. `copies` is False
     where nobody changes a message in place: then the same object is the same message. Whoever compares
     messages by Python's equality may do so as long as `keeps_equality`: no message that was remembered is
-    another one now that Python takes for the same.
+    another one now that Python takes for the same. Whoever has forgotten such messages sets it again: a
+    request may be parsed more than once before.
     """
 
     def __init__(self, *, copies: bool = True) -> None:
@@ -141,7 +142,8 @@ class ParseMemo:
         self._begun = None
         if self._copies:
             past = remember_contents(past, unchanged, messages)
-        self.keeps_equality = _keeps_equality(self.past, past, len(unchanged.sources))
+        if not _keeps_equality(self.past, past, len(unchanged.sources)):
+            self.keeps_equality = False
         self.past = past
         return past.log
 

@@ -278,6 +278,7 @@ def _parse(request: Request, source: Dialect, memo: RequestMemo) -> ParsedReques
         memo.incoming.forget()
         memo.outgoing.forget()
         memo.stream.forget()
+        memo.parse.keeps_equality = True
     return parsed
 
 
