@@ -63,7 +63,7 @@ FamilyKey = tuple[str, str]
 
 
 class ParsedCall(NamedTuple):
-    """A request that was parsed, and what its conversation is found by."""
+    """A request that was parsed, perhaps beside a `similar` one, and what its conversation is found by."""
 
     workspace: str
     identity: ClientIdentity
@@ -73,6 +73,7 @@ class ParsedCall(NamedTuple):
     parsed: ParsedRequest
     digests: RequestDigests
     memo: ParseMemo
+    similar: LiveConversation | None
 
 
 class ConversationMatch(NamedTuple):
@@ -158,7 +159,7 @@ class ConversationIndex:
             family = similar.family
         else:
             family = family_of(workspace, identity.group, dialect.name, digests)
-        return ParsedCall(workspace, identity, dialect, body.request, family, parsed, digests, memo)
+        return ParsedCall(workspace, identity, dialect, body.request, family, parsed, digests, memo, similar)
 
     def lock(self, workspace: str, family: str) -> asyncio.Lock:
         """The lock under which requests of one family are fitted and saved, one after the other."""
@@ -203,6 +204,9 @@ class ConversationIndex:
                 digests=call.digests,
                 dialect=call.dialect,
             )
+        if conversation is not call.similar:
+            # It was parsed beside messages of another conversation, and those of this one may differ.
+            call.memo.keeps_equality = False
         conversation.memo.parse = call.memo
         self._touch(conversation)
         return ConversationMatch(conversation, call.parsed, call.digests, shared, certain, tuple(left))
