@@ -21,7 +21,7 @@ import msgspec
 from lamina.conversations.conversation_store import Conversation, LastRequest, make_uid
 from lamina.conversations.events import Listeners
 from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
-from lamina.conversations.recognise import choose_state, find_left, read_user, recognise
+from lamina.conversations.recognise import choose_state, find_left, list_all_left, read_user, recognise
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.conversations.store import WORKSPACE, ConversationState, family_of
@@ -206,7 +206,8 @@ class Conversations:
             return FoundConversation(recognised.nearest, continued, memo.parse, nearest)
 
         others = list(users_own.values())
-        left = tuple(find_left(digests, [(each.uid, each.digests) for each in others]))
+        directly_left = find_left(digests, [(each, each.digests) for each in others])
+        left = list_all_left({each.uid: each.state for each in directly_left})
         if nearest is None:
             last_request = _find_likeliest(digests, others)
         else:
@@ -215,7 +216,7 @@ class Conversations:
             memo.build.checkpoint = nearest.memo.build.checkpoint
         conversation = Conversation(
             uid=make_uid(self.door),
-            state=state,
+            state=msgspec.structs.replace(state, left=left),
             digests=digests,
             turns=turns,
             memo=memo,

@@ -22,6 +22,7 @@ clients name them (`read_user`), are never compared.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -71,6 +72,9 @@ USER = "user:"
 
 _SHARED_IDS = (USER, "cache-key:")
 """Begin ids that many conversations have. Every other id of a client names one."""
+
+MOST_LEFT = 64
+"""How many conversations that a client has left are remembered by the one that it goes on with."""
 
 _LONGEST_USER = 200
 """Characters of a user's name that are read."""
@@ -138,6 +142,16 @@ def find_left(living: RequestDigests, others: Iterable[tuple[Name, RequestDigest
     """
     messages = frozenset(living.digests)
     return [name for name, other in others if _is_left(living, other, messages)]
+
+
+def list_all_left(direct: Mapping[str, ConversationState]) -> tuple[str, ...]:
+    """The names of conversations that were left for a request, and of those that were left for them before.
+
+    The request may have nothing in common with the first of two branches that were left one after the other.
+    Of very many, the newest are returned.
+    """
+    earlier = chain.from_iterable(state.left for state in direct.values())
+    return tuple(dict.fromkeys((*earlier, *direct)))[-MOST_LEFT:]
 
 
 def _is_left(living: RequestDigests, other: RequestDigests, messages: frozenset[Digest]) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import count, islice
 from operator import attrgetter
@@ -21,7 +22,7 @@ from time import monotonic, time
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from lamina.conversations.recognise import Recognised, choose_state, find_left, recognise
+from lamina.conversations.recognise import Recognised, choose_state, find_left, list_all_left, recognise
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.conversations.shelf import MEMBERS, forget_lost_text
@@ -189,8 +190,8 @@ class ConversationIndex:
             conversation.left = None
             shared = recognised.shared
         else:
-            left = self._find_left(call, members)
-            conversation = self._begin(call, members)
+            left = await self._find_left(call, members)
+            conversation = self._begin(call, members, left)
             if nearest is not None:
                 conversation.compare_with(nearest)
         if nearest is not None:
@@ -228,7 +229,9 @@ class ConversationIndex:
         await self._learn_records(nearest, stored.count)
         return True
 
-    def _find_left(self, call: ParsedCall, members: Mapping[str, LiveConversation]) -> list[LiveConversation]:
+    async def _find_left(
+        self, call: ParsedCall, members: Mapping[str, LiveConversation]
+    ) -> list[LiveConversation]:
         """Note what may stay stored of the conversations that a client leaves with this request.
 
         One that begins in another way is of another family. It is looked for among those of the client that
@@ -238,7 +241,9 @@ class ConversationIndex:
         of_group = self._by_group.get(group, {}).values()
         others = {other.key: other for other in (*islice(reversed(of_group), MEMBERS), *members.values())}
         with_texts = [other for other in others.values() if other.state.was_cut or other.state.exchanges]
-        left = find_left(call.digests, [(other, other.digests) for other in with_texts])
+        directly_left = find_left(call.digests, [(other, other.digests) for other in with_texts])
+        names = list_all_left({other.name: other.state for other in directly_left})
+        left = await self._load_named(call.workspace, names)
         for other in left:
             state = other.state
             if other.left is not None:
@@ -246,8 +251,10 @@ class ConversationIndex:
             other.left = LeftBranch(forget_lost_text(state, call.digests), call.digests)
         return left
 
-    def _begin(self, call: ParsedCall, members: Mapping[str, object]) -> LiveConversation:
-        """A conversation of which this request is the first."""
+    def _begin(
+        self, call: ParsedCall, members: Mapping[str, object], left: Iterable[LiveConversation]
+    ) -> LiveConversation:
+        """A conversation of which this request is the first. `left` are those that the client left."""
         title = ""
         if self._keep == "all":
             title = find_title(call.parsed.log)
@@ -258,6 +265,7 @@ class ConversationIndex:
             group=call.identity.group,
             parent=call.identity.parent,
             family=call.family,
+            left=tuple(other.name for other in left),
             keep=self._keep,
             title=title,
         )
@@ -322,6 +330,21 @@ class ConversationIndex:
                 members[name] = self._accept(workspace, family, stored, members.get(name))
                 await self._learn_records(members[name], stored.count)
         return members
+
+    async def _load_named(self, workspace: str, names: Iterable[str]) -> list[LiveConversation]:
+        """The conversations with these names that are in memory, or in the store if that answers."""
+        found: list[LiveConversation] = []
+        for name in names:
+            live = self._live.get((workspace, name))
+            if live is None:
+                with suppress(StoreGone):
+                    stored = await self._store.load(workspace, name)
+                    if stored is not None:
+                        live = self._accept(workspace, stored.state.family, stored, None)
+                        await self._learn_records(live, stored.count)
+            if live is not None:
+                found.append(live)
+        return found
 
     async def _learn_records(self, conversation: LiveConversation, count: int | None) -> None:
         """Learn how long the record of a conversation is, and what another process has written last.
