@@ -333,7 +333,7 @@ class ConversationIndex:
 
     async def _load_named(self, workspace: str, names: Iterable[str]) -> list[LiveConversation]:
         """The conversations with these names that are in memory, or in the store if that answers."""
-        found: list[LiveConversation] = []
+        conversations: list[LiveConversation] = []
         for name in names:
             live = self._live.get((workspace, name))
             if live is None:
@@ -343,8 +343,8 @@ class ConversationIndex:
                         live = self._accept(workspace, stored.state.family, stored, None)
                         await self._learn_records(live, stored.count)
             if live is not None:
-                found.append(live)
-        return found
+                conversations.append(live)
+        return conversations
 
     async def _learn_records(self, conversation: LiveConversation, count: int | None) -> None:
         """Learn how long the record of a conversation is, and what another process has written last.
