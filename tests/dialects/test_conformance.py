@@ -28,7 +28,7 @@ def test_every_dialect_keeps_its_promises(case: Conformance) -> None:
     case()
 
 
-def without_results(envelope: Any) -> dict[str, Any]:
+def without_results(envelope: Any, *_: Any) -> dict[str, Any]:
     request = SOUND.wire.render(envelope)
     return {**request, "messages": [m for m in request["messages"] if "tool_result" not in str(m["content"])]}
 
@@ -75,7 +75,7 @@ def _in_cache(**faults: Any) -> dict[str, Any]:
 
 PLANTED: dict[str, tuple[str, dict[str, Any]]] = {
     "knows nothing": ("own requests are recognised", {"recognises": lambda _: False}),
-    "copies": ("untouched means untouched", _in_wire(render=lambda e: deepcopy(SOUND.wire.render(e)))),
+    "copies": ("untouched means untouched", _in_wire(render=lambda e, *_: deepcopy(SOUND.wire.render(e)))),
     "loses results": ("every request of a session fits", _in_wire(render=without_results)),
     "remembers too much": ("a memo changes nothing", _in_wire(parse=forgetful)),
     "mends nothing": ("damage is mended", _in_wire(repairs=Repairs())),

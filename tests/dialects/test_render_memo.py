@@ -16,7 +16,7 @@ from lamina.core.values import Budget, Image, Ledger, RequestHead, Segment, Text
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect
 from lamina.dialects.render_memo import RenderMemo
-from lamina.dialects.sending import render_growing, settle_repairs
+from lamina.dialects.sending import settle_repairs
 from lamina.dialects.translate import choose_options
 from lamina.errors import LaminaError
 
@@ -121,7 +121,7 @@ class Talk:
 
 def render(dialect: Dialect, envelope: Envelope, memo: RenderMemo | None) -> dict[str, Any] | str:
     try:
-        return render_growing(envelope, dialect, memo)
+        return dialect.wire.render(envelope, memo)
     except LaminaError as error:
         return str(error)
 

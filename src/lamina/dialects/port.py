@@ -110,7 +110,7 @@ class Parse(Protocol):
 class Render(Protocol):
     """Makes a request of an envelope. With a memo, only the end of a request that grows is written."""
 
-    def __call__(self, envelope: Envelope, /, memo: RenderMemo | None = None) -> dict[str, Any]: ...
+    def __call__(self, envelope: Envelope, memo: RenderMemo | None = None, /) -> dict[str, Any]: ...
 
 
 class Check(Protocol):
@@ -124,8 +124,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
 
     - `parse` makes a log and a head of a request, `render` makes a request of an envelope. Together they
       mend whatever `check` would refuse, if that is possible without inventing what somebody says. These
-      mends depend on nothing that comes later, with two exceptions, `lasting` and `order`. `rerender` is the
-      same for envelopes that grow from call to call; without it, `render` writes the whole request each time.
+      mends depend on nothing that comes later, with two exceptions, `lasting` and `order`.
     - `check` lists the rules that a request breaks. `recheck` is the same for requests that were parsed or
       rendered here and grow from call to call; without it, `check` reads the whole request each time.
     - `repairs` says what the core has to repair in a log before it is rendered.
@@ -142,11 +141,10 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     parse: Parse
-    render: Callable[[Envelope], dict[str, Any]]
+    render: Render
     check: Check
     carries: Callable[[Segment], str]
     recheck: Callable[[Request, CheckMemo | None], list[Violation]] | None = None
-    rerender: Render | None = None
     repairs: Repairs = Repairs()
     opening: str = ""
     lasting: Callable[[Envelope, int], Mapping[Ref, str]] | None = None

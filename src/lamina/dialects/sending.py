@@ -26,7 +26,6 @@ from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.memos import CheckMemo
 from lamina.dialects.origins import ON_THE_WIRE
 from lamina.dialects.port import Dialect, Request, Violation
-from lamina.dialects.render_memo import RenderMemo
 from lamina.dialects.translate import choose_binding
 from lamina.errors import InvalidRequest
 
@@ -198,13 +197,6 @@ def render_request(envelope: Envelope, dialect: Dialect, *, memo: CheckMemo | No
     if violations:
         raise make_refusal(request, violations)
     return request
-
-
-def render_growing(envelope: Envelope, dialect: Dialect, memo: RenderMemo | None) -> dict[str, Any]:
-    """The request for an envelope, unchecked. What the memo knows of it is not written again."""
-    if memo is None or dialect.wire.rerender is None:
-        return dialect.wire.render(envelope)
-    return dialect.wire.rerender(envelope, memo)
 
 
 def find_violations(request: Request, dialect: Dialect, memo: CheckMemo | None = None) -> list[Violation]:

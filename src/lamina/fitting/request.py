@@ -40,7 +40,6 @@ from lamina.dialects.sending import (
     find_mended_refs,
     find_violations,
     make_refusal,
-    render_growing,
 )
 from lamina.dialects.translate import translate_head, translate_log
 from lamina.dialects.usage import Usage
@@ -427,7 +426,7 @@ def _write(built: Built, memo: RequestMemo, *, window: int) -> _Outgoing:
     elif fit.original is not None:
         violations = find_violations(fit.original, fit.target, memo.incoming)
     if as_it_came and violations:
-        marked = _mark(fit, envelope, render_growing(envelope, fit.target, memo.render), memo)
+        marked = _mark(fit, envelope, fit.target.wire.render(envelope, memo.render), memo)
         as_it_came = False
     if not as_it_came:
         _check(marked.request, fit, violations, memo.outgoing)
@@ -444,7 +443,7 @@ def _write(built: Built, memo: RequestMemo, *, window: int) -> _Outgoing:
 def _render(fit: Fit, envelope: Envelope, memo: RequestMemo) -> Request:
     """Write the envelope in the target dialect. If nothing was changed, return the request as it came."""
     if fit.original is None or fit.head is not fit.parsed.head or not _is_unchanged(envelope, memo):
-        return render_growing(envelope, fit.target, memo.render)
+        return fit.target.wire.render(envelope, memo.render)
     return fit.original
 
 

@@ -27,7 +27,7 @@ from lamina.core.values import Cut, Segment, SentMark
 from lamina.dialects.memos import CheckMemo, StreamMemo
 from lamina.dialects.model_names import find_model
 from lamina.dialects.render_memo import RenderMemo
-from lamina.dialects.sending import find_violations, make_refusal, render_growing, settle_repairs
+from lamina.dialects.sending import find_violations, make_refusal, settle_repairs
 from lamina.dialects.translate import choose_binding
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.markers import place_markers
@@ -233,7 +233,7 @@ class RequestBuilder:
             raise BadInput("there is no model", place="request", hint=hint)
         model_name = find_model(self.head.parameters)
         marked_request = place_markers(
-            render_growing(envelope, self.dialect, self._render_memo),
+            self.dialect.wire.render(envelope, self._render_memo),
             envelope,
             self.dialect,
             breakpoints=self.breakpoints,

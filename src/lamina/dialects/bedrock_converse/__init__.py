@@ -30,7 +30,6 @@ DIALECT = Dialect(
     wire=Wire(
         parse=parse,
         render=render,
-        rerender=render,
         check=check,
         recheck=check_again,
         carries=carries,

@@ -20,7 +20,7 @@ __all__ = ["DIALECT", "render"]
 DIALECT = Dialect(
     name=NAME,
     recognises=make_recogniser(NAME),
-    wire=Wire(parse=parse, render=render, rerender=render, check=check, recheck=check_again, carries=carries),
+    wire=Wire(parse=parse, render=render, check=check, recheck=check_again, carries=carries),
     head=HeadShape(read=HEAD.read, write=write_head),
     cache=CacheView(stream=stream),
     answers=Answers(

@@ -53,7 +53,6 @@ DIALECT = Dialect(
     wire=Wire(
         parse=parse,
         render=render,
-        rerender=render,
         check=check,
         recheck=check_again,
         carries=carries,

@@ -24,6 +24,7 @@ from lamina.core.values import (
 from lamina.dialects.origins import group_entries, read_origin_in
 from lamina.dialects.pairing import PairedResult, StepResults, find_result_name
 from lamina.dialects.pieces import explain_refused_part
+from lamina.dialects.render_memo import RenderMemo
 from lamina.dialects.text.layout import TextTurn, Voice, join_turns, make_label_name
 from lamina.dialects.text.parse import NAME
 from lamina.dialects.words import write_as_text
@@ -32,8 +33,8 @@ from lamina.errors import BadInput
 _VOICES: dict[Role, Voice] = {Role.SYSTEM: "system", Role.ASSISTANT: "assistant", Role.USER: "user"}
 
 
-def render(envelope: Envelope) -> dict[str, Any]:
-    """The request: parameters as they came, and the prompt."""
+def render(envelope: Envelope, _memo: RenderMemo | None = None) -> dict[str, Any]:
+    """The request: parameters as they came, and the prompt, which is one text and written anew each time."""
     if not envelope.sent:
         hint = "add a message that says something"
         raise BadInput("nothing is left to send", place="prompt", hint=hint)
