@@ -12,8 +12,7 @@ import gc
 import importlib
 import os
 import sys
-import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -89,19 +88,6 @@ def _import_from_a_place_of_its_own(config: pytest.Config) -> None:
         module = ".".join(file.relative_to(HERE.parent).with_suffix("").parts)
         with suppress(Exception, pytest.skip.Exception):  # pytest imports it again, and says what is wrong
             importlib.import_module(module)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown() -> Generator[None]:
-    """Close the stores of wrapped clients. A program has them open until it ends, and so would all tests."""
-    try:
-        return (yield)
-    finally:
-        stores = sys.modules.get("lamina.conversations.conversation_store")
-        for thread in threading.enumerate() if stores else ():
-            owner = getattr(getattr(thread, "_target", None), "__self__", None)
-            if stores and thread.name == "lamina store" and isinstance(owner, stores.ConversationStore):
-                owner.close()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,26 @@ from tests.wrapped.test_wrap_recall import (
 )
 
 CHAT = Api("completions", is_async=False)
+
+
+def test_clients_that_nobody_has_any_more_leave_no_threads(tmp_path: Path) -> None:
+    """A program may wrap a client for each of its requests."""
+
+    async def ask(served: ScriptedApi) -> None:
+        client = CHAT.client(served.url, store=tmp_path / "chats.db")
+        await ask_whole(CHAT, client, [user("Hello.")])
+        await close(client)
+
+    with scripted_api(lambda _: ["Hi."]) as served:
+        asyncio.run(ask(served))  # one thread that waits for the end of the program stays
+        gc.collect()
+        before = set(threading.enumerate())
+        for _ in range(3):
+            asyncio.run(ask(served))
+        gc.collect()
+        for thread in set(threading.enumerate()) - before:
+            thread.join(10)
+        assert set(threading.enumerate()) <= before
 
 
 @pytest.mark.parametrize("name", ["", "support-42"], ids=["found", "named"])

@@ -47,7 +47,7 @@ class Recorder:
             writer.close()
 
     async def end_connections(self) -> None:
-        """Ends those that clients keep open, and waits until each has been let go."""
+        """End those that clients keep open, and wait until each has been let go."""
         for writer in self._open.values():
             writer.transport.abort()
         await asyncio.gather(*filter(None, self._open))

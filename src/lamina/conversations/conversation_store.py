@@ -5,23 +5,24 @@ stored, since the client sends them with each request; but those that were lower
 old ones and recalled texts. So when a client has changed its history, the branch that it left keeps nothing
 that the new one has lost.
 
-A store is async and a client may not be, so the store lives in a thread of its own, which is started when it
-is first used and ends with the program.
+A store is async and a client may not be, so the store lives in a thread of its own. It is started when the
+store is first used, and ends when nobody has the client any more, or with the program.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from os import PathLike, fspath
 from threading import Lock
 from typing import Any, TypeVar
 from uuid import uuid4
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary, finalize
 
 import anyio
 import msgspec
@@ -62,11 +63,7 @@ class ConversationStore:
         self._given_store = store
         self._key = key
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._ready = threading.Event()
-        self._problem: BaseException | None = None
-        self._portal: BlockingPortal | None = None
-        self._store: Store | None = None
+        self._open: _OpenStore | None = None
         self._saving: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
 
     def load(self, family: str, dialect: str) -> list[Conversation]:
@@ -101,10 +98,10 @@ class ConversationStore:
     def close(self) -> None:
         """Close the store. It is opened again if it is used after that."""
         with self._lock:
-            self._stop()
-            if self._thread is not None:
-                self._thread.join()
-            self._thread = None
+            if self._open is not None:
+                self._open.stop()
+                self._open.wait()
+            self._open = None
 
     def _call(self, action: Callable[[Store], Awaitable[T]]) -> T:
         """Run an action on the store in its thread, which is started at the first call.
@@ -112,45 +109,11 @@ class ConversationStore:
         If the store could not be opened, each call raises the reason again.
         """
         with self._lock:
-            if self._thread is None:
-                self._start()
-        if self._problem is not None:
-            raise self._problem
-        assert self._portal is not None  # noqa: S101 - set before the thread is ready
-        assert self._store is not None  # noqa: S101
-        return self._portal.call(action, self._store)
-
-    def _start(self) -> None:
-        self._ready.clear()
-        self._problem = None
-        self._thread = threading.Thread(target=self._run, name="lamina store", daemon=True)
-        self._thread.start()
-        self._ready.wait()
-        if self._problem is not None:
-            self._thread = None
-            return
-        # The store's own threads would keep the program alive, so somebody waits for its end.
-        threading.Thread(target=self._stop_at_end, name="lamina store end", daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            anyio.run(self._serve)
-        except BaseException as problem:  # noqa: BLE001 - whoever uses the store next raises it
-            self._problem = problem
-            self._ready.set()
-
-    async def _serve(self) -> None:
-        async with AsyncExitStack() as stack:
-            store = self._given_store
-            if isinstance(store, str | PathLike):
-                key = await resolve_key(self._key, Settings(), os.environ)
-                self._store = await stack.enter_async_context(open_store(fspath(store), key=key))
-            else:
-                self._store = store
-            async with BlockingPortal() as portal:
-                self._portal = portal
-                self._ready.set()
-                await portal.sleep_until_stopped()
+            if self._open is None:
+                self._open = _OpenStore(self._given_store, self._key)
+                finalize(self, self._open.stop)
+            open_store = self._open
+        return open_store.call(action)
 
     async def _save(
         self,
@@ -169,15 +132,75 @@ class ConversationStore:
                 conversation = latest
             await _write(store, conversation, names, self.keep)
 
-    def _stop_at_end(self) -> None:
-        threading.main_thread().join()
-        self._stop()
 
-    def _stop(self) -> None:
-        portal = self._portal
-        self._portal = None
-        if portal is not None:
-            portal.call(portal.stop)
+class _OpenStore:
+    """A store that is open in a thread of its own. The thread knows nobody who uses it."""
+
+    def __init__(self, store: Store | str | PathLike[str], key: Any) -> None:
+        self._given_store = store
+        self._key = key
+        self._ready = threading.Event()
+        self._problem: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="lamina store", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        if self._problem is not None:
+            raise self._problem
+        _stop_with_program(self)
+
+    def call(self, action: Callable[[Store], Awaitable[T]]) -> T:
+        if self._problem is not None:
+            raise self._problem
+        return self._portal.call(action, self._store)
+
+    def stop(self) -> None:
+        """Begin to close the store. Any thread may do so, also while it collects garbage."""
+        with suppress(RuntimeError):  # it is closed
+            self._loop.call_soon_threadsafe(self._stopping.set)
+
+    def wait(self) -> None:
+        """Wait until the store is closed."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            anyio.run(self._serve)
+        except BaseException as problem:  # noqa: BLE001 - whoever uses the store next raises it
+            self._problem = problem
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        async with AsyncExitStack() as stack:
+            self._store = await self._enter(stack)
+            self._portal = await stack.enter_async_context(BlockingPortal())
+            self._ready.set()
+            await self._stopping.wait()
+
+    async def _enter(self, stack: AsyncExitStack) -> Store:
+        store = self._given_store
+        if not isinstance(store, str | PathLike):
+            return store
+        key = await resolve_key(self._key, Settings(), os.environ)
+        return await stack.enter_async_context(open_store(fspath(store), key=key))
+
+
+_END_WATCH = "lamina store end"
+_open_stores: WeakSet[_OpenStore] = WeakSet()
+
+
+def _stop_with_program(store: _OpenStore) -> None:
+    """Stop a store when the program ends. Its threads would keep the program alive, so a thread waits."""
+    _open_stores.add(store)
+    if not any(thread.name == _END_WATCH for thread in threading.enumerate()):
+        threading.Thread(target=_stop_all_at_end, name=_END_WATCH, daemon=True).start()
+
+
+def _stop_all_at_end() -> None:
+    threading.main_thread().join()
+    for store in list(_open_stores):
+        store.stop()
 
 
 async def _load_family(store: Store, *, family: str, dialect: str) -> list[Conversation]:
