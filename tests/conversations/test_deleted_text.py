@@ -115,6 +115,7 @@ def _find_secrets(text: str) -> set[str]:
 @settings(max_examples=12)
 @example([Change("delete", 0, restarts=False), Change("rewind", 0, restarts=False)])
 @example([Change("delete", 0, restarts=False), Change("delete", 0, restarts=True)])
+@example([Change("delete", 0, restarts=True), Change("delete", 0, restarts=False)])
 @given(st.lists(changes, min_size=1, max_size=3))
 def test_deleted_text_is_in_no_stored_digest(user_changes: list[Change]) -> None:
     talk = Talk()

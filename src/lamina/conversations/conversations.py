@@ -21,7 +21,7 @@ import msgspec
 from lamina.conversations.conversation_store import Conversation, LastRequest, make_uid
 from lamina.conversations.events import Listeners
 from lamina.conversations.recall_loop import PREVIOUS_ANSWER, continue_answer, select_exchanges
-from lamina.conversations.recognise import choose_state, find_left, list_all_left, read_user, recognise
+from lamina.conversations.recognise import choose_state, find_left, name_all_left, read_user, recognise
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, digest_log
 from lamina.conversations.store import WORKSPACE, ConversationState, family_of
@@ -207,7 +207,7 @@ class Conversations:
 
         others = list(users_own.values())
         directly_left = find_left(digests, [(each, each.digests) for each in others])
-        left = list_all_left({each.uid: each.state for each in directly_left})
+        left = name_all_left({each.uid: each.state for each in directly_left})
         if nearest is None:
             last_request = _find_likeliest(digests, others)
         else:

@@ -73,7 +73,7 @@ USER = "user:"
 _SHARED_IDS = (USER, "cache-key:")
 """Begin ids that many conversations have. Every other id of a client names one."""
 
-MOST_LEFT = 64
+MOST_LEFT = 32
 """How many conversations that a client has left are remembered by the one that it goes on with."""
 
 _LONGEST_USER = 200
@@ -144,14 +144,14 @@ def find_left(living: RequestDigests, others: Iterable[tuple[Name, RequestDigest
     return [name for name, other in others if _is_left(living, other, messages)]
 
 
-def list_all_left(direct: Mapping[str, ConversationState]) -> tuple[str, ...]:
-    """The names of conversations that were left for a request, and of those that were left for them before.
+def name_all_left(left: Mapping[str, ConversationState]) -> tuple[str, ...]:
+    """The names of conversations that are left for a request, and of those that were left for them before.
 
-    The request may have nothing in common with the first of two branches that were left one after the other.
-    Of very many, the newest are returned.
+    The request may have nothing in common with the first of two branches that were left one after the other,
+    so it remembers both. Of very many, it remembers the last.
     """
-    earlier = chain.from_iterable(state.left for state in direct.values())
-    return tuple(dict.fromkeys((*earlier, *direct)))[-MOST_LEFT:]
+    earlier = chain.from_iterable(state.left for state in left.values())
+    return tuple(dict.fromkeys((*earlier, *left)))[-MOST_LEFT:]
 
 
 def _is_left(living: RequestDigests, other: RequestDigests, messages: frozenset[Digest]) -> bool:

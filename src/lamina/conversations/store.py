@@ -87,7 +87,7 @@ class ConversationState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     history does not have them. `keep` is what the record has of requests: "all", "lowered" or "nothing".
     `answers` are the ids under which `ANSWERS` names this conversation. `inherited_cuts` are the cuts of
     lamina that the ledger had when this conversation was forked: they were made in the one that it came from.
-    `left` are the conversations that the client has left for this one (`recognise.find_left`).
+    `left` are the conversations that the client has left for this one.
     """
 
     # A factory, since a value that is only the default would not be written.

@@ -22,7 +22,7 @@ from time import monotonic, time
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from lamina.conversations.recognise import Recognised, choose_state, find_left, list_all_left, recognise
+from lamina.conversations.recognise import Recognised, choose_state, find_left, name_all_left, recognise
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
 from lamina.conversations.shelf import MEMBERS, forget_lost_text
@@ -190,8 +190,9 @@ class ConversationIndex:
             conversation.left = None
             shared = recognised.shared
         else:
-            left = await self._find_left(call, members)
-            conversation = self._begin(call, members, left)
+            names = self._name_left(call, members)
+            left = await self._leave(call, names)
+            conversation = self._begin(call, members, names)
             if nearest is not None:
                 conversation.compare_with(nearest)
         if nearest is not None:
@@ -229,10 +230,8 @@ class ConversationIndex:
         await self._learn_records(nearest, stored.count)
         return True
 
-    async def _find_left(
-        self, call: ParsedCall, members: Mapping[str, LiveConversation]
-    ) -> list[LiveConversation]:
-        """Note what may stay stored of the conversations that a client leaves with this request.
+    def _name_left(self, call: ParsedCall, members: Mapping[str, LiveConversation]) -> tuple[str, ...]:
+        """The conversations that a client leaves with this request.
 
         One that begins in another way is of another family. It is looked for among those of the client that
         were used last.
@@ -240,9 +239,12 @@ class ConversationIndex:
         group = (call.workspace, call.identity.group, call.dialect.name)
         of_group = self._by_group.get(group, {}).values()
         others = {other.key: other for other in (*islice(reversed(of_group), MEMBERS), *members.values())}
-        with_texts = [other for other in others.values() if other.state.was_cut or other.state.exchanges]
-        directly_left = find_left(call.digests, [(other, other.digests) for other in with_texts])
-        names = list_all_left({other.name: other.state for other in directly_left})
+        with_texts = [other for other in others.values() if other.may_hold_text]
+        left = find_left(call.digests, [(other, other.digests) for other in with_texts])
+        return name_all_left({other.name: other.state for other in left})
+
+    async def _leave(self, call: ParsedCall, names: Iterable[str]) -> list[LiveConversation]:
+        """Note what may stay stored of conversations that a client leaves with this request."""
         left = await self._load_named(call.workspace, names)
         for other in left:
             state = other.state
@@ -252,7 +254,7 @@ class ConversationIndex:
         return left
 
     def _begin(
-        self, call: ParsedCall, members: Mapping[str, object], left: Iterable[LiveConversation]
+        self, call: ParsedCall, members: Mapping[str, object], left: tuple[str, ...]
     ) -> LiveConversation:
         """A conversation of which this request is the first. `left` are those that the client left."""
         title = ""
@@ -265,7 +267,7 @@ class ConversationIndex:
             group=call.identity.group,
             parent=call.identity.parent,
             family=call.family,
-            left=tuple(other.name for other in left),
+            left=left,
             keep=self._keep,
             title=title,
         )
@@ -553,6 +555,11 @@ class LiveConversation:
     @property
     def group(self) -> Group:
         return self.workspace, self.state.group, self.state.dialect
+
+    @property
+    def may_hold_text(self) -> bool:
+        """Whether words of the client's are stored for it, or for one that was left for it."""
+        return self.state.was_cut or bool(self.state.exchanges or self.state.left)
 
     def compare_with(self, parent: LiveConversation) -> None:
         """Take the last request of the conversation that this one was forked from as the one before it.
