@@ -84,14 +84,14 @@ class ConnectionPool:
         self._slots = anyio.Semaphore(limits.connections)
 
     @asynccontextmanager
-    async def call(self) -> AsyncIterator[ConnectionCall]:
-        """A connection for one call.
+    async def call(self, *, fresh: bool = False) -> AsyncIterator[ConnectionCall]:
+        """A connection for one call; a `fresh` one was not used before.
 
         It goes back to the pool only after an orderly end. After anything else it is closed.
         """
         limit = self._limits.statement + MARGIN
         async with self._slots:
-            connection = await self._take()
+            connection = await self._take(fresh=fresh)
             call = ConnectionCall(connection)
             orderly = False
             try:
@@ -124,8 +124,8 @@ class ConnectionPool:
                 await self._slots.acquire()
             await self.drop_idle()
 
-    async def _take(self) -> PostgresConnection:
-        if self._idle:
+    async def _take(self, *, fresh: bool) -> PostgresConnection:
+        if self._idle and not fresh:
             return self._idle.pop()
         return await self._connect_patiently()
 

@@ -171,14 +171,14 @@ class PostgresStore(CheckedStore):
     ) -> T:
         """Run an operation. If its connection is lost, run it once more, unless that could do it twice.
 
-        A commit that was interrupted may have been made. With a key the server tells, so the operation is
-        repeatable.
+        The second time it has a connection of its own: other calls may give back more that are lost. A commit
+        that was interrupted may have been made. With a key the server tells, so the operation is repeatable.
         """
         self._check_open()
         maybe_committed = False
         for is_last in (False, True):
             try:
-                async with self._pool.call() as call:
+                async with self._pool.call(fresh=is_last) as call:
                     return await operation(call)
             except ConnectionLost as lost:
                 maybe_committed = maybe_committed or lost.committing
