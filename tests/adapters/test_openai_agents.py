@@ -35,8 +35,8 @@ from mcp.types import Tool as McpTool
 from openai import AsyncOpenAI
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
-from lamina.adapters._store_thread import StoreThread
 from lamina.adapters.openai_agents import LaminaSession
+from lamina.stores.store_thread import StoreThread
 from tests.adapters import over_wire
 from tests.adapters.long_answer import ANSWER_TEXT, MARK, LongAnswer
 from tests.adapters.long_session import (

@@ -17,15 +17,10 @@ from typing import Any
 import msgspec
 from claude_agent_sdk import fold_session_summary
 
-from lamina.adapters._store_thread import (
-    StoreAddress,
-    StoreThread,
-    decode_stored,
-    list_names,
-    open_store_thread,
-)
+from lamina.adapters._store_thread import decode_stored, list_names, open_store_thread
 from lamina.stores.paging import retry_conflicts
 from lamina.stores.port import Store, Where
+from lamina.stores.store_thread import StoreAddress, StoreThread
 
 __all__ = ["LaminaSessionStore"]
 
@@ -41,7 +36,7 @@ class _Index(msgspec.Struct, kw_only=True):
 
 
 class LaminaSessionStore:
-    """A `SessionStore` over the store at `address`; see `lamina.adapters._store_thread`.
+    """A `SessionStore` over the store at `address`; see `lamina.stores.store_thread`.
 
     A `StoreThread` may be given in place of an address. `clock` returns the time in seconds.
     """

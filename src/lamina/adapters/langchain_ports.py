@@ -16,16 +16,11 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.stores import BaseStore
 
-from lamina.adapters._store_thread import (
-    StoreAddress,
-    StoreThread,
-    list_names,
-    open_store_thread,
-    run_both_ways,
-)
+from lamina.adapters._store_thread import list_names, open_store_thread, run_both_ways
 from lamina.context.port import Source
 from lamina.core.wording import text_of
 from lamina.stores.port import Store, Where
+from lamina.stores.store_thread import StoreAddress, StoreThread
 
 __all__ = ["LaminaByteStore", "LaminaRetriever"]
 
@@ -34,7 +29,7 @@ _PRESENT = b"\x01"
 
 
 class LaminaByteStore(BaseStore[str, bytes]):
-    """Values by key, within `workspace` of the store at `address`; see `lamina.adapters._store_thread`."""
+    """Values by key, within `workspace` of the store at `address`; see `lamina.stores.store_thread`."""
 
     def __init__(
         self,

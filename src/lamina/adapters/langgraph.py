@@ -40,15 +40,10 @@ from lamina.adapters._langgraph_threads import (
     ThreadRecord,
     Typed,
 )
-from lamina.adapters._store_thread import (
-    StoreAddress,
-    StoreThread,
-    list_names,
-    open_store_thread,
-    run_both_ways,
-)
+from lamina.adapters._store_thread import list_names, open_store_thread, run_both_ways
 from lamina.errors import BadInput
 from lamina.stores.port import Store, Where
+from lamina.stores.store_thread import StoreAddress, StoreThread
 
 __all__ = ["LaminaSaver"]
 

@@ -35,17 +35,18 @@ from agents.models.fake_id import FAKE_RESPONSES_ID
 from agents.models.openai_responses import Converter
 from agents.run import CallModelData, CallModelInputFilter, ModelInputData
 
-from lamina.adapters._store_thread import StoreAddress, StoreThread, decode_stored, open_store_thread
+from lamina.adapters._store_thread import decode_stored, open_store_thread
 from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn, add_report
 from lamina.core.values import Budget
 from lamina.fitting.policy import Policy
 from lamina.stores.port import Store, Where
+from lamina.stores.store_thread import StoreAddress, StoreThread
 
 __all__ = ["LaminaSession"]
 
 
 class LaminaSession:
-    """A conversation named `session_id` in the store at `address`; see `lamina.adapters._store_thread`.
+    """A conversation named `session_id` in the store at `address`; see `lamina.stores.store_thread`.
 
     A `StoreThread` may be given in place of an address, so that many sessions share one. `policy` says
     how requests are fitted, and `budget` replaces that of the policy; without either the window of the

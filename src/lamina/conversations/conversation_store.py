@@ -11,22 +11,20 @@ store is first used, and ends when nobody has the client any more, or with the p
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from os import PathLike, fspath
 from threading import Lock
 from typing import Any, TypeVar
 from uuid import uuid4
-from weakref import WeakSet, WeakValueDictionary, finalize
+from weakref import WeakValueDictionary, finalize
 
 import anyio
 import msgspec
-from anyio.from_thread import BlockingPortal
 
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.request_digests import NO_DIGESTS, RequestDigests
@@ -46,6 +44,7 @@ from lamina.settings import Settings
 from lamina.stores.address import open_store, resolve_key
 from lamina.stores.paging import retry_conflicts
 from lamina.stores.port import Store
+from lamina.stores.store_thread import StoreThread
 
 T = TypeVar("T")
 
@@ -63,7 +62,7 @@ class ConversationStore:
         self._given_store = store
         self._key = key
         self._lock = threading.Lock()
-        self._open: _OpenStore | None = None
+        self._thread: StoreThread | None = None
         self._saving: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
 
     def load(self, family: str, dialect: str) -> list[Conversation]:
@@ -98,22 +97,22 @@ class ConversationStore:
     def close(self) -> None:
         """Close the store. It is opened again if it is used after that."""
         with self._lock:
-            if self._open is not None:
-                self._open.stop()
-                self._open.wait()
-            self._open = None
+            if self._thread is not None:
+                self._thread.close()
+            self._thread = None
 
-    def _call(self, action: Callable[[Store], Awaitable[T]]) -> T:
+    def _call(self, action: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         """Run an action on the store in its thread, which is started at the first call.
 
-        If the store could not be opened, each call raises the reason again.
+        If the store could not be opened, each call tries again. The thread does not know this object: when
+        nobody has it any more, the thread ends.
         """
         with self._lock:
-            if self._open is None:
-                self._open = _OpenStore(self._given_store, self._key)
-                finalize(self, self._open.stop)
-            open_store = self._open
-        return open_store.call(action)
+            if self._thread is None:
+                self._thread = StoreThread(partial(_open_given, self._given_store, self._key))
+                finalize(self, self._thread.stop)
+            thread = self._thread
+        return thread.run(action)
 
     async def _save(
         self,
@@ -133,74 +132,15 @@ class ConversationStore:
             await _write(store, conversation, names, self.keep)
 
 
-class _OpenStore:
-    """A store that is open in a thread of its own. The thread knows nobody who uses it."""
-
-    def __init__(self, store: Store | str | PathLike[str], key: Any) -> None:
-        self._given_store = store
-        self._key = key
-        self._ready = threading.Event()
-        self._problem: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="lamina store", daemon=True)
-        self._thread.start()
-        self._ready.wait()
-        if self._problem is not None:
-            raise self._problem
-        _stop_with_program(self)
-
-    def call(self, action: Callable[[Store], Awaitable[T]]) -> T:
-        if self._problem is not None:
-            raise self._problem
-        return self._portal.call(action, self._store)
-
-    def stop(self) -> None:
-        """Begin to close the store. Any thread may do so, also while it collects garbage."""
-        with suppress(RuntimeError):  # it is closed
-            self._loop.call_soon_threadsafe(self._stopping.set)
-
-    def wait(self) -> None:
-        """Wait until the store is closed."""
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            anyio.run(self._serve)
-        except BaseException as problem:  # noqa: BLE001 - whoever uses the store next raises it
-            self._problem = problem
-            self._ready.set()
-
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stopping = asyncio.Event()
-        async with AsyncExitStack() as stack:
-            self._store = await self._enter(stack)
-            self._portal = await stack.enter_async_context(BlockingPortal())
-            self._ready.set()
-            await self._stopping.wait()
-
-    async def _enter(self, stack: AsyncExitStack) -> Store:
-        store = self._given_store
-        if not isinstance(store, str | PathLike):
-            return store
-        key = await resolve_key(self._key, Settings(), os.environ)
-        return await stack.enter_async_context(open_store(fspath(store), key=key))
-
-
-_END_WATCH = "lamina store end"
-_open_stores: WeakSet[_OpenStore] = WeakSet()
-
-
-def _stop_with_program(store: _OpenStore) -> None:
-    """Stop a store when the program ends. Its threads would keep the program alive, so a thread waits."""
-    _open_stores.add(store)
-    if not any(thread.name == _END_WATCH for thread in threading.enumerate()):
-        threading.Thread(target=_stop_all_at_end, name=_END_WATCH, daemon=True).start()
-
-
-def _stop_all_at_end() -> None:
-    threading.main_thread().join()
-    for store in list(_open_stores):
-        store.stop()
+@asynccontextmanager
+async def _open_given(store: Store | str | PathLike[str], key: Any) -> AsyncIterator[Store]:
+    """Open the store at an address. One that is open already stays open."""
+    if not isinstance(store, str | PathLike):
+        yield store
+        return
+    resolved_key = await resolve_key(key, Settings(), os.environ)
+    async with open_store(fspath(store), key=resolved_key) as opened:
+        yield opened
 
 
 async def _load_family(store: Store, *, family: str, dialect: str) -> list[Conversation]:
