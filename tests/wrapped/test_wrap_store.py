@@ -46,15 +46,22 @@ def test_clients_that_nobody_has_any_more_leave_no_threads(tmp_path: Path) -> No
         await close(client)
 
     with scripted_api(lambda _: ["Hi."]) as served:
-        asyncio.run(ask(served))  # one thread that waits for the end of the program stays
-        gc.collect()
         before = set(threading.enumerate())
         for _ in range(3):
             asyncio.run(ask(served))
+        assert not _threads_left(before)
+
+
+def _threads_left(before: set[threading.Thread]) -> set[threading.Thread]:
+    """What runs beside `before` when all garbage is collected. A thread may hold a client a moment longer."""
+    left: set[threading.Thread] = set()
+    for _ in range(100):
         gc.collect()
-        for thread in set(threading.enumerate()) - before:
-            thread.join(10)
-        assert set(threading.enumerate()) <= before
+        left = set(threading.enumerate()) - before
+        if not left:
+            break
+        next(iter(left)).join(0.1)
+    return left
 
 
 @pytest.mark.parametrize("name", ["", "support-42"], ids=["found", "named"])
