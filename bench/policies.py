@@ -2,8 +2,6 @@
 
     python bench/policies.py PATH... --frontier                  policies, and the frontier of two of them
     python bench/policies.py PATH... --frontier --peers          and the libraries of `make peers`
-    python bench/policies.py PATH... --simulators --speed        and how well caches are simulated, how fast
-    python bench/policies.py PATH... --bfcl FOLDER --rule-talks 10   and talks: answers in sight, rules kept
     python bench/policies.py --large-results 20                  made-up sessions with large results
     python bench/policies.py --quick                             a few seconds, to see that it works
 
@@ -29,16 +27,12 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
-from bench import simulators
 from bench.arguments import split_list, split_numbers
 from bench.large_results import large_result_sessions
 from bench.peers.catalogue import PEERS, interpreter, version
 from bench.peers.policies import policy_name
 from bench.policies_bars import OTHER, OWN, TARGETS, bars, gaps, undominated
-from bench.policies_speed import LIMIT, SESSIONS, speed
 from bench.samples import QUICK_HELP, sample_sessions
-from bench.standing_rules import rule_talks
-from bench.talks import Talk, follow_talk, made_up_talk, read_bfcl, summary
 from lamina.errors import BadInput
 from lamina.replay.account_columns import (
     Column,
@@ -113,8 +107,6 @@ def main() -> int:
         options.paths = [str(path)]
         options.windows, options.rules, options.jobs = [8_000], ["anthropic"], 1
         options.policies = ["sliding", "lamina", "sliding@0.3", "sliding@0.5"]
-        options.simulators = options.speed = True
-        options.rule_talks = 1
         return compare(options)
 
 
@@ -134,31 +126,11 @@ def compare(options: argparse.Namespace) -> int:
     outcomes = _replayed(_traces(options), options, names, options.windows, "policies")
     for setting, group in _settings(outcomes).items():
         facts["tables"].append(_table(setting, group))
-    facts["talks"] = list(_talks(options, names))
     if options.peers:
         facts["peers"] = list(_peers(options, outcomes))
-    if options.simulators:
-        facts["simulators"] = _simulators(options.paths)
-    if options.speed:
-        facts["speed"] = _speed(options)
     if options.json:
         options.json.write_text(json.dumps(facts | {"outcomes": msgspec.to_builtins(outcomes)}))
     return int(any(bar["holds"] is False for table in facts["tables"] for bar in table["must"]))
-
-
-def _talks(options: argparse.Namespace, policies: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Answers in sight and rules kept, where talks are asked for: what names of agents do not tell."""
-    talks: list[Talk] = [made_up_talk(made) for made in rule_talks(options.rule_talks)]
-    if options.bfcl:
-        talks += read_bfcl(options.bfcl)
-    if not talks:
-        return
-    print("\ntalks: what can be read at the end, and throughout")
-    for window in options.windows:
-        for name in dict.fromkeys(policies):
-            group = [follow_talk(talk, name, window) for talk in talks]
-            print(summary(group))
-            yield from msgspec.to_builtins(group)
 
 
 def _replayed(
@@ -273,30 +245,6 @@ def _installed(names: Sequence[str]) -> Iterator[str]:
         yield name
 
 
-def _simulators(paths: Sequence[str]) -> dict[str, Any]:
-    """How far simulated caches are from the usage that the records have: bench/simulators.py says more."""
-    found: dict[str, list[simulators.Judged]] = {}
-    files = [p for path in map(Path, paths) for p in ([path] if path.is_file() else path.glob("*.jsonl*"))]
-    for row in (row for path in sorted(files) for row in simulators.rows(path)):
-        for name, rules in simulators.contenders(row):
-            found.setdefault(name, []).extend(simulators.judged(row, rules))
-    table = {name: simulators.summary(calls) for name, calls in sorted(found.items()) if calls}
-    heads = ("read share", "error", "median error", "error of the constant")
-    print("\nread share of each call, simulated against reported")
-    print(f"{'cache':<28}{'calls':>8}" + "".join(f"{head:>23}" for head in heads))
-    for name, row in table.items():
-        print(f"{name:<28}{row['calls']:>8,}" + "".join(f"{format_percent(row[head]):>23}" for head in heads))
-    return table
-
-
-def _speed(options: argparse.Namespace) -> dict[str, Any]:
-    found = speed(list(_traces(options)), jobs=min(options.jobs, 2))
-    enough = found.sessions >= SESSIONS
-    holds = "not measured" if not enough else "pass" if found.wall < LIMIT else "FAIL"
-    print(f"\n{holds}  {SESSIONS} sessions in under {LIMIT:g} s on two cores\n{found}")
-    return found._asdict()
-
-
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -323,10 +271,6 @@ def _options() -> argparse.Namespace:
     )  # fmt: skip
     add("--every", type=int, default=1, metavar="N", help="only each N-th session")
     add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes")
-    add("--bfcl", type=Path, metavar="FOLDER", help="also the talks of bench/talks.py --bfcl")
-    add("--rule-talks", type=int, default=0, metavar="N", help="also N made-up talks with standing rules")
-    add("--simulators", action="store_true", help="also simulated caches against reported usage")
-    add("--speed", action="store_true", help=f"also how long {SESSIONS} sessions take")
     add("--json", type=Path, metavar="FILE", help="write every figure to this file, too")
     add("--quick", action="store_true", help=QUICK_HELP)
     options = parser.parse_args()
