@@ -9,13 +9,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from lamina.errors import BadInput
-from lamina.inspector.built_values import WHOLE, RequestSpan
+from lamina.inspector.built_values import WHOLE, RequestSpan, read_span
 from lamina.inspector.comparisons import compare_requests, show_what_if
-from lamina.inspector.page_files import encode_json, read_static
+from lamina.inspector.page_files import Download, encode_json, read_static
 from lamina.inspector.redaction import Redaction
 from lamina.inspector.request_views import show_request
 from lamina.inspector.segment_views import show_segment
@@ -65,6 +66,23 @@ _IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./([a-z]+)\.js\";$", re.MULTI
 
 # `export function h(`, `export async function get(`, `export const isSaved =`
 _EXPORT = re.compile(r"^export ((?:async )?(?:function|const) ([A-Za-z]+))", re.MULTILINE)
+
+
+def save_session(inspector: Inspector, session_id: str, query: Mapping[str, str]) -> Download:
+    """A session as one page to save.
+
+    The words `from` and `to` choose requests, and `redact` leaves out what was said.
+    """
+    inspector.sessions.get(session_id)  # raises BadInput if there is none
+    redaction = None
+    if query.get("redact"):
+        redaction = Redaction()
+    page = write_page(inspector, session=session_id, span=read_span(query), redaction=redaction)
+    return Download(
+        name=f"session-{session_id[:40]}.html",
+        media_type="text/html; charset=utf-8",
+        body=page.encode("utf-8", "backslashreplace"),
+    )
 
 
 def write_page(
