@@ -35,10 +35,10 @@ from lamina.conversations.record import Answered, SentRequest
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, conversation_place
 from lamina.dialects.usage import Usage
+from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.request_views import show_request
 from lamina.inspector.server import make_server
 from lamina.inspector.sessions import Sessions
-from lamina.inspector.settings import BuildSettings
 from lamina.inspector.stored_sessions import StoredSessions
 from lamina.inspector.views import Inspector, show_session
 from lamina.stores.address import open_store

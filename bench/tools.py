@@ -23,8 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 
 from bench.arguments import split_numbers
 from bench.samples import QUICK_HELP, sample_sessions
-from lamina.replay.tool_advice import advise_sessions, price_deferral
-from lamina.replay.tool_sessions import ToolSession, read_tool_sessions
+from lamina.replay.tool_advice import ToolSession, advise_sessions, price_deferral, read_tool_sessions
 from lamina.replay.traces import read_traces
 
 CATALOGUE_TOKENS = 150

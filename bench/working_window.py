@@ -35,7 +35,6 @@ from lamina.core.values import Preference
 from lamina.models.counters import counter_for
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import RecordedConversation, read_conversation
-from lamina.replay.needed_names import NeededTerms
 from lamina.replay.outcomes import evaluate_walk
 from lamina.replay.policies import find_policy
 from lamina.replay.policies.lamina_policies import LaminaRun
@@ -43,7 +42,7 @@ from lamina.replay.policies.port import PolicyRun, ReplayPolicy, Setting, make_s
 from lamina.replay.savings import DEFAULT, price_settings
 from lamina.replay.traces import read_traces
 from lamina.replay.values import ReplayOutcome, Trace
-from lamina.replay.walk import WalkStep, walk
+from lamina.replay.walk import NeededTerms, WalkStep, walk
 
 MODELS = (
     "claude-opus-4-7",

@@ -24,9 +24,9 @@ from lamina.cli.demo_session import SEED
 from lamina.cli.inspect import DemoSource
 from lamina.cli.recording import make_recording
 from lamina.inspector import request_views, segment_views
+from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.server import make_server
 from lamina.inspector.sessions import Sessions
-from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, show_session
 from tests.browser.browser import SystemBrowser, browser
 

@@ -27,7 +27,7 @@ from lamina.cli.chat.answers import FormattedAnswer, open_answer, split_blocks
 from lamina.cli.chat.attaching import attach_mentions, mention_choices
 from lamina.cli.chat.conversation import TerminalChat
 from lamina.cli.chat.maps import describe_turn
-from lamina.cli.chat.routes import DEFAULT_MODELS, ModelChoice, ModelRoute, find_route, ollama_host
+from lamina.cli.chat.reached_models import DEFAULT_MODELS, ModelChoice, ModelRoute, find_route, ollama_host
 from lamina.context.port import GatheredSegments
 from lamina.conversations.deleting import COSTS
 from lamina.core.text.characters import is_printable, make_printable

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from lamina.inspector import comparisons, request_views, views
-from lamina.inspector.settings import BuildSettings
+from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.views import Inspector
 from tests.conversations.recorded_talk import (
     MODELS,

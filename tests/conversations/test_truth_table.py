@@ -28,8 +28,8 @@ from lamina.conversations.store import WORKSPACE
 from lamina.gateway import app
 from lamina.gateway.account import GatewayAccount
 from lamina.inspector.body_views import export_request
+from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.sessions import Sessions
-from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, show_session
 from lamina.telemetry.otel import OtelTelemetry
 from lamina.wrapped import MissEvent

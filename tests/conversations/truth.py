@@ -18,8 +18,8 @@ from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import conversation_place, conversation_workspace
 from lamina.dialects.usage import Usage
 from lamina.inspector import body_views, request_views, segment_views, views, visibility
+from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.sessions import Sessions
-from lamina.inspector.settings import BuildSettings
 from lamina.inspector.stored_sessions import AskStore, StoredSessions
 from lamina.inspector.views import Inspector
 from lamina.models.facts import model as facts_of

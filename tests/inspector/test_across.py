@@ -11,11 +11,11 @@ import pytest
 
 from lamina.errors import BadInput
 from lamina.inspector.across_sessions import show_across
+from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.pages import Access, answer_request
 from lamina.inspector.request_views import show_request
 from lamina.inspector.session_figures import FiguresOfSessions
 from lamina.inspector.sessions import Sessions
-from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, show_sessions
 from lamina.replay.figures_folder import open_figures
 from lamina.replay.runs import ReplayOptions

@@ -19,10 +19,9 @@ import pytest
 from lamina.core.explanation import Manifest, explain
 from lamina.inspector import comparisons, request_views
 from lamina.inspector.building import build_call
-from lamina.inspector.built_values import BuiltSession
+from lamina.inspector.built_values import BuildSettings, BuiltSession
 from lamina.inspector.one_file import write_page
 from lamina.inspector.server import Server, make_server
-from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector
 from tests.browser.browser import Browser, Page, SystemBrowser
 from tests.browser.browser import browser as start_browser

@@ -18,9 +18,9 @@ from lamina.conversations.record import Answered, SentRequest
 from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, conversation_place
 from lamina.dialects.usage import Usage
+from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.server import Server, make_server
 from lamina.inspector.sessions import Sessions
-from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, show_session
 from lamina.stores.address import open_store
 from tests.browser.browser import Browser, SystemBrowser, SystemPage

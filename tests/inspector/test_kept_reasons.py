@@ -19,12 +19,12 @@ from lamina.conversations.store import WORKSPACE, ConversationState
 from lamina.core.tokens import BYTES4
 from lamina.errors import LaminaError
 from lamina.inspector import stored_sessions
+from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.request_views import show_request
 from lamina.inspector.segment_views import show_segment
 from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.sent_requests import SentRequests
 from lamina.inspector.sessions import Sessions
-from lamina.inspector.settings import BuildSettings
 from lamina.inspector.stored_sessions import StoredSessions
 from lamina.inspector.views import Inspector, show_session
 from lamina.stores.address import open_store

@@ -18,10 +18,10 @@ from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState, conversation_place
 from lamina.dialects.usage import Usage
 from lamina.inspector import search, stored_sessions
+from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.progress import ReaderGone, watch_reader
 from lamina.inspector.search import SearchFilters, search_places
 from lamina.inspector.sessions import Sessions
-from lamina.inspector.settings import BuildSettings
 from lamina.inspector.stored_sessions import AskStore, StoredSessions
 from lamina.inspector.views import Inspector, show_session, show_sessions
 from lamina.stores.address import open_store

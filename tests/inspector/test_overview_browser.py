@@ -11,8 +11,8 @@ import pytest
 
 from lamina.inspector.across_sessions import show_across
 from lamina.inspector.alternatives import show_alternative
+from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.server import Server, make_server
-from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector
 from tests.browser.browser import Browser, SystemBrowser, SystemPage
 from tests.browser.browser import browser as start_browser

@@ -20,14 +20,14 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage
 from lamina.inspector.answer_views import find_diagnosis, show_raw_answer
 from lamina.inspector.body_views import outline_request, show_body
+from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.comparisons import compare_requests, compare_words
-from lamina.inspector.continuations import Continuations, count_common_turns
 from lamina.inspector.request_views import show_request
 from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.sent_history import number_turns
+from lamina.inspector.sent_sessions import Continuations, count_common_turns
 from lamina.inspector.session_figures import measure_session
 from lamina.inspector.sessions import Sessions
-from lamina.inspector.settings import BuildSettings
 from lamina.inspector.stored_sessions import make_session
 from lamina.inspector.views import Inspector, show_session
 from lamina.replay.across import summarise_across

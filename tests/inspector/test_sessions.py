@@ -14,8 +14,8 @@ import pytest
 from lamina.cli.stored_sessions import LogSource
 from lamina.inspector import building, comparisons, request_views, segment_views, views, visibility
 from lamina.inspector.building import build_session
+from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.sessions import Sessions
-from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector
 from lamina.sessions import Session
 from tests.inspector.recorded import make_reading_turns, open_inspector, write_agent_log, write_session

@@ -10,15 +10,15 @@ from lamina.core.explanation import explain
 from lamina.errors import BadInput
 from lamina.inspector import (
     body_views,
+    built_values,
     comparisons,
     request_views,
     segment_views,
-    settings,
     views,
     visibility,
 )
 from lamina.inspector.building import build_call
-from lamina.inspector.settings import BuildSettings
+from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.views import Inspector
 from tests.inspector.recorded import open_inspector, write_session
 
@@ -133,7 +133,7 @@ def test_unused_tools_are_listed_first(inspector: Inspector, session_id: str) ->
 )
 def test_settings_that_are_no_numbers_are_refused(query: dict[str, str]) -> None:
     with pytest.raises(BadInput):
-        settings.read_settings(query)
+        built_values.read_settings(query)
 
 
 def test_a_file_that_grows_is_read_again(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.replay.message_sizes import MessageSizes
-from lamina.replay.needed_names import NeededTerms, find_terms
+from lamina.replay.walk import NeededTerms, find_terms
 from tests.replay.talks import WORDS, Json, result, says, talk, user
 
 

@@ -15,7 +15,7 @@ from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import read_record
 from lamina.gateway.account import GatewayAccount
 from lamina.inspector import views
-from lamina.inspector.settings import BuildSettings
+from lamina.inspector.built_values import BuildSettings
 from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.runs import replay
 from lamina.replay.traces.recorded_conversations import make_trace, read_recorded

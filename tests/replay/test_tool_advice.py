@@ -8,8 +8,7 @@ from typing import Any
 
 from lamina.caches import rates, rules_for
 from lamina.models.facts import model
-from lamina.replay.tool_advice import ToolAdvice, advise_tools
-from lamina.replay.tool_sessions import QUERY_TOKENS, SEARCH_TOKENS
+from lamina.replay.tool_advice import QUERY_TOKENS, SEARCH_TOKENS, ToolAdvice, advise_tools
 from lamina.replay.values import RecordedUsage, Trace, UnreadableLine
 
 

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina.replay.needed_names import NeededTerms
 from lamina.replay.policies.port import PolicyRequest, ReplayPolicy, Setting
 from lamina.replay.values import RecordedUsage
-from lamina.replay.walk import WalkStep, walk
+from lamina.replay.walk import NeededTerms, WalkStep, walk
 from tests.replay.talks import Json, result, says, scripted, setting, system, talk, user
 
 SYSTEM, FIRST, SECOND = system("Be brief."), user("Take key_1 for it."), user("And the other?")

@@ -10,9 +10,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from lamina.cli.check_lines import CheckLine, ok, remark, wrong
-from lamina.cli.checked_client import check_client
-from lamina.cli.checked_gateway import check_gateway, check_upstream
+from lamina.cli.doctor_checks import CheckLine, check_client, check_gateway, check_upstream, ok, remark, wrong
 from lamina.cli.foreign import describe_clash, describe_remedy, find_foreign_distributions
 from lamina.cli.gateway_options import (
     INSTALL,

@@ -13,15 +13,14 @@ from typing import Any
 import msgspec
 
 from lamina.cli.files import read_request, refuse_databases
-from lamina.cli.named_traces import read_named_traces
 from lamina.cli.output import emit, progress, show
 from lamina.cli.parser import add_json
 from lamina.cli.stored import add_store
+from lamina.cli.stored_sessions import read_named_traces
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
 from lamina.replay.account_columns import Column, align_columns, format_percent, format_whole
-from lamina.replay.tool_advice import ToolAdvice, ToolRow, advise_tools
-from lamina.replay.tool_sessions import find_definitions
+from lamina.replay.tool_advice import ToolAdvice, ToolRow, advise_tools, find_definitions
 
 _EXAMPLES = """\
 PATH is what `lamina replay` reads. A tool whose definition is in every request costs its tokens each time. A

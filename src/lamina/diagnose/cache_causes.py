@@ -13,9 +13,14 @@ from typing import NamedTuple
 
 from lamina.caches import CacheRules, simulator
 from lamina.caches.stream import Stream, same_but_key_order
-from lamina.diagnose.cached_request import CachedRequest, find_entries, see_as_cache
 from lamina.diagnose.losses import find_lost_blocks, price_loss
-from lamina.diagnose.marker_causes import find_boundary_causes, find_marker_causes
+from lamina.diagnose.marker_causes import (
+    CachedRequest,
+    find_boundary_causes,
+    find_entries,
+    find_marker_causes,
+    see_as_cache,
+)
 from lamina.diagnose.values import SETTING_CAUSES, Cause
 
 MARKED = ("breakpoints", "tail")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from lamina.inspector.settings import read_whole
+from lamina.inspector.built_values import read_whole
 from lamina.inspector.views import Inspector, Json
 from lamina.replay.across import SessionFigures, summarise_across
 from lamina.replay.groups import NOT_NAMED

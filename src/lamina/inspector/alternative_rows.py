@@ -9,9 +9,9 @@ import msgspec
 
 from lamina.caches import all_rules
 from lamina.errors import BadInput
+from lamina.inspector.built_values import read_whole
 from lamina.inspector.last_used import LastUsed
 from lamina.inspector.recorded_sessions import RecordedSession
-from lamina.inspector.settings import read_whole
 from lamina.models.facts import model_or_none
 from lamina.replay.account_sums import OWN_RULES, OWN_WINDOW
 from lamina.replay.policies import POLICIES, find_policy

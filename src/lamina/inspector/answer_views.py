@@ -13,10 +13,9 @@ from lamina.conversations.record import RecordedCall
 from lamina.core.values import Part, Segment, Text, Thinking, ToolCall
 from lamina.errors import BadInput, LaminaError
 from lamina.inspector.building import KEEP_ALL, find_call
-from lamina.inspector.built_values import BuiltSession
+from lamina.inspector.built_values import BuildSettings, BuiltSession
 from lamina.inspector.segment_texts import join_texts
 from lamina.inspector.sent_conversations import SentConversation
-from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, Json
 
 LONGEST_ANSWER = 400_000

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from lamina.fitting.recalls import TURN_FIELDS
-from lamina.inspector.settings import BuildSettings
+from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.views import Inspector, Json
 
 LONGEST_BLOCK = 200_000

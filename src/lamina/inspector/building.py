@@ -19,17 +19,15 @@ from lamina.core.envelope import Envelope
 from lamina.core.values import Ledger, Segment
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
-from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession
+from lamina.inspector.built_values import BuildSettings, BuiltCall, BuiltRequest, BuiltSession
 from lamina.inspector.last_used import LastUsed
 from lamina.inspector.long_sessions import measure_calls
-from lamina.inspector.pricing import price_calls
 from lamina.inspector.recorded_sessions import RecordedSession
 from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.sent_history import SentHistory
 from lamina.inspector.sent_requests import SentRequests
 from lamina.inspector.sent_sessions import list_sent_calls
-from lamina.inspector.settings import BuildSettings
-from lamina.inspector.walk import SessionWalk, build_log
+from lamina.inspector.walk import SessionWalk, build_log, price_calls
 from lamina.replay.model_calls import CHAT
 
 _MOST_SESSIONS = 8

@@ -19,8 +19,7 @@ from lamina.conversations.lost_caches import ADVICE, CUT, explain_by_bytes
 from lamina.diagnose.values import Difference
 from lamina.dialects import DIALECTS
 from lamina.inspector.building import build_session, find_call
-from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession
-from lamina.inspector.settings import LAMINA, BuildSettings
+from lamina.inspector.built_values import LAMINA, BuildSettings, BuiltCall, BuiltRequest, BuiltSession
 from lamina.inspector.views import Inspector, Json, find_limits, show_call, sum_calls
 
 MOST_ROWS = 60

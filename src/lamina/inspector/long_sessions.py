@@ -15,8 +15,7 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.memos import ParseMemo
 from lamina.errors import LaminaError
 from lamina.inspector.built_values import BuiltCall, FormChange
-from lamina.inspector.pricing import add_unrecorded, price_call
-from lamina.inspector.walk import SessionWalk, idle_between, turn_of
+from lamina.inspector.walk import SessionWalk, add_unrecorded, idle_between, price_call, turn_of
 from lamina.replay.model_calls import CHAT
 from lamina.replay.policies.lamina_policies import sum_layers
 

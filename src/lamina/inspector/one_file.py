@@ -1,26 +1,30 @@
 """Writes the inspector into one HTML file, to send to a colleague.
 
 The file holds the answers that the server would give for each session as it was recorded. Its content policy
-names the inspector's own scripts by their hashes, so no other script in it runs.
+names the inspector's own scripts by their hashes, so no other script in it runs. The files of the page are
+read here, for a server as well.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
+import msgspec
+
 from lamina.errors import BadInput
-from lamina.inspector.built_values import WHOLE, RequestSpan, read_span
+from lamina.inspector.built_values import LAMINA, WHOLE, BuildSettings, RequestSpan, read_span
 from lamina.inspector.comparisons import compare_requests, show_what_if
-from lamina.inspector.page_files import Download, encode_json, read_static
 from lamina.inspector.redaction import Redaction
 from lamina.inspector.request_views import show_request
 from lamina.inspector.segment_views import show_segment
-from lamina.inspector.settings import LAMINA, BuildSettings
 from lamina.inspector.views import Inspector, show_session, show_sessions, show_tools, sum_calls
 
 MODULES = (
@@ -66,6 +70,13 @@ _IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./([a-z]+)\.js\";$", re.MULTI
 
 # `export function h(`, `export async function get(`, `export const isSaved =`
 _EXPORT = re.compile(r"^export ((?:async )?(?:function|const) ([A-Za-z]+))", re.MULTILINE)
+
+FILE_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
 
 
 def save_session(inspector: Inspector, session_id: str, query: Mapping[str, str]) -> Download:
@@ -223,3 +234,28 @@ def _read(name: str) -> str:
 
 def _hash_of(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+class Download(msgspec.Struct, frozen=True, kw_only=True):
+    """A file to save, instead of a view to show."""
+
+    name: str
+    media_type: str
+    body: bytes
+
+
+def encode_json(value: Any) -> bytes:
+    """JSON that any browser reads. A lone surrogate, which UTF-8 cannot hold, is written as an escape."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()
+
+
+@cache
+def read_static(name: str) -> bytes | None:
+    """A file of the page. Only names of files that are there can be asked for."""
+    for file in (files(__package__) / "static").iterdir():
+        if file.name == name and f".{name.rpartition('.')[2]}" in FILE_TYPES:
+            return file.read_bytes()
+    return None

@@ -24,13 +24,12 @@ from lamina.inspector.across_sessions import show_across
 from lamina.inspector.alternatives import show_alternative, show_choices
 from lamina.inspector.answer_views import show_raw_answer
 from lamina.inspector.body_views import export_request, show_body
+from lamina.inspector.built_values import BuildSettings, parse_whole, read_settings
 from lamina.inspector.comparisons import compare_requests, show_what_if
-from lamina.inspector.one_file import save_session
-from lamina.inspector.page_files import FILE_TYPES, Download, encode_json, read_static
+from lamina.inspector.one_file import FILE_TYPES, Download, encode_json, read_static, save_session
 from lamina.inspector.request_views import show_request
 from lamina.inspector.search import read_filters, search_places
 from lamina.inspector.segment_views import show_segment, show_text
-from lamina.inspector.settings import BuildSettings, parse_whole, read_settings
 from lamina.inspector.views import Inspector, show_session, show_sessions, show_tools
 from lamina.inspector.visibility import find_visible
 

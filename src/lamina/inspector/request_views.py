@@ -20,9 +20,8 @@ from lamina.dialects import DIALECTS
 from lamina.errors import LaminaError
 from lamina.inspector.answer_views import show_answer
 from lamina.inspector.building import find_call
-from lamina.inspector.built_values import BuiltCall, BuiltRequest, BuiltSession
+from lamina.inspector.built_values import BuildSettings, BuiltCall, BuiltRequest, BuiltSession
 from lamina.inspector.segment_texts import first_part, join_texts, read_path, write_preview
-from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, Json, find_limits, show_call
 from lamina.inspector.walk import turn_of
 from lamina.replay.message_sizes import MessageSizes

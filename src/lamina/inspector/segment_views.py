@@ -14,10 +14,9 @@ from lamina.core.hashing import handle
 from lamina.core.values import Entry, Form, Image, Part, ToolResult
 from lamina.core.wording import describe_segment
 from lamina.errors import BadInput
-from lamina.inspector.built_values import BuiltSession, FormChange
+from lamina.inspector.built_values import BuildSettings, BuiltSession, FormChange
 from lamina.inspector.request_views import find_subjects
 from lamina.inspector.segment_texts import join_texts
-from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, Json
 
 LONGEST_TEXT = 400_000

@@ -18,12 +18,11 @@ from lamina.caches import all_rules
 from lamina.core.values import Layer
 from lamina.inspector.alternative_rows import AlternativeRows
 from lamina.inspector.building import SessionBuilder
-from lamina.inspector.built_values import BuiltCall, BuiltSession
+from lamina.inspector.built_values import POLICIES, BuildSettings, BuiltCall, BuiltSession
 from lamina.inspector.progress import AnswerProgress
 from lamina.inspector.recorded_sessions import ListedSession, RecordedSession, StoredSession
 from lamina.inspector.session_figures import FiguresOfSessions
 from lamina.inspector.sessions import Sessions
-from lamina.inspector.settings import POLICIES, BuildSettings
 from lamina.inspector.walk import usages_by_call
 from lamina.models.facts import AS_OF
 from lamina.replay.account_sums import select_known, sum_fields

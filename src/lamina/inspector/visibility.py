@@ -9,13 +9,12 @@ from functools import partial
 from lamina.core.values import Entry, Form
 from lamina.core.wording import describe_segment
 from lamina.errors import BadInput
-from lamina.inspector.built_values import BuiltCall, BuiltSession
+from lamina.inspector.built_values import BuildSettings, BuiltCall, BuiltSession
 from lamina.inspector.progress import report_steps
 from lamina.inspector.segment_texts import join_texts
 from lamina.inspector.sent_conversations import SentConversation
 from lamina.inspector.sent_history import number_turns
 from lamina.inspector.sent_requests import SentRequests
-from lamina.inspector.settings import BuildSettings
 from lamina.inspector.views import Inspector, Json
 
 MOST_MATCHES = 200

@@ -25,7 +25,6 @@ from lamina.replay.account_sums import OWN_RULES, OWN_WINDOW
 from lamina.replay.engines import Engine, open_engine, run_in_order
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import RecordedConversation, read_conversation
-from lamina.replay.needed_names import NeededTerms
 from lamina.replay.outcomes import evaluate_walk
 from lamina.replay.policies import find_policy
 from lamina.replay.policies.port import ReplayPolicy, Setting, make_setting
@@ -37,7 +36,7 @@ from lamina.replay.values import (
     Trace,
     UnreadableLine,
 )
-from lamina.replay.walk import WalkStep, walk
+from lamina.replay.walk import NeededTerms, WalkStep, walk
 
 UNKNOWN_WINDOW = 200_000
 """The window of a model that is not in the table of models."""

@@ -14,8 +14,14 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from lamina.cli.chat.command import Command, require
-from lamina.cli.chat.conversation import TerminalChat, change_fact, list_facts, remember_fact
+from lamina.cli.chat.conversation import (
+    Command,
+    TerminalChat,
+    change_fact,
+    list_facts,
+    remember_fact,
+    require,
+)
 from lamina.cli.chat.maps import NOTHING, reasons_table, segment_reason, shorten, spending_text, window_map
 from lamina.cli.chat.session_commands import SESSION_COMMANDS
 from lamina.cli.explain import input_price

@@ -434,3 +434,21 @@ def list_facts(facts: Iterable[Fact]) -> str:
             line += f"  ({fact.source})"
         lines.append(line)
     return "\n".join(lines)
+
+
+Act = Callable[[TerminalChat, str], Awaitable[None]]
+
+
+class Command(NamedTuple):
+    """A command. It is called with the chat and the rest of the line."""
+
+    takes: str
+    does: str
+    act: Act
+
+
+def require(words: str, *, command: str, what: str, hint: str) -> str:
+    """The argument of a command. Raises BadInput if there is none."""
+    if not words:
+        raise BadInput(f"it takes {what}", place=command, hint=hint)
+    return words

@@ -1,26 +1,23 @@
 """Reaches a model to talk with: a client for it, how much fits into its window, and how long it may answer.
 
-`routes` finds which model it is and where. Nothing here knows a conversation.
+It is the model that is named, or the first that the environment offers. Only local and named servers are
+asked, and only for the names of their models. If nothing is found, the error says what to set. Nothing here
+knows a conversation.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.error import HTTPError, URLError
+from urllib.request import ProxyHandler, Request, build_opener
 
 import msgspec
 from anyio import to_thread
 
-from lamina.cli.chat.routes import (
-    ModelChoice,
-    ModelRoute,
-    bearer_header,
-    fetch_json,
-    find_api_key,
-    find_route,
-)
 from lamina.cli.stored import hide_password
 from lamina.clients.events import SdkClient
 from lamina.clients.known import client_for
@@ -28,6 +25,7 @@ from lamina.clients.ollama import ollama_chat
 from lamina.core.values import Budget
 from lamina.errors import BadInput
 from lamina.models.facts import model_or_none
+from lamina.models.names import own_name
 from lamina.models.served_windows import choose_window, read_served_windows
 
 OUTPUT = 8_192
@@ -38,6 +36,23 @@ OLLAMA_WINDOW = 16_384
 
 NO_KEY = "none"
 """What a server of somebody's own is sent as its key: the SDK needs a text."""
+
+DEFAULT_MODELS = {"anthropic": "claude-sonnet-5-5", "openai_chat": "gpt-5.6", "gemini": "gemini-flash-latest"}
+"""The model that is asked if there is only a key."""
+
+KEYS = {
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    "openai_chat": ("OPENAI_API_KEY",),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+}
+
+LOCAL = "http://127.0.0.1:11434"
+PATIENCE = 2.0
+
+NOTHING = (
+    "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or OPENAI_BASE_URL for a server of your own, "
+    "or start Ollama"
+)
 
 
 class ReachedModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,3 +186,172 @@ def _choose_budget(route: ModelRoute, model_choice: ModelChoice, served_window: 
         return Budget(window=model_choice.last_window)
     hint = "give its context window in tokens with --window"
     raise BadInput(f"unknown model {route.model!r}", place="--model", hint=hint)
+
+
+class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """Which model to reach, and what is known of it from the conversation that it goes on with.
+
+    `dialect` is what the conversation spoke so far, and `server` where its model was. `window` is what the
+    user chose; `last_window` is what the model had, whoever chose it.
+    """
+
+    model: str = ""
+    dialect: str = ""
+    server: str = ""
+    window: int = 0
+    last_window: int = 0
+
+
+class ModelRoute(msgspec.Struct, frozen=True, kw_only=True):
+    """Which model, in which dialect, and where; `url` is "" for the API of the model's own provider.
+
+    `remembered`: the address comes from the conversation, not from the environment of this run.
+    """
+
+    model: str
+    dialect: str
+    url: str = ""
+    remembered: bool = False
+
+
+def find_route(model_choice: ModelChoice, environment: Mapping[str, str]) -> ModelRoute:
+    """Which model is meant, and how it is reached; asks local servers for their models where it must."""
+    model = model_choice.model
+    if not model:
+        return _find_any_route(environment)
+    if model.startswith("ollama/") or model_choice.dialect == "ollama":
+        return _route_to_ollama(model.removeprefix("ollama/"), model_choice, environment)
+    return _route_to(model_choice, environment)
+
+
+def _find_any_route(environment: Mapping[str, str]) -> ModelRoute:
+    """The first of these that is there: a compatible server, a provider whose key is set, a local Ollama."""
+    url = environment.get("OPENAI_BASE_URL")
+    if url:
+        return ModelRoute(model=_first_served_model(url, environment), dialect="openai_chat", url=url)
+    for dialect in KEYS:
+        if find_api_key(dialect, environment):
+            return ModelRoute(model=DEFAULT_MODELS[dialect], dialect=dialect)
+    host = ollama_host(environment)
+    names = _ollama_models(host)
+    if not names:
+        raise BadInput("no model was found", place="chat", hint=NOTHING)
+    return ModelRoute(model=names[0], dialect="ollama", url=host)
+
+
+def _route_to_ollama(name: str, model_choice: ModelChoice, environment: Mapping[str, str]) -> ModelRoute:
+    """By $OLLAMA_HOST, else where this conversation found it, else at its usual place."""
+    is_known_server = model_choice.server and model_choice.dialect == "ollama"
+    if is_known_server and not environment.get("OLLAMA_HOST"):
+        return ModelRoute(model=name, dialect="ollama", url=model_choice.server, remembered=True)
+    return ModelRoute(model=name, dialect="ollama", url=ollama_host(environment))
+
+
+def _route_to(model_choice: ModelChoice, environment: Mapping[str, str]) -> ModelRoute:
+    """By the provider's own key, else by a compatible server, else by a local Ollama that has it.
+
+    Without $OPENAI_BASE_URL, the server is the one at which the conversation reached this model before.
+    """
+    model = model_choice.model
+    own_dialect = _dialect_of_name(own_name(model))
+    has_key = bool(find_api_key(own_dialect, environment))
+    # `claude-…` with an Anthropic key goes there, whatever OPENAI_BASE_URL says. A name of OpenAI's may be
+    # one of a compatible server, so there the address comes first.
+    if own_dialect != "openai_chat" and has_key:
+        return ModelRoute(model=model, dialect=own_dialect)
+    url = environment.get("OPENAI_BASE_URL", "")
+    if url:
+        return ModelRoute(model=model, dialect="openai_chat", url=url)
+    if model_choice.server and model_choice.dialect == "openai_chat":
+        return ModelRoute(model=model, dialect="openai_chat", url=model_choice.server, remembered=True)
+    if has_key:
+        return ModelRoute(model=model, dialect="openai_chat")
+    host = ollama_host(environment)
+    if not {model, f"{model}:latest"}.isdisjoint(_ollama_models(host)):
+        return ModelRoute(model=model, dialect="ollama", url=host)
+    key_name = KEYS[own_dialect][0]
+    hint = f"set {key_name}, or OPENAI_BASE_URL for a server that has it"
+    raise BadInput(f"nothing here can reach {model!r}", place="--model", hint=hint)
+
+
+def _dialect_of_name(name: str) -> str:
+    """The API of the provider that has models of this name. Any name may be one of a compatible server."""
+    for beginning, dialect in (("claude", "anthropic"), ("gemini", "gemini")):
+        if name.startswith(beginning):
+            return dialect
+    return "openai_chat"
+
+
+def ollama_host(environment: Mapping[str, str]) -> str:
+    """Where Ollama answers, by the rules of its own programs.
+
+    `:8080` is `http://127.0.0.1:8080`, and `box` is `http://box:11434`. An address with https has its own
+    port.
+    """
+    address = environment.get("OLLAMA_HOST", "").strip().rstrip("/")
+    if not address:
+        return LOCAL
+    scheme, _, rest = address.rpartition("://")
+    host = rest.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - what a server listens on, not what one asks
+    if host.startswith(":"):
+        host = f"127.0.0.1{host}"
+    has_port = ":" in host.rpartition("]")[2]  # the colons of [::1] are no port
+    if not has_port and scheme != "https":
+        host += ":11434"
+    return f"{scheme or 'http'}://{host}"
+
+
+def _ollama_models(host: str) -> list[str]:
+    """The models of an Ollama, the newest first; none where there is no Ollama."""
+    return _listed_names(fetch_json(f"{host}/api/tags", {}), "models", "name")
+
+
+def _first_served_model(url: str, environment: Mapping[str, str]) -> str:
+    listing = fetch_json(f"{url.rstrip('/')}/models", bearer_header(environment))
+    names = _listed_names(listing, "data", "id")
+    if not names:
+        raise BadInput("it lists no models", place=f"OPENAI_BASE_URL {url}", hint="name one with --model")
+    return names[0]
+
+
+def bearer_header(environment: Mapping[str, str]) -> dict[str, str]:
+    """The header with the user's key for a compatible server; none without a key."""
+    key = environment.get("OPENAI_API_KEY", "")
+    if not key:
+        return {}
+    return {"Authorization": f"Bearer {key}"}
+
+
+def _listed_names(answer: Any, list_name: str, field: str) -> list[str]:
+    """One field of each object in a list of an answer, which may be that of a server of any kind."""
+    if not isinstance(answer, dict):
+        return []
+    entries = answer.get(list_name)
+    if not isinstance(entries, list):
+        return []
+    names = [entry.get(field) for entry in entries if isinstance(entry, dict)]
+    return [str(name) for name in names if name]
+
+
+def fetch_json(address: str, headers: dict[str, str]) -> Any:
+    """What a server answers, None if it does not."""
+    try:
+        request = Request(address, headers=headers)  # noqa: S310 - of this machine, or one that is named
+        with build_opener(ProxyHandler({})).open(request, timeout=PATIENCE) as reply:
+            return json.load(reply)
+    except HTTPError as error:
+        error.close()  # it is an open reply
+        return None
+    except (URLError, OSError, ValueError, RecursionError):
+        return None
+
+
+def find_api_key(dialect: str, environment: Mapping[str, str]) -> str:
+    """The key of a provider in the environment, "" without one.
+
+    Some providers have it under several names.
+    """
+    for name in KEYS[dialect]:
+        if environment.get(name):
+            return environment[name]
+    return ""

@@ -10,8 +10,7 @@ import anyio
 
 from lamina.agent.profiles import EXPLORER
 from lamina.agent.registry import CONVERSATION as AGENTS
-from lamina.cli.chat.command import Command, require
-from lamina.cli.chat.conversation import NextSession, TerminalChat
+from lamina.cli.chat.conversation import Command, NextSession, TerminalChat, require
 from lamina.cli.chat.costs import copy_cost
 from lamina.cli.chat.maps import shorten
 from lamina.context.memory import MEMORY

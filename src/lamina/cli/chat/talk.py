@@ -37,8 +37,7 @@ from lamina.cli.chat.conversation import NextSession, Surroundings, TerminalChat
 from lamina.cli.chat.costs import KeptRoute, read_route
 from lamina.cli.chat.keys import describe_key, find_or_make_key, sealed_address
 from lamina.cli.chat.lines import Interrupts, LineSource, echo_typing, lines_for
-from lamina.cli.chat.reached_models import ReachedModel, is_same_model, reach_model
-from lamina.cli.chat.routes import ModelChoice
+from lamina.cli.chat.reached_models import ModelChoice, ReachedModel, is_same_model, reach_model
 from lamina.cli.chat.screen import Screen
 from lamina.cli.chat.search import SearchedTexts
 from lamina.cli.chat.session_commands import find_persona, fresh_name, list_sessions

@@ -22,9 +22,8 @@ from lamina.replay.traces.codex import Codex, is_codex
 from lamina.replay.traces.files import Paths, TraceFile, file_size, find_files
 from lamina.replay.traces.growing_requests import GrowingConversations
 from lamina.replay.traces.lamina_exports import Exported, is_export, read_page
-from lamina.replay.traces.lines import TraceRow, read_rows, read_text
+from lamina.replay.traces.lines import Tell, TraceRow, read_rows, read_text
 from lamina.replay.traces.own_answers import SeenAnswers, digest_answers, select_own
-from lamina.replay.traces.packed import Tell
 from lamina.replay.traces.people import name_by_path
 from lamina.replay.traces.requests import is_record, is_session, read_call, read_session
 from lamina.replay.values import Trace, UnreadableLine

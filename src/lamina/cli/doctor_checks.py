@@ -1,24 +1,57 @@
-"""Checks a client for `lamina doctor`: its program, its key, its variables, its window and its caching."""
+"""Checks a client and the gateway for `lamina doctor`.
+
+Of a client: its program, its key, its variables, its window and its caching. Of the gateway: its journal and
+its upstreams. Each check says that something is ok, a remark on it, or that it is wrong.
+"""
 
 from __future__ import annotations
 
+import http.client
 import shutil
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from lamina.cli.check_lines import CheckLine, ok, remark, wrong
+import msgspec
+
 from lamina.cli.gateway_options import describe_window
 from lamina.cli.stored import hide_password
+from lamina.errors import LaminaError
 
 if TYPE_CHECKING:
     from lamina.gateway.clients import ClientRow
     from lamina.gateway.config import GatewaySettings, UpstreamSettings
 
+
 SMALLEST_ROOM = 48_000
 """Tokens for the request below which Claude Code has little room beside its own tools and system text."""
 
 ANTHROPIC_HOST = "api.anthropic.com"
+
+PATIENCE = 5.0
+
+
+class CheckLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What one check found, and what to do."""
+
+    subject: str
+    verdict: Literal["ok", "remark", "wrong"]
+    text: str
+    next_step: str = ""
+
+
+def ok(subject: str, text: str, *, next_step: str = "") -> CheckLine:
+    return CheckLine(subject=subject, verdict="ok", text=text, next_step=next_step)
+
+
+def remark(subject: str, text: str, *, next_step: str) -> CheckLine:
+    return CheckLine(subject=subject, verdict="remark", text=text, next_step=next_step)
+
+
+def wrong(subject: str, text: str, *, next_step: str) -> CheckLine:
+    return CheckLine(subject=subject, verdict="wrong", text=text, next_step=next_step)
 
 
 def check_client(
@@ -174,3 +207,46 @@ def _find_anthropic(row: ClientRow, settings: GatewaySettings) -> _NamedUpstream
         if "anthropic" in PROFILES[upstream.profile].dialects:
             return _NamedUpstream(name, upstream)
     return None
+
+
+def check_gateway(settings: GatewaySettings, environment: Mapping[str, str]) -> Iterator[CheckLine]:
+    """Where requests go, and where they are noted."""
+    from lamina.gateway.journal import find_journal  # noqa: PLC0415 - an extra
+
+    names = ", ".join(f"{name} ({upstream.url})" for name, upstream in settings.upstreams.items())
+    yield ok("gateway", f"upstreams: {names}")
+    path = None
+    try:
+        path = find_journal(settings, environment)
+    except LaminaError:
+        pass  # wrong settings of the user have a line already
+    else:
+        yield _describe_journal(path)
+
+
+def _describe_journal(path: Path | None) -> CheckLine:
+    """Where the gateway writes a line for each request."""
+    if path is None:
+        step = 'set `journal = "FILE"` in the settings to follow requests with lamina tail'
+        return ok("journal", "no file of requests is written", next_step=step)
+    return ok("journal", f"one line a request in {path}", next_step="lamina tail follows it")
+
+
+def check_upstream(name: str, url: str) -> CheckLine:
+    """Connect to a server and ask for its first page, with no key."""
+    parts = urlsplit(url)
+    subject = f"upstream {name}"
+    try:
+        with closing(_open_connection(parts.scheme, parts.netloc)) as connection:
+            connection.request("HEAD", parts.path or "/")
+            status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        step = "start the server, or check its address and the network"
+        return wrong(subject, f"{url} does not answer: {error}", next_step=step)
+    return ok(subject, f"{url} answers (status {status})")
+
+
+def _open_connection(scheme: str, netloc: str) -> http.client.HTTPConnection:
+    if scheme == "https":
+        return http.client.HTTPSConnection(netloc, timeout=PATIENCE)
+    return http.client.HTTPConnection(netloc, timeout=PATIENCE)
