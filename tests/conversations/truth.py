@@ -17,7 +17,7 @@ import pytest
 from lamina.conversations.record import ConversationRecord
 from lamina.conversations.store import conversation_place, conversation_workspace
 from lamina.dialects.usage import Usage
-from lamina.inspector import body_views, request_views, segment_views, views, visibility
+from lamina.inspector import exports, request_views, segment_views, views, visibility
 from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.sessions import Sessions
 from lamina.inspector.stored_sessions import AskStore, StoredSessions
@@ -103,7 +103,7 @@ def check_session(inspector: Inspector, session_id: str, received: Sequence[Rece
 
 def check_request(inspector: Inspector, session_id: str, number: int, received: ReceivedRequest) -> None:
     """One request: its JSON, the text of each entry, and what is not in it."""
-    assert body_views.export_request(inspector, session_id, number, AS_SENT) == json.loads(received.body)
+    assert exports.export_request(inspector, session_id, number, AS_SENT) == json.loads(received.body)
     strings = "\n".join(list_strings(json.loads(received.body)))
     shown = request_views.show_request(inspector, session_id, number, AS_SENT)
     assert shown["entries"]

@@ -9,9 +9,9 @@ import pytest
 from lamina.core.explanation import explain
 from lamina.errors import BadInput
 from lamina.inspector import (
-    body_views,
     built_values,
     comparisons,
+    exports,
     request_views,
     segment_views,
     views,
@@ -116,7 +116,7 @@ def test_a_text_is_visible_until_the_cut_that_lowers_it(inspector: Inspector, se
     answer = visibility.find_visible(inspector, session_id, text, NARROW)
     assert answer["states"][segment["arrived"]] in ("full", "part")
     for call in built.calls:
-        text_of_request = str(body_views.export_request(inspector, session_id, call.number, NARROW))
+        text_of_request = str(exports.export_request(inspector, session_id, call.number, NARROW))
         if answer["states"][call.number] == "full":
             assert repr(text)[1:-1] in text_of_request or text in text_of_request
 

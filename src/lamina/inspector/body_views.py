@@ -84,12 +84,6 @@ def show_body(inspector: Inspector, session_id: str, number: int, settings: Buil
     }
 
 
-def export_request(inspector: Inspector, session_id: str, number: int, settings: BuildSettings) -> Json:
-    """The request as it was sent, or would be, as JSON."""
-    built = inspector.built(session_id, settings)
-    return inspector.builder.build_with_body(built, number).request
-
-
 def outline_request(request: Mapping[str, Any]) -> Iterator[Json]:
     """The sections of a body, in its own order. Small settings stand together at the end."""
     settings: dict[str, Any] = {}

@@ -11,7 +11,6 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
@@ -20,7 +19,7 @@ from typing import Any
 import msgspec
 
 from lamina.errors import BadInput
-from lamina.inspector.built_values import LAMINA, WHOLE, BuildSettings, RequestSpan, read_span
+from lamina.inspector.built_values import LAMINA, WHOLE, BuildSettings, RequestSpan
 from lamina.inspector.comparisons import compare_requests, show_what_if
 from lamina.inspector.redaction import Redaction
 from lamina.inspector.request_views import show_request
@@ -77,23 +76,6 @@ FILE_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-
-
-def save_session(inspector: Inspector, session_id: str, query: Mapping[str, str]) -> Download:
-    """A session as one page to save.
-
-    The words `from` and `to` choose requests, and `redact` leaves out what was said.
-    """
-    inspector.sessions.get(session_id)  # raises BadInput if there is none
-    redaction = None
-    if query.get("redact"):
-        redaction = Redaction()
-    page = write_page(inspector, session=session_id, span=read_span(query), redaction=redaction)
-    return Download(
-        name=f"session-{session_id[:40]}.html",
-        media_type="text/html; charset=utf-8",
-        body=page.encode("utf-8", "backslashreplace"),
-    )
 
 
 def write_page(

@@ -23,10 +23,11 @@ from lamina.inspector import page_cookies
 from lamina.inspector.across_sessions import show_across
 from lamina.inspector.alternatives import show_alternative, show_choices
 from lamina.inspector.answer_views import show_raw_answer
-from lamina.inspector.body_views import export_request, show_body
+from lamina.inspector.body_views import show_body
 from lamina.inspector.built_values import BuildSettings, parse_whole, read_settings
 from lamina.inspector.comparisons import compare_requests, show_what_if
-from lamina.inspector.one_file import FILE_TYPES, Download, encode_json, read_static, save_session
+from lamina.inspector.exports import export_request, save_session
+from lamina.inspector.one_file import FILE_TYPES, Download, encode_json, read_static
 from lamina.inspector.request_views import show_request
 from lamina.inspector.search import read_filters, search_places
 from lamina.inspector.segment_views import show_segment, show_text
@@ -203,7 +204,9 @@ _VIEWS: dict[tuple[str, int], View] = {
     ("alternatives", 2): lambda inspector, words, _, __: show_choices(inspector, words[1]),
     ("alternative", 2): lambda inspector, words, query, _: show_alternative(inspector, words[1], query),
     ("across", 1): lambda inspector, _, query, __: show_across(inspector, query),
-    ("save", 2): lambda inspector, words, query, _: save_session(inspector, words[1], query),
+    ("save", 3): lambda inspector, words, query, settings: save_session(
+        inspector, words[1], words[2], query, settings
+    ),
 }
 """Each view under /api: the first word of its path and the number of words."""
 

@@ -21,6 +21,11 @@ _NAMES_OF_VIEWS = frozenset(
 )
 """Fields of the inspector's own views that hold names, and sentences that lamina wrote itself."""
 
+_NAMES_OF_BODIES = frozenset("model name object role status stop_reason finish_reason type".split())
+"""Fields of requests and answers of any API that hold names."""
+
+_ARGUMENT_FIELDS = frozenset(("arguments", "input", "args"))
+
 _EMPTIED: dict[str, Any] = {"difference": [], "images": [], "path": {}, "read_again": {}, "headers": {}}
 """Fields that quote the session in lists, or as names of values."""
 
@@ -60,6 +65,26 @@ class Redaction:
         if name in _EMPTIED:
             return _EMPTIED[name]
         return self.redact_view(value, name)
+
+    def redact_body(self, value: Any, field: str = "") -> Any:
+        """A request or an answer of any API, redacted. Names of fields stay, unless they are arguments."""
+        match value:
+            case dict():
+                return self._redact_object(value, field)
+            case list() | tuple():
+                return [self.redact_body(inner, field) for inner in value]
+            case str() if field not in _NAMES_OF_BODIES:
+                return self.mark(value)
+            case _:
+                return value
+
+    def _redact_object(self, value: dict[str, Any], field: str) -> dict[str, Any]:
+        """An object of a body. Names of arguments are marked too: a tool may take paths or words as names."""
+        # `input` is the arguments of a call in Anthropic's API, and the list of items in OpenAI's.
+        is_item = "role" in value or "type" in value
+        if field in _ARGUMENT_FIELDS and not is_item:
+            return {self.mark(name): self.redact_body(inner) for name, inner in value.items()}
+        return {name: self.redact_body(inner, name) for name, inner in value.items()}
 
 
 def _is_name_in_view(field: str, text: str) -> bool:

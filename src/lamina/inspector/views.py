@@ -2,7 +2,7 @@
 
 Every figure comes from the functions behind `explain`, `diff` and the lab, so that the page, the command line
 and a program agree. The other views are in `request_views`, `segment_views`, `comparisons`, `visibility` and
-`one_file`.
+`exports`.
 """
 
 from __future__ import annotations
