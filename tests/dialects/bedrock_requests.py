@@ -20,7 +20,7 @@ from lamina.core.hashing import canonical_json
 from lamina.core.layout import Layout
 from lamina.core.values import Budget
 from lamina.dialects.bedrock_converse import DIALECT
-from lamina.dialects.bedrock_converse.sdk import to_sdk_arguments
+from lamina.dialects.bedrock_converse.blocks import to_sdk_arguments
 from lamina.dialects.translate import choose_options
 
 Json = dict[str, Any]

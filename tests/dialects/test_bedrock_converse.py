@@ -15,10 +15,9 @@ from lamina import fit_request, translate
 from lamina.core.values import Document, Image, Raw, RequestHead, Role, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.bedrock_converse import DIALECT
-from lamina.dialects.bedrock_converse.blocks import make_document_name
+from lamina.dialects.bedrock_converse.blocks import make_document_name, to_sdk_arguments
 from lamina.dialects.bedrock_converse.cache_view import mark
 from lamina.dialects.bedrock_converse.check import RULES
-from lamina.dialects.bedrock_converse.sdk import to_sdk_arguments
 from lamina.dialects.port import Marking, PlainHead, Tool
 from lamina.dialects.sending import MOVED
 from lamina.errors import BadInput

@@ -12,7 +12,7 @@ from lamina.cli.parser import add_file, add_json
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import explain
 from lamina.core.values import Layer
-from lamina.dialects.model_names import find_model
+from lamina.dialects.json_values import find_model
 from lamina.errors import BadInput
 from lamina.models.facts import AS_OF, model, price_of
 

@@ -31,9 +31,8 @@ from lamina.conversations.record import CutNote
 from lamina.core.explanation import LeftOut
 from lamina.core.values import Cut, Ledger
 from lamina.diagnose.values import CAUSES
-from lamina.dialects.cache_reports import NO_REPORT, CacheReport
-from lamina.dialects.model_names import find_model
-from lamina.dialects.usage import Usage
+from lamina.dialects.json_values import find_model
+from lamina.dialects.usage import NO_REPORT, CacheReport, Usage
 from lamina.errors import BadInput
 from lamina.fitting.fitted import Fitted
 from lamina.models.facts import Prices, price_of

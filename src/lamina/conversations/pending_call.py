@@ -37,11 +37,10 @@ from lamina.conversations.recognise import names_conversation
 from lamina.conversations.record import Answered
 from lamina.conversations.recorder import CallRecorder, encode_lowered
 from lamina.core.values import Budget, Ledger
-from lamina.dialects.cache_reports import NO_REPORT, find_cache_report
-from lamina.dialects.model_names import find_model
+from lamina.dialects.json_values import find_model
 from lamina.dialects.overflow import Overflow
 from lamina.dialects.port import Absorbed, Dialect
-from lamina.dialects.usage import NOTHING_REPORTED, Usage
+from lamina.dialects.usage import NO_REPORT, NOTHING_REPORTED, Usage, find_cache_report
 from lamina.errors import BudgetExceeded
 from lamina.fitting.fitted import Fitted
 from lamina.fitting.markers import resolve_lifetimes

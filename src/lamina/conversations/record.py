@@ -126,7 +126,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     what the account needs to tell what the request would have cost without lamina. `recalled`: the answer
     was for lamina, which sent the next request with what the model asked for. `provider_cause` is the
     provider's own word for why its cache missed, "hit" if it found nothing, "" if it said nothing
-    (`lamina.dialects.cache_reports`); `provider_missed` are the tokens that it says were missed.
+    (`lamina.dialects.usage`); `provider_missed` are the tokens that it says were missed.
     """
 
     id: str = ""

@@ -20,8 +20,7 @@ from lamina.core.tokens import ESTIMATE, Counter, Framing, scale_tokens
 from lamina.core.values import Document, Entry, Image, Layer, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import describe_segment
 from lamina.dialects import DIALECTS, recognise
-from lamina.dialects.json_values import list_or_empty, mapping_or_empty, text_or_empty
-from lamina.dialects.model_names import find_model
+from lamina.dialects.json_values import find_model, list_or_empty, mapping_or_empty, text_or_empty
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.models.framing import framing_for

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lamina.dialects.anthropic import DIALECT as ANTHROPIC
 from lamina.dialects.bedrock_converse import DIALECT as BEDROCK_CONVERSE
-from lamina.dialects.cache_reports import CacheReport
 from lamina.dialects.gemini import DIALECT as GEMINI
 from lamina.dialects.json_values import LIST_TYPES
 from lamina.dialects.memos import ParseMemo
@@ -21,7 +20,7 @@ from lamina.dialects.recognition import (
     read_signs,
 )
 from lamina.dialects.text import DIALECT as TEXT
-from lamina.dialects.usage import Usage, read_usage
+from lamina.dialects.usage import CacheReport, Usage, read_usage
 from lamina.errors import BadInput
 
 __all__ = [

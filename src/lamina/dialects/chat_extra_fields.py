@@ -15,23 +15,21 @@ from lamina.core.tokens import COVERED_CHARACTERS
 from lamina.core.values import Image, Part, Raw, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.extra_fields import (
     ExtraParts,
+    Rests,
     collect_blank_texts,
     collect_extra_fields,
-    is_counted,
-    join_parts,
-    list_counted_fields,
-)
-from lamina.dialects.json_values import Json, list_or_empty, to_dict_or_empty
-from lamina.dialects.origins import read_origin_in
-from lamina.dialects.uncounted_fields import (
-    Rests,
     digest_rests,
     find_blank_blocks,
     find_rest,
     find_uncounted_difference,
+    is_counted,
+    join_parts,
+    list_counted_fields,
     list_typed_fields,
     name_places,
 )
+from lamina.dialects.json_values import Json, list_or_empty, to_dict_or_empty
+from lamina.dialects.origins import read_origin_in
 
 _MESSAGE_FIELDS = list_counted_fields("content thinking images tool_calls function_call tool_call_id")
 _BLOCK_FIELDS = list_counted_fields("text refusal image_url input_audio file function custom name arguments")

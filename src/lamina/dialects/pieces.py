@@ -31,7 +31,7 @@ class MessagePiece(msgspec.Struct, frozen=True, gc=False):
     """A segment before it is made: its kind, its part, and the block of the message that it came from.
 
     `role` is given if it is not that of the message: a result may stand in a message of the user.
-    `uncounted` is the digest of what the block has besides (`uncounted_fields`).
+    `uncounted` is the digest of what the block has besides (`extra_fields`).
     """
 
     kind: str

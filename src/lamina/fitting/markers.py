@@ -21,8 +21,8 @@ from lamina.core.entries import EntryTally, find_sent
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import ESTIMATE, Counter
 from lamina.core.values import Cut, Entry, Form, Ledger, RequestHead, SentMark
+from lamina.dialects.json_values import find_model
 from lamina.dialects.memos import StreamMemo
-from lamina.dialects.model_names import find_model
 from lamina.dialects.port import Dialect, Marking
 from lamina.errors import BadInput
 

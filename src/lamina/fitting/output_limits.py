@@ -15,7 +15,7 @@ import msgspec
 from lamina.core.cut_target import OUTPUT_LIMITS, RESERVE, RESERVED_PART
 from lamina.core.envelope import Envelope
 from lamina.core.text.characters import lower_ascii
-from lamina.dialects.model_names import find_model
+from lamina.dialects.json_values import find_model
 from lamina.dialects.port import Dialect
 
 MARGIN = 20

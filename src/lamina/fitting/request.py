@@ -30,8 +30,8 @@ from lamina.core.ledger import load_ledger
 from lamina.core.memo import BuildMemo
 from lamina.core.values import Budget, Entry, Form, Ledger, RequestHead
 from lamina.dialects import DIALECTS, recognise_growing
+from lamina.dialects.json_values import find_model, set_model
 from lamina.dialects.memos import CheckMemo, ParseMemo, StreamMemo
-from lamina.dialects.model_names import find_model, set_model
 from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, Request, Violation
 from lamina.dialects.render_memo import RenderMemo
 from lamina.dialects.sending import (

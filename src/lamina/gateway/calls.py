@@ -12,7 +12,7 @@ from lamina.conversations.recall_loop import RecallPlace, splice_exchanges
 from lamina.conversations.record import is_compaction
 from lamina.conversations.store import changes_requests
 from lamina.core.values import Cut, Ledger
-from lamina.dialects.model_names import MODEL_FIELDS
+from lamina.dialects.json_values import MODEL_FIELDS
 from lamina.dialects.port import Dialect
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.fitting.request import Fitted

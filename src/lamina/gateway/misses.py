@@ -29,9 +29,8 @@ from lamina.core.entries import find_logged
 from lamina.core.tokens import Counter, part_cost
 from lamina.core.values import Entry, Form, ToolCall
 from lamina.diagnose import Difference
-from lamina.dialects.cache_reports import NO_REPORT, CacheReport
-from lamina.dialects.model_names import find_model
-from lamina.dialects.usage import Usage
+from lamina.dialects.json_values import find_model
+from lamina.dialects.usage import NO_REPORT, CacheReport, Usage
 from lamina.errors import LaminaError
 from lamina.fitting.request import Fitted
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest

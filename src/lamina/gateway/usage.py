@@ -14,9 +14,8 @@ import msgspec
 from lamina.conversations.encodings import UNPACK_ERRORS, make_unpacker
 from lamina.dialects.anthropic.server import read_cleared
 from lamina.dialects.bedrock_converse.event_stream import CONTENT_TYPE, FrameReader
-from lamina.dialects.cache_reports import NO_REPORT, read_cache_report
 from lamina.dialects.json_values import list_objects
-from lamina.dialects.usage import NOTHING_REPORTED, Usage, find_usage
+from lamina.dialects.usage import NO_REPORT, NOTHING_REPORTED, Usage, find_usage, read_cache_report
 
 LONGEST = 16 << 20
 """Bytes of a whole answer, or of one event, that are held to be read."""

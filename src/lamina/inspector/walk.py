@@ -24,8 +24,8 @@ from lamina.core.memo import BuildMemo
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Entry, Form, Ledger, Ref, RequestHead, Segment
 from lamina.dialects import DIALECTS
+from lamina.dialects.json_values import find_model
 from lamina.dialects.memos import ParseMemo
-from lamina.dialects.model_names import find_model
 from lamina.dialects.translate import choose_options
 from lamina.errors import LaminaError
 from lamina.inspector.built_values import BuildSettings, BuiltCall, FormChange, find_rules, make_budget

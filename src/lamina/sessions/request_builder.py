@@ -24,8 +24,8 @@ from lamina.core.history_window import LastN
 from lamina.core.memo import BuildMemo
 from lamina.core.options import Phase, not_measured
 from lamina.core.values import Cut, Segment, SentMark
+from lamina.dialects.json_values import find_model
 from lamina.dialects.memos import CheckMemo, StreamMemo
-from lamina.dialects.model_names import find_model
 from lamina.dialects.render_memo import RenderMemo
 from lamina.dialects.sending import find_violations, make_refusal, settle_repairs
 from lamina.dialects.translate import choose_binding

@@ -18,6 +18,7 @@ from lamina.core.values import Segment
 from lamina.dialects.anthropic.parse import parse_message
 from lamina.dialects.anthropic.server import read_cleared
 from lamina.dialects.json_values import (
+    drop_field,
     drop_nulls,
     text_or_empty,
     to_dict_or_empty,
@@ -25,7 +26,6 @@ from lamina.dialects.json_values import (
     to_event,
 )
 from lamina.dialects.port import Absorbed
-from lamina.dialects.same_objects import drop_field
 from lamina.dialects.usage import Cleared, read_usage
 from lamina.errors import BadInput
 

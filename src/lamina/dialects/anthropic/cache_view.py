@@ -20,6 +20,7 @@ from lamina.dialects.anthropic.model import DEFAULT_LIFETIME, MARKER, NAME, THIN
 from lamina.dialects.json_values import (
     Json,
     drop_default,
+    drop_field,
     drop_nulls,
     mapping_or_empty,
     name_value,
@@ -29,7 +30,6 @@ from lamina.dialects.json_values import (
 )
 from lamina.dialects.memos import StreamMemo
 from lamina.dialects.port import Request
-from lamina.dialects.same_objects import drop_field
 from lamina.dialects.stream_data import encode_data, encode_settings, find_other_fields, read_marker
 from lamina.errors import BadInput
 

@@ -6,7 +6,8 @@ most begins with a number, by which tests cite it. A request that cannot be pars
 checked.
 
 The rules stand in groups: about whole messages, about calls and results, about thinking, and about cache
-markers. `RequestReading` reads the request for them once, and `bound_thoughts` hashes it again for rule A10.
+markers. `RequestReading` reads the request for them once, and
+`find_unbound_thoughts` hashes it again for rule A10.
 """
 
 from __future__ import annotations
@@ -17,22 +18,28 @@ from itertools import zip_longest
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from lamina.core.bound_thinking import is_thinking
+from lamina.core.build import build
+from lamina.core.hashing import stem_of
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Ledger
-from lamina.dialects.anthropic.bound_thoughts import find_unbound_thoughts
+from lamina.core.values import Digest, Ledger, RequestHead, Segment
 from lamina.dialects.anthropic.markers import (
     PlacedMarker,
     find_markers,
     find_markers_on_block,
     may_hold_markers,
 )
-from lamina.dialects.anthropic.messages import begins_with_compaction, is_server_result, read_blocks
 from lamina.dialects.anthropic.model import (
     LONG_LIFETIME,
     MARKER_LIMIT,
+    NAME,
+    OPENING_MESSAGE,
     THINKING_TYPES,
+    begins_with_compaction,
     find_binding,
     is_safe_name,
+    is_server_result,
+    read_blocks,
     read_model,
     refuses_system_messages,
     rejects_prefill,
@@ -48,6 +55,7 @@ from lamina.dialects.json_values import (
     to_dict_or_empty,
 )
 from lamina.dialects.memos import CheckMemo
+from lamina.dialects.origins import read_origin_in
 from lamina.dialects.port import Request, Violation
 from lamina.dialects.rules import Faults, check_growing, name_rules, report_unreadable
 from lamina.errors import BadInput
@@ -303,7 +311,7 @@ def thinking_is_whole(reading: RequestReading) -> Faults:
 def thinking_is_bound(reading: RequestReading) -> Faults:
     """A10: what comes before bound thinking is what came before it when it was first sent.
 
-    The request is hashed again and compared with the ledger (`bound_thoughts`).
+    The request is hashed again and compared with the ledger (`find_unbound_thoughts`).
     """
     ledger = reading.ledger
     if ledger is None or not ledger.bound:
@@ -497,3 +505,43 @@ class RequestReading:
             self.thoughts += message.thoughts
             message_markers += message.markers
         self.markers = find_markers(request, message_markers)
+
+
+def find_unbound_thoughts(request: Request, ledger: Ledger) -> list[int]:
+    """The numbers of thoughts, counted from 0, that do not come after what the ledger says.
+
+    `render` may have put a user message first, which was not there when the thinking was bound. So a request
+    that begins with it is also tried without it.
+    """
+    parsed = parse(request)
+    unbound = _compare_prefixes(parsed.log, parsed.head, ledger)
+    first_message = next(iter(request["messages"]), None)
+    if unbound and first_message == OPENING_MESSAGE:
+        # The object tells: an equal message further on is another one.
+        rest = [entry for entry in parsed.log if read_origin_in(entry, NAME).message is not first_message]
+        unbound &= _compare_prefixes(rest, parsed.head, ledger)
+    return sorted(unbound)
+
+
+def _compare_prefixes(log: Sequence[Segment], head: RequestHead, ledger: Ledger) -> set[int]:
+    """The numbers of thoughts of this log that do not come after what the ledger says.
+
+    The request is built as it was when its thinking was bound, and each thought is compared with the prefix
+    that the ledger has for it. A thought that the ledger names twice, or not at all, is not judged.
+    """
+    recorded_prefixes: dict[str, list[Digest]] = {}
+    for ref, prefix in ledger.bound.items():
+        recorded_prefixes.setdefault(stem_of(ref), []).append(prefix)
+
+    unbound: set[int] = set()
+    envelope = build(log, head=head)
+    number = 0
+    prefix = envelope.root
+    for entry in envelope.entries:
+        if is_thinking(entry):
+            recorded = recorded_prefixes.get(stem_of(entry.ref), [])
+            if len(recorded) == 1 and prefix not in recorded:
+                unbound.add(number)
+            number += 1
+        prefix = entry.prefix
+    return unbound

@@ -15,12 +15,12 @@ from lamina.core.deferred_tools import is_deferred
 from lamina.dialects.anthropic.model import MARKER, has_tool_search
 from lamina.dialects.json_values import (
     Json,
+    drop_field,
     list_or_empty,
     mapping_or_empty,
     text_or_empty,
     to_dict_or_empty,
 )
-from lamina.dialects.same_objects import drop_field
 from lamina.dialects.tool_loading import ToolSearch
 
 

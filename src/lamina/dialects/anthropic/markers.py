@@ -13,18 +13,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lamina.dialects.anthropic.messages import read_blocks
 from lamina.dialects.anthropic.model import (
     DEFAULT_LIFETIME,
     LONG_LIFETIME,
     MARKER,
     MARKER_LIMIT,
     THINKING_TYPES,
+    read_blocks,
 )
-from lamina.dialects.json_values import LIST_TYPES, Json, list_or_empty, to_dict_or_empty
+from lamina.dialects.json_values import (
+    LIST_TYPES,
+    Json,
+    change_object,
+    drop_field,
+    list_or_empty,
+    to_dict_or_empty,
+    to_same_dict,
+)
 from lamina.dialects.marking import Places, mark_field, require_all_placed
 from lamina.dialects.port import Marking, Request
-from lamina.dialects.same_objects import change_object, drop_field, to_same_dict
 from lamina.errors import BadInput
 
 

@@ -1,21 +1,26 @@
 """Says what the Messages API allows, for all models and by a model's name: dated data, and lookups.
 
 Names of models come in many forms (with a date, with a cloud's prefix, with dots), so only family and version
-are read. A name without them gets the rules of the models that have the fewest. Read 2026-09-26.
+are read. A name without them gets the rules of the models that have the fewest. Read 2026-09-26. At the end
+stand the readers of a message that all modules share.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from lamina.core.bound_thinking import Binding
-from lamina.dialects.json_values import mapping_or_empty, text_or_empty
+from lamina.dialects.json_values import LIST_TYPES, Json, mapping_or_empty, text_or_empty, to_dict_or_empty
+from lamina.dialects.words import OPENING
 
 NAME = "anthropic"
 """The name of this dialect."""
+
+OPENING_MESSAGE = {"role": "user", "content": OPENING}
+"""What `render` puts first where the assistant would begin: the API wants the user first."""
 
 MARKER = "cache_control"
 """The field of a block, or of a request, that ends a cached prefix."""
@@ -172,3 +177,34 @@ def _is_since(model: str, table: Since) -> bool:
     """
     family, number = read_version(model)
     return family in table and number >= table[family]
+
+
+def read_role(message: Any) -> str:
+    """The role of a message as the caller sent it, or as `render` wrote it."""
+    return str(to_dict_or_empty(message).get("role"))
+
+
+def read_blocks(message: Any) -> Sequence[Json]:
+    """The blocks of a message. A string counts as one text block.
+
+    `{"content": "Hi"}` has the block `{"type": "text", "text": "Hi"}`. Content of another type has none.
+    """
+    content = to_dict_or_empty(message).get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    if not isinstance(content, LIST_TYPES):
+        return ()
+    return list(map(to_dict_or_empty, content))
+
+
+def begins_with_compaction(blocks: Sequence[Json]) -> bool:
+    """Whether the first block of a message is a compaction, which replaces everything that came before it.
+
+    Such a message may come first, though it is the assistant's.
+    """
+    return bool(blocks) and blocks[0].get("type") == "compaction"
+
+
+def is_server_result(block: Any) -> bool:
+    """Whether a tool on the API's side gave this result: the type may be "web_search_tool_result"."""
+    return str(to_dict_or_empty(block).get("type")).endswith("_tool_result")

@@ -3,8 +3,8 @@
     parse ──▶ MessageScan.parse ──▶ pieces of a message ──▶ build_segments
 
 Each block becomes a segment that notes where it came from, so that `render` can give back the same objects.
-`message_scan` reads the messages. `lasting` names system messages for the ledger that a model refuses, and
-that are said in the user's voice.
+`MessageScan` reads the messages, with what earlier ones mean for later ones. `lasting` names system messages
+for the ledger that a model refuses, and that are said in the user's voice.
 
 How a message is parsed depends on itself, on the messages before it, and on the model, but on nothing that
 follows. So a memo holds for all messages up to the first one that changed.
@@ -12,38 +12,73 @@ follows. So a memo holds for all messages up to the first one that changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections import deque
+from collections.abc import Iterable, Mapping
+from itertools import chain, groupby
+from typing import Any, NamedTuple
 
 from lamina.core.entries import find_sent
 from lamina.core.envelope import Envelope
+from lamina.core.opaque_blocks import is_called_by_program
+from lamina.core.text.arguments import PATH_ARGUMENTS
 from lamina.core.values import (
     Layer,
+    Part,
+    Raw,
     Ref,
     RequestHead,
     Role,
     Segment,
     Text,
+    ToolCall,
+    ToolResult,
 )
-from lamina.dialects.anthropic.deferred import find_deferred_tools
-from lamina.dialects.anthropic.message_scan import MessageScan
-from lamina.dialects.anthropic.model import NAME, read_model, refuses_system_messages
+from lamina.dialects.anthropic.deferred import find_deferred_tools, find_loaded_tools, find_references
+from lamina.dialects.anthropic.model import NAME, is_safe_name, read_model, refuses_system_messages
 from lamina.dialects.anthropic.parts import (
+    parse_call,
     parse_content_block,
+    parse_result,
+    parse_thinking,
+    read_text,
 )
-from lamina.dialects.anthropic.segments import BlockPiece, build_segments
+from lamina.dialects.anthropic.segments import BlockPiece, build_segments, select_extra_fields
+from lamina.dialects.extra_fields import ExtraParts
 from lamina.dialects.json_values import (
     LIST_TYPES,
+    Json,
+    drop_field,
     name_value,
     read_each,
+    text_or_empty,
+    to_dict_or_empty,
+    to_dict_or_none,
 )
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.origins import NO_ORIGIN, ON_THE_WIRE, read_origin_in
+from lamina.dialects.pairing import find_last_answer
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
 
 DEMOTED = "said in the user's voice: the model takes no system messages"
 """The line in the ledger's repairs. It is stored, so it may not change."""
+
+ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
+
+_ROLE_OF_BLOCK = {
+    "tool_use": "assistant",
+    "thinking": "assistant",
+    "redacted_thinking": "assistant",
+    "tool_result": "user",
+}
+"""Blocks that only one role may send."""
+
+_TOOL_KINDS = frozenset(("tool_call", "tool_result"))
+
+_NO_TOOLS: Mapping[str, Json] = {}
+
+PATH_LIMIT = 200
+"""Characters of a path that is worth showing in a handle."""
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
@@ -128,3 +163,352 @@ def _parse_system(system: Any) -> tuple[Segment, ...]:
 
 def _read_system_block(block: Any, _: int) -> BlockPiece:
     return BlockPiece(Role.SYSTEM, "system", (parse_content_block(block),), [block])
+
+
+class MessageScan:
+    """One pass over the messages, with what earlier messages mean for later ones.
+
+    What a message needs of its past is little: the calls that wait for results, and whether the message
+    before may be continued. So the scan can start in the middle of a request whose beginning was parsed
+    before.
+
+    `demotes_system`: the model takes no system messages, so those after the first other message are written
+    anew in the user's voice. `deferred_tools` are the definitions that are not in the prompt until a block
+    refers to them, by name.
+
+    State: `calls` are those so far. `last_role` is the role of the last message, `last_has_tools` whether it
+    took part in a tool loop. `conversation_began` is false while only system messages came.
+    """
+
+    def __init__(
+        self,
+        past: list[tuple[Segment, ...]],
+        *,
+        demotes_system: bool = False,
+        deferred_tools: Mapping[str, Json] = _NO_TOOLS,
+    ) -> None:
+        """Begin after the messages in `past`, which were parsed before.
+
+        Of these only the last step is taken in: it may have calls that wait. Older ones are looked at if
+        a result asks for them.
+        """
+        self.demotes_system = demotes_system
+        self.deferred_tools = deferred_tools
+        self.last_role = ""
+        self.last_has_tools = False
+        self.conversation_began = False
+        start = find_last_answer(past)
+        self.calls = CallHistory(past[:start])
+        for segments in past[start:]:
+            self._follow(segments)
+
+    def parse(self, message: Any, _: int) -> tuple[Segment, ...]:
+        """The segments of the next message.
+
+        `{"role": "user", "content": [text, tool_result]}` has the segment of the result first (A6), and is
+        marked as mended.
+        """
+        mapping = to_dict_or_none(message)
+        if mapping is None:
+            raise BadInput(f"a message is {name_value(message)}", hint="give an object")
+        role = mapping.get("role")
+        if not isinstance(role, str) or role not in ROLES:
+            hint = 'use "user", "assistant" or "system"'
+            raise BadInput(f"the role is {name_value(role)}", place=".role", hint=hint)
+        pieces = self._read_pieces(mapping, role)
+        has_tools = not _TOOL_KINDS.isdisjoint(piece.kind for piece in pieces)
+        joins = self._continues(role, has_tools=has_tools)
+
+        results_first = sorted(pieces, key=lambda piece: piece.kind != "tool_result")  # rule A6
+        is_late_system = role == "system" and self.conversation_began
+        is_demoted = is_late_system and self.demotes_system
+        is_reordered = results_first != pieces
+        extra_fields: Json = {}
+        if len(mapping) > 2:  # more than role and content
+            extra_fields = select_extra_fields(mapping)
+        segments = build_segments(
+            results_first,
+            message,
+            extra_fields=extra_fields,
+            is_mended=is_demoted or is_reordered or any(piece.was_mended for piece in pieces),
+            is_late_system=is_late_system,
+            joins=joins,
+        )
+        self._begin(role, segments, has_tools=has_tools or joins, joins=joins)
+        return segments
+
+    def _follow(self, segments: tuple[Segment, ...]) -> None:
+        """Take in a message that was parsed before.
+
+        Its results take their calls again, so that the next results find what is left.
+        """
+        first = segments[0]
+        role = first.role.value
+        if first.role is Role.TOOL:
+            role = "user"
+        has_tools = not _TOOL_KINDS.isdisjoint(segment.kind for segment in segments)
+        self._begin(role, segments, has_tools=has_tools or first.joins, joins=first.joins)
+        for segment in segments:
+            part = segment.parts[0]
+            if isinstance(part, ToolResult):
+                self.calls.take(part.id)
+
+    def _continues(self, role: str, *, has_tools: bool) -> bool:
+        """Whether a message continues the one before it.
+
+        Three cases: calls wait, and the assistant goes on; results come in more than one user message; or
+        only system messages came so far, and another one adds to the system text.
+        """
+        if role == "system":
+            return not self.conversation_began
+        if self.last_role != role:
+            return False
+        # What the assistant says after its calls belongs to them. What the user says after results does not.
+        goes_on = has_tools or role == "assistant"
+        return goes_on and self.last_has_tools
+
+    def _begin(self, role: str, segments: Iterable[Segment], *, has_tools: bool, joins: bool) -> None:
+        """Remember what the next message has to know of this one. Its calls are now the open ones."""
+        self.last_role = role
+        self.last_has_tools = has_tools
+        if role != "system":
+            self.conversation_began = True
+        if role == "assistant":
+            self.calls.add_assistant_message(segments, joins=joins)
+
+    def _read_pieces(self, message: Json, role: str) -> list[BlockPiece]:
+        """One piece for each block, or one for a string. A message without blocks has an empty piece.
+
+        `"content": "Hi"` is one piece without blocks, and `"content": [A, B]` is two with one block each.
+        """
+        content = message.get("content")
+        if isinstance(content, str):
+            return [BlockPiece(ROLES[role], role, (Text(content),))]
+        if not isinstance(content, LIST_TYPES):
+            hint = "give a string or a list of blocks"
+            raise BadInput(f"the content is {name_value(content)}", place=".content", hint=hint)
+        if not content:
+            return [self._read_empty_message(message, role)]
+        pieces = read_each(content, ".content", lambda block, _: self._read_block(block, role))
+        if role == "assistant":
+            return self._join_api_blocks(pieces)
+        return pieces
+
+    def _read_empty_message(self, message: Json, role: str) -> BlockPiece:
+        """The piece of a message without blocks.
+
+        A late system message without words is a directive: it only sets something, and is sent as it came.
+        """
+        part: Part = Text("")
+        is_late_system = role == "system" and self.conversation_began
+        if is_late_system and not self.demotes_system:
+            part = Raw(dialect=NAME, data=select_extra_fields(message))
+        return BlockPiece(ROLES[role], role, (part,), [])
+
+    def _read_block(self, block: Any, role: str) -> BlockPiece:
+        """The piece for one block. A compaction stands for all that came before it, so it is pinned.
+
+        Thinking in a user message, and a result in one of the assistant, are refused.
+        """
+        mapping = to_dict_or_empty(block)
+        block_type = text_or_empty(mapping.get("type"))
+        owner = _ROLE_OF_BLOCK.get(block_type, role)
+        if owner != role:
+            problem = f"a {block_type} block in a message of the {role}"
+            raise BadInput(problem, hint=f"a {block_type} block belongs to the {owner}")
+        match block_type:
+            case "tool_result":
+                return self._read_result(block, mapping)
+            case "tool_use":
+                call = parse_call(mapping)
+                return BlockPiece(
+                    role=Role.ASSISTANT,
+                    kind="tool_call",
+                    parts=(call,),
+                    blocks=[block],
+                    pinned=is_called_by_program(mapping),
+                    # A16: `fs.read`, from a history of another API, is written anew as `fs_read`.
+                    was_mended=not is_safe_name(call.name),
+                )
+            case "thinking" | "redacted_thinking":
+                return BlockPiece(Role.ASSISTANT, "thinking", (parse_thinking(mapping),), [block])
+        return BlockPiece(
+            role=ROLES[role],
+            kind=role,
+            parts=(parse_content_block(block),),
+            blocks=[block],
+            pinned=block_type == "compaction",
+            loaded=self._load_tools(mapping),
+        )
+
+    def _read_result(self, block: Any, mapping: Json) -> BlockPiece:
+        """The piece for a result. The call that it answers tells the name of the tool, and the file.
+
+        Its call is in the assistant message before it, or further back if a client moved the result. What a
+        program called is read by that program alone. A result that loads tools stays: later calls may be of
+        them.
+        """
+        call_id = read_text(mapping, "tool_use_id")
+        answered = self.calls.find_answered(call_id)
+        result, mended_block = parse_result(mapping, call_id, answered.tool_name)
+        return BlockPiece(
+            role=Role.TOOL,
+            kind="tool_result",
+            parts=(result,),
+            blocks=[mended_block or block],
+            attrs=answered.subject,
+            pinned=answered.is_of_program or bool(find_references(mapping)),
+            was_mended=mended_block is not None,
+            unread=answered.is_of_program,
+            loaded=self._load_tools(mapping),
+        )
+
+    def _load_tools(self, block: Json) -> ExtraParts:
+        """The definitions of the deferred tools that a block refers to, as the model reads them there."""
+        loaded: list[Raw] = []
+        for tool in find_loaded_tools(block, self.deferred_tools):
+            definition = drop_field(tool, "defer_loading")
+            loaded.append(Raw(dialect=NAME, data={"type": "tool_definition", "definition": definition}))
+        return tuple(loaded)
+
+    def _join_api_blocks(self, pieces: list[BlockPiece]) -> list[BlockPiece]:
+        """Join blocks of the API's own that follow each other, such as a web search and its result.
+
+        Each run becomes one piece, since neither of such blocks may be sent without the other. A run is
+        pinned if it loads tools, or holds what belongs to a program.
+        """
+        joined: list[BlockPiece] = []
+        for are_api_blocks, pieces_in_a_row in groupby(pieces, key=_is_api_block):
+            run = list(pieces_in_a_row)
+            if not are_api_blocks:
+                joined += run
+                continue
+            blocks: list[Any] = []
+            parts: list[Part] = []
+            loaded: list[Part] = []
+            for piece in run:
+                blocks += piece.blocks or ()
+                parts += piece.parts
+                loaded += piece.loaded
+            joined.append(
+                run[0]._replace(
+                    parts=tuple(parts),
+                    blocks=blocks,
+                    pinned=any(map(self._must_stay, blocks)),
+                    loaded=tuple(loaded),
+                )
+            )
+        return joined
+
+    def _must_stay(self, block: Any) -> bool:
+        """Whether a block of the API's own may never be left out.
+
+        The result of a program that called tools answers a block whose calls stay.
+        """
+        mapping = to_dict_or_empty(block)
+        if find_references(mapping) or is_called_by_program(mapping):
+            return True
+        return text_or_empty(mapping.get("tool_use_id")) in self.calls.program_ids
+
+
+def _is_api_block(piece: BlockPiece) -> bool:
+    """Whether a piece is a block of the API's own that may be joined to its neighbours."""
+    return isinstance(piece.parts[0], Raw) and not piece.pinned
+
+
+class AnsweredCall(NamedTuple):
+    """What a result has to know of its call. All of it is empty if no call has the id of the result.
+
+    `subject` are the attributes of the result that its call decides. `is_of_program`: a program made the
+    call, and only that program reads the result.
+    """
+
+    tool_name: str = ""
+    subject: dict[str, str] | None = None
+    is_of_program: bool = False
+
+
+class CallHistory:
+    """The calls so far.
+
+    `open_calls` are the calls of the last assistant message, by id; `older_calls` those before it.
+    `unread_past` holds earlier messages whose calls were not read yet. `program_ids` are those of programs
+    that made calls.
+    """
+
+    def __init__(self, unread_past: list[tuple[Segment, ...]]) -> None:
+        self.unread_past = unread_past
+        self.program_ids: set[str] = set()
+        self.open_calls: dict[str, deque[Segment]] = {}
+        self.older_calls: dict[str, Segment] = {}
+
+    def add_assistant_message(self, segments: Iterable[Segment], *, joins: bool) -> None:
+        """Make the calls of a message the open ones. `joins`: it continues the assistant message before it.
+
+        Calls of an earlier message that have no result yet are older ones: a result that comes late finds
+        them there.
+        """
+        if not joins:
+            for call_id, call_segments in self.open_calls.items():
+                self.older_calls[call_id] = call_segments[-1]
+            self.open_calls = {}
+        for segment in segments:
+            part = segment.parts[0]
+            if not isinstance(part, ToolCall):
+                continue
+            self.open_calls.setdefault(part.id, deque()).append(segment)
+            block = _read_call_block(segment)
+            if is_called_by_program(block):
+                self.program_ids.add(text_or_empty(block["caller"].get("tool_id")) or "unknown")
+
+    def find_answered(self, call_id: str) -> AnsweredCall:
+        """What the next result with this id has to know of its call."""
+        segment = self.take(call_id)
+        if segment is None:
+            return AnsweredCall()
+        call = segment.parts[0]
+        block = _read_call_block(segment)
+        tool_name = getattr(call, "name", "")
+        return AnsweredCall(tool_name, _find_subject(block), is_called_by_program(block))
+
+    def take(self, call_id: str) -> Segment | None:
+        """The call that the next result with this id answers.
+
+        Of several open calls with this id it is the first; the last of them stays for further results. The
+        past is read only if no open call has the id.
+        """
+        waiting = self.open_calls.get(call_id)
+        if waiting is None:
+            self._read_past()
+            return self.older_calls.get(call_id)
+        if len(waiting) > 1:
+            return waiting.popleft()
+        return waiting[0]
+
+    def _read_past(self) -> None:
+        """Make older calls of those in messages that were parsed before. Later calls win over them."""
+        past_calls: dict[str, Segment] = {}
+        for segment in chain.from_iterable(self.unread_past):
+            part = segment.parts[0]
+            if isinstance(part, ToolCall):
+                past_calls[part.id] = segment
+        self.older_calls = past_calls | self.older_calls
+        self.unread_past = []
+
+
+def _read_call_block(call_segment: Segment) -> Json:
+    [block] = read_origin_in(call_segment, NAME).block or [{}]
+    return to_dict_or_empty(block)
+
+
+def _find_subject(block: Json) -> dict[str, str]:
+    """The file that a call names in its input, as the attribute of its result; nothing if it names none.
+
+    A call with the input `{"path": "a.py"}` decides that its result has the path `a.py`.
+    """
+    arguments = to_dict_or_empty(block.get("input"))
+    for name in PATH_ARGUMENTS:
+        path = arguments.get(name)
+        if isinstance(path, str) and 0 < len(path) <= PATH_LIMIT:
+            return {"path": path}
+    return {}

@@ -35,25 +35,23 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import text_of
-from lamina.dialects.anthropic.bound_thoughts import OPENING_MESSAGE
 from lamina.dialects.anthropic.markers import (
     PlacedMarker,
     find_markers,
     find_message_markers,
     remove_refused_markers,
 )
-from lamina.dialects.anthropic.messages import (
-    begins_with_compaction,
-    is_server_result,
-    read_blocks,
-    read_role,
-)
 from lamina.dialects.anthropic.model import (
     MARKER,
     NAME,
+    OPENING_MESSAGE,
+    begins_with_compaction,
     is_safe_name,
+    is_server_result,
     make_safe_name,
+    read_blocks,
     read_model,
+    read_role,
     refuses_system_messages,
     takes_system_messages,
 )

@@ -23,18 +23,20 @@ from lamina.core.values import (
 )
 from lamina.dialects.anthropic.model import NAME
 from lamina.dialects.anthropic.parts import render_part
-from lamina.dialects.extra_fields import ExtraParts, collect_extra_fields, list_counted_fields
-from lamina.dialects.json_values import Json, drop_fields, list_or_empty, to_dict_or_empty
-from lamina.dialects.origins import ORIGIN, WireOrigin
-from lamina.dialects.uncounted_fields import (
+from lamina.dialects.extra_fields import (
     NO_DIGEST,
+    ExtraParts,
     Rests,
+    collect_extra_fields,
     digest_rests,
     find_rest,
     find_uncounted_difference,
+    list_counted_fields,
     list_typed_fields,
     name_places,
 )
+from lamina.dialects.json_values import Json, drop_fields, list_or_empty, to_dict_or_empty
+from lamina.dialects.origins import ORIGIN, WireOrigin
 
 _MESSAGE_FIELDS = list_counted_fields("")
 _BLOCK_FIELDS = list_counted_fields(

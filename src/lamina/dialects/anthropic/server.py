@@ -12,8 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lamina.core.text.characters import WHITE_SPACE
-from lamina.dialects.json_values import list_or_empty, mapping_or_empty, read_field, to_count
-from lamina.dialects.same_objects import to_same_dict
+from lamina.dialects.json_values import list_or_empty, mapping_or_empty, read_field, to_count, to_same_dict
 from lamina.dialects.usage import Cleared
 
 BETAS = "anthropic-beta"

@@ -4,20 +4,20 @@
     answers ──▶ responses and events          cache_view ──▶ what its cache sees, cache points
 
 Read `blocks` first: it has the shapes. A request names its model in `modelId`, which is a part of the path in
-HTTP: whoever has only the body adds it. Bytes are base64, as in the body; `sdk` makes them what boto3 takes.
+HTTP: whoever has only the body adds it. Bytes are base64, as in the body; `to_sdk_arguments` makes them what
+boto3 takes.
 """
 
 from __future__ import annotations
 
 from lamina.core.repair import Repairs
 from lamina.dialects.bedrock_converse.answers import absorb, absorb_stream, write_answer, write_closing_events
-from lamina.dialects.bedrock_converse.blocks import ID_PATTERN, NAME
+from lamina.dialects.bedrock_converse.blocks import ID_PATTERN, NAME, to_sdk_arguments
 from lamina.dialects.bedrock_converse.cache_view import count_markers, mark, stream
 from lamina.dialects.bedrock_converse.check import check, check_again
 from lamina.dialects.bedrock_converse.head import HEAD
 from lamina.dialects.bedrock_converse.parse import parse
 from lamina.dialects.bedrock_converse.render import carries, lasting, render
-from lamina.dialects.bedrock_converse.sdk import to_sdk_arguments
 from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Markers, Wire
 from lamina.dialects.recognition import make_recogniser
 from lamina.dialects.words import OPENING

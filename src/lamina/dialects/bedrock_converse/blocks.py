@@ -3,7 +3,7 @@
 A block is an object with one field, which says its type: `{"text": "Hi"}`, `{"toolUse": {…}}`. A cache marker
 is a block of its own, `{"cachePoint": {"type": "default"}}`, and stands after what it marks. A block that has
 no typed part becomes a `Raw` part. Bytes are base64 in the body of a request, and `bytes` in the arguments of
-boto3; both are read, and base64 is written (`lamina.dialects.bedrock_converse.sdk` makes bytes of it).
+boto3; both are read, and base64 is written (`to_sdk_arguments` makes bytes of it).
 
 Shapes: the service model of bedrock-runtime in botocore 1.44.
 """
@@ -11,8 +11,9 @@ Shapes: the service model of bedrock-runtime in botocore 1.44.
 from __future__ import annotations
 
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_
 from typing import Any, NamedTuple
 
 from lamina.core.text.characters import is_blank
@@ -22,6 +23,7 @@ from lamina.dialects.json_values import (
     Json,
     decode_arguments,
     encode_json,
+    keep_list,
     list_or_empty,
     mapping_or_empty,
     name_value,
@@ -31,6 +33,7 @@ from lamina.dialects.json_values import (
 )
 from lamina.dialects.openai_chat.calls import make_safe_name
 from lamina.dialects.pieces import is_blank_text
+from lamina.dialects.port import Request
 from lamina.dialects.words import write_as_text
 from lamina.errors import BadInput
 
@@ -65,6 +68,10 @@ _SPACES = re.compile(r" {2,}")
 _LONGEST_NAME = 200
 UNNAMED = "document"
 _S3 = "s3://"
+
+_BYTES_FIELDS = frozenset(("bytes", "redactedContent"))
+_FREE_FIELDS = frozenset(("input", "json", "additionalModelRequestFields"))
+"""Fields that hold any JSON of the caller's, in which a field `bytes` means nothing."""
 
 
 def split_block(block: Any) -> tuple[str, Any]:
@@ -389,3 +396,28 @@ def make_document_name(name: str) -> str:
     """
     safe_name = _SPACES.sub(" ", _NOT_IN_NAMES.sub("-", name)).strip(" ")
     return safe_name[:_LONGEST_NAME] or UNNAMED
+
+
+def to_sdk_arguments(request: Request) -> dict[str, Any]:
+    """The arguments of `client.converse` for a request. What holds no bytes stays the same object.
+
+    boto3 encodes bytes itself, so base64 in the place of bytes would be encoded twice.
+    """
+    return {name: _to_bytes(value, name) for name, value in request.items()}
+
+
+def _to_bytes(value: Any, name: str) -> Any:
+    """The value of the field `name` with bytes inside; the same object if it holds none."""
+    if name in _FREE_FIELDS:
+        return value
+    match value:
+        case str() if name in _BYTES_FIELDS:
+            return b64decode(value)
+        case Mapping():
+            changed = to_sdk_arguments(value)
+            if all(map(is_, changed.values(), value.values())):
+                return value
+            return changed
+        case list() | tuple():
+            return keep_list(value, [_to_bytes(item, "") for item in value])
+    return value

@@ -24,18 +24,20 @@ from lamina.dialects.bedrock_converse.blocks import (
     split_block,
 )
 from lamina.dialects.json_values import (
+    change_object,
     drop_nulls,
+    keep_list,
     list_or_empty,
     mapping_or_empty,
     name_value,
     text_or_empty,
     to_dict_or_empty,
     to_list,
+    to_same_dict,
 )
 from lamina.dialects.marking import Places, mark_field, require_all_placed
 from lamina.dialects.memos import StreamMemo
 from lamina.dialects.port import Marking, Request
-from lamina.dialects.same_objects import change_object, keep_list, to_same_dict
 from lamina.dialects.stream_data import encode_data, encode_settings, find_other_fields
 from lamina.errors import BadInput
 

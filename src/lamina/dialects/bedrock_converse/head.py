@@ -15,6 +15,7 @@ from lamina.dialects.head_table import HeadField, HeadTable, name_choice
 from lamina.dialects.json_values import (
     Json,
     decode_arguments,
+    drop_field,
     encode_json,
     list_or_empty,
     mapping_or_empty,
@@ -25,7 +26,6 @@ from lamina.dialects.json_values import (
 )
 from lamina.dialects.openai_chat.calls import make_safe_name
 from lamina.dialects.port import Request, Tool
-from lamina.dialects.same_objects import drop_field
 from lamina.errors import BadInput
 
 _EMPTY_SCHEMA = {"type": "object", "properties": {}}

@@ -24,6 +24,7 @@ from lamina.dialects.bedrock_converse.blocks import (
     write_part,
 )
 from lamina.dialects.bedrock_converse.head import read_head
+from lamina.dialects.extra_fields import digest_rests, find_difference
 from lamina.dialects.json_values import (
     LIST_TYPES,
     add_outer_place,
@@ -33,9 +34,8 @@ from lamina.dialects.json_values import (
     to_dict_or_empty,
 )
 from lamina.dialects.memos import ParseMemo
-from lamina.dialects.named_files import describe_result
 from lamina.dialects.openai_chat.calls import is_safe_name
-from lamina.dialects.pairing import CallLog
+from lamina.dialects.pairing import CallLog, describe_result
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,
@@ -44,7 +44,6 @@ from lamina.dialects.pieces import (
     read_messages,
 )
 from lamina.dialects.port import ParsedRequest, Request
-from lamina.dialects.uncounted_fields import digest_rests, find_difference
 from lamina.errors import BadInput
 
 ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}

@@ -50,6 +50,7 @@ from lamina.dialects.bedrock_converse.head import HEAD, write_tool_config
 from lamina.dialects.json_values import (
     Json,
     decode_arguments,
+    drop_field,
     list_or_empty,
     mapping_or_empty,
     to_dict_or_empty,
@@ -67,7 +68,6 @@ from lamina.dialects.origins import (
 )
 from lamina.dialects.port import PlainHead, Tool
 from lamina.dialects.render_memo import RenderMemo, write_messages
-from lamina.dialects.same_objects import drop_field
 from lamina.dialects.words import OPENING
 
 DEFINED = "defined for the calls in the history: "

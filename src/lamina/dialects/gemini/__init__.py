@@ -4,8 +4,8 @@
     absorb, absorb_stream ──▶ an answer as segments          stream ──▶ what its cache sees
 
 A request is rendered in the shape in which it came; what another dialect parsed is rendered as arguments
-of the SDK, `{"model", "contents", "config"}`. Read `parse` first, then `render`; `contents`, `parts` and
-`media` have the shapes, `wire` the spelling.
+of the SDK, `{"model", "contents", "config"}`. Read `parse` first, then `render`; `contents` and `parts` have
+the shapes, `wire` the spelling.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from lamina.core.values import Segment
 from lamina.dialects.gemini.answers import absorb, absorb_stream, write_answer, write_closing_events
 from lamina.dialects.gemini.cache_view import stream
 from lamina.dialects.gemini.check import check, check_again
-from lamina.dialects.gemini.media import can_carry_media
 from lamina.dialects.gemini.parse import parse
+from lamina.dialects.gemini.parts import can_carry_media
 from lamina.dialects.gemini.plain import add_tools, own_head, plain_head, takes_tool
 from lamina.dialects.gemini.render import lasting, render
 from lamina.dialects.gemini.wire import NAME

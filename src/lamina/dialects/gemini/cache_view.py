@@ -30,9 +30,8 @@ from lamina.dialects.gemini.wire import (
     to_dict_or_none,
     to_snake_case,
 )
-from lamina.dialects.json_values import Json, drop_nulls, list_or_empty, name_value, text_or_empty
+from lamina.dialects.json_values import Json, drop_field, drop_nulls, list_or_empty, name_value, text_or_empty
 from lamina.dialects.port import Request
-from lamina.dialects.same_objects import drop_field
 from lamina.errors import BadInput
 
 _SORTS: dict[str, Sort] = {

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from lamina.core.text.characters import is_blank, upper_ascii
 from lamina.core.values import RequestHead
 from lamina.dialects.gemini.contents import holds_parts
-from lamina.dialects.gemini.media import Spelling
+from lamina.dialects.gemini.parts import Spelling
 from lamina.dialects.gemini.wire import (
     find_spelling,
     get_object,
@@ -24,9 +24,16 @@ from lamina.dialects.gemini.wire import (
     to_dicts,
     to_snake_case,
 )
-from lamina.dialects.json_values import LIST_TYPES, Json, drop_fields, drop_nulls, name_value, read_each
+from lamina.dialects.json_values import (
+    LIST_TYPES,
+    Json,
+    drop_field,
+    drop_fields,
+    drop_nulls,
+    name_value,
+    read_each,
+)
 from lamina.dialects.port import Request
-from lamina.dialects.same_objects import drop_field
 from lamina.errors import BadInput
 
 _SYSTEM_FIELD = "systemInstruction"

@@ -4,43 +4,76 @@ Results are logged before the rest of their content: nothing may stand between a
 content breaks a rule of the API but its meaning is clear, its origin says that it was mended, and rendering
 writes it anew. Nothing is judged here: the core decides what may be lowered,
 and `check` knows what the API refuses.
+
+Ids are optional here, so results are matched by name and position too. A call without an id gets one for the
+log. It is made from the name and the arguments of the call, so that it does not depend on where the call
+stands, and it is never sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.core.values import Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
-from lamina.dialects.gemini.calls import GeminiCalls, make_orphan_id
-from lamina.dialects.gemini.contents import Unit, list_messages, read_extra_fields, split_units
-from lamina.dialects.gemini.extra_fields import (
-    collect_from_content,
-    collect_from_part,
-    find_content_rest,
-    find_part_rests,
+from lamina.core.values import Document, Image, Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.dialects.extra_fields import (
+    ExtraParts,
+    Rests,
+    collect_extra_fields,
+    digest_rests,
+    find_rest,
+    list_counted_fields,
+    list_typed_fields,
+    name_places,
 )
+from lamina.dialects.gemini.contents import Unit, list_messages, read_extra_fields, split_units
 from lamina.dialects.gemini.head import ParsedGeminiHead, read_head, split_system_parts
 from lamina.dialects.gemini.parts import ID_PREFIX, read_part, read_signature
 from lamina.dialects.gemini.wire import NAME, get_object, is_safe_name, to_dict_or_empty
-from lamina.dialects.json_values import LIST_TYPES, add_outer_place, name_value, text_or_empty
+from lamina.dialects.json_values import (
+    LIST_TYPES,
+    Json,
+    add_outer_place,
+    list_or_empty,
+    name_value,
+    text_or_empty,
+)
 from lamina.dialects.memos import ParseMemo
-from lamina.dialects.named_files import describe_result
 from lamina.dialects.origins import ORIGIN, WireOrigin
-from lamina.dialects.pairing import find_last_answer
+from lamina.dialects.pairing import CallLog, describe_result, find_last_answer
 from lamina.dialects.pieces import is_blank_text
 from lamina.dialects.port import ParsedRequest, Request
-from lamina.dialects.uncounted_fields import digest_rests
 from lamina.errors import BadInput
 
 _ROLES = {"user": Role.USER, "model": Role.ASSISTANT, "function": Role.USER}
 """Who speaks. Results once had a role of their own, "function", which is the user's now."""
 
 _CALL_KINDS = frozenset(("tool_call", "tool_result"))
+
+_CONTENT_FIELDS = list_counted_fields("parts")
+_PART_FIELDS = list_counted_fields(
+    """text inlineData inline_data fileData file_data functionCall function_call functionResponse
+    function_response thoughtSignature thought_signature"""
+)
+_CALL_FIELDS = list_counted_fields("name args response parts")
+
+_TYPED_CONTENT_FIELDS = list_typed_fields("parts")
+_TYPED_PART_FIELDS = list_typed_fields(
+    """text inlineData inline_data fileData file_data functionCall function_call functionResponse
+    function_response thoughtSignature thought_signature"""
+)
+_TYPED_CALL_FIELDS = list_typed_fields("name args response parts")
+_TYPED_MEDIA_FIELDS = list_typed_fields("data fileUri file_uri uri mimeType mime_type")
+_TYPED_DOCUMENT_FIELDS = _TYPED_MEDIA_FIELDS.union(("displayName", "display_name"))
+
+_MEDIA = ("inlineData", "inline_data", "fileData", "file_data")
+_CALLS_AND_RESPONSES = ("functionCall", "function_call", "functionResponse", "function_response")
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
@@ -387,3 +420,211 @@ def _make_segments(
         )
         segments.append(segment)
     return segments
+
+
+class GeminiCalls(CallLog):
+    """The calls so far: those of the last content, which may wait for results, and all by id."""
+
+    def __init__(self, past: Sequence[tuple[Segment, ...]] = ()) -> None:
+        super().__init__(past)
+        self._id_counts: Counter[str] = Counter()
+
+    def begin_answer(self) -> None:
+        """Begin a new content of the model, in which equal calls are numbered from 1 again."""
+        super().begin_answer()
+        self._id_counts = Counter()
+
+    def add_with_id(self, call: ToolCall) -> ToolCall:
+        """The call with an id; from now on it waits for its result.
+
+        A call that has no id on the wire gets one.
+        """
+        if not call.id:
+            call = ToolCall(id=self._make_id(call), name=call.name, arguments=call.arguments)
+        self.add(call)
+        return call
+
+    def take_answered_call(self, result: ToolResult) -> ToolCall | None:
+        """The call that the next result answers: by its id, else by its name, else the first that waits.
+
+        A result with an id that no call has may be for a call without one. A second result for the same call
+        belongs to that call.
+        """
+        if result.id and self.find(result.id) is not None:
+            return self.take(result.id, result.name)
+        if result.id:
+            return self._take_call_without_id(result.name)
+        place = self.step.take_any(result.name)
+        if place is None:
+            return self._find_second(result.name)
+        return self.step.calls[place]
+
+    def _take_call_without_id(self, name: str) -> ToolCall | None:
+        """The first call of this name that waits, if the wire has no id for it.
+
+        Of two calls of `now` that came without ids, the first result of `now` takes the first.
+        """
+        place = self.step.find_waiting(name)
+        if place is None or not self.step.calls[place].id.startswith(ID_PREFIX):
+            return None
+        self.step.take(name)
+        return self.step.calls[place]
+
+    def _find_second(self, name: str) -> ToolCall | None:
+        """The last call of this name, which has its result: what comes now is one more."""
+        for call in reversed(self.step.calls):
+            if call.name == name:
+                return call
+        return None
+
+    def replay(self, segments: Iterable[Segment]) -> None:
+        """Take in calls and results that were read before.
+
+        Ids that this dialect made are counted again, so that the next equal call gets the next id.
+        """
+        for segment in segments:
+            part = segment.parts[0]
+            if isinstance(part, ToolCall):
+                if part.id.startswith(ID_PREFIX):
+                    self._make_id(part)  # counts it, so that the next equal call gets the next id
+                self.add(part)
+            elif isinstance(part, ToolResult):
+                self.step.take(part.name, id_=part.id)
+
+    def _make_id(self, call: ToolCall) -> str:
+        """An id for a call that has none on the wire; equal calls of one content are numbered.
+
+        `unnamed_call_1a2b3c4d5e6f`, and for the second equal call `unnamed_call_1a2b3c4d5e6f_2`.
+        """
+        call_hash = _hash_text(f"{call.name}\0{call.arguments}")
+        stem = f"{ID_PREFIX}{call_hash}"
+        self._id_counts[stem] += 1
+        count = self._id_counts[stem]
+        if count == 1:
+            return stem
+        return f"{stem}_{count}"
+
+
+def make_orphan_id(result: ToolResult) -> str:
+    """The id of a result whose call is not in the request.
+
+    It has its own id, or one that is made of its name, so that it is the same in the next request.
+    """
+    if result.id:
+        return result.id
+    return f"{ID_PREFIX}{_hash_text(result.name)}_lost"
+
+
+def _hash_text(text: str) -> str:
+    """Twelve digits that tell texts apart, the same in every process."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def collect_from_content(dialect: str, fields: Mapping[str, Any]) -> ExtraParts:
+    """Of the fields that a content has besides its role and its parts."""
+    if not fields:
+        return ()
+    return collect_extra_fields(dialect, fields, _CONTENT_FIELDS)
+
+
+def collect_from_part(dialect: str, part: Part, block: Any, signature: str) -> ExtraParts:
+    """Of a part of a content. Its signature counts, unless the typed part holds it.
+
+    A thought holds its signature itself. The signature of a call is counted here.
+    """
+    if not isinstance(block, Mapping) or isinstance(part, Raw):
+        return ()
+    extra = collect_extra_fields(dialect, block, _PART_FIELDS)
+    for name in _CALLS_AND_RESPONSES:
+        inner = block.get(name)
+        if isinstance(inner, Mapping):
+            extra += _collect_from_call(dialect, inner)
+    if signature and not isinstance(part, Thinking):
+        extra += (Thinking(signature=signature),)
+    return extra
+
+
+def find_content_rest(fields: Mapping[str, Any]) -> Json:
+    """Of the fields that a content has besides its role and its parts, those that are not counted."""
+    return find_rest(fields, _TYPED_CONTENT_FIELDS, _CONTENT_FIELDS)
+
+
+def find_part_rests(part: Part, block: Any) -> Rests:
+    """What a part of a content has that its typed part does not hold: which scenes of a film, for example.
+
+    A response that is not one text in the field `output` names its shape: an object is text in the log.
+    """
+    if not isinstance(block, Mapping) or isinstance(part, Raw):
+        return {}
+    rests: dict[str, Any] = {}
+    if not _TYPED_PART_FIELDS.issuperset(block):
+        rests[""] = _find_settings(part, block)
+    for name in _CALLS_AND_RESPONSES:
+        inner = block.get(name)
+        if isinstance(inner, Mapping):
+            rests |= _find_call_rests(part, inner)
+    if isinstance(part, Image | Document):
+        rests |= _find_media_rests(part, block)
+    return rests
+
+
+def _find_settings(part: Part, block: Mapping[str, Any]) -> Json:
+    """The fields of a part besides its data. The typed part tells a thought, and false is the default."""
+    rest = find_rest(block, _TYPED_PART_FIELDS, _PART_FIELDS)
+    is_thought = isinstance(part, Thinking)
+    if rest.get("thought") is is_thought:
+        del rest["thought"]
+    return rest
+
+
+def _find_call_rests(part: Part, call: Mapping[str, Any]) -> Rests:
+    """Of a call or a response, and of the media that a response may hold."""
+    rests: dict[str, Any] = {"call": find_rest(call, _TYPED_CALL_FIELDS, _CALL_FIELDS)}
+    if not isinstance(part, ToolResult):
+        return rests
+    response = call.get("response")
+    if isinstance(response, Mapping):
+        rests["response"] = _name_shape(response)
+    media = [inner for inner in part.content if not isinstance(inner, Text)]
+    pairs = zip(media, list_or_empty(call.get("parts")), strict=False)
+    return rests | name_places("parts", (find_part_rests(inner, block) for inner, block in pairs))
+
+
+def _name_shape(response: Mapping[str, Any]) -> str:
+    """The shape of a response; "" for the usual one, `{"output": "ok"}`.
+
+    `{"result": "ok"}` and an object that reads the same as JSON have the same text.
+    """
+    if len(response) != 1:
+        return "object"
+    [(name, value)] = response.items()
+    if not isinstance(value, str):
+        return "object"
+    if name == "output":
+        return ""
+    return name
+
+
+def _find_media_rests(part: Image | Document, block: Mapping[str, Any]) -> Rests:
+    """What the object with the data of a picture or file has besides them."""
+    typed_fields = _TYPED_MEDIA_FIELDS
+    if isinstance(part, Document):
+        typed_fields = _TYPED_DOCUMENT_FIELDS
+    rests: dict[str, Any] = {}
+    for name in _MEDIA:
+        media = block.get(name)
+        if isinstance(media, Mapping):
+            rests["media"] = find_rest(media, typed_fields, frozenset(media))
+    return rests
+
+
+def _collect_from_call(dialect: str, call: Mapping[str, Any]) -> ExtraParts:
+    """Of a call or a response, and of the media that a response may hold.
+
+    `{"functionResponse": {"name": "read", "response": {…}, "note": "x"}}` has the extra field `note`.
+    """
+    extra = collect_extra_fields(dialect, call, _CALL_FIELDS)
+    for media in list_or_empty(call.get("parts")):
+        if isinstance(media, Mapping):
+            extra += collect_extra_fields(dialect, media, _PART_FIELDS)
+    return extra

@@ -23,11 +23,11 @@ from lamina.core.values import Entry, Form, Layer, Ref, Role, Thinking, ToolCall
 from lamina.core.wording import text_of
 from lamina.dialects.gemini.contents import LooseParts, read_extra_fields
 from lamina.dialects.gemini.head import choose_spelling, read_declarations, write_request
-from lamina.dialects.gemini.media import write_media
 from lamina.dialects.gemini.parts import (
     ID_PREFIX,
     stands_beside_result,
     write_block,
+    write_media,
     write_response,
 )
 from lamina.dialects.gemini.wire import (
@@ -41,7 +41,7 @@ from lamina.dialects.gemini.wire import (
     to_dict_or_empty,
     to_dict_or_none,
 )
-from lamina.dialects.json_values import Json, decode_arguments
+from lamina.dialects.json_values import Json, decode_arguments, drop_field
 from lamina.dialects.origins import (
     ON_THE_WIRE,
     find_origin,
@@ -53,9 +53,7 @@ from lamina.dialects.origins import (
 )
 from lamina.dialects.pairing import find_result_name
 from lamina.dialects.render_memo import RenderMemo, write_messages
-from lamina.dialects.same_objects import drop_field
-from lamina.dialects.tool_names import ToolNames
-from lamina.dialects.words import OPENING
+from lamina.dialects.words import OPENING, ToolNames
 from lamina.errors import BadInput
 
 SIGNED = "signed by lamina: the call came without a thought signature"

@@ -19,10 +19,9 @@ from lamina.core.values import Raw, RequestHead, Role, Segment, Text, Thinking, 
 from lamina.dialects.chat_extra_fields import add_extra_fields
 from lamina.dialects.json_values import Json, describe_value, read_each, read_list
 from lamina.dialects.memos import ParseMemo
-from lamina.dialects.named_files import describe_result
 from lamina.dialects.ollama.fields import NAME, TEXT_FIELDS, read_call, read_picture, read_text, to_fields
 from lamina.dialects.origins import read_origin_in
-from lamina.dialects.pairing import CallStep, PastCalls, find_last_answer
+from lamina.dialects.pairing import CallStep, PastCalls, describe_result, find_last_answer
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,

@@ -16,18 +16,18 @@ from lamina.dialects.json_values import (
     Json,
     add_outer_place,
     drop_default,
+    drop_field,
     drop_nulls,
     mapping_or_empty,
     read_list,
     text_or_empty,
     to_dict,
 )
-from lamina.dialects.openai_breakpoints import BREAKPOINT
+from lamina.dialects.marking import BREAKPOINT
 from lamina.dialects.openai_chat.parse import REASONING
 from lamina.dialects.openai_chat.parts import NAME
 from lamina.dialects.pieces import require_request
 from lamina.dialects.port import Request
-from lamina.dialects.same_objects import drop_field
 from lamina.dialects.stream_data import encode_data, encode_settings, find_other_fields, read_marker
 from lamina.errors import BadInput
 

@@ -18,8 +18,8 @@ from lamina.dialects.json_values import (
     text_or_none,
     to_dict_or_empty,
 )
+from lamina.dialects.marking import BREAKPOINT
 from lamina.dialects.memos import CheckMemo, NoPast
-from lamina.dialects.openai_breakpoints import BREAKPOINT
 from lamina.dialects.openai_chat.calls import has_refused_name
 from lamina.dialects.openai_chat.parse import ROLES, has_valid_content, is_valid_content, read_extra_fields
 from lamina.dialects.openai_chat.parts import MARKABLE_TYPES

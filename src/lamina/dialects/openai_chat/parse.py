@@ -23,12 +23,11 @@ from lamina.dialects.json_values import (
     text_or_empty,
     to_dict,
 )
+from lamina.dialects.marking import BREAKPOINT
 from lamina.dialects.memos import ParseMemo
-from lamina.dialects.named_files import describe_result
-from lamina.dialects.openai_breakpoints import BREAKPOINT
 from lamina.dialects.openai_chat.calls import LEGACY, ChatCalls, read_calls
 from lamina.dialects.openai_chat.parts import NAME, Content, read_part, write_blocks
-from lamina.dialects.pairing import find_last_answer
+from lamina.dialects.pairing import describe_result, find_last_answer
 from lamina.dialects.pieces import (
     MessagePiece,
     MessagePieces,

@@ -10,7 +10,7 @@ from typing import Any
 
 from lamina.core.values import Document, Image, Part, Raw, Text
 from lamina.dialects.json_values import Json, describe_value, split_data_url, text_or_empty, to_dict
-from lamina.dialects.openai_breakpoints import BreakpointShape
+from lamina.dialects.marking import BreakpointShape
 from lamina.errors import BadInput
 
 NAME = "openai_chat"

@@ -17,7 +17,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.values import Entry, Image, Raw, RequestHead, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.json_values import LIST_TYPES, Json, mapping_or_empty, text_or_empty, to_dict
-from lamina.dialects.openai_breakpoints import BREAKPOINT
+from lamina.dialects.marking import BREAKPOINT
 from lamina.dialects.openai_chat.calls import LEGACY, make_safe_name, read_free_text
 from lamina.dialects.openai_chat.parse import has_valid_content, is_valid_content, read_extra_fields
 from lamina.dialects.openai_chat.parts import BREAKPOINTS, NAME, write_blocks
@@ -30,7 +30,7 @@ from lamina.dialects.origins import (
     write_failed_text,
 )
 from lamina.dialects.render_memo import RenderMemo, write_messages
-from lamina.dialects.tool_names import ToolNames
+from lamina.dialects.words import ToolNames
 from lamina.errors import BadInput
 
 

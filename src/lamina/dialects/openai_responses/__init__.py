@@ -12,8 +12,7 @@ from lamina.core.values import Document, Image, Part, Raw, Role, Segment, Thinki
 from lamina.dialects.openai_responses.answers import absorb, absorb_stream, write_answer, write_closing_events
 from lamina.dialects.openai_responses.cache_view import stream
 from lamina.dialects.openai_responses.check import check, check_again
-from lamina.dialects.openai_responses.deferred import TOOL_SEARCH
-from lamina.dialects.openai_responses.head import HEAD
+from lamina.dialects.openai_responses.head import HEAD, TOOL_SEARCH
 from lamina.dialects.openai_responses.items import CALL_ID_LIMIT
 from lamina.dialects.openai_responses.parse import parse
 from lamina.dialects.openai_responses.parts import BREAKPOINTS, NAME, explain_unsendable

@@ -21,13 +21,14 @@ from lamina.dialects.json_values import (
     add_outer_place,
     describe_value,
     drop_default,
+    drop_field,
     drop_nulls,
     mapping_or_empty,
     read_list,
     text_or_empty,
     to_dict,
 )
-from lamina.dialects.openai_breakpoints import BREAKPOINT
+from lamina.dialects.marking import BREAKPOINT
 from lamina.dialects.openai_responses.items import (
     DEFINED_OUTPUT_TYPES,
     OUTPUT_TYPE_OF_CALL,
@@ -38,7 +39,6 @@ from lamina.dialects.openai_responses.items import (
 )
 from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, NAME, TEXT_FIELDS
 from lamina.dialects.port import Request
-from lamina.dialects.same_objects import drop_field
 from lamina.dialects.stream_data import encode_data, encode_settings, find_other_fields, read_marker
 from lamina.errors import BadInput
 

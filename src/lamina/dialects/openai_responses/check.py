@@ -24,8 +24,8 @@ from lamina.dialects.json_values import (
     text_or_none,
     to_dict_or_empty,
 )
+from lamina.dialects.marking import BREAKPOINT
 from lamina.dialects.memos import CheckMemo
-from lamina.dialects.openai_breakpoints import BREAKPOINT
 from lamina.dialects.openai_chat.calls import has_refused_name
 from lamina.dialects.openai_responses.items import (
     CALL_ID_LIMIT,

@@ -1,24 +1,33 @@
 """Translates everything of a Responses request that is not an item: to a plain head, and back.
 
 A custom tool takes one free text, so elsewhere it is a function with one argument. The API has no stop
-sequences.
+sequences. `TOOL_SEARCH` defers the tools of a request that brings them all loaded: what a search finds comes
+back as an item with the definitions in it, so nothing of it is counted elsewhere. Shapes: openai 3.49.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from lamina.dialects.head_table import HeadField, HeadTable, name_choice, read_function
-from lamina.dialects.json_values import number_or_none, text_or_empty
+from lamina.dialects.json_values import Json, number_or_none, text_or_empty
 from lamina.dialects.openai_chat.calls import make_safe_name
 from lamina.dialects.openai_chat.head import OWN_CHOICES, PLAIN_CHOICES
 from lamina.dialects.port import Tool
+from lamina.dialects.tool_loading import ToolSearch
 
 _EFFORTS = frozenset(("none", "minimal", "low", "medium", "high", "xhigh", "max"))
 _TEXT_FORMAT = {"type": "text"}
 _ONE_TEXT_SCHEMA = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 _EMPTY_SCHEMA = {"type": "object", "properties": {}}
+
+_VERSION = re.compile(r"(?:^|[/.])gpt-(?P<major>\d{1,2})(?:\.(?P<minor>\d{1,2}))?(?!\d)", re.ASCII)
+"""`gpt-5.4-mini` is 5.4, and so is `openai/gpt-5.4`."""
+
+_FIRST_VERSION = (5, 4)
+"""The first version whose API searches for tools. Read 2026-11-17."""
 
 
 def _read_tool(definition: Mapping[str, Any]) -> Tool | None:
@@ -101,3 +110,15 @@ HEAD = HeadTable(
     read_tool=_read_tool,
     write_tool=_write_tool,
 )
+
+
+def _is_function(tool: Json) -> bool:
+    return tool.get("type") == "function" and isinstance(tool.get("name"), str)
+
+
+def _has_tool_search(model: str) -> bool:
+    match = _VERSION.search(model)
+    return match is not None and (int(match["major"]), int(match["minor"] or 0)) >= _FIRST_VERSION
+
+
+TOOL_SEARCH = ToolSearch({"type": "tool_search"}, _has_tool_search, _is_function)

@@ -21,7 +21,7 @@ from lamina.dialects.json_values import (
     text_or_none,
     to_dict,
 )
-from lamina.dialects.openai_breakpoints import BreakpointShape
+from lamina.dialects.marking import BreakpointShape
 from lamina.dialects.openai_chat.calls import encode_arguments, is_safe_name, read_name
 from lamina.dialects.openai_responses.items import (
     ARGUMENT_FIELDS,

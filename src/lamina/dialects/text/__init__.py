@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from lamina.dialects.port import Answers, CacheView, Dialect, HeadShape, Wire
 from lamina.dialects.recognition import make_recogniser
-from lamina.dialects.text.answers import absorb, absorb_stream
-from lamina.dialects.text.cache_view import stream
 from lamina.dialects.text.check import check
-from lamina.dialects.text.head import HEAD
-from lamina.dialects.text.parse import NAME, parse
+from lamina.dialects.text.parse import HEAD, NAME, absorb, absorb_stream, parse, stream
 from lamina.dialects.text.render import carries, render, render_prompt
 
 __all__ = ["DIALECT", "render", "render_prompt"]

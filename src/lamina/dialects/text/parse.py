@@ -1,8 +1,16 @@
-"""Parses a flat prompt into a log: its turns, if it has the layout of this dialect, else one text.
+"""Reads a flat prompt into a log: its turns, if it has the layout of this dialect, else one text.
 
 A prompt is split only if writing its turns gives the same prompt, every call has its result, and no text
 calls itself system text after somebody has spoken. A label in the middle may be somebody's content, and
-must not become a turn of its own by being read. Parameters are the head; a flat prompt has no tools.
+must not become a turn of its own by being read. Parameters are the head: those of OpenAI's completions, which
+most servers take. A flat prompt has no tools, no schema of its answer and no effort: they are named, never
+written into the prompt.
+
+`absorb` reads the completions of OpenAI and compatible servers, those of Ollama and of llama.cpp, and plain
+text. The space after the cue belongs to the layout, so one space is removed: then the next prompt has the
+same bytes. `stream` shows the prompt as a prefix cache sees it, without the cue at its end: what the model writes
+after the cue is the text of the next turn. A question that is no longer the last one becomes another block,
+since this layout moves the empty line before it; everything before it stays the same.
 """
 
 from __future__ import annotations
@@ -10,21 +18,46 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lamina.caches.stream import Sort, Stream, StreamBlock, encode_block
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Part, Raw, RequestHead, Role, Segment, Text, ToolCall, ToolResult
+from lamina.dialects.head_table import HeadField, HeadTable
+from lamina.dialects.json_values import list_or_empty, number_or_none, read_texts, text_or_empty, to_dict
 from lamina.dialects.memos import ParsedPast, ParseMemo
-from lamina.dialects.named_files import describe_result
+from lamina.dialects.openai_chat.answers import read_first_choice
 from lamina.dialects.origins import ORIGIN, WireOrigin
-from lamina.dialects.pairing import CallStep, make_call_id
+from lamina.dialects.pairing import CallStep, describe_result, make_call_id
 from lamina.dialects.pieces import MessagePiece, require_request
-from lamina.dialects.port import ParsedRequest, Request
-from lamina.dialects.text.layout import TextTurn, split_turns
+from lamina.dialects.port import Absorbed, ParsedRequest, Request
+from lamina.dialects.text.layout import TextTurn, Voice, split_turns
+from lamina.dialects.usage import Usage, find_usage
 from lamina.errors import BadInput
 
 NAME = "text"
 
 _TextPiece = tuple[TextTurn | str, Segment]
 """A segment, and the turn or the prompt that it was made from."""
+
+_SORTS_AND_ROLES: dict[Voice, tuple[Sort, str]] = {
+    "system": ("system", "system"),
+    "user": ("text", "user"),
+    "assistant": ("text", "assistant"),
+    "call": ("call", "assistant"),
+    "answer": ("result", "tool"),
+    "failure": ("result", "tool"),
+}
+
+HEAD = HeadTable(
+    fields=(
+        HeadField("model", "model", str),
+        HeadField("output", "max_tokens", number_or_none),
+        HeadField("temperature", "temperature", number_or_none),
+        HeadField("top_p", "top_p", number_or_none),
+        HeadField("stop", "stop", read_texts, list),
+        HeadField("stream", "stream", bool),
+    ),
+    silent=frozenset(("user", "n", "best_of", "seed", "stream_options", "logprobs", "echo", "cache_salt")),
+)
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
@@ -172,4 +205,76 @@ def _make_segment(
         joins=joins,
         origin=NAME,
         meta={ORIGIN: origin},
+    )
+
+
+def absorb(response: Any) -> Absorbed:
+    """A completion, as text, a dict, or an object of an SDK."""
+    return absorb_stream((response,))
+
+
+def absorb_stream(events: Sequence[Any]) -> Absorbed:
+    """All events of a stream, in order.
+
+    An event is a text, or an object of one of several servers. The text that they make together is the
+    reply, without the space after the cue.
+    """
+    texts: list[str] = []
+    usage = Usage()
+    stop = ""
+    for event in events:
+        chunk = {"response": event}
+        if not isinstance(event, str):
+            chunk = to_dict(event, "response")
+        choice = read_first_choice({"choices": list_or_empty(chunk.get("choices"))})
+        texts.append(_find_text(choice.get("text"), chunk.get("response"), chunk.get("content")))
+        chunk_usage = find_usage(chunk)
+        if chunk_usage != Usage():
+            usage = chunk_usage
+        reason = _find_text(choice.get("finish_reason"), chunk.get("done_reason"), chunk.get("stop_type"))
+        stop = reason or stop
+    reply = "".join(texts).removeprefix(" ")
+    segments: tuple[Segment, ...] = ()
+    if not is_blank(reply):
+        segments = (make_reply(reply),)
+    return Absorbed(segments=segments, usage=usage, stop=stop)
+
+
+def _find_text(*values: Any) -> str:
+    """The first of some values that is a text; "" if none is. Each server has one of several fields."""
+    for text in filter(None, values):
+        if isinstance(text, str):
+            return text
+    return ""
+
+
+def stream(request: Request) -> Stream:
+    """The prompt as blocks; one block, if the prompt does not have this dialect's layout.
+
+    The text of a block begins with the line end that separates it from the one before.
+    """
+    require_request(request, "give an object with a prompt")
+    prompt = read_prompt(request)
+    turns = split_turns(prompt) or [(TextTurn("user", prompt), prompt)]
+    blocks = []
+    for index, (turn, text) in enumerate(turns):
+        blocks.append(_make_block(index, turn, text))
+    return Stream(
+        dialect=NAME,
+        model=text_or_empty(request.get("model")),
+        blocks=tuple(blocks),
+        key=text_or_empty(request.get("cache_salt")),
+    )
+
+
+def _make_block(index: int, turn: TextTurn, text: str) -> StreamBlock:
+    """One turn as a block. Its place counts turns, since a prompt is one string."""
+    sort, role = _SORTS_AND_ROLES[turn.voice]
+    return StreamBlock(
+        sort=sort,
+        role=role,
+        data=encode_block(text),
+        place=f"prompt[{index}]",
+        opens=True,
+        name=turn.name,
     )
