@@ -6,8 +6,8 @@ field is counted as it is: a field that lamina does not know may be one that the
 
 What takes no tokens may still make another message. If a client changes such a field in a message that was
 sent before, other bytes leave, and a cut must be recorded. So a segment keeps the digest of this rest:
-numbers, switches, settings such as `phase` or `citations`, and fields that a typed part has no place for. `IGNORED`
-names the fields that may change without a cut. A null means the same as no field.
+numbers, switches, settings such as `phase` or `citations`, and fields that a typed part has no place for.
+`IGNORED` names the fields that may change without a cut. A null means the same as no field.
 
 This module has what the dialects share. The tables of each are where it parses.
 """

@@ -8,8 +8,10 @@ written into the prompt.
 
 `absorb` reads the completions of OpenAI and compatible servers, those of Ollama and of llama.cpp, and plain
 text. The space after the cue belongs to the layout, so one space is removed: then the next prompt has the
-same bytes. `stream` shows the prompt as a prefix cache sees it, without the cue at its end: what the model writes
-after the cue is the text of the next turn. A question that is no longer the last one becomes another block,
+same bytes.
+
+`stream` shows the prompt as a prefix cache sees it, without the cue at its end: what the model writes after
+the cue is the text of the next turn. A question that is no longer the last one becomes another block,
 since this layout moves the empty line before it; everything before it stays the same.
 """
 
