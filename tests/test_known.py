@@ -29,7 +29,7 @@ from lamina.errors import WrongKey
 from lamina.formats.codec import decode
 from lamina.sessions.records import Fork, read_records
 from lamina.sessions.search import open_search
-from lamina.sessions.state import load_state
+from lamina.sessions.stored_conversation import load_state
 from lamina.stores.files import open_files
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Once, OwnName, Record, Store, Where, Within

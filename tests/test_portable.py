@@ -42,7 +42,7 @@ ALLOWED = {
     ("lamina.models.counters", "split"): "a table of names in the file itself",
     ("lamina.models.counters.claude", "split"): "a table of names in the file itself",
     ("lamina.models.framing", "split"): "a table of names in the file itself",
-    ("lamina.models.counters.open_models", "split"): "a table of names in the file itself",
+    ("lamina.models.counters.vocabularies", "split"): "a table of names in the file itself",
     (
         "lamina.workspace.paths",
         "unicodedata",

@@ -38,7 +38,7 @@ from lamina.sessions.records import Fork, Pin, Rewind, encode_records
 from lamina.sessions.search import VERSION as STORED_SEARCH
 from lamina.sessions.search import open_search
 from lamina.sessions.setup import Setup
-from lamina.sessions.state import SessionState
+from lamina.sessions.stored_conversation import SessionState
 from lamina.stores.files import open_files
 from lamina.stores.files.disk import VERSION as FILES
 from lamina.stores.memory import MemoryStore

@@ -13,7 +13,7 @@ import pytest
 
 from lamina import Budget
 from lamina.caches import rules_for
-from lamina.caches.slots import SlotCache
+from lamina.caches.simulate import SlotCache
 from lamina.testing.model_server import PATIENCE, ModelServer, run_model_server
 from tests.talking import Answer, Speaker, Wire, listing
 

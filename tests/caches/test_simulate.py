@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.caches import CacheRules, all_rules, simulator
-from lamina.caches.prefix import SentBlocks
 from lamina.caches.prefix_path import build_path, count_common_items
+from lamina.caches.simulate import SentBlocks
 from lamina.caches.stream import Stream
 from tests.caches.streams import stream
 

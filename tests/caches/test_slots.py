@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 
 from lamina.caches import rules_for, simulator
-from lamina.caches.slots import SlotCache
+from lamina.caches.simulate import SlotCache
 from tests.caches.streams import block, stream
 
 RULES = rules_for("llama_cpp")

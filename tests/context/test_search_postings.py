@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from lamina.context.search.postings import TABLES, Postings
+from lamina.context.search.sqlite import TABLES, Postings
 from lamina.context.search.words import match_any
 
 VOCABULARY = "running cats harbour Größe naïve ships painted the green boat 2023 fairly".split()

@@ -6,7 +6,7 @@ import pytest
 
 from lamina.core.tokens import Counter, estimate_for
 from lamina.errors import BadInput
-from lamina.models.counters import claude, counter_for, open_models, openai
+from lamina.models.counters import claude, counter_for, openai, vocabularies
 from lamina.models.framing import framing_for
 
 
@@ -63,7 +63,7 @@ def test_without_the_native_packages_the_estimate_counts(
     def missing(model: str) -> Counter:
         raise ImportError(model)
 
-    for module in (openai, claude, open_models):
+    for module in (openai, claude, vocabularies):
         monkeypatch.setattr(module, "for_model", missing)
     counter = counter_for.__wrapped__(model)
     assert (counter.name, counter.basis) == (f"estimate:{family}", "estimated")
@@ -78,7 +78,7 @@ def test_without_ctok_claude_is_estimated(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_model_without_vocabulary_is_refused_with_what_to_do() -> None:
     with pytest.raises(BadInput, match="from_file"):
-        open_models.for_model("mystery-1")
+        vocabularies.for_model("mystery-1")
     with pytest.raises(BadInput, match="estimate"):
         claude.for_model("claude-2.1")
 

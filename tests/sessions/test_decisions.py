@@ -17,7 +17,7 @@ from lamina.formats.markdown import Mention
 from lamina.segments import assistant, call, memory, note, persona, result, system, user
 from lamina.sessions import Mentioned
 from lamina.sessions.answers import list_unanswered, make_results, order_results
-from lamina.sessions.state import CutPlace, SessionState
+from lamina.sessions.stored_conversation import CutPlace, SessionState
 from lamina.sessions.turn_gathering import REPEATED_NOTE, _drop_repeated
 from lamina.sessions.turns import index_before_open_calls, list_open_calls, list_turn_starts
 from lamina.stores.memory import MemoryStore

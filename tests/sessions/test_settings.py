@@ -7,7 +7,7 @@ import pytest
 
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
-from lamina.sessions.user_policy import load_user_policy
+from lamina.sessions.setup import load_user_policy
 from lamina.settings import STORE, Settings, config_folder, data_folder, load_settings
 
 

@@ -5,7 +5,7 @@
     tally = cache.send(stream, at=0.0)
 
 Read `rules.py` first: `CacheRules` is everything that we know about a cache, `Tally` is what one request
-took from it. `simulate.py` names the module of each algorithm.
+took from it. `simulate.py` has the simulator of each algorithm.
 """
 
 from typing import TYPE_CHECKING

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from lamina.caches.prefix import requested_lifetime
 from lamina.caches.prefix_path import Cache, CacheRequest, PrefixPath
 from lamina.caches.rules import CacheRules, Tally
 from lamina.caches.stream import Stream, StreamBlock
@@ -248,7 +247,7 @@ def choose_writes(
         # the end of the last turn takes one of the places that the cache has for markers
         too_many = max(len(other_marks) - rules.markers + 1, 0)
         chosen = [*other_marks[too_many:], last_turn_end]
-    default_lifetime = requested_lifetime(stream, rules)
+    default_lifetime = rules.find_requested(stream.automatic)
     return {index: boundaries[index] or default_lifetime for index in chosen}
 
 

@@ -220,6 +220,17 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             return requested
         return words[0]
 
+    def find_requested(self, automatic: str) -> str:
+        """The word of the lifetime that a request as a whole asks for, "" if it asks for none.
+
+        `"12h in_memory"` asks for `12h`, if the rules have such a word.
+        """
+        requested_words = automatic.split(" ")
+        for word in self.lifetimes:
+            if word in requested_words:
+                return word
+        return ""
+
     def seconds(self, word: str) -> float:
         """A lifetime in seconds, by its word. Unknown words, and "", mean the default lifetime."""
         return self.lifetimes.get(word) or self.lifetimes.get(self.lifetime) or float("inf")

@@ -16,7 +16,7 @@ from lamina.cli.serve import settings_path
 from lamina.cli.stored import hide_password
 from lamina.errors import BadInput
 from lamina.fitting.policy import PLAIN_FIELDS
-from lamina.sessions.user_policy import load_user_policy
+from lamina.sessions.setup import load_user_policy
 from lamina.settings import STORE_VARIABLE, find_line, find_settings_file, load_settings
 from lamina.stores.address import KEY_VARIABLE
 

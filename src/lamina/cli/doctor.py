@@ -24,7 +24,7 @@ from lamina.cli.parser import add_json
 from lamina.cli.serve import read_settings
 from lamina.cli.stored import find_key
 from lamina.errors import LaminaError
-from lamina.sessions.user_policy import load_user_policy
+from lamina.sessions.setup import load_user_policy
 from lamina.settings import load_settings
 from lamina.stores.address import open_chosen_store
 from lamina.stores.port import OwnName, Where

@@ -20,7 +20,6 @@ from lamina.caches.breakpoints import (
     find_marks,
     number_positions,
 )
-from lamina.caches.prefix import requested_lifetime
 from lamina.caches.prefix_path import PrefixPath, build_path
 from lamina.caches.stream import Stream
 from lamina.diagnose.values import Cause
@@ -78,7 +77,7 @@ def find_entries(request: CachedRequest, rules: CacheRules) -> dict[int, str]:
     if not path.blocks:
         return {}
     last = len(path.blocks) - 1
-    return {last: rules.word(stream.model, requested_lifetime(stream, rules))}
+    return {last: rules.word(stream.model, rules.find_requested(stream.automatic))}
 
 
 def find_marker_causes(

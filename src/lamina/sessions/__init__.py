@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from lamina.dialects.port import PlainHead, Tool
     from lamina.fitting.recalls import RECALL, Recalled, TextMatch
     from lamina.sessions.answers import Recorded
-    from lamina.sessions.attachments import Attachable
-    from lamina.sessions.mentioned_attachments import Mentioned, files_mentioned
+    from lamina.sessions.attachments import Attachable, Mentioned, files_mentioned
     from lamina.sessions.reports import Metrics, TurnReport
     from lamina.sessions.request_builder import RuntimeOptions
     from lamina.sessions.search import open_search
@@ -67,8 +66,7 @@ if not TYPE_CHECKING:
             "lamina.dialects.port": "PlainHead Tool",
             "lamina.fitting.recalls": "RECALL Recalled TextMatch",
             "lamina.sessions.answers": "Recorded",
-            "lamina.sessions.attachments": "Attachable",
-            "lamina.sessions.mentioned_attachments": "Mentioned files_mentioned",
+            "lamina.sessions.attachments": "Attachable Mentioned files_mentioned",
             "lamina.sessions.reports": "Metrics TurnReport",
             "lamina.sessions.request_builder": "RuntimeOptions",
             "lamina.sessions.search": "open_search",

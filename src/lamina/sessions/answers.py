@@ -1,7 +1,8 @@
 """What comes back from a model and from tools, as segments for the log.
 
 An answer may be an object of an SDK, a dict, the events of a stream (as they come, or all of them), or plain
-text. Nothing is stored here.
+text. Nothing is stored here. Calls of the recall tool and the context tool are answered here: the application
+never sees them, and has to answer all others.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ from lamina.core.values import Part, Segment, ToolCall, ToolResult
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BadInput
+from lamina.fitting.own_tools import ToolSituation, answer_call, find_own_tool
 from lamina.segments import assistant, result
+from lamina.sessions.forks import answer_child_recall
+from lamina.sessions.request_builder import RequestBuilder
+from lamina.sessions.setup import find_own_tools
+from lamina.sessions.stored_conversation import StoredConversation
 
 Answer = Any
 """An SDK's object, a dict, the events of a stream, or text."""
@@ -113,3 +119,23 @@ def _result_id(segment: Segment) -> str:
         if isinstance(part, ToolResult):
             return part.id
     return ""
+
+
+def is_own_call(call: ToolCall, builder: RequestBuilder) -> bool:
+    """Whether the session itself answers this call."""
+    return find_own_tool(find_own_tools(builder.setup), call.name) is not None
+
+
+async def answer_own_calls(
+    calls: Iterable[ToolCall], builder: RequestBuilder, stored: StoredConversation, situation: ToolSituation
+) -> list[Segment]:
+    """The results of those calls that the session answers."""
+    own_tools = find_own_tools(builder.setup)
+    results: list[Segment] = []
+    if not own_tools:
+        return results
+    for call in calls:
+        answer = await answer_child_recall(call, stored) or answer_call(own_tools, call, situation)
+        if answer is not None:
+            results.append(answer)
+    return results

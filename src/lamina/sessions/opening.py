@@ -20,11 +20,11 @@ from lamina.conversations.store import conversation_place, decode_state
 from lamina.core.values import Role, Segment
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
-from lamina.sessions.mentioned_attachments import files_mentioned
+from lamina.sessions.attachments import files_mentioned
 from lamina.sessions.recording import DOOR
 from lamina.sessions.redaction import redact_segments
 from lamina.sessions.request_builder import RequestBuilder, RuntimeOptions, SessionInputs
-from lamina.sessions.setup import Setup, SetupOptions, answers_recall, read_policy
+from lamina.sessions.setup import Setup, SetupOptions, answers_recall, load_user_policy, read_policy
 from lamina.sessions.stored_conversation import StoredConversation
 from lamina.sessions.stored_options import choose_stored_options
 from lamina.sessions.system_sections import (
@@ -35,7 +35,6 @@ from lamina.sessions.system_sections import (
     persona_for,
     read_sections,
 )
-from lamina.sessions.user_policy import load_user_policy
 from lamina.settings import Settings, load_settings
 from lamina.stores.address import open_default_store, open_store, resolve_key
 from lamina.stores.port import Store, Where

@@ -21,8 +21,7 @@ from lamina.diagnose.compared import weigh_request
 from lamina.diagnose.differences import diff
 from lamina.diagnose.values import Difference
 from lamina.formats.tagged_context import failed_tags
-from lamina.sessions.previous_request import BuiltRequest
-from lamina.sessions.request_builder import Timer
+from lamina.sessions.request_builder import BuiltRequest, Timer
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):

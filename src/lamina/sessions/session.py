@@ -37,6 +37,8 @@ from lamina.sessions.answers import (
     Recorded,
     Results,
     absorb_answer,
+    answer_own_calls,
+    is_own_call,
     list_unanswered,
     make_results,
     order_results,
@@ -44,12 +46,10 @@ from lamina.sessions.answers import (
 from lamina.sessions.attachments import Attachable, drop_foreign
 from lamina.sessions.forks import task_for_fork
 from lamina.sessions.opening import OpenConversation, open_conversation
-from lamina.sessions.own_calls import answer_own_calls, is_own_call
-from lamina.sessions.previous_request import BuiltRequest
 from lamina.sessions.recording import SessionRecord
 from lamina.sessions.records import Control, Fork, pin_of
 from lamina.sessions.reports import TurnReport, report_turn
-from lamina.sessions.request_builder import RequestBuilder, RuntimeOptions
+from lamina.sessions.request_builder import BuiltRequest, RequestBuilder, RuntimeOptions
 from lamina.sessions.setup import Setup, SetupOptions
 from lamina.sessions.stored_conversation import StoredConversation, once
 from lamina.sessions.stored_options import Template

@@ -23,10 +23,11 @@ from lamina.dialects.port import Dialect, OwnHead, PlainHead, Tool
 from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput
 from lamina.fitting.own_tools import CONTEXT_TOOL, RECALL_TOOL, OwnTool, choose_added_tools
-from lamina.fitting.policy import Policy, fill_budget
+from lamina.fitting.policy import Policy, fill_budget, load_policy
 from lamina.models.facts import model as facts_of
 from lamina.models.names import own_name
 from lamina.sessions.stored_options import StoredOptions
+from lamina.settings import POLICY, Settings, find_error_line, find_settings_file
 from lamina.workspace.superseding import ORDER
 
 
@@ -221,3 +222,24 @@ def _rates_for(setup: Setup, policy: Policy, dialect: Dialect) -> Rates:
     if policy.rules is None and not setup.model:
         return DEFAULT_OPTIONS.rates
     return rates(policy.find_rules(setup.model, dialect=dialect.name), setup.model)
+
+
+def load_user_policy(settings: Settings, environment: Mapping[str, str] | None = None) -> Policy:
+    """The policy of the settings. `environment` is where these came from, if not from a program."""
+    try:
+        return load_policy(settings.policy)
+    except BadInput as error:
+        place = ""
+        if environment is not None:
+            place = _find_place(environment, error.problem)
+        raise BadInput(error.problem, place=place or error.place, hint=error.hint) from None
+
+
+def _find_place(environment: Mapping[str, str], problem: str) -> str:
+    """The line of the settings file that is wrong; "" without one."""
+    file = find_settings_file(None, environment)
+    try:
+        text = file.read_text("utf-8")
+    except OSError:
+        return ""
+    return f"{file}:{find_error_line(text, problem, table=POLICY) or 1}"

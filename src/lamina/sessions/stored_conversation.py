@@ -2,19 +2,26 @@
 
 A group is encoded first and read back, so the log in memory is exactly what a reload would give. This module
 decides nothing about requests.
+
+The state beside the records is `Ledger.dump()` with two more fields, so whatever reads ledgers can read it.
+If it is damaged or missing, it is rebuilt from the log: a new epoch begins, and a note says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
+from typing import Any
 
 import msgspec
 
-from lamina.core.values import Segment
+from lamina.core.envelope import Envelope
+from lamina.core.ledger import rewind
+from lamina.core.recall import list_refs
+from lamina.core.values import LEDGER_VERSION, Cut, Ledger, Segment, SentMark
+from lamina.errors import BadInput, advise_on_version
 from lamina.formats.codec import encode
 from lamina.sessions.records import Control, LiveLog, encode_records, read_records
-from lamina.sessions.state import SessionState, load_state
 from lamina.stores.port import Once, Store, Where
 
 
@@ -92,3 +99,136 @@ def once(key: str, segments: Sequence[Segment]) -> Once | None:
     for segment in segments:
         digest.update(encode(msgspec.structs.replace(segment, at="")) + b"\n")
     return Once(key=key, digest=digest.digest())
+
+
+class CutPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """How many records there were when a cut was made, and how many sections had been promoted before it."""
+
+    number: int
+    count: int
+    promoted: int = 0
+
+
+class SessionState(msgspec.Struct, frozen=True, kw_only=True):
+    """The ledger, and what is needed to send the last request again.
+
+    `fresh`: the ledger belongs to a request for the whole log, so nothing came after that request. `before`
+    is the mark of the request before it, which cache markers are planned with. After a cut there is none.
+    """
+
+    ledger: Ledger = Ledger()
+    fresh: bool = False
+    before: SentMark | None = None
+    cuts: tuple[CutPlace, ...] = ()
+
+    def built(self, envelope: Envelope, count: int) -> SessionState:
+        """The state after a request was built for a log of `count` records."""
+        placed_numbers = {place.number for place in self.cuts}
+        promoted = len(self.ledger.promoted)
+        new_places = tuple(
+            CutPlace(number=cut.number, count=count, promoted=promoted)
+            for cut in envelope.ledger.cuts
+            if cut.number not in placed_numbers
+        )
+        if self.fresh:  # the same request is built again
+            before = self.before
+        elif envelope.cut:  # nothing that a cache has continues
+            before = None
+        else:
+            before = self.ledger.mark
+        return SessionState(ledger=envelope.ledger, fresh=True, before=before, cuts=self.cuts + new_places)
+
+    def find_made_cut(self, count: int) -> Cut | None:
+        """The cut that was made for the request for a log of `count` records, if there is one.
+
+        A session that reads the state again builds that request from its ledger, and sees no cut happen.
+        """
+        if not self.ledger.cuts:
+            return None
+        last_cut = self.ledger.cuts[-1]
+        made_for = {place.number: place.count for place in self.cuts}
+        if made_for.get(last_cut.number) != count:
+            return None
+        return last_cut
+
+    def after_append(self, ledger: Ledger | None = None) -> SessionState:
+        """The state after the log has grown. The last request no longer covers the whole log."""
+        return msgspec.structs.replace(self, fresh=False, before=None, ledger=ledger or self.ledger)
+
+    def after_rewind(self, log: tuple[Segment, ...], to: int) -> SessionState:
+        """The state for the segments that are left after a rewind to record `to`.
+
+        The ledger loses its lines about segments that were taken back, and what later cuts did.
+        """
+        ledger = rewind(self.ledger, (ref for ref, _ in list_refs(log)))
+        # Sections are promoted in order, and each cut notes how many had been promoted before it. So the last
+        # ones are those that later cuts promoted.
+        promoted_count = len(self.ledger.promoted)
+        later_cuts: set[int] = set()
+        for place in self.cuts:
+            if place.count > to:
+                later_cuts.add(place.number)
+                promoted_count = min(promoted_count, place.promoted)
+        promoted_before = self.ledger.promoted[:promoted_count]
+        lines = {ref: line for ref, line in ledger.lines.items() if line.cut not in later_cuts}
+        folds = [fold for fold in ledger.folds if fold.cut not in later_cuts]
+        promoted = [ref for ref in promoted_before if ref in ledger.promoted]
+        ledger = msgspec.structs.replace(ledger, lines=lines, folds=tuple(folds), promoted=tuple(promoted))
+        return SessionState(ledger=ledger, cuts=self.cuts)
+
+    def for_fork(self, places: Sequence[int], *, ahead: int) -> SessionState:
+        """The state for a copy of the live records, which come after `ahead` others in the copy."""
+        moved_cuts: list[CutPlace] = []
+        for cut in self.cuts:
+            records_before = sum(place < cut.count for place in places)
+            moved_cuts.append(msgspec.structs.replace(cut, count=ahead + records_before))
+        return msgspec.structs.replace(self, cuts=tuple(moved_cuts))
+
+    def dump(self) -> bytes:
+        plain = self.ledger.dump() | {"places": msgspec.to_builtins(self.cuts)}
+        if self.fresh:
+            plain["before"] = msgspec.to_builtins(self.before)
+        return msgspec.json.encode(plain, order="deterministic")
+
+
+def load_state(body: bytes, *, count: int) -> tuple[SessionState, str]:
+    """The stored state, and a note if it had to be rebuilt. `count` is the number of records."""
+    if not body and not count:
+        return SessionState(), ""
+    if not body:
+        return _new_epoch("no ledger was kept"), _REBUILT_NOTE.format("is missing")
+    plain: Any = None
+    try:
+        plain = msgspec.json.decode(body)
+        return _read_state(plain), ""
+    except (BadInput, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        version = _find_other_version(plain)
+        if version is not None:
+            hint = advise_on_version(version, LEDGER_VERSION)
+            raise BadInput(f"version {version}", place="ledger", hint=hint) from None
+        note = _REBUILT_NOTE.format(f"could not be read ({error})")
+        return _new_epoch("the ledger could not be read"), note
+
+
+_REBUILT_NOTE = "the ledger of this conversation {}; it was rebuilt from the log, as a new epoch"
+
+
+def _new_epoch(reason: str) -> SessionState:
+    return SessionState(ledger=Ledger(cuts=(Cut(number=1, reason=reason),)))
+
+
+def _read_state(plain: Any) -> SessionState:
+    ledger = Ledger.load(plain)
+    cuts = msgspec.convert(plain.get("places", ()), tuple[CutPlace, ...])
+    before = msgspec.convert(plain.get("before"), SentMark | None)
+    return SessionState(ledger=ledger, fresh="before" in plain, before=before, cuts=cuts)
+
+
+def _find_other_version(plain: object) -> int | None:
+    """The version of a state of another release. It is not damaged and must not be overwritten."""
+    if not isinstance(plain, dict):
+        return None
+    version = plain.get("version")
+    if not isinstance(version, int) or version == LEDGER_VERSION:
+        return None
+    return version

@@ -14,14 +14,11 @@ from lamina.context.port import drop_unchanged
 from lamina.core.envelope import Envelope
 from lamina.core.values import Cut, Segment
 from lamina.errors import BudgetExceeded, Conflict
-from lamina.sessions.attachments import drop_foreign
-from lamina.sessions.mentioned_attachments import RebuiltLog, find_first_mention, rebuild_log
-from lamina.sessions.previous_request import BuiltRequest, StoredRequest, rebuild_request
+from lamina.sessions.attachments import RebuiltLog, drop_foreign, find_first_mention, rebuild_log
 from lamina.sessions.records import Control, Rewind
 from lamina.sessions.reports import Stopwatch
-from lamina.sessions.request_builder import RequestBuilder
-from lamina.sessions.state import SessionState
-from lamina.sessions.stored_conversation import RecordGroup, StoredConversation
+from lamina.sessions.request_builder import BuiltRequest, RequestBuilder, StoredRequest, rebuild_request
+from lamina.sessions.stored_conversation import RecordGroup, SessionState, StoredConversation
 from lamina.stores.port import Once
 
 TRIES = 100

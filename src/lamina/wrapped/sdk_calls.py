@@ -3,7 +3,8 @@
 SDKs send a request at different times: when the method is called, when the first chunk of a generator is
 read, or when a context manager is entered. Each of these exists with and without `await`. All of them are
 written once here, as generators that yield what is to be done next. `lamina.wrapped.steps` does it, with or
-without `await`.
+without `await`. If the model recalled something, the client sees a `ShownStream` or a `ShownResponse`, of
+which everything but the answer itself is the SDK's own.
 
 Only for `lamina.wrapped.client`.
 """
@@ -13,13 +14,13 @@ from __future__ import annotations
 import inspect
 import operator
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial, wraps
 from io import IOBase
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from lamina.conversations.conversations import Conversations
 from lamina.conversations.pending_call import PendingCall
@@ -33,7 +34,6 @@ from lamina.dialects.usage import Usage
 from lamina.errors import BudgetExceeded
 from lamina.fitting.recalls import TURN_FIELDS
 from lamina.fitting.server_reports import with_headers
-from lamina.wrapped.shown_answers import AsyncShownStream, ShownResponse, SyncShownStream
 from lamina.wrapped.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 
 CONVERSATION_FIELDS = (*TURN_FIELDS, "prompt", "previous_response_id", "conversation")
@@ -512,3 +512,87 @@ Mend = Callable[[PendingCall, Exception], bool]
 """Mends the request of a call after an error. Returns whether the request is another one now."""
 
 MENDS: tuple[Mend, ...] = (_shrink_after, _forgo_switch_after)
+
+
+class ShownStream:
+    """An SDK's stream of which other events are seen. Everything else is the stream's own."""
+
+    def __init__(self, stream: Any, events: Any) -> None:
+        self._stream = stream
+        self._events = events
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """Frameworks ask what a stream is an instance of."""
+        return type(self._stream)
+
+
+class SyncShownStream(ShownStream):
+    """The stream of a sync client."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._events)
+
+    def __next__(self) -> Any:
+        return next(self._events)
+
+    def close(self) -> None:
+        """Close this stream, and those that followed a recall."""
+        self._events.close()
+        self._stream.close()
+
+    def __enter__(self) -> Self:
+        self._stream.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> Any:
+        self._events.close()
+        return self._stream.__exit__(*error)
+
+
+class AsyncShownStream(ShownStream):
+    """The stream of an async client."""
+
+    def __aiter__(self) -> Any:
+        return self._events
+
+    def __anext__(self) -> Any:
+        return anext(self._events)
+
+    async def close(self) -> None:
+        """Close this stream, and those that followed a recall."""
+        await self._events.aclose()
+        await self._stream.close()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> Any:
+        await self._events.aclose()
+        return await self._stream.__aexit__(*error)
+
+
+class ShownResponse:
+    """A raw response of an SDK, as `with_raw_response` gives it, whose `parse` gives another answer."""
+
+    def __init__(self, response: Any, answer: Any) -> None:
+        self._response = response
+        self._answer = answer
+
+    def parse(self, **options: Any) -> Any:
+        """The answer without recalls. A caller that asks for another type gets the SDK's own."""
+        if options:
+            return self._response.parse(**options)
+        return self._answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._response, name)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """Frameworks ask what a response is an instance of."""
+        return type(self._response)

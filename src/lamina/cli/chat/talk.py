@@ -51,8 +51,7 @@ from lamina.fitting.policy import Policy
 from lamina.models.facts import model as facts_of
 from lamina.sessions import RuntimeOptions, Session, SetupOptions, files_mentioned
 from lamina.sessions.records import read_records
-from lamina.sessions.setup import Setup
-from lamina.sessions.user_policy import load_user_policy
+from lamina.sessions.setup import Setup, load_user_policy
 from lamina.settings import Settings, config_folder, data_folder, load_settings
 from lamina.stores.address import open_chosen_store
 from lamina.stores.port import Store, Where

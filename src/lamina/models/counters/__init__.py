@@ -12,7 +12,7 @@ import msgspec
 
 from lamina.core.tokens import Counter, estimate_for
 from lamina.errors import BadInput
-from lamina.models.counters import claude, open_models, openai
+from lamina.models.counters import claude, openai, vocabularies
 from lamina.models.counters.tokenizer_files import from_file
 from lamina.models.framing import framing_for, longest_prefix
 from lamina.models.names import own_name
@@ -33,7 +33,7 @@ def counter_for(model: str) -> Counter:
 
 def _text_counter(model: str) -> Counter:
     """The counter of a vendor's own tokenizer, if it is installed, or else an estimate for its family."""
-    for vendor in (openai, claude, open_models):
+    for vendor in (openai, claude, vocabularies):
         try:
             counter: Counter = vendor.for_model(model)
         except (BadInput, ImportError):  # another vendor's model, or an extra that is not installed
