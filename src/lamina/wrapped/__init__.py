@@ -1,7 +1,6 @@
 """`lamina.wrap`: a client of an official SDK whose every request is fitted. Start reading in `client`.
 
-`sdk_calls` with `steps` makes each call: `refusals` mends a request that the API refused, and `shown_answers`
-is what the caller sees of an answer. What is remembered between two calls is in `lamina.conversations`.
+`sdk_calls` with `steps` makes each call. What is remembered between two calls is in `lamina.conversations`.
 """
 
 from lamina.conversations.events import CutEvent, MissEvent, RepairEvent
