@@ -258,7 +258,7 @@ def read_field(holder: Any, name: str) -> Any:
 
     A usage may be a dict, or an object of any SDK.
     """
-    if isinstance(holder, Mapping):
+    if isinstance(holder, MAPPING_TYPES):
         return holder.get(name)
     return getattr(holder, name, None)
 

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.text.characters import lower_ascii
-from lamina.dialects.json_values import mapping_or_empty, read_field, text_or_empty, to_count
+from lamina.dialects.json_values import MAPPING_TYPES, mapping_or_empty, read_field, text_or_empty, to_count
 
 _FieldReader = Callable[[str], Any]
 """Gives the value of a field by its name, None if there is no such field."""
@@ -55,6 +55,9 @@ class Cleared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return " and ".join(counts) or "nothing"
 
 
+NOTHING_CLEARED = Cleared()
+
+
 def count_noun(count: int, noun: str) -> str:
     """A count with its noun: "1 tool use", "2,000 tool uses"."""
     if count == 1:
@@ -75,7 +78,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     written: int = 0
     written_long: int = 0
     output: int = 0
-    cleared: Cleared = Cleared()
+    cleared: Cleared = NOTHING_CLEARED
     tier: str = ""
 
 
@@ -90,13 +93,11 @@ def find_usage(answer: Any) -> Usage:
     """
     for name in ("usage", "usage_metadata", "usageMetadata"):
         fields = read_field(answer, name)
-        usage = read_usage(fields)
-        if usage == NOTHING_REPORTED:
+        if fields is None:
             continue
-        tier = read_tier(fields, answer)
-        if tier == usage.tier:
+        usage = read_usage(fields, answer)
+        if usage != NOTHING_REPORTED:
             return usage
-        return msgspec.structs.replace(usage, tier=tier)
     return read_usage(answer)
 
 
@@ -120,8 +121,10 @@ _TIER_FIELDS = ("service_tier", "speed", "inference_geo", "trafficType", "traffi
 _USUAL_TIERS = frozenset(("", "standard", "default", "auto", "global", "not_available", "on_demand"))
 
 
-def read_usage(usage: Any) -> Usage:
+def read_usage(usage: Any, answer: Any = None) -> Usage:
     """What a usage object says, whichever API wrote it: a dict, or an object of an SDK.
+
+    The `answer` that has it may say how the call was served.
 
     `{"input_tokens": 10, "cache_read_input_tokens": 90}` is Anthropic's way to say that 100 tokens were read,
     and `{"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 90}}` is OpenAI's.
@@ -140,7 +143,7 @@ def read_usage(usage: Any) -> Usage:
     )
     tier = ""
     if whole_input or output:
-        tier = read_tier(usage)
+        tier = read_tier(usage, answer)
     return Usage(
         input=whole_input,
         cached=min(cached, whole_input),
@@ -227,7 +230,7 @@ def _make_reader(holder: Any) -> _FieldReader:
     """What reads the fields of a usage like `read_field`. What the usage is, is found out only once."""
     if holder is None:
         return NO_FIELDS.get
-    if isinstance(holder, Mapping):
+    if isinstance(holder, MAPPING_TYPES):
         return holder.get
     return partial(read_field, holder)
 

@@ -88,24 +88,26 @@ class ClientConnection:
                 raise _refuse_large(limit)  # before any of it is read
             if int(length) > SMALL:
                 await ticket.take(self._most_unpacked if self._encoding else int(length))
-        deadline: float | None = limits.BODY_SECONDS
         if self._link is not None:
             self._link.wants_whole_body = True
             if self._link.body_is_complete:  # it has arrived with the headers, as most bodies do
-                deadline = None
-        pieces: list[bytes] = []
-        size = 0
+                return await self._join_pieces(ticket)
         try:
-            async with asyncio.timeout(deadline):
-                while not self.body_is_read:
-                    pieces.append(await self._read_piece())
-                    size += len(pieces[-1])
-                    if size > limit:
-                        raise _refuse_large(limit)
-                    if size > SMALL:
-                        await ticket.take(self._most_unpacked)
+            async with asyncio.timeout(limits.BODY_SECONDS):
+                return await self._join_pieces(ticket)
         except TimeoutError:
             raise Refusal(408, "the body came too slowly") from None
+
+    async def _join_pieces(self, ticket: BodyTicket) -> bytes:
+        pieces: list[bytes] = []
+        size = 0
+        while not self.body_is_read:
+            pieces.append(await self._read_piece())
+            size += len(pieces[-1])
+            if size > self._most_bytes:
+                raise _refuse_large(self._most_bytes)
+            if size > SMALL:
+                await ticket.take(self._most_unpacked)
         return b"".join(pieces)
 
     async def unpack_body(self, packed: bytes, ticket: BodyTicket) -> bytes:

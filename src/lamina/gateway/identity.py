@@ -36,6 +36,9 @@ class ClientIdentity(NamedTuple):
     parent: str = ""
 
 
+_NOBODY = ClientIdentity()
+
+
 class _ClaudeCodeUser(msgspec.Struct):
     """The one field that is read of what Claude Code writes into `metadata.user_id`."""
 
@@ -67,7 +70,7 @@ def _read_identity(by_name: _HeaderValues, request: Mapping[str, Any]) -> Client
     cache_key = request.get("prompt_cache_key")
     if isinstance(cache_key, str):
         return _name("cache-key", cache_key)
-    return ClientIdentity()
+    return _NOBODY
 
 
 def _read_own(by_name: _HeaderValues) -> ClientIdentity:
@@ -141,5 +144,5 @@ def _read_value(by_name: _HeaderValues, header_name: bytes) -> str:
 
 def _name(kind: str, value: str) -> ClientIdentity:
     if not value:
-        return ClientIdentity()
+        return _NOBODY
     return ClientIdentity(f"{kind}:{value[:LONGEST_ID]}")

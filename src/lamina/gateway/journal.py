@@ -97,7 +97,8 @@ class JournalFile:
         try:
             if self._descriptor < 0:
                 self._open()
-            elif os.fstat(self._descriptor).st_size > LARGEST:
+            # Appending moves the offset to the end of the file. To ask for it costs less than for the size.
+            elif os.lseek(self._descriptor, 0, os.SEEK_CUR) > LARGEST:
                 self._rename_large()
                 self._open()
             os.write(self._descriptor, line)

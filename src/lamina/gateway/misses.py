@@ -18,6 +18,7 @@ from anyio import to_thread
 from lamina.caches import rules_for
 from lamina.conversations.costs import tally_usage
 from lamina.conversations.lost_caches import (
+    LOST_SHARE,
     LostCache,
     PaidCall,
     compare_requests,
@@ -161,6 +162,8 @@ class MissReporter:
 def _find_loss(incoming: IncomingRequest, sent: OutgoingRequest, usage: Usage) -> LostCache | None:
     """What the cache lost between the last request of the conversation and this one."""
     if sent.previous is None or not sent.previous_usage.input:
+        return None
+    if usage.cached >= LOST_SHARE * min(sent.previous_usage.input, usage.input):  # as after most requests
         return None
     cut = None
     if sent.new_cuts:

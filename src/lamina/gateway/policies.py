@@ -24,7 +24,7 @@ from lamina.conversations.store import ConversationState
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 from lamina.dialects.json_values import read_field
-from lamina.fitting.markers import Breakpoints, has_marker, keeps_only_marked, resolve_lifetimes
+from lamina.fitting.markers import LATE, Breakpoints, has_marker, keeps_only_marked, resolve_lifetimes
 from lamina.fitting.policy import Policy, RecallMode
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.config import OWN_SERVERS
@@ -217,7 +217,17 @@ def plans_markers(incoming: IncomingRequest) -> bool:
         return False
     if not any(name in text for name in _MARKER_NAMES):
         return True
-    return not has_marker(incoming.request, incoming.dialect)
+    return not (_has_late_marker(incoming) or has_marker(incoming.request, incoming.dialect))
+
+
+def _has_late_marker(incoming: IncomingRequest) -> bool:
+    """Whether one of the last messages has a marker, where most clients have one. Only those are read."""
+    sources, turns, _ = incoming.body.decoded
+    named_turns: list[Any] = []
+    for source, turn in zip(sources[-LATE:], turns[-LATE:], strict=True):
+        if any(name in source for name in _MARKER_NAMES):
+            named_turns.append(turn)
+    return bool(named_turns) and has_marker({"messages": named_turns}, incoming.dialect)
 
 
 LOCAL_PROFILES = frozenset(("llama.cpp", "vllm"))

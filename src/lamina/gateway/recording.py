@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
-import msgspec
 
 from lamina.conversations.record import Answered
 from lamina.conversations.recorder import CallRecorder
@@ -95,6 +94,16 @@ class ExchangeRecord:
         recalled: bool = False,
     ) -> None:
         """The answer has ended. `reader` has read it, or this is its `body`."""
+        reported: dict[str, Any] = {}
+        if reader is not None:
+            body = reader.kept_body()
+            reported = {
+                "usage": reader.reported_usage,
+                "stop": reader.facts.finish_reasons,
+                "provider_cause": reader.report.cause,
+                "provider_missed": reader.report.missed,
+                "answer_id": reader.facts.id,
+            }
         answered = Answered(
             status=answer.status,
             headers=_choose_headers(answer),
@@ -102,17 +111,8 @@ class ExchangeRecord:
             encoding=answer.headers.get("content-encoding", ""),
             account=account or {},
             recalled=recalled,
+            **reported,
         )
-        if reader is not None:
-            body = reader.kept_body()
-            answered = msgspec.structs.replace(
-                answered,
-                usage=reader.reported_usage,
-                stop=reader.facts.finish_reasons,
-                provider_cause=reader.report.cause,
-                provider_missed=reader.report.missed,
-                answer_id=reader.facts.id,
-            )
         if self._recorder.answered(answered, body=body):
             self._save_soon()
 

@@ -63,6 +63,10 @@ class Upstreams:
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._all = [Upstream(name, upstream) for name, upstream in settings.list_upstreams().items()]
+        self._by_dialect: dict[str, list[Upstream]] = {}
+        for upstream in self._all:
+            for dialect in upstream.profile.dialects:
+                self._by_dialect.setdefault(dialect, []).append(upstream)
         prefixed = [upstream for upstream in self._all if upstream.settings.prefix]
         self._longest_prefix_first = sorted(
             prefixed, key=lambda upstream: len(upstream.settings.prefix), reverse=True
@@ -78,7 +82,7 @@ class Upstreams:
 
     def choose(self, dialect: str, model: str) -> Upstream:
         """The upstream for a model, else the first one that speaks this API."""
-        speaking = [upstream for upstream in self._all if dialect in upstream.profile.dialects]
+        speaking = self._by_dialect.get(dialect, [])
         for upstream in speaking:
             if any(fnmatchcase(model, pattern) for pattern in upstream.settings.models):
                 return upstream
@@ -90,10 +94,8 @@ class Upstreams:
     def for_other_paths(self, path: str, headers: Headers) -> Upstream:
         """The upstream for a path that is none of the known routes: as its headers and its shape suggest."""
         dialect = _guess_dialect(path, {name for name, _ in headers})
-        for upstream in self._all:
-            if dialect in upstream.profile.dialects:
-                return upstream
-        return self._all[0]
+        speaking = self._by_dialect.get(dialect, self._all)
+        return speaking[0]
 
 
 def _guess_dialect(path: str, header_names: set[bytes]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.dialects.json_values import list_or_empty, mapping_or_empty, read_field, to_count, to_same_dict
-from lamina.dialects.usage import Cleared
+from lamina.dialects.usage import NOTHING_CLEARED, Cleared
 
 BETAS = "anthropic-beta"
 """The header that names the betas of a request, with commas between them."""
@@ -71,6 +71,8 @@ def read_cleared(answer: Any) -> Cleared:
     reports three tool uses of 900 tokens.
     """
     management = read_field(answer, "context_management")
+    if management is None:
+        return NOTHING_CLEARED
     edits = list_or_empty(read_field(management, "applied_edits"))  # one for each kind of edit
 
     def add_counts(name: str) -> int:
