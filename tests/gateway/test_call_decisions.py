@@ -12,13 +12,14 @@ import pytest
 
 from lamina.conversations.store import ConversationState
 from lamina.core.entries import find_logged
+from lamina.core.scale import Scale
 from lamina.core.values import Budget, Cut, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Tool
 from lamina.dialects.usage import NOTHING_REPORTED, Cleared, Usage
 from lamina.fitting.own_tools import OwnTool
 from lamina.fitting.policy import Policy
-from lamina.fitting.request import Fitted, fit_request
+from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.gateway import usage as usage_module
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest, call_upstream
 from lamina.gateway.config import UpstreamSettings
@@ -331,7 +332,28 @@ def measure(fitted: Fitted, *, previous: Json | None = None) -> int:
     usage = Usage(input=account.total - account.margin)  # so that one token of either is one of the other
     counter = Policy().find_counter("claude-sonnet-5")
     sent = OutgoingRequest(fitted=fitted, previous=previous)
-    return measure_uncut(sent, fitted, usage, counter).full
+    return measure_uncut(sent, fitted, usage, Scale(counter=counter)).full
+
+
+def test_what_was_counted_for_a_cut_is_not_counted_again_for_its_account() -> None:
+    """A tokenizer may take a second for what a cut has left out, and the account is made on the event loop."""
+    counted_texts: list[str] = []
+    counter = Policy().find_counter("claude-sonnet-5")
+
+    def count(text: str) -> int:
+        counted_texts.append(text)
+        return counter.count(text)
+
+    noting_counter = msgspec.structs.replace(counter, count=count)
+    memo = RequestMemo()
+    policy = Policy(budget=Budget(window=4_000), counter=noting_counter)
+    fitted = fit_request(messages_request(14), policy=policy, memo=memo)
+    assert fitted.ledger.lines
+    counted_texts.clear()
+    weights = Scale(counter=noting_counter, counts=memo.build.counts(noting_counter))
+    measured = measure_uncut(OutgoingRequest(fitted=fitted), fitted, Usage(input=3_000), weights)
+    assert measured.full > 3_000
+    assert not counted_texts
 
 
 def test_what_entered_shortened_belongs_to_the_uncut_request() -> None:

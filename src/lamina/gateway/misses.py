@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from time import time
 from typing import Any, NamedTuple
 
+import msgspec
 from anyio import to_thread
 
 from lamina.caches import rules_for
@@ -27,8 +28,10 @@ from lamina.conversations.lost_caches import (
 )
 from lamina.conversations.record import CutNote, is_compaction
 from lamina.core.entries import find_logged
-from lamina.core.tokens import Counter, part_cost
-from lamina.core.values import Entry, Form, ToolCall
+from lamina.core.hashing import parts_digest
+from lamina.core.scale import Scale
+from lamina.core.tokens import Counter
+from lamina.core.values import Digest, Entry, Form, ToolCall
 from lamina.diagnose import Difference
 from lamina.dialects.json_values import find_model
 from lamina.dialects.usage import NO_REPORT, CacheReport, Usage
@@ -75,7 +78,8 @@ class MissReporter:
         uncut = UncutSizes(full=usage.input)  # one that was not fitted was sent as it came
         if sent.fitted is not None:
             counter = incoming.upstream.settings.policy.find_counter(incoming.model)
-            uncut = measure_uncut(sent, sent.fitted, usage, counter)
+            weights = Scale(counter=counter, counts=_find_counts(sent, counter))
+            uncut = measure_uncut(sent, sent.fitted, usage, weights)
         account = {
             "full": uncut.full,
             "unchanged": uncut.unchanged,
@@ -233,19 +237,29 @@ class UncutSizes(NamedTuple):
     held_back: int = 0
 
 
-def measure_uncut(sent: OutgoingRequest, fitted: Fitted, usage: Usage, counter: Counter) -> UncutSizes:
-    """Measure a request that was fitted."""
+def _find_counts(sent: OutgoingRequest, counter: Counter) -> dict[Digest, int]:
+    """What was counted when the request was fitted. To count it here would keep other requests waiting."""
+    if sent.conversation is None or sent.call is None:
+        return {}
+    memo = sent.conversation.memo
+    if sent.call.is_spliced:
+        memo = sent.conversation.spliced_memo or memo
+    return memo.build.counts(counter)
+
+
+def measure_uncut(sent: OutgoingRequest, fitted: Fitted, usage: Usage, weights: Scale) -> UncutSizes:
+    """Measure a request that was fitted. `weights` knows what was counted then."""
     account = fitted.envelope.account
     counted = max(account.total - account.margin, 1)
     scale = usage.input / counted
     new_entries = _find_new(fitted, sent.new_segments)
-    held_back = sum(_count_hidden(entry, counter) for entry in new_entries)
+    held_back = sum(_count_hidden(entry, weights) for entry in new_entries)
     new = sum(entry.tokens for entry in new_entries) + held_back
     full = usage.input
     if sent.previous is None and fitted.ledger.lines:  # later requests of this process are compared with it
-        full += round(_count_removed(fitted, counter, counted) * scale)
+        full += round(_count_removed(fitted, weights, counted) * scale)
     elif fitted.envelope.cut is not None:
-        full += round(_count_left_out(fitted, counter) * scale)
+        full += round(_count_left_out(fitted, weights) * scale)
     return UncutSizes(
         full=full,
         unchanged=round(_count_unchanged(fitted) * scale),
@@ -261,13 +275,13 @@ def _find_new(fitted: Fitted, count: int) -> Sequence[Entry]:
     return find_logged(fitted.envelope.entries)[-count:]
 
 
-def _count_hidden(entry: Entry, counter: Counter) -> int:
+def _count_hidden(entry: Entry, weights: Scale) -> int:
     """The tokens of an entry that are not sent, because it is lowered."""
     if entry.form is Form.FULL:
         return 0
-    whole = sum(part_cost(part, counter) for part in entry.source.parts)
-    sent = sum(part_cost(part, counter) for part in entry.parts)
-    return max(whole - sent, 0)
+    parts = entry.source.parts
+    whole = msgspec.structs.replace(entry, parts=parts, sent=parts_digest(entry.role, parts))
+    return max(weights.gain(whole, entry), 0)
 
 
 def _count_unchanged(fitted: Fitted) -> int:
@@ -280,18 +294,18 @@ def _count_unchanged(fitted: Fitted) -> int:
     return 0
 
 
-def _count_left_out(fitted: Fitted, counter: Counter) -> int:
+def _count_left_out(fitted: Fitted, weights: Scale) -> int:
     """The tokens by which the client's own messages are longer than what is sent of them."""
     hidden = 0
     for entry in fitted.envelope.entries:
         if entry.segment.is_own:
             hidden -= entry.tokens
         else:
-            hidden += _count_hidden(entry, counter)
+            hidden += _count_hidden(entry, weights)
     return max(hidden, 0)
 
 
-def _count_removed(fitted: Fitted, counter: Counter, counted: int) -> int:
+def _count_removed(fitted: Fitted, weights: Scale, counted: int) -> int:
     """The tokens that the conversation has lost: by cuts, and by entering shortened, less what was recalled.
 
     A cut of the ledger says how much it took away, in calibrated tokens. Here the calibration is undone.
@@ -306,7 +320,7 @@ def _count_removed(fitted: Fitted, counter: Counter, counted: int) -> int:
     for entry in find_logged(fitted.envelope.entries):
         line = ledger.lines.get(entry.ref)
         if line is not None and not line.cut:  # it entered lowered, so no cut has counted it
-            held_back += _count_hidden(entry, counter)
+            held_back += _count_hidden(entry, weights)
         if _is_recall(entry, fitted.own_names):
             recalled += entry.tokens
     return max(round(removed / calibrated) + held_back - recalled, 0)
