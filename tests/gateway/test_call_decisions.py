@@ -336,7 +336,7 @@ def measure(fitted: Fitted, *, previous: Json | None = None) -> int:
 
 
 def test_what_was_counted_for_a_cut_is_not_counted_again_for_its_account() -> None:
-    """A tokenizer may take a second for what a cut has left out, and the account is made on the event loop."""
+    """A tokenizer may take a second for what a cut left out, and the account is made on the event loop."""
     counted_texts: list[str] = []
     counter = Policy().find_counter("claude-sonnet-5")
 
