@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -167,9 +168,13 @@ def test_calls_and_files_before_a_date_are_left_out(tmp_path: Path) -> None:
     assert (nothing.code, "none of its calls is so new" in nothing.err) == (2, True)
 
 
-def test_tables_are_written_once(logs: Path, tmp_path: Path) -> None:
-    figures = tmp_path / "figures"
-    told(logs, "--parquet", str(figures))
-    assert list(figures.glob("outcomes/*/*.parquet"))
-    again = run("replay", logs, *SMALL, "--parquet", figures)
-    assert (again.code, "it has tables already" in again.err) == (2, True)
+def test_tables_are_added_to_and_the_account_is_of_all_of_them(logs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    shutil.copytree(logs, folder)
+    figures = str(tmp_path / "figures")
+    first = told(folder, "--parquet", figures)
+    written(folder / "more.jsonl", chat_log(3))
+    second = told(folder, "--parquet", figures)
+    assert len(second["sessions"]) == len(first["sessions"]) + 1
+    assert {each["trace"] for each in first["sessions"]} < {each["trace"] for each in second["sessions"]}
+    assert second["totals"][0]["calls"] == told(folder)["totals"][0]["calls"]

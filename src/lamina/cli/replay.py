@@ -27,9 +27,9 @@ from lamina.errors import BadInput
 from lamina.replay.account_sums import OWN_WINDOW
 from lamina.replay.account_table import account_json, account_text
 from lamina.replay.engines import ENGINES, Engine, open_engine
+from lamina.replay.figures_folder import FiguresFolder, open_figures
 from lamina.replay.groups import GROUPINGS
 from lamina.replay.headline import summarise
-from lamina.replay.parquet import TableWriter, open_tables
 from lamina.replay.policies import POLICIES, find_policy
 from lamina.replay.runs import ReplayOptions, TraceReplay, make_account, replay_each
 from lamina.replay.shards import replay_files
@@ -50,7 +50,10 @@ _POLICY_HELP = (
     f"send every request again, in a simulation, under each of these: {', '.join(POLICIES)} (all, if only "
     "--window, --model, --rules or --parquet is given), or package.module:attribute"
 )
-_PARQUET_HELP = "write every figure as Parquet tables while the replay runs (extra: replay)"
+_PARQUET_HELP = (
+    "write every figure as Parquet tables while the replay runs; the next time, only files that are new or "
+    "have changed are replayed (extra: replay)"
+)
 _ENGINE_HELP = (
     "what runs the replay: local, dask or ray; one of our own, or a cluster: dask:tcp://HOST:PORT "
     "(default: local; extras: dask, ray)"
@@ -227,16 +230,18 @@ def _make_account(
     jobs = arguments.jobs or _count_processors()
     with contextlib.ExitStack() as stack:
         bar = stack.enter_context(ReplayBar(stack.enter_context(ProgressLine())))
-        tables = None
+        figures = None
         if arguments.parquet:
-            tables = stack.enter_context(open_tables(arguments.parquet))
+            figures = stack.enter_context(
+                open_figures(arguments.parquet, options=options, since=arguments.since)
+            )
         engine = _open_chosen_engine(stack, arguments, jobs)
-        chosen = _ChosenReplay(arguments, options, bar, tables=tables, engine=engine, jobs=jobs)
+        chosen = _ChosenReplay(arguments, options, bar, figures=figures, engine=engine, jobs=jobs)
         return make_account(replays.take(chosen.run()))
 
 
 class _ChosenReplay:
-    """The replay of everything that a command names: files and a store."""
+    """The replay of everything that a command names: files, a store, and what a folder of figures has."""
 
     def __init__(
         self,
@@ -244,39 +249,46 @@ class _ChosenReplay:
         options: ReplayOptions,
         bar: ReplayBar,
         *,
-        tables: TableWriter | None,
+        figures: FiguresFolder | None,
         engine: Engine | None,
         jobs: int,
     ) -> None:
         self._arguments = arguments
         self._options = options
         self._bar = bar
-        self._tables = tables
+        self._figures = figures
         self._engine = engine
         self._jobs = jobs
         self._sessions = ReplayedSessions(bar.count_one)
         self._recorded_calls: Counter[str] = Counter()
 
     def run(self) -> Iterator[TraceReplay]:
-        """Every session, those of the store first."""
+        """Every session. What a folder of figures has already comes first."""
         arguments = self._arguments
         files = select_changed(find_files(arguments.paths), arguments.since)
+        if self._figures is not None:
+            files = self._figures.select_new(files)
+            yield from self._figures.read()
         if arguments.store is not None:
             yield from self._replay_store()
         yield from self._replay_files(files)
 
     def _replay_files(self, files: Sequence[TraceFile]) -> Iterator[TraceReplay]:
+        seen = None
+        if self._figures is not None:
+            seen = self._figures.seen()
         for file_replay in replay_files(
             files,
             self._options,
             jobs=self._jobs,
             engine=self._engine,
             since=self._arguments.since,
+            seen=seen,
             progress=self._bar.read,
             count=self._sessions.add,
         ):
-            if self._tables is not None:
-                self._tables.add(str(file_replay.file), file_replay.replays)
+            if self._figures is not None:
+                self._figures.add(file_replay)
             for trace_replay in file_replay.replays:
                 if not self._is_recorded(trace_replay):
                     yield trace_replay
@@ -290,8 +302,8 @@ class _ChosenReplay:
             reported = trace_replay.reported
             if reported is not None and reported.client_session:
                 self._recorded_calls[reported.client_session] += reported.calls
-        if self._tables is not None:
-            self._tables.add(f"store:{self._arguments.store}", replays)
+        if self._figures is not None:
+            self._figures.add_stored(self._arguments.store, replays)
         yield from replays
 
     def _is_recorded(self, trace_replay: TraceReplay) -> bool:

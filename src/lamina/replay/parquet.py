@@ -1,6 +1,4 @@
-"""Writes what a replay found as Parquet tables, for DuckDB, polars, pandas or Spark.
-
-    figures/outcomes/month=2026-11/000003.parquet    the rows of part 3 whose sessions began in November
+"""Turns what a replay found into rows of Parquet tables, for DuckDB, polars, pandas or Spark, and back.
 
     outcomes     a session under one policy, window and cache
     reported     what the records say of a session
@@ -9,19 +7,17 @@
     unreadable   a line or a file that was skipped
 
 A table has the fields of its struct as columns, without those that are lists. Before them stand the file, the
-id of the session, its name, and the day on which it began. Rows are written a part at a time, so that memory
-does not grow with the replay.
+id of the session, its name, and the day on which it began. `figures_folder` says where the files are.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -47,66 +43,7 @@ Tables = dict[str, list[Row]]
 
 _KEYS = ("file", "session", "trace", "day")
 
-
-ROWS_OF_PART = 20_000
-"""A part ends with the file after which it has so many rows."""
-
-_NO_MONTH = "__HIVE_DEFAULT_PARTITION__"
-"""What DuckDB, Spark and pyarrow read as a month that is not known."""
-
-
-@contextlib.contextmanager
-def open_tables(folder: str) -> Iterator[TableWriter]:
-    """New tables in this folder. After an error, what was added so far is there."""
-    path = Path(folder)
-    pyarrow = import_pyarrow("--parquet")
-    if any((path / table).exists() for table in TABLES):
-        hint = "name another folder, or delete this one"
-        raise BadInput("it has tables already", place=folder, hint=hint)
-    tables = TableWriter(pyarrow, path)
-    try:
-        yield tables
-    finally:
-        tables.write_part()
-
-
-class TableWriter:
-    """State: the rows of the next part, and its number."""
-
-    def __init__(self, pyarrow: Any, folder: Path) -> None:
-        self._pyarrow = pyarrow
-        self._folder = folder
-        self._rows: Tables = {name: [] for name in TABLES}
-        self._part = 1
-
-    def add(self, file: str, replays: Iterable[TraceReplay]) -> None:
-        """The rows of one file. They are in memory until their part is full."""
-        for trace_replay in replays:
-            for table, row in write_rows(trace_replay, file):
-                self._rows[table].append(row)
-        if sum(map(len, self._rows.values())) >= ROWS_OF_PART:
-            self.write_part()
-
-    def write_part(self) -> None:
-        """Write the rows in memory as the next part."""
-        try:
-            for table, rows in self._rows.items():
-                self._write_table(table, rows)
-        except OSError as error:
-            problem = f"it cannot be written: {error.strerror}"
-            raise BadInput(problem, place=str(self._folder), hint="check folder and rights") from None
-        self._rows = {name: [] for name in TABLES}
-        self._part += 1
-
-    def _write_table(self, table: str, rows: Sequence[Row]) -> None:
-        """Write the rows of one part, those of each month into a file of its own."""
-        schema = make_schema(self._pyarrow, table)
-        for month, rows_of_month in group_by(rows, lambda row: row["day"][:7] or _NO_MONTH).items():
-            path = self._folder / table / f"month={month}" / f"{self._part:06}.parquet"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            columns = [{name: row[name] for name in schema.names} for row in rows_of_month]
-            content = self._pyarrow.Table.from_pylist(columns, schema=schema)
-            self._pyarrow.parquet.write_table(content, path, compression="zstd")
+T = TypeVar("T")
 
 
 def session_id(source: str, place: str, trace: str) -> str:
@@ -134,6 +71,27 @@ def write_rows(trace_replay: TraceReplay, file: str) -> Iterator[tuple[str, Row]
         yield "settings", keys | msgspec.structs.asdict(cost)
     for lost in reported.lost:
         yield "lost_caches", keys | msgspec.structs.asdict(lost)
+
+
+def read_rows(tables: Tables) -> Iterator[TraceReplay]:
+    """The sessions that rows were written of, without their calls one by one."""
+    by_session = {name: group_by(rows, itemgetter("session")) for name, rows in tables.items()}
+    for row in tables.get("reported", ()):
+        session = row["session"]
+
+        def read(table: str, kind: type[T], session: str = session) -> tuple[T, ...]:
+            rows = by_session.get(table, {}).get(session, ())
+            return tuple(msgspec.convert(each, kind, strict=False) for each in rows)
+
+        reported = msgspec.convert(row, Reported, strict=False)
+        yield TraceReplay(
+            reported=msgspec.structs.replace(
+                reported, lost=read("lost_caches", LostCache), by_setting=read("settings", WorkingCost)
+            ),
+            outcomes=read("outcomes", ReplayOutcome),
+        )
+    for row in tables.get("unreadable", ()):
+        yield TraceReplay(damaged=msgspec.convert(row, UnreadableLine))
 
 
 def day_of(moment: float | None) -> str:

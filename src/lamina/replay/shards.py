@@ -37,10 +37,12 @@ FILES_PER_WORKER = 2
 
 
 class FileReplay(msgspec.Struct, frozen=True, kw_only=True):
-    """One file, with all its sessions in order."""
+    """One file: all its sessions in order, and the digests of its answers."""
 
     file: TraceFile
+    size: int
     replays: tuple[TraceReplay, ...] = ()
+    answers: tuple[bytes, ...] = ()
 
 
 class _Work(NamedTuple):
@@ -81,16 +83,19 @@ def replay_files(
     jobs: int = 1,
     engine: Engine | None = None,
     since: float | None = None,
+    seen: SeenAnswers | None = None,
     progress: Progress | None = None,
     count: Callable[[TraceReplay], None] | None = None,
 ) -> Iterator[FileReplay]:
     """Every file, in order. Figures do not depend on `jobs` and `engine`.
 
-    `progress` gets the bytes that are done and all bytes, and `count`
+    `seen` are answers that count already. `progress` gets the bytes that are done and all bytes, and `count`
     each session as soon as it is replayed.
     """
     sizes = [file_size(file) for file in files]
-    shards = _Shards(files, sizes, since=since, progress=progress, options=options)
+    shards = _Shards(
+        files, sizes, since=since, seen=seen or SeenAnswers(), progress=progress, options=options
+    )
     if engine is None and jobs == 1:
         yield from shards.replay_here(count)
         return
@@ -112,8 +117,15 @@ class _OpenFile:
 
     def finish(self) -> FileReplay:
         sessions = [self.sessions[index] for index in sorted(self.sessions)]
-        replays = [session.replay for session in sessions if session.replay is not None]
-        return FileReplay(file=self.file, replays=tuple(replays))
+        answers: dict[bytes, None] = {}
+        for session in sessions:
+            answers.update(dict.fromkeys(session.answers.values()))
+        return FileReplay(
+            file=self.file,
+            size=self.size,
+            replays=tuple(session.replay for session in sessions if session.replay is not None),
+            answers=tuple(answers),
+        )
 
 
 class _Shards:
@@ -125,6 +137,7 @@ class _Shards:
         sizes: Sequence[int],
         *,
         since: float | None,
+        seen: SeenAnswers,
         progress: Progress | None,
         options: ReplayOptions,
     ) -> None:
@@ -132,7 +145,7 @@ class _Shards:
         self._sizes = sizes
         self._total = sum(sizes)
         self._since = since
-        self._seen = SeenAnswers()
+        self._seen = seen
         self._progress = progress
         self._options = options
         self._done_bytes = 0

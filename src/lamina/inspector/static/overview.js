@@ -115,7 +115,9 @@ function showDays(days) {
 function showGroup(name, title, rows, chosen) {
   const choose = (row) => button(row.name, () => go({ own: { ...chosen, [name]: row.name } }), { class: "link", title: `Only ${row.name}` });
   const cells = (row) => [number(row.sessions), money(row.dollars), share(row.cached), row.losses || "–"];
-  const heads = ["sessions", "cost", "cached", "lost caches"];
+  const hasSaved = rows.some((row) => row.saved !== null);
+  const heads = ["sessions", "cost", "cached", "lost caches", ...(hasSaved ? ["lamina saves"] : [])];
+  const all = (row) => (hasSaved ? [...cells(row), share(row.saved)] : cells(row));
   return h(
     "section",
     { class: "block", id: `by-${name}` },
@@ -127,7 +129,7 @@ function showGroup(name, title, rows, chosen) {
         "table",
         {},
         h("thead", {}, h("tr", {}, h("td", {}), heads.map((head) => h("th", { scope: "col", class: "num" }, head)))),
-        h("tbody", {}, rows.map((row) => h("tr", {}, h("th", { scope: "row" }, choose(row)), cells(row).map((cell) => h("td", { class: "num" }, cell))))),
+        h("tbody", {}, rows.map((row) => h("tr", {}, h("th", { scope: "row" }, choose(row)), all(row).map((cell) => h("td", { class: "num" }, cell))))),
       ),
     ),
   );
@@ -147,7 +149,13 @@ const lostRow = (lost) => placeRow(lost.dollars === null ? tokens(lost.tokens) :
 const sessionRow = (each) => placeRow(money(each.dollars), each.place, each.place.title, [each.project, each.client, each.model, plural(each.calls, "request"), each.began === null ? "" : date(each.began)]);
 
 function placeRow(amount, place, words, facts) {
-  return h("li", {}, h("span", { class: "num" }, amount), h("span", { class: "what" }, h("a", { href: placeAddress(place) }, words), h("span", { class: "faint small" }, facts.filter(Boolean).join(" · "))));
+  return h("li", {}, h("span", { class: "num" }, amount), h("span", { class: "what" }, linkTo(place, words), h("span", { class: "faint small" }, facts.filter(Boolean).join(" · "))));
+}
+
+// A session of a folder of figures has no page here: its log may be on another machine.
+function linkTo(place, words) {
+  if (!place.has_page) return h("span", { title: place.file }, words);
+  return h("a", { href: placeAddress(place) }, words);
 }
 
 export function placeAddress(place) {

@@ -31,8 +31,8 @@ _BY_CLIENTS = ("<", "Caveat:", "# AGENTS.md")
 class SeenAnswers:
     """State: the digests of all answers that were counted so far."""
 
-    def __init__(self) -> None:
-        self._digests: set[bytes] = set()
+    def __init__(self, digests: Iterable[bytes] = ()) -> None:
+        self._digests = set(digests)
 
     def add(self, answers: Mapping[int, bytes]) -> frozenset[int]:
         """Remember the answers of the next trace, and return the places of those that were there before."""
