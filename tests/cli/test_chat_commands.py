@@ -308,6 +308,20 @@ def test_an_answer_that_was_cut_off_goes_on(server: Model, chat: Chat, home: Pat
     assert "nothing was said yet" in chat("/continue", session="new").err
 
 
+def test_prompts_are_saved_listed_and_sent(server: Model, chat: Chat, home: Path) -> None:
+    done = chat("/save review Look for mistakes in {}, briefly.", "/prompt", "/prompt review @spec.md")
+    assert "review: Look for mistakes in {}, briefly." in done.out
+    assert "Look for mistakes in @spec.md, briefly." in server.said()
+    assert "At most 20 requests" in server.said()
+    assert (home / "conf" / "lamina" / "prompts" / "review.md").read_text() == (
+        "Look for mistakes in {}, briefly.\n"
+    )
+    chat("Say it in German:", "/save german", "/prompt german Good morning")
+    assert "Say it in German:\\n\\nGood morning" in server.said()
+    assert "no prompt is called 'x'" in chat("/prompt x").err
+    assert "is no name for a prompt" in chat("/save ../x y").err
+
+
 def test_a_session_is_renamed_with_all_that_belongs_to_it(server: Model, chat: Chat, home: Path) -> None:
     done = chat("One?", "/edit Two?", "/rename better", "Three?", "/cost")
     assert names(home) == {"better"}

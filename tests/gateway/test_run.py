@@ -269,7 +269,7 @@ def test_without_a_gateway_the_client_runs_on_its_own_address(tmp_path: Path) ->
     asyncio.run(main())
 
 
-def test_a_gateway_that_runs_already_is_used(tmp_path: Path) -> None:
+def test_a_gateway_that_runs_already_is_used_and_its_counters_are_told(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
             run_stub() as stub,
@@ -282,7 +282,8 @@ def test_a_gateway_that_runs_already_is_used(tmp_path: Path) -> None:
             variables = done.report["variables"]
             assert variables["ANTHROPIC_BASE_URL"] == gateway.url
             assert variables["OPENAI_BASE_URL"] == f"{gateway.url}/v1"
-            assert done.err == ""
+            assert done.lines[0].startswith("1 request; ")
+            assert done.lines[1].startswith("cost: not known")
 
     asyncio.run(main())
 

@@ -28,6 +28,7 @@ from lamina.cli.gateway_options import (
 from lamina.cli.output import tell
 from lamina.cli.serve import apply_arguments, settings_path
 from lamina.cli.stored import hide_password
+from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput
 
 if TYPE_CHECKING:
@@ -212,13 +213,34 @@ def _run_pointed(command: tuple[str, ...], url: str, window: int) -> int:
 
 
 def _run_at(url: str, command: tuple[str, ...], arguments: argparse.Namespace) -> int:
-    """Run the client through a gateway that runs already. What it costs is told there."""
-    _require_gateway_at(url)
-    return _run_pointed(command, url, read_size(arguments))
+    """Run the client through a gateway that runs already. Its counters say what was added."""
+    before = _read_counters(url)
+    code = _run_pointed(command, url, read_size(arguments))
+    try:
+        after = _read_counters(url)
+    except BadInput as error:
+        tell(f"lamina: {error}")
+        return code
+    added = {name: after[name] - before.get(name, 0) for name in after}
+    requests = sum(amount for name, amount in added.items() if name.startswith("lamina_requests_total{"))
+    read = added.get('lamina_tokens_total{kind="input"}', 0)
+    cached = added.get('lamina_tokens_total{kind="cached"}', 0)
+    output = added.get('lamina_tokens_total{kind="output"}', 0)
+    tokens = f"{read:,.0f} tokens read, {cached:,.0f} of them from the cache, {output:,.0f} answered"
+    if requests and not read:
+        tokens = "no answer reported its tokens"
+    tell(
+        f"lamina: {count_noun(round(requests), 'request')}; {tokens}, with those of other clients of this "
+        "gateway"
+    )
+    reason = "the counters of a gateway do not name models"
+    tell(f"lamina: cost: not known: {reason}")
+    tell(f"lamina: without lamina: not known: {reason}")
+    return code
 
 
-def _require_gateway_at(url: str) -> None:
-    """Raise BadInput if no gateway answers there."""
+def _read_counters(url: str) -> dict[str, float]:
+    """The counters of a running gateway. Raises BadInput if none answers there."""
     hint = "start one with lamina serve, or leave --gateway out"
     try:
         text = _fetch_metrics(url)
@@ -226,8 +248,10 @@ def _require_gateway_at(url: str) -> None:
         raise BadInput(f"no gateway answers at {url}: {error}", place="--gateway", hint=hint) from None
     except ValueError:
         raise BadInput(f"{url!r} is not an address", place="--gateway", hint=hint) from None
-    if "lamina_requests_total" not in text:
-        raise BadInput(f"{url} has no counters of a gateway", place="--gateway", hint=hint)
+    try:
+        return _parse_counters(text)
+    except ValueError:
+        raise BadInput(f"{url} has no counters of a gateway", place="--gateway", hint=hint) from None
 
 
 def _fetch_metrics(url: str) -> str:
@@ -255,6 +279,16 @@ def _fetch_metrics(url: str) -> str:
     if answer.status != http.HTTPStatus.OK:
         raise http.client.HTTPException(f"its status is {answer.status}")
     return text
+
+
+def _parse_counters(text: str) -> dict[str, float]:
+    """Counters by name, from lines of the Prometheus format, such as `lamina_requests_total 12`."""
+    counters: dict[str, float] = {}
+    for line in text.split("\n"):
+        name, _, value = line.rpartition(" ")
+        if name and not line.startswith("#"):
+            counters[name] = float(value)
+    return counters
 
 
 def _run_directly(command: tuple[str, ...], reason: str) -> int:

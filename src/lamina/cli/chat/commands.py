@@ -2,9 +2,17 @@
 
 They show and do what a session offers, and keep nothing of their own. Those about sessions, models and
 personas are in `session_commands`.
+
+A saved prompt is a Markdown file in the folder `prompts` of the user's settings, to be edited with any
+editor. It is sent with `/prompt NAME words`. The words stand where the prompt has `{}`, else after it.
 """
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from anyio import to_thread
 
 from lamina.cli.chat.conversation import (
     Command,
@@ -22,9 +30,17 @@ from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.values import Form, Segment
 from lamina.core.wording import describe_segment, text_of
 from lamina.errors import BadInput, BudgetExceeded
+from lamina.settings import config_folder
 from lamina.summaries import compact
 
 NO_FACTS = 'nothing is remembered; begin a line with "remember that", or use /remember'
+NO_PROMPTS = "no prompt is saved; /save NAME TEXT saves one"
+
+FOLDER = "prompts"
+PLACE = "{}"
+
+_NAME = re.compile(r"[\w-]{1,60}")
+"""A name that is a file name on every system."""
 
 
 async def _search(chat: TerminalChat, query: str) -> None:
@@ -73,11 +89,34 @@ async def _forget(chat: TerminalChat, number: str) -> None:
     chat.screen.show(f"forgotten: {fact.text}")
 
 
+async def _prompt(chat: TerminalChat, words: str) -> None:
+    """Send a saved prompt, with the rest of the line in it; or list those that are saved."""
+    if not words:
+        prompts = await to_thread.run_sync(list_prompts)
+        lines = [
+            shorten(f"{name}: {' '.join(text.split())}", chat.screen.width) for name, text in prompts.items()
+        ]
+        chat.screen.show("\n".join(lines) or NO_PROMPTS)
+        return
+    name, _, rest = words.partition(" ")
+    await chat.say(await to_thread.run_sync(fill_prompt, name, rest.strip()))
+
+
+async def _save(chat: TerminalChat, words: str) -> None:
+    """Save a prompt: the given text, or else the last message."""
+    require(words, command="/save", what="a name and a text", hint="/save review Look for mistakes in {}")
+    name, _, text = words.partition(" ")
+    path = await to_thread.run_sync(save_prompt, name, text.strip() or chat.last_words())
+    chat.screen.show(f"saved in {path}; /prompt {name} sends it")
+
+
 LOOKUP_COMMANDS = {
     "search": Command("WORDS", "find passages in the workspace and in old chats", _search),
     "remember": Command("FACT", "keep a fact for every chat", _remember),
     "memory": Command("[N TEXT]", "what is remembered; with N TEXT, change it", _memory),
     "forget": Command("N", "forget a fact", _forget),
+    "prompt": Command("[NAME]", "send a saved prompt, with the words after its name in it", _prompt),
+    "save": Command("NAME [TEXT]", "save a prompt: TEXT, or your last message", _save),
 }
 
 
@@ -327,3 +366,44 @@ def _pin_name(chat: TerminalChat, key: str, segment: Segment) -> str:
 def _ref_of(chat: TerminalChat, segment: Segment) -> str:
     """The ref of a segment, by which the session knows it."""
     return next(each.ref for each in identify_segments(chat.session.log) if each.segment is segment)
+
+
+def prompts_folder() -> Path:
+    return config_folder() / FOLDER
+
+
+def list_prompts() -> dict[str, str]:
+    """The saved prompts by name, each with its text. A file that cannot be read is left out."""
+    prompts: dict[str, str] = {}
+    for path in sorted(prompts_folder().glob("*.md")):
+        try:
+            prompts[path.stem] = path.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+    return prompts
+
+
+def fill_prompt(name: str, words: str) -> str:
+    """The text of a saved prompt with the user's words in it."""
+    prompts = list_prompts()
+    if name not in prompts:
+        hint = "/prompt lists them; /save NAME TEXT saves one"
+        raise BadInput(f"no prompt is called {name!r}", place="/prompt", hint=hint)
+    text = prompts[name]
+    if PLACE in text:
+        return text.replace(PLACE, words)
+    return f"{text}\n\n{words}".strip()
+
+
+def save_prompt(name: str, text: str) -> Path:
+    """Write a prompt into its file, in place of an older one of its name."""
+    if not _NAME.fullmatch(name):
+        hint = "use letters, digits, - and _, at most 60"
+        raise BadInput(f"{name!r:.80} is no name for a prompt", place="/save", hint=hint)
+    path = prompts_folder() / f"{name}.md"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text(f"{text}\n", "utf-8")
+    except OSError as error:
+        raise BadInput(f"cannot be written: {error.strerror}", place=str(path), hint="check it") from None
+    return path

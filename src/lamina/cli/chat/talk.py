@@ -32,7 +32,7 @@ from lamina.agent import (
 )
 from lamina.cli.chat.approving import Approval
 from lamina.cli.chat.attaching import Choice, mention_choices
-from lamina.cli.chat.commands import COMMANDS, segment_names
+from lamina.cli.chat.commands import COMMANDS, list_prompts, segment_names
 from lamina.cli.chat.conversation import NextSession, Surroundings, TerminalChat
 from lamina.cli.chat.costs import KeptRoute, read_route
 from lamina.cli.chat.keys import describe_key, find_or_make_key, sealed_address
@@ -334,6 +334,8 @@ class ChatRun:
                 yield from _complete(rest, segment_names(self._log()))
             case "/attach":
                 yield from mention_choices(f"@{rest.removeprefix('@')}", self.space)
+            case "/prompt":
+                yield from _complete(rest, list_prompts())
             case "/agent":
                 yield from _complete(rest, self.agents)
             case "/open" | "/delete":
