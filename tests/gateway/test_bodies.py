@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lamina.gateway import limits
+from lamina.gateway import limits, request_bodies
 from lamina.gateway.refusals import Refusal
 from lamina.gateway.request_bodies import RequestBody, decode_body, encode_body
 from lamina.gateway.turn_memory import TurnMemory
@@ -165,6 +165,24 @@ def test_a_growing_body_reaches_the_limit_of_values_too(monkeypatch: pytest.Monk
     decode_body(make_body(10), memory)
     with pytest.raises(Refusal, match="values at all depths"):
         decode_body(make_body(60), memory)
+
+
+def test_tools_after_the_messages_are_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were counted for every request: 50 kB of them took as long as a plain proxy takes in all."""
+    memory = TurnMemory()
+    decode_body(make_body(10), memory)
+    counted_texts: list[bytes] = []
+
+    def note_text(text: bytes, _: int) -> int:
+        counted_texts.append(text)
+        return 0
+
+    monkeypatch.setattr(request_bodies, "count_values", note_text)
+    decode_body(make_body(11), memory)
+    assert b"result 10" in counted_texts[0]
+    assert b"tools" not in b"".join(counted_texts)
+    decode_body(make_body(12, temperature=1), memory)
+    assert b"temperature" in b"".join(counted_texts)
 
 
 def test_signs_inside_of_texts_are_not_values(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import brotli  # type: ignore[import-untyped]
 import pytest
 import zstandard
 
-from lamina.gateway.client_connection import SMALL, BodyRoom, ClientConnection
+from lamina.gateway.client_connection import SMALL, BodyRoom, BodyTicket, ClientConnection
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.refusals import Refusal
 
@@ -20,7 +20,7 @@ LARGE = 10 * SMALL
 
 
 async def hold(room: BodyRoom, size: int, until: asyncio.Event, entered: list[int]) -> None:
-    with room.open_ticket() as ticket:
+    with BodyTicket(room) as ticket:
         await ticket.take(size)
         entered.append(size)
         await until.wait()
@@ -55,7 +55,7 @@ def test_a_large_body_waits_for_room_and_a_small_one_for_nobody() -> None:
 def test_a_body_that_is_larger_than_the_room_is_let_in_alone() -> None:
     async def main() -> None:
         room = BodyRoom(LARGE, seconds=60)
-        with room.open_ticket() as ticket:
+        with BodyTicket(room) as ticket:
             await ticket.take(3 * LARGE)
             assert room.taken == 3 * LARGE
         assert room.taken == 0
@@ -66,9 +66,9 @@ def test_a_body_that_is_larger_than_the_room_is_let_in_alone() -> None:
 def test_who_waits_too_long_or_leaves_takes_nothing() -> None:
     async def main() -> None:
         room = BodyRoom(LARGE, seconds=0.01)
-        with room.open_ticket() as ticket:
+        with BodyTicket(room) as ticket:
             await ticket.take(LARGE)
-            with room.open_ticket() as late, pytest.raises(Refusal) as refused:
+            with BodyTicket(room) as late, pytest.raises(Refusal) as refused:
                 await late.take(LARGE)
             assert refused.value.status == 503
             leaving = asyncio.ensure_future(hold(room, LARGE, asyncio.Event(), []))
@@ -111,13 +111,13 @@ def test_a_body_waits_for_the_room_that_it_takes_when_it_is_unpacked(
             if says_length:
                 headers.append((b"content-length", str(len(packed)).encode()))
             client = ClientConnection(receive, headers, GatewaySettings(body_bytes=LARGE // 2))
-            with room.open_ticket() as ticket:
+            with BodyTicket(room) as ticket:
                 body = await client.unpack_body(await client.read_body(ticket), ticket)
                 unpacked.append(len(body))
                 assert room.taken == LARGE
                 await leave.wait()
 
-        with room.open_ticket() as ticket:
+        with BodyTicket(room) as ticket:
             await ticket.take(LARGE)
             guests = [asyncio.ensure_future(come()) for _ in range(2)]
             await settle()
@@ -139,7 +139,7 @@ def test_a_packed_body_that_is_small_waits_for_nobody() -> None:
 
         room = BodyRoom(SMALL, seconds=60)
         client = ClientConnection(receive, [(b"content-encoding", b"gzip")], GatewaySettings())
-        with room.open_ticket() as ticket, room.open_ticket() as other:
+        with BodyTicket(room) as ticket, BodyTicket(room) as other:
             await other.take(LARGE)
             assert len(await client.unpack_body(await client.read_body(ticket), ticket)) == SMALL
 

@@ -38,7 +38,7 @@ def send(record: ExchangeRecord, conversation: LiveConversation, sent_id: str = 
         upstream=SimpleNamespace(name="claude"),
         model="m",
     )
-    record.sent(incoming, OutgoingRequest(conversation=conversation), sent_id, window=0)
+    record.sent(incoming, OutgoingRequest(conversation=conversation), sent_id, window=None)
 
 
 def begin(keep: Keep = "all") -> tuple[ExchangeRecord, LiveConversation, Saver]:

@@ -12,7 +12,7 @@ from lamina.caches.lifetimes import FOR_EVER
 from lamina.dialects.usage import Usage
 from lamina.gateway.answer import _HeldPieces
 from lamina.gateway.calls import OutgoingRequest
-from lamina.gateway.client_connection import BodyRoom, ClientConnection, ClientLink
+from lamina.gateway.client_connection import BodyRoom, BodyTicket, ClientConnection, ClientLink
 from lamina.gateway.client_request import ClientRequest
 from lamina.gateway.config import GatewaySettings
 from lamina.gateway.policies import PauseBook
@@ -35,7 +35,7 @@ def test_a_body_is_read_with_and_without_a_link_to_the_server(*, has_link: bool)
 
         link = ClientLink(lambda: None)
         client = ClientConnection(receive, [], GatewaySettings(), link if has_link else None)
-        with BodyRoom(1_000, seconds=1).open_ticket() as ticket:
+        with BodyTicket(BodyRoom(1_000, seconds=1)) as ticket:
             return await client.read_body(ticket), link
 
     body, link = asyncio.run(read())

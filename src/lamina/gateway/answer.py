@@ -165,7 +165,7 @@ class AnswerRelay:
             sent_id=sent_id,
             recalled=recalled,
             report=reader.report,
-            window=gateway.policies.find_window(self._incoming, outgoing),
+            window=self._record.window,
         )
         self._record.answered(answer, reader=reader, account=account, recalled=recalled)
         record_answered(self._trace, usage, reader.facts, recalled=recalled)

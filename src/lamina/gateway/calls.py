@@ -210,7 +210,7 @@ def call_upstream(incoming: IncomingRequest, *, salted: bool) -> UpstreamCall:
     If the policy says so, its tools are deferred here, before anything else looks at them.
     """
     profile = incoming.upstream.profile
-    profiled = apply_profile(profile, incoming.request)
+    profiled = apply_profile(profile, incoming.request, incoming.body.text)
     request = profiled.request
     deferred_request = incoming.upstream.settings.policy.defer_tools(request, incoming.dialect)
     if deferred_request is not request:

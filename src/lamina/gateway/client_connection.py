@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from typing import Any, Self
 
 from anyio import to_thread
 
@@ -202,15 +201,6 @@ class BodyRoom:
         """The bytes of large bodies that are held now."""
         return self._taken
 
-    @contextmanager
-    def open_ticket(self) -> Iterator[BodyTicket]:
-        """A ticket for one body. What it took is free again at the end."""
-        ticket = BodyTicket(self)
-        try:
-            yield ticket
-        finally:
-            self._give_back(ticket.size)
-
     async def _take(self, size: int) -> None:
         """Wait until there is room for so many bytes. Raises Refusal if that takes too long.
 
@@ -255,11 +245,17 @@ class BodyRoom:
 
 
 class BodyTicket:
-    """The part of the room that one body has. `size` is 0 for a small one."""
+    """The part of the room that one body has, until the block ends. `size` is 0 for a small one."""
 
     def __init__(self, room: BodyRoom) -> None:
         self._room = room
         self.size = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.set_size(0)
 
     async def take(self, size: int) -> None:
         """Wait for room, once, before the body is read. A small body needs none."""

@@ -20,7 +20,7 @@ from lamina.core.text.characters import lower_ascii
 from lamina.dialects import DIALECTS
 from lamina.gateway.answer import AnswerRelay, relay_unread
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
-from lamina.gateway.client_connection import LINK, ClientConnection, Receive
+from lamina.gateway.client_connection import LINK, BodyTicket, ClientConnection, Receive
 from lamina.gateway.client_request import ClientRequest, Scope
 from lamina.gateway.identity import identify_client
 from lamina.gateway.recording import ExchangeRecord
@@ -44,10 +44,11 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 async def answer_request(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer one HTTP request. Its trace ends with the answer."""
     trace = gateway.telemetry.start_request(scope["method"], scope["path"], scope["headers"])
+    task = gateway.drain.begin_request()
     try:
-        with gateway.drain.running_request():
-            await _answer_traced(gateway, scope, receive, watch_status(trace, send), trace)
+        await _answer_traced(gateway, scope, receive, watch_status(trace, send), trace)
     finally:
+        gateway.drain.end_request(task)
         trace.end()
 
 
@@ -161,7 +162,7 @@ class ProxiedExchange:
             await self._pass_through()
             return
         gateway = self._gateway
-        with gateway.bodies.open_ticket() as ticket:
+        with BodyTicket(gateway.bodies) as ticket:
             packed = await self._client.read_body(ticket)
             text = await self._client.unpack_body(packed, ticket)
             memory = gateway.memory(self._request.visitor.workspace)
@@ -272,8 +273,7 @@ class ProxiedExchange:
                 conversation=outgoing.conversation_name, upstream=incoming.upstream.name, model=incoming.model
             )
             window = gateway.policies.find_window(incoming, outgoing)
-            tokens = window.tokens if window is not None else 0
-            self._record.sent(incoming, outgoing, sent_id, window=tokens, why=why)
+            self._record.sent(incoming, outgoing, sent_id, window=window, why=why)
         keeps_alive = self._request.wants_events(incoming)
         return self._ask(incoming.upstream, body, headers, keeps_alive=keeps_alive, sent_id=sent_id)
 

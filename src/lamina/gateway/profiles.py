@@ -19,6 +19,14 @@ Json = dict[str, Any]
 Edit = Callable[[Json], Json]
 
 
+class ProfileEdit(NamedTuple):
+    """An edit with its name. A request has something for it only if its text has this `sign`."""
+
+    name: str
+    sign: bytes
+    edit: Edit
+
+
 class Profile(NamedTuple):
     """The edits of one kind of upstream, the dialects that it speaks, and the header for its key.
 
@@ -28,7 +36,7 @@ class Profile(NamedTuple):
 
     dialects: tuple[str, ...]
     key_header: str
-    edits: tuple[tuple[str, Edit], ...] = ()
+    edits: tuple[ProfileEdit, ...] = ()
     drops_betas: bool = False
     salts: bool = False
     reads_markers: bool = False
@@ -41,10 +49,15 @@ class Profiled(NamedTuple):
     left_out: tuple[str, ...] = ()
 
 
-def apply_profile(profile: Profile, request: Json) -> Profiled:
-    """Leave out what this kind of upstream cannot take."""
+def apply_profile(profile: Profile, request: Json, text: bytes) -> Profiled:
+    """Leave out what this kind of upstream cannot take. `text` is the request as it came.
+
+    An edit may look at every message. To look for a few bytes in all of them takes a hundredth of that.
+    """
     left_out: list[str] = []
-    for name, edit in profile.edits:
+    for name, sign, edit in profile.edits:
+        if sign not in text:
+            continue
         edited = edit(request)
         if edited is not request:
             left_out.append(name)
@@ -122,9 +135,11 @@ def _drop_fields(*names: str) -> Edit:
     return drop
 
 
-_BILLING_EDIT = ("the billing block of Claude Code", _drop_billing_block)
-_TTL_EDIT = ("lifetimes of cache markers", _drop_marker_lifetimes)
-_MANAGEMENT_EDIT = ("context_management", _drop_fields("context_management"))
+_BILLING_EDIT = ProfileEdit("the billing block of Claude Code", BILLING.encode(), _drop_billing_block)
+_TTL_EDIT = ProfileEdit("lifetimes of cache markers", b'"ttl"', _drop_marker_lifetimes)
+_MANAGEMENT_EDIT = ProfileEdit(
+    "context_management", b'"context_management"', _drop_fields("context_management")
+)
 _ALL_EDITS = (_BILLING_EDIT, _TTL_EDIT, _MANAGEMENT_EDIT)
 _OPEN_DIALECTS = ("openai_chat", "openai_responses", "anthropic")
 

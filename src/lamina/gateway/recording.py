@@ -20,6 +20,7 @@ from lamina.fitting.policy import Keep
 from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.conversation_index import DOOR, LiveConversation
 from lamina.gateway.saving import ConversationSaver
+from lamina.gateway.sizes import ChosenWindow
 from lamina.gateway.usage import UsageReader
 
 _HEADERS = ("request-id", "x-request-id", "retry-after", "x-should-retry", "openai-processing-ms")
@@ -34,6 +35,8 @@ class ExchangeRecord:
         self._saver = saver
         self._recorder = CallRecorder(DOOR, keep)
         self._conversation: LiveConversation | None = None
+        self.window: ChosenWindow | None = None
+        """The window that the last request was fitted into."""
 
     @property
     def keeps_bodies(self) -> bool:
@@ -45,10 +48,11 @@ class ExchangeRecord:
         outgoing: OutgoingRequest,
         sent_id: str,
         *,
-        window: int,
+        window: ChosenWindow | None,
         why: str = "",
     ) -> None:
         """A request leaves now. `why`: it is sent once more, after a refusal or a recall."""
+        self.window = window
         conversation = outgoing.conversation
         if conversation is None or not self._recorder.keeps_figures:
             return
@@ -68,7 +72,7 @@ class ExchangeRecord:
             sent_id=sent_id,
             dialect=incoming.dialect.name,
             model=incoming.model,
-            window=window,
+            window=window.tokens if window is not None else 0,
             ledger=ledger,
             envelope=envelope,
             cut=next(reversed(outgoing.new_cuts), None),

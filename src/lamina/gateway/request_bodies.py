@@ -129,14 +129,23 @@ def _decode_grown(text: bytes, memory: TurnMemory) -> _BodyContent | None:
     repeated = memory.find_repeated(text)
     if repeated is None:
         return None
-    value_count = repeated.outline.value_count + count_values(text[repeated.end :], limits.VALUES)
+    outline = repeated.outline
+    new_text = text[repeated.end :]
+    # The tools may follow the messages. They were counted with the request before, and decoded.
+    value_count = outline.value_count + count_values(new_text.removesuffix(outline.tail), limits.VALUES)
     if value_count > limits.VALUES:  # the sum may be too high: the whole text is counted exactly
         return None
-    content = _decode_rest(text, repeated, memory)
+    content = _decode_new_turns(text, repeated, memory)
     if content is None:
-        return None
-    outline = extend_outline(repeated, text, content.decoded, content.request, value_count=value_count)
-    return content._replace(outline=outline)
+        value_count = outline.value_count + count_values(new_text, limits.VALUES)
+        if value_count > limits.VALUES:
+            return None
+        scan = _scan_rest(text, repeated)
+        if scan is None:
+            return None
+        content = _decode_scan(scan, repeated.turns, memory)
+    new_outline = extend_outline(repeated, text, content.decoded, content.request, value_count=value_count)
+    return content._replace(outline=new_outline)
 
 
 def _decode_whole(text: bytes, memory: TurnMemory) -> _BodyContent:
@@ -154,14 +163,11 @@ def _decode_whole(text: bytes, memory: TurnMemory) -> _BodyContent:
     return content._replace(outline=outline)
 
 
-def _decode_rest(text: bytes, repeated: RepeatedTurns, memory: TurnMemory) -> _BodyContent | None:
-    """Decode what follows the messages of an earlier body. None if all of it must be read."""
+def _decode_new_turns(text: bytes, repeated: RepeatedTurns, memory: TurnMemory) -> _BodyContent | None:
+    """Decode the messages that follow those of an earlier body. None if more than that may differ."""
     raw_turns = _split_new_turns(text, repeated)
     if raw_turns is None:
-        scan = _scan_rest(text, repeated)
-        if scan is None:
-            return None
-        return _decode_scan(scan, repeated.turns, memory)
+        return None
     name = repeated.outline.name
     decoded, new_bytes = _decode_turns(repeated.turns, raw_turns, memory, name)
     return _BodyContent({**repeated.outline.request, name: list(decoded.values)}, decoded, new_bytes)

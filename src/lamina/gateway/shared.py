@@ -122,16 +122,15 @@ class Drain:
         self._pages: set[asyncio.Task[Any]] = set()
         self._cut: set[asyncio.Task[Any]] = set()
 
-    @contextmanager
-    def running_request(self) -> Iterator[None]:
-        """Note that this task answers a request, as long as the block runs."""
+    def begin_request(self) -> asyncio.Task[Any]:
+        """Note that this task answers a request, until `end_request`."""
         task = _current_task()
         self._requests.add(task)
-        try:
-            yield
-        finally:
-            self._requests.discard(task)
-            self._cut.discard(task)
+        return task
+
+    def end_request(self, task: asyncio.Task[Any]) -> None:
+        self._requests.discard(task)
+        self._cut.discard(task)
 
     @contextmanager
     def running_page(self) -> Iterator[None]:
