@@ -11,12 +11,13 @@ works, and none is imported here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from threading import Lock
 from time import time
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
+from lamina.clients.steps import Steps, run, run_async
 from lamina.errors import BadInput
 
 LIFETIME = 3600.0
@@ -31,50 +32,17 @@ _GONE_CODES = (403, 404)
 """Codes for a cache that is not there. The API does not tell that from a cache of somebody else."""
 
 
-class _CacheCall(NamedTuple):
-    """One call of the SDK: `client.caches.method(**arguments)`."""
-
-    method: str
-    arguments: dict[str, Any]
-
-
-Steps = Generator[_CacheCall, Any, Any]
-"""Calls to make, one after the other. Each answer is sent into the generator, each error thrown into it.
-
-So the steps are written once, for clients with and without `await`.
-"""
-
-
-class _StepWalk:
-    """Iterates over the calls of steps. Before the next call, the caller gives what the last one came to."""
-
-    def __init__(self, steps: Steps) -> None:
-        self.result: Any = None
-        self._steps = steps
-        self._resume: Callable[[], _CacheCall] = partial(next, steps)
-
-    def __iter__(self) -> Iterator[_CacheCall]:
-        while True:
-            try:
-                call = self._resume()
-            except StopIteration as end:
-                self.result = end.value
-                return
-            yield call
-
-    def answer(self, value: Any) -> None:
-        self._resume = partial(self._steps.send, value)
-
-    def fail(self, error: Exception) -> None:
-        self._resume = partial(self._steps.throw, error)
-
-
 class _Head:
-    """The state of one cache, and the steps to make, renew and delete it."""
+    """The state of one cache, and the steps to make, renew, use and delete it.
+
+    `api` is the client, or its async side. The steps are the same for both.
+    """
+
+    name: Callable[[], Any]
 
     def __init__(
         self,
-        client: Any,
+        api: Any,
         *,
         model: str,
         system: Any = None,
@@ -96,7 +64,7 @@ class _Head:
         if not self._head:
             hint = "give system, tools or contents to cache"
             raise BadInput("the head is empty", place="CachedHead", hint=hint)
-        self._client = client
+        self._api = api
         self._model = model
         self._lifetime = lifetime
         self._clock = clock
@@ -136,7 +104,7 @@ class _Head:
         if self._is_alive(now):
             config = {"ttl": f"{self._lifetime:g}s"}
             try:
-                yield _CacheCall("update", {"name": self._name, "config": config})
+                yield partial(self._api.caches.update, name=self._name, config=config)
             except Exception as error:
                 if not _is_gone(error):
                     raise
@@ -149,7 +117,7 @@ class _Head:
     def _make_cache(self, now: float) -> Steps:
         """Make a cache and return its name. The provider counts its tokens."""
         config = {**self._head, "ttl": f"{self._lifetime:g}s"}
-        cache = yield _CacheCall("create", {"model": self._model, "config": config})
+        cache = yield partial(self._api.caches.create, model=self._model, config=config)
         self._name = cache.name
         self.tokens = getattr(cache.usage_metadata, "total_token_count", None) or 0
         self._since = now
@@ -164,8 +132,18 @@ class _Head:
             self._forget()
         return True
 
-    def _add_cache(self, request: dict[str, Any], name: str) -> dict[str, Any]:
-        return {"model": self._model, **request, "config": with_cached(request.get("config"), name)}
+    def _generate(self, request: dict[str, Any]) -> Steps:
+        """The answer to a request with this head. A cache that is gone is made again, once."""
+        for is_last_try in (False, True):
+            name = yield self.name
+            config = with_cached(request.get("config"), name)
+            arguments = {"model": self._model, **request, "config": config}
+            try:
+                return (yield partial(self._api.models.generate_content, **arguments))
+            except Exception as error:
+                if not self._forget_if_gone(name, error) or is_last_try:
+                    raise
+        return None
 
     def _delete_cache(self) -> Steps:
         """Delete the cache. If it is gone already, that is fine."""
@@ -174,7 +152,7 @@ class _Head:
         name = self._name
         self._forget()
         try:
-            yield _CacheCall("delete", {"name": name})
+            yield partial(self._api.caches.delete, name=name)
         except Exception as error:
             if not _is_gone(error):
                 raise
@@ -184,8 +162,7 @@ class CachedHead(_Head):
     """The cache of a head, over a client of google-genai. Safe to use from several threads.
 
     `system`, `tools`, `tool_config` and `contents` are those of the SDK. Requests that use the cache leave
-    them out. `lifetime` is in seconds; `make` says when a cache is made; `clock` returns seconds since any
-    fixed moment.
+    them out. `lifetime` is in seconds; `clock` returns seconds since any fixed moment.
     """
 
     def __init__(self, client: Any, **head: Any) -> None:
@@ -198,13 +175,7 @@ class CachedHead(_Head):
 
     def generate_content(self, **request: Any) -> Any:
         """Call `models.generate_content` with this head. A cache that is gone is made again, once."""
-        name = self.name()
-        try:
-            return self._client.models.generate_content(**self._add_cache(request, name))
-        except Exception as error:
-            if not self._forget_if_gone(name, error):
-                raise
-        return self._client.models.generate_content(**self._add_cache(request, self.name()))
+        return run(self._generate(request))
 
     def delete(self) -> None:
         """End the storage and its cost. The next use makes a new cache."""
@@ -217,22 +188,15 @@ class CachedHead(_Head):
         self.delete()
 
     def _run(self, steps: Steps) -> Any:
-        """Make the calls of the steps, and return what the steps return."""
         with self._lock:
-            walk = _StepWalk(steps)
-            for call in walk:
-                try:
-                    walk.answer(getattr(self._client.caches, call.method)(**call.arguments))
-                except Exception as error:  # noqa: BLE001 - whatever it is, the steps decide
-                    walk.fail(error)
-            return walk.result
+            return run(steps)
 
 
 class AsyncCachedHead(_Head):
     """Does the same over `client.aio`, for tasks of one event loop."""
 
     def __init__(self, client: Any, **head: Any) -> None:
-        super().__init__(client, **head)
+        super().__init__(client.aio, **head)
         self._lock = asyncio.Lock()
 
     async def name(self) -> str:
@@ -241,14 +205,7 @@ class AsyncCachedHead(_Head):
 
     async def generate_content(self, **request: Any) -> Any:
         """Call `models.generate_content` with this head. A cache that is gone is made again, once."""
-        models = self._client.aio.models
-        name = await self.name()
-        try:
-            return await models.generate_content(**self._add_cache(request, name))
-        except Exception as error:
-            if not self._forget_if_gone(name, error):
-                raise
-        return await models.generate_content(**self._add_cache(request, await self.name()))
+        return await run_async(self._generate(request))
 
     async def delete(self) -> None:
         """End the storage and its cost. The next use makes a new cache."""
@@ -261,15 +218,8 @@ class AsyncCachedHead(_Head):
         await self.delete()
 
     async def _run(self, steps: Steps) -> Any:
-        """Make the calls of the steps, and return what the steps return."""
         async with self._lock:
-            walk = _StepWalk(steps)
-            for call in walk:
-                try:
-                    walk.answer(await getattr(self._client.aio.caches, call.method)(**call.arguments))
-                except Exception as error:  # noqa: BLE001 - whatever it is, the steps decide
-                    walk.fail(error)
-            return walk.result
+            return await run_async(steps)
 
 
 def with_cached(config: Any, name: str) -> Any:

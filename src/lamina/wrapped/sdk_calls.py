@@ -2,7 +2,7 @@
 
 SDKs send a request at different times: when the method is called, when the first chunk of a generator is
 read, or when a context manager is entered. Each of these exists with and without `await`. All of them are
-written once here, as generators that yield what is to be done next. `lamina.wrapped.steps` does it, with or
+written once here, as generators that yield what is to be done next. `lamina.clients.steps` does it, with or
 without `await`. If the model recalled something, the client sees a `ShownStream` or a `ShownResponse`, of
 which everything but the answer itself is the SDK's own.
 
@@ -22,6 +22,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
+from lamina.clients.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 from lamina.conversations.conversations import Conversations
 from lamina.conversations.pending_call import PendingCall
 from lamina.conversations.recall_filter import RecallFilter, read_usage
@@ -34,7 +35,6 @@ from lamina.dialects.usage import Usage
 from lamina.errors import BudgetExceeded
 from lamina.fitting.recalls import TURN_FIELDS
 from lamina.fitting.server_reports import with_headers
-from lamina.wrapped.steps import Steps, StreamValue, iterate, iterate_async, run, run_async
 
 CONVERSATION_FIELDS = (*TURN_FIELDS, "prompt", "previous_response_id", "conversation")
 """The fields that hold a conversation, or say which one goes on."""
