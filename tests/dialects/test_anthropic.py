@@ -256,7 +256,7 @@ def test_a_request_that_grows_stays_valid_for_models_that_bind_thinking(
             rendered, envelope = fitted(now, budget=budget, ledger=ledger, read=read, memo=memo)
         except BudgetExceeded:
             break
-        assert DIALECT.wire.check(rendered, ledger=envelope.ledger) == []
+        assert DIALECT.wire.check(rendered) == []
         again, fresh = fitted(now, budget=budget, ledger=ledger)
         assert (again, fresh.ledger) == (rendered, envelope.ledger)
         ledger = envelope.ledger

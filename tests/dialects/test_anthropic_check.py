@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lamina.core.values import Budget, Ledger
+from lamina.core.values import Budget
 from lamina.dialects.anthropic import DIALECT, find_binding
 from lamina.dialects.anthropic.check import RULES
 from lamina.dialects.anthropic.model import read_version, rejects_prefill, takes_system_messages
@@ -154,7 +154,7 @@ def test_one_change_breaks_one_rule(rule: str, place: str, change: Breaking) -> 
 
 
 def test_every_rule_is_broken_by_some_request() -> None:
-    broken = {rule for rule, _, _ in BREAKS} | {"thinking_is_bound"}
+    broken = {rule for rule, _, _ in BREAKS}
     assert broken == {*RULES, "roles", "readable"}
 
 
@@ -182,72 +182,6 @@ def test_a_model_of_which_nothing_is_known_is_sent_what_the_client_sends(model: 
     request = {**VALID, "model": model, "messages": [*VALID["messages"], INSTRUCTED]}
     fitted = fit_request(request, budget=Budget(window=50_000), policy=Policy(breakpoints="keep"))
     assert fitted.request is request
-
-
-def bound_ledger(request: Json) -> Ledger:
-    return fitted(request)[1].ledger
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda r, _: r["system"][0].update(text="Be long."),
-        lambda r, _: r["tools"][0].update(description="reads"),
-        lambda _, m: m[0].update(content="bye"),
-        lambda _, m: m[0].update(content=[{"type": "text", "text": "hello"}] * 2),
-    ],
-    ids=["system", "tools", "message", "inserted"],
-)
-def test_thinking_is_bound(change: Breaking) -> None:
-    request = copy.deepcopy(VALID) | {"model": "claude-opus-5-5"}
-    ledger = bound_ledger(request)
-    assert DIALECT.wire.check(request, ledger=ledger) == []
-    change(request, request["messages"])
-    violations = DIALECT.wire.check(request, ledger=ledger)
-    assert {(v.rule, v.place) for v in violations} == {
-        ("thinking_is_bound", "messages[1].content[0]"),
-        ("thinking_is_bound", "messages[1].content[1]"),
-    }
-    assert DIALECT.wire.check(request) == []
-
-
-def test_a_message_that_the_client_puts_first_changes_the_past() -> None:
-    request = copy.deepcopy(VALID) | {"model": "claude-opus-5-5"}
-    ledger = bound_ledger(request)
-    request["messages"].insert(0, {"role": "user", "content": "one more"})
-    places = {violation.place for violation in DIALECT.wire.check(request, ledger=ledger)}
-    assert places == {"messages[2].content[0]", "messages[2].content[1]"}
-
-
-def test_markers_are_outside_what_thinking_is_bound_to() -> None:
-    request = copy.deepcopy(VALID) | {"model": "claude-opus-5-5"}
-    ledger = bound_ledger(request)
-    request["messages"][0]["content"] = [{"type": "text", "text": "hello", "cache_control": FIVE}]
-    assert DIALECT.wire.check(request, ledger=ledger) == []
-
-
-def test_nothing_is_said_of_equal_thoughts() -> None:
-    request = copy.deepcopy(VALID) | {"model": "claude-opus-5-5"}
-    thought = [request["messages"][1]["content"][0], {"type": "text", "text": "x"}]
-    del request["messages"][1]["content"][1]
-    request["messages"] += [{"role": "assistant", "content": thought}, {"role": "user", "content": "go on"}]
-    ledger = bound_ledger(request)
-    assert len(ledger.bound) == 2
-    del request["messages"][1]["content"][0]
-    assert DIALECT.wire.check(request, ledger=ledger) == []
-
-
-@pytest.mark.parametrize(
-    "before",
-    [[], [VALID["messages"][0], INSTRUCTED, VALID["messages"][0]]],
-    ids=["a user message put first", "instructions moved"],
-)
-def test_what_rendering_adds_or_moves_is_not_taken_for_a_changed_past(before: list[Json]) -> None:
-    messages = [*before, *VALID["messages"][1:]]
-    rendered, envelope = fitted(VALID | {"model": "claude-opus-5-5", "messages": messages})
-    assert len(envelope.ledger.bound) == 2
-    assert rendered["messages"] != messages
-    assert DIALECT.wire.check(rendered, ledger=envelope.ledger) == []
 
 
 def test_after_a_compaction_the_assistant_may_begin() -> None:

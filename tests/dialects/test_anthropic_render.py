@@ -301,4 +301,4 @@ def test_a_budget_cuts_old_thinking_with_what_it_was_bound_to() -> None:
     rendered, envelope = fitted(request, budget=Budget(window=1_500, reserve=0, keep_last=1))
     assert envelope.cut
     assert "signature" not in str(rendered)
-    assert DIALECT.wire.check(rendered, ledger=envelope.ledger) == []
+    assert DIALECT.wire.check(rendered) == []

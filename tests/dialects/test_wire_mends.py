@@ -192,8 +192,7 @@ def test_a_growing_request_is_checked_at_its_end_only(name: str, monkeypatch: py
     dialect: Dialect = DIALECTS[name]
     field = {"gemini": "contents", "openai_responses": "input"}.get(name, "messages")
     model = {"gemini": "gemini-3-pro", "anthropic": "claude-opus-4-8"}.get(name, "gpt-5")
-    assert dialect.wire.recheck is not None
-    module = __import__(dialect.wire.recheck.__module__, fromlist=["_"])
+    module = __import__(f"lamina.dialects.{name}.check", fromlist=["_"])
     seen: list[int] = []
 
     def counting_check(*arguments: Any, view: Any, **options: Any) -> Any:

@@ -21,7 +21,7 @@ from lamina.caches.stream import Stream
 from lamina.core.bound_thinking import Binding
 from lamina.core.envelope import Envelope
 from lamina.core.repair import Repairs
-from lamina.core.values import Entry, Ledger, Ref, RequestHead, Segment
+from lamina.core.values import Entry, Ref, RequestHead, Segment
 from lamina.dialects.memos import CheckMemo, ParseMemo, StreamMemo
 from lamina.dialects.render_memo import RenderMemo
 from lamina.dialects.usage import Usage
@@ -114,9 +114,9 @@ class Render(Protocol):
 
 
 class Check(Protocol):
-    """Lists the rules of the API that a request breaks. A ledger says what lamina itself did to it."""
+    """Lists the rules of the API that a request breaks. With a memo, only its end is read if it grows."""
 
-    def __call__(self, request: Request, /, *, ledger: Ledger | None = None) -> list[Violation]: ...
+    def __call__(self, request: Request, /, *, memo: CheckMemo | None = None) -> list[Violation]: ...
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,8 +125,8 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     - `parse` makes a log and a head of a request, `render` makes a request of an envelope. Together they
       mend whatever `check` would refuse, if that is possible without inventing what somebody says. These
       mends depend on nothing that comes later, with two exceptions, `lasting` and `order`.
-    - `check` lists the rules that a request breaks. `recheck` is the same for requests that were parsed or
-      rendered here and grow from call to call; without it, `check` reads the whole request each time.
+    - `check` lists the rules that a request breaks. Whoever gives a memo has parsed or rendered the request
+      here. So it can be read, and of one that grows from call to call only the end is checked.
     - `repairs` says what the core has to repair in a log before it is rendered.
     - `carries` says why a segment cannot be sent here, "" if it can.
     - `opening` is what `render` says in place of the user's first message, if the API wants one and the
@@ -144,7 +144,6 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     render: Render
     check: Check
     carries: Callable[[Segment], str]
-    recheck: Callable[[Request, CheckMemo | None], list[Violation]] | None = None
     repairs: Repairs = Repairs()
     opening: str = ""
     lasting: Callable[[Envelope, int], Mapping[Ref, str]] | None = None

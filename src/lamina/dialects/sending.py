@@ -204,9 +204,7 @@ def find_violations(request: Request, dialect: Dialect, memo: CheckMemo | None =
 
     With a memo, the part of a growing request that was clean before is not read again.
     """
-    if dialect.wire.recheck is None:
-        return dialect.wire.check(request)
-    return dialect.wire.recheck(request, memo)
+    return dialect.wire.check(request, memo=memo or CheckMemo())
 
 
 def find_lost_question(caller_request: Request, request: Request) -> Violation | None:

@@ -12,7 +12,7 @@ from lamina.core.repair import Repairs
 from lamina.core.values import Segment, Thinking
 from lamina.dialects.anthropic.answers import absorb, absorb_stream, write_answer, write_closing_events
 from lamina.dialects.anthropic.cache_view import stream
-from lamina.dialects.anthropic.check import check, check_again
+from lamina.dialects.anthropic.check import check
 from lamina.dialects.anthropic.deferred import TOOL_SEARCH
 from lamina.dialects.anthropic.head import HEAD
 from lamina.dialects.anthropic.markers import find_all_markers, mark
@@ -58,7 +58,6 @@ DIALECT = Dialect(
         parse=parse,
         render=render,
         check=check,
-        recheck=check_again,
         carries=carries,
         repairs=Repairs(unique_ids="log", id_pattern=r"[a-zA-Z0-9_-]{1,128}"),
         opening=OPENING,

@@ -6,23 +6,17 @@ most begins with a number, by which tests cite it. A request that cannot be pars
 checked.
 
 The rules stand in groups: about whole messages, about calls and results, about thinking, and about cache
-markers. `RequestReading` reads the request for them once, and
-`find_unbound_thoughts` hashes it again for rule A10.
+markers. `RequestReading` reads the request for them once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import zip_longest
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from lamina.core.bound_thinking import is_thinking
-from lamina.core.build import build
-from lamina.core.hashing import stem_of
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Digest, Ledger, RequestHead, Segment
 from lamina.dialects.anthropic.markers import (
     PlacedMarker,
     find_markers,
@@ -32,11 +26,8 @@ from lamina.dialects.anthropic.markers import (
 from lamina.dialects.anthropic.model import (
     LONG_LIFETIME,
     MARKER_LIMIT,
-    NAME,
-    OPENING_MESSAGE,
     THINKING_TYPES,
     begins_with_compaction,
-    find_binding,
     is_safe_name,
     is_server_result,
     read_blocks,
@@ -55,28 +46,21 @@ from lamina.dialects.json_values import (
     to_dict_or_empty,
 )
 from lamina.dialects.memos import CheckMemo
-from lamina.dialects.origins import read_origin_in
 from lamina.dialects.port import Request, Violation
 from lamina.dialects.rules import Faults, check_growing, name_rules, report_unreadable
 from lamina.errors import BadInput
 
 
-def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
-    """What the API would refuse, in the order of the rules. With a ledger, bound thinking is verified too.
+def check(request: Request, *, memo: CheckMemo | None = None) -> list[Violation]:
+    """What the API would refuse, in the order of the rules.
 
     `{"messages": [{"role": "tool", …}]}` breaks `roles`, and no other rule is tried.
     """
-    try:
-        parse(request)
-    except BadInput as error:
-        return [report_unreadable(error)]
-    return check_again(request, ledger=ledger)
-
-
-def check_again(
-    request: Request, memo: CheckMemo | None = None, *, ledger: Ledger | None = None
-) -> list[Violation]:
-    """Like `check`, for a request that was parsed or rendered here: it is not parsed again."""
+    if memo is None:  # else it was parsed or rendered here
+        try:
+            parse(request)
+        except BadInput as error:
+            return [report_unreadable(error)]
     return check_growing(
         request,
         request["messages"],
@@ -84,7 +68,7 @@ def check_again(
         rules=RULES,
         view=MessageReading,
         past=EarlierMessages,
-        reading=partial(RequestReading, ledger=ledger),
+        reading=RequestReading,
         basis=read_model(request),
         ends_a_step=lambda message: message.role == "user",
     )
@@ -308,24 +292,6 @@ def thinking_is_whole(reading: RequestReading) -> Faults:
             yield thought.place, f"`{block_type}` blocks cannot be modified: {field} is missing"
 
 
-def thinking_is_bound(reading: RequestReading) -> Faults:
-    """A10: what comes before bound thinking is what came before it when it was first sent.
-
-    The request is hashed again and compared with the ledger (`find_unbound_thoughts`).
-    """
-    ledger = reading.ledger
-    if ledger is None or not ledger.bound:
-        return
-    # After a repair the messages are not those that were hashed, and `render` may move system messages.
-    if ledger.repairs or any(message.role == "system" for message in reading.messages):
-        return
-    if find_binding(reading.request) == "drop":  # the server drops what does not fit
-        return
-    for number in find_unbound_thoughts(reading.request, ledger):
-        problem = "invalid `signature` in `thinking` block: bound to a different conversation"
-        yield reading.thoughts[number].place, problem
-
-
 def marks_are_few(reading: RequestReading) -> Faults:
     """A12: at most four cache markers, the one for the whole request included.
 
@@ -371,7 +337,6 @@ RULES = name_rules(
     results_come_first,
     nothing_is_empty,
     thinking_is_whole,
-    thinking_is_bound,
     system_messages_stand_right,
     system_messages_are_taken,
     marks_are_few,
@@ -481,14 +446,7 @@ class RequestReading:
     before. `markers` are those of the whole request.
     """
 
-    def __init__(
-        self,
-        request: Request,
-        messages: Sequence[MessageReading],
-        past: EarlierMessages,
-        *,
-        ledger: Ledger | None,
-    ) -> None:
+    def __init__(self, request: Request, messages: Sequence[MessageReading], past: EarlierMessages) -> None:
         """Collect calls, thoughts and markers, so that a rule looks only at those it is about.
 
         Markers of messages that were checked before still count: the API takes four in the whole request.
@@ -496,7 +454,6 @@ class RequestReading:
         self.request = request
         self.messages = messages
         self.past = past
-        self.ledger = ledger
         self.calls: list[BlockReading] = []
         self.thoughts: list[BlockReading] = []
         message_markers = list(past.markers)
@@ -505,43 +462,3 @@ class RequestReading:
             self.thoughts += message.thoughts
             message_markers += message.markers
         self.markers = find_markers(request, message_markers)
-
-
-def find_unbound_thoughts(request: Request, ledger: Ledger) -> list[int]:
-    """The numbers of thoughts, counted from 0, that do not come after what the ledger says.
-
-    `render` may have put a user message first, which was not there when the thinking was bound. So a request
-    that begins with it is also tried without it.
-    """
-    parsed = parse(request)
-    unbound = _compare_prefixes(parsed.log, parsed.head, ledger)
-    first_message = next(iter(request["messages"]), None)
-    if unbound and first_message == OPENING_MESSAGE:
-        # The object tells: an equal message further on is another one.
-        rest = [entry for entry in parsed.log if read_origin_in(entry, NAME).message is not first_message]
-        unbound &= _compare_prefixes(rest, parsed.head, ledger)
-    return sorted(unbound)
-
-
-def _compare_prefixes(log: Sequence[Segment], head: RequestHead, ledger: Ledger) -> set[int]:
-    """The numbers of thoughts of this log that do not come after what the ledger says.
-
-    The request is built as it was when its thinking was bound, and each thought is compared with the prefix
-    that the ledger has for it. A thought that the ledger names twice, or not at all, is not judged.
-    """
-    recorded_prefixes: dict[str, list[Digest]] = {}
-    for ref, prefix in ledger.bound.items():
-        recorded_prefixes.setdefault(stem_of(ref), []).append(prefix)
-
-    unbound: set[int] = set()
-    envelope = build(log, head=head)
-    number = 0
-    prefix = envelope.root
-    for entry in envelope.entries:
-        if is_thinking(entry):
-            recorded = recorded_prefixes.get(stem_of(entry.ref), [])
-            if len(recorded) == 1 and prefix not in recorded:
-                unbound.add(number)
-            number += 1
-        prefix = entry.prefix
-    return unbound

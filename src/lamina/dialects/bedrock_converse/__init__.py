@@ -14,7 +14,7 @@ from lamina.core.repair import Repairs
 from lamina.dialects.bedrock_converse.answers import absorb, absorb_stream, write_answer, write_closing_events
 from lamina.dialects.bedrock_converse.blocks import ID_PATTERN, NAME, to_sdk_arguments
 from lamina.dialects.bedrock_converse.cache_view import count_markers, mark, stream
-from lamina.dialects.bedrock_converse.check import check, check_again
+from lamina.dialects.bedrock_converse.check import check
 from lamina.dialects.bedrock_converse.head import HEAD
 from lamina.dialects.bedrock_converse.parse import parse
 from lamina.dialects.bedrock_converse.render import carries, lasting, render
@@ -31,7 +31,6 @@ DIALECT = Dialect(
         parse=parse,
         render=render,
         check=check,
-        recheck=check_again,
         carries=carries,
         repairs=Repairs(unique_ids="log", id_pattern=ID_PATTERN),
         opening=OPENING,

@@ -15,7 +15,6 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Ledger
 from lamina.dialects.anthropic.model import rejects_prefill
 from lamina.dialects.bedrock_converse.blocks import (
     ID_PATTERN,
@@ -51,18 +50,13 @@ _NAME_FAULT = "it must match [a-zA-Z0-9_-]{1,64}"
 _MEDIA_LIMITS = {"image": IMAGE_LIMIT, "document": DOCUMENT_LIMIT}
 
 
-def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
+def check(request: Request, *, memo: CheckMemo | None = None) -> list[Violation]:
     """What the API would refuse, in the order of the rules."""
-    del ledger
-    try:
-        parse(request)
-    except BadInput as error:
-        return [report_unreadable(error)]
-    return check_again(request)
-
-
-def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
-    """Like `check`, for a request that was parsed or rendered here: it is not parsed again."""
+    if memo is None:  # else it was parsed or rendered here
+        try:
+            parse(request)
+        except BadInput as error:
+            return [report_unreadable(error)]
     messages = list_or_empty(request.get("messages"))
     if not messages:
         # All that the client sent was blank, and rendering has left it out.

@@ -14,7 +14,7 @@ from lamina.core.repair import Repairs
 from lamina.core.values import Segment
 from lamina.dialects.gemini.answers import absorb, absorb_stream, write_answer, write_closing_events
 from lamina.dialects.gemini.cache_view import stream
-from lamina.dialects.gemini.check import check, check_again
+from lamina.dialects.gemini.check import check
 from lamina.dialects.gemini.parse import parse
 from lamina.dialects.gemini.parts import can_carry_media
 from lamina.dialects.gemini.plain import add_tools, own_head, plain_head, takes_tool
@@ -48,7 +48,6 @@ DIALECT = Dialect(
         parse=parse,
         render=render,
         check=check,
-        recheck=check_again,
         carries=carries,
         repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id is anything not empty
         opening=OPENING,

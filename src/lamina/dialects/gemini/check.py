@@ -15,7 +15,6 @@ from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Ledger
 from lamina.dialects.gemini.contents import Unit, list_messages
 from lamina.dialects.gemini.head import (
     find_prefix,
@@ -44,17 +43,12 @@ from lamina.errors import BadInput
 _NAME_FAULT = "not a name that functions may have"
 
 
-def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
-    """Every rule that the request breaks. No rule of this API depends on the past, so `ledger` is unused."""
-    del ledger
-    return check_again(mapping_or_empty(request))
-
-
-def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
-    """The same for a request that grows: only the contents that `memo` does not know are checked.
+def check(request: Request, *, memo: CheckMemo | None = None) -> list[Violation]:
+    """Every rule that the request breaks. Only contents that the memo does not know are checked.
 
     What is before the content with which the model begins to answer the user is not checked again.
     """
+    request = mapping_or_empty(request)
     contents = request.get("contents")
     messages, make_unit = list_messages(contents, memo.count_clean(contents) if memo else 0)
     return check_growing(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from lamina.dialects.ollama.answers import absorb, absorb_stream, write_answer, write_closing_events
 from lamina.dialects.ollama.cache_view import stream
-from lamina.dialects.ollama.check import check, check_again
+from lamina.dialects.ollama.check import check
 from lamina.dialects.ollama.fields import NAME
 from lamina.dialects.ollama.head import HEAD, write_head
 from lamina.dialects.ollama.parse import parse
@@ -20,7 +20,7 @@ __all__ = ["DIALECT", "render"]
 DIALECT = Dialect(
     name=NAME,
     recognises=make_recogniser(NAME),
-    wire=Wire(parse=parse, render=render, check=check, recheck=check_again, carries=carries),
+    wire=Wire(parse=parse, render=render, check=check, carries=carries),
     head=HeadShape(read=HEAD.read, write=write_head),
     cache=CacheView(stream=stream),
     answers=Answers(

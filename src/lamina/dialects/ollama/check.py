@@ -12,7 +12,7 @@ from os import PathLike
 from typing import Any, NamedTuple
 
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Ledger, ToolCall
+from lamina.core.values import ToolCall
 from lamina.dialects.json_values import list_or_empty, text_or_empty
 from lamina.dialects.memos import CheckMemo, NoPast
 from lamina.dialects.ollama.fields import (
@@ -48,14 +48,8 @@ _LEAST_NUMBERS = {"num_ctx": 1, "num_predict": -2}
 _LISTS_OR_NULL = (list, tuple, type(None))
 
 
-def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
-    """Every rule that the request breaks. No rule of this API depends on the past, so `ledger` is unused."""
-    del ledger
-    return check_again(request)
-
-
-def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
-    """The same for a request that grows: only the messages that `memo` does not know are checked."""
+def check(request: Request, *, memo: CheckMemo | None = None) -> list[Violation]:
+    """Every rule that the request breaks. Only messages that the memo does not know are checked."""
     messages = list_or_empty(request.get("messages"))
     return check_growing(
         request, messages, memo, rules=RULES, view=OllamaMessageView, past=NoPast, reading=OllamaReading

@@ -14,7 +14,7 @@ from lamina.dialects.json_values import (
 )
 from lamina.dialects.openai_chat.answers import absorb, absorb_stream, write_answer, write_closing_events
 from lamina.dialects.openai_chat.cache_view import stream
-from lamina.dialects.openai_chat.check import check, check_again
+from lamina.dialects.openai_chat.check import check
 from lamina.dialects.openai_chat.head import HEAD, takes_tool
 from lamina.dialects.openai_chat.parse import parse
 from lamina.dialects.openai_chat.parts import BREAKPOINTS, NAME
@@ -54,7 +54,6 @@ DIALECT = Dialect(
         parse=parse,
         render=render,
         check=check,
-        recheck=check_again,
         carries=carries,
         repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id is anything not empty
         takes_late_system=takes_late_system,

@@ -11,7 +11,6 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Ledger
 from lamina.dialects.json_values import (
     find_repeats,
     list_or_empty,
@@ -48,14 +47,8 @@ _RESULT_ROLES = ("tool", "function")
 """The roles of messages that answer a call."""
 
 
-def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
-    """Every rule that the request breaks. No rule of this API depends on the past, so `ledger` is unused."""
-    del ledger
-    return check_again(request)
-
-
-def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
-    """The same for a request that grows: only the messages that `memo` does not know are checked."""
+def check(request: Request, *, memo: CheckMemo | None = None) -> list[Violation]:
+    """Every rule that the request breaks. Only messages that the memo does not know are checked."""
     messages = list_or_empty(request.get("messages"))
     return check_growing(
         request, messages, memo, rules=RULES, view=ChatMessageView, past=NoPast, reading=ChatReading

@@ -11,7 +11,7 @@ from lamina.core.repair import Repairs
 from lamina.core.values import Document, Image, Part, Raw, Role, Segment, Thinking, ToolResult
 from lamina.dialects.openai_responses.answers import absorb, absorb_stream, write_answer, write_closing_events
 from lamina.dialects.openai_responses.cache_view import stream
-from lamina.dialects.openai_responses.check import check, check_again
+from lamina.dialects.openai_responses.check import check
 from lamina.dialects.openai_responses.head import HEAD, TOOL_SEARCH
 from lamina.dialects.openai_responses.items import CALL_ID_LIMIT
 from lamina.dialects.openai_responses.parse import parse
@@ -72,7 +72,6 @@ DIALECT = Dialect(
         parse=parse,
         render=render,
         check=check,
-        recheck=check_again,
         carries=carries,
         repairs=Repairs(unique_ids="log", id_pattern=rf"(?s).{{1,{CALL_ID_LIMIT}}}"),
         lasting=lasting,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from lamina.core.values import Ledger, Role
+from lamina.core.values import Role
 from lamina.dialects.json_values import (
     LIST_TYPES,
     Json,
@@ -65,20 +65,14 @@ _NAMED_TYPES = ("function", "custom", *DEFINED_CALL_TYPES)
 """Types of tools that the client itself has defined, and of their calls."""
 
 
-def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
-    """Every rule that the request breaks. No thinking is bound in this API, so the ledger is not used."""
-    del ledger
-    if not isinstance(request, Mapping):
-        return [Violation(rule="something_is_asked", place="", message="not an object")]
-    return check_again(request)
-
-
-def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
-    """Like `check`. With a memo, only the end of a request that grows is read again.
+def check(request: Request, *, memo: CheckMemo | None = None) -> list[Violation]:
+    """Every rule that the request breaks. With a memo, only the end of a request that grows is read again.
 
     What is before the last item with which the model begins to speak is not looked at again, unless the
     request stores in another way, or continues something else, than the one before it.
     """
+    if not isinstance(request, Mapping):
+        return [Violation(rule="something_is_asked", place="", message="not an object")]
     request_input = request.get("input")
     items: Sequence[Any] = list_or_empty(request_input)
     if isinstance(request_input, str) and request_input:

@@ -5,8 +5,8 @@ They hold for completion endpoints of all kinds. What a prompt says is not judge
 
 from __future__ import annotations
 
-from lamina.core.values import Ledger
 from lamina.dialects.json_values import text_or_empty
+from lamina.dialects.memos import CheckMemo
 from lamina.dialects.port import Request, Violation
 from lamina.dialects.rules import Faults, apply_rules, name_rules
 
@@ -18,9 +18,9 @@ _NUMBER_TYPES: dict[str, tuple[type[float], ...]] = {
 }
 
 
-def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
-    """Every rule that the request breaks. No rule depends on the past, so `ledger` is unused."""
-    del ledger
+def check(request: Request, *, memo: CheckMemo | None = None) -> list[Violation]:
+    """Every rule that the request breaks. A prompt is one text, so the memo is not used."""
+    del memo
     return apply_rules(RULES, request)
 
 
