@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.models.served_windows import choose_window, read_served_windows
+from lamina.models.facts import choose_window, read_served_windows
 
 VLLM = {"object": "list", "data": [{"id": "acme/parcel-7b", "object": "model", "max_model_len": 8192}]}
 LLAMA_CPP = {

@@ -79,15 +79,7 @@ class MessageCodec(msgspec.Struct, frozen=True, kw_only=True):
     dialect: str = "openai_chat"
 
 
-def _write_as_it_is(message: Any) -> tuple[Any]:
-    return (message,)
-
-
-def _read_as_it_is(turns: Sequence[Turn], _: Any) -> Any:
-    return turns[0].wire
-
-
-PASS_THROUGH = MessageCodec(write=_write_as_it_is, read=_read_as_it_is)
+PASS_THROUGH = MessageCodec(write=lambda message: (message,), read=lambda turns, _: turns[0].wire)
 """For frameworks whose messages are turns of the Chat Completions dialect already."""
 
 

@@ -62,15 +62,6 @@ class HeadField(msgspec.Struct, frozen=True):
         return drop_default(value, self.means_nothing)
 
 
-def _refuses_nothing(_: PlainHead) -> Collection[PlainField]:
-    return ()
-
-
-def _read_no_tool(_: Mapping[str, Any]) -> Tool | None:
-    """For an API without tools. Its heads have none, so nothing is lost."""
-    return None
-
-
 class HeadTable(msgspec.Struct, frozen=True, kw_only=True):
     """How one API writes a head.
 
@@ -86,9 +77,9 @@ class HeadTable(msgspec.Struct, frozen=True, kw_only=True):
 
     fields: tuple[HeadField, ...]
     silent: frozenset[str] = frozenset()
-    read_tool: Callable[[Mapping[str, Any]], Tool | None] = _read_no_tool
+    read_tool: Callable[[Mapping[str, Any]], Tool | None] = lambda _: None
     write_tool: Callable[[Tool], dict[str, Any]] | None = None
-    refuses: Callable[[PlainHead], Collection[PlainField]] = _refuses_nothing
+    refuses: Callable[[PlainHead], Collection[PlainField]] = lambda _: ()
     defaults: Mapping[PlainField, Any] = {}
     constants: Mapping[str, Any] = {}
 

@@ -279,17 +279,6 @@ def drop_fields(holder: Mapping[str, Any], names: Container[str]) -> dict[str, A
     return {name: value for name, value in holder.items() if name not in names}
 
 
-def drop_empty(holder: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that are neither null nor an empty text, list or object. Zero and False stay.
-
-    `{"name": "read", "description": ""}` becomes `{"name": "read"}`.
-    """
-    return {name: value for name, value in holder.items() if value not in _EMPTY_VALUES}
-
-
-_EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {})
-
-
 def drop_default(value: Any, default: Any) -> Any:
     """None if the value is the documented default, which means the same as an absent field.
 

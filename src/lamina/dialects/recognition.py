@@ -9,7 +9,6 @@ and none of those that it refuses.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 from lamina.core.text.characters import split_words
@@ -101,11 +100,8 @@ _BLOCK_SIGNS = {
 
 def make_recogniser(name: str) -> Callable[[Request], bool]:
     """The function that says whether a request looks like one of this format."""
-    return partial(_is_of, _FORMATS[name])
-
-
-def _is_of(format_signs: _FormatSigns, request: Request) -> bool:
-    return _match(format_signs, read_signs(request))
+    format_signs = _FORMATS[name]
+    return lambda request: _match(format_signs, read_signs(request))
 
 
 def find_format(signs: RequestSigns) -> str:

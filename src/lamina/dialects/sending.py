@@ -21,7 +21,7 @@ import msgspec
 from lamina.core.bound_thinking import is_held_by_thinking
 from lamina.core.envelope import Envelope
 from lamina.core.memo import BuildMemo
-from lamina.core.values import Cut, Entry, Form, Layer, Ledger, Ref, RequestHead, Role, SentMark
+from lamina.core.values import Cut, Entry, Form, Layer, Ref, RequestHead, Role, SentMark
 from lamina.dialects.json_values import list_or_empty, read_field
 from lamina.dialects.memos import CheckMemo
 from lamina.dialects.origins import ON_THE_WIRE
@@ -128,7 +128,7 @@ def _rewrites_sent_entries(envelope: Envelope, new_repairs: Mapping[Ref, str], b
 
     A call that is signed from now on, and that an earlier request sent unsigned, is one.
     """
-    mended_refs = _find_mended_refs(new_repairs)
+    mended_refs = find_mended_refs(new_repairs)
     if not mended_refs:
         return False
     return any(entry.ref in mended_refs for entry in envelope.sent[: before.sent])
@@ -178,15 +178,11 @@ def keeps_head(envelope: Envelope, dialect: Dialect, *, drop_block: bool) -> boo
     return is_held_by_thinking(envelope.entries, binding)
 
 
-def find_mended_refs(ledger: Ledger) -> frozenset[str]:
+def find_mended_refs(repairs: Mapping[Ref, str]) -> frozenset[str]:
     """Refs of entries that a dialect's `lasting` mended for good.
 
     `kabc~:wire` in the repairs says that the entry `kabc~` was mended on the wire.
     """
-    return _find_mended_refs(ledger.repairs)
-
-
-def _find_mended_refs(repairs: Mapping[Ref, str]) -> frozenset[str]:
     return frozenset(ref.removesuffix(ON_THE_WIRE) for ref in repairs if ref.endswith(ON_THE_WIRE))
 
 

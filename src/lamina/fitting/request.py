@@ -460,7 +460,7 @@ def _is_unchanged(envelope: Envelope, memo: RequestMemo) -> bool:
             return False
     memo.unchanged = envelope.entries
     # What an earlier request sent in another wire form, rendering has to write that way again.
-    rewritten = find_mended_refs(envelope.ledger)
+    rewritten = find_mended_refs(envelope.ledger.repairs)
     if not rewritten:
         return True
     refs = {entry.ref for entry in envelope.entries}

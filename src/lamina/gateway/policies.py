@@ -30,8 +30,8 @@ from lamina.gateway.calls import IncomingRequest, OutgoingRequest
 from lamina.gateway.config import OWN_SERVERS
 from lamina.gateway.sizes import ChosenWindow, choose_window, find_budget
 from lamina.gateway.upstreams import Upstream
-from lamina.models.served_windows import choose_window as choose_served_window
-from lamina.models.served_windows import read_served_windows
+from lamina.models.facts import choose_window as choose_served_window
+from lamina.models.facts import read_served_windows
 
 SERVER_STATE = ("previous_response_id", "conversation")
 """Fields of a request whose history the upstream has. Nothing can be put back into a history there."""

@@ -24,9 +24,8 @@ from lamina.clients.known import client_for
 from lamina.clients.ollama import ollama_chat
 from lamina.core.values import Budget
 from lamina.errors import BadInput
-from lamina.models.facts import model_or_none
+from lamina.models.facts import choose_window, model_or_none, read_served_windows
 from lamina.models.names import own_name
-from lamina.models.served_windows import choose_window, read_served_windows
 
 OUTPUT = 8_192
 """Tokens of an answer, for the API that requires a limit."""

@@ -15,7 +15,7 @@ import msgspec
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Segment
-from lamina.dialects.anthropic.parse import parse_message
+from lamina.dialects.anthropic.parse import MessageScan
 from lamina.dialects.anthropic.server import read_cleared
 from lamina.dialects.json_values import (
     drop_field,
@@ -66,7 +66,7 @@ def _absorb_content(content: list[Any], usage: Any, stop: Any, cleared_context: 
     """The answer as segments. An answer without content, which the API may give, has none."""
     segments: tuple[Segment, ...] = ()
     if content:
-        segments = parse_message({"role": "assistant", "content": content})
+        segments = MessageScan([]).parse({"role": "assistant", "content": content}, 0)
     reported_usage = msgspec.structs.replace(read_usage(usage), cleared=cleared_context)
     return Absorbed(segments=segments, usage=reported_usage, stop=text_or_empty(stop))
 

@@ -28,9 +28,9 @@ from lamina.dialects.json_values import (
     to_dict,
     to_list,
 )
+from lamina.dialects.marking import encode_data, encode_settings, find_other_fields, read_marker
 from lamina.dialects.memos import StreamMemo
 from lamina.dialects.port import Request
-from lamina.dialects.stream_data import encode_data, encode_settings, find_other_fields, read_marker
 from lamina.errors import BadInput
 
 _SORTS: dict[str, Sort] = {

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.core.deferred_tools import is_deferred
-from lamina.dialects.anthropic.model import MARKER, has_tool_search
+from lamina.dialects.anthropic.model import MARKER, is_since
+from lamina.dialects.anthropic.model import TOOL_SEARCH as MODELS_WITH_SEARCH
 from lamina.dialects.json_values import (
     Json,
     drop_field,
@@ -91,7 +92,7 @@ def _move_marker(tools: list[Any]) -> list[Any]:
 TOOL_SEARCH = ToolSearch(
     # the search in words: the other one of this API wants regular expressions
     {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
-    has_tool_search,
+    lambda model: is_since(model, MODELS_WITH_SEARCH),
     _is_function,
     _move_marker,
 )

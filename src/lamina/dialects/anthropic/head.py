@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lamina.dialects.anthropic.model import make_safe_name, refuses_forced_tool, refuses_sampling
+from lamina.dialects.anthropic.model import NO_FORCED_TOOL, NO_SAMPLING, is_since, make_safe_name
 from lamina.dialects.head_table import HeadField, HeadTable, PlainField, name_choice
-from lamina.dialects.json_values import drop_empty, number_or_none, read_texts
+from lamina.dialects.json_values import number_or_none, read_texts
 from lamina.dialects.port import PlainHead, Tool
 
 DEFAULT_OUTPUT = 8_192
@@ -43,8 +43,10 @@ def _write_tool(tool: Tool) -> dict[str, Any]:
     schema = tool.schema
     if schema.get("type") != "object":
         schema = {"type": "object", **schema}
-    named = {"name": make_safe_name(tool.name), "description": tool.description}
-    return drop_empty(named) | {"input_schema": schema}
+    definition: dict[str, Any] = {"name": make_safe_name(tool.name)}
+    if tool.description:
+        definition["description"] = tool.description
+    return {**definition, "input_schema": schema}
 
 
 def _read_choice(tool_choice: Any) -> str | None:
@@ -84,9 +86,9 @@ def _write_format(schema: dict[str, Any]) -> dict[str, Any] | None:
 def _list_refused(plain: PlainHead) -> list[PlainField]:
     """What the model of a head takes from no caller: some may not be made to call a tool, for example."""
     refused: list[PlainField] = []
-    if refuses_sampling(plain.model):
+    if is_since(plain.model, NO_SAMPLING):
         refused += ["temperature", "top_p"]
-    if plain.choice not in ("", "auto", "none") and refuses_forced_tool(plain.model):
+    if plain.choice not in ("", "auto", "none") and is_since(plain.model, NO_FORCED_TOOL):
         refused.append("choice")
     return refused
 

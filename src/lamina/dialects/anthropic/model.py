@@ -111,7 +111,7 @@ def find_binding(request: Mapping[str, Any]) -> Binding:
             return "drop"
         case {"block_binding": {"prefix_mismatch_behavior": str()}}:
             return "strict"
-    if _is_since(read_model(request), BOUND):
+    if is_since(read_model(request), BOUND):
         return "strict"
     return "none"
 
@@ -123,7 +123,7 @@ def asks_to_clear(request: Mapping[str, Any]) -> bool:
 
 def takes_system_messages(model: str) -> bool:
     """Whether the model is known to take messages with the role "system"."""
-    return _is_since(model, SYSTEM_MESSAGES)
+    return is_since(model, SYSTEM_MESSAGES)
 
 
 def refuses_system_messages(model: str) -> bool:
@@ -133,21 +133,6 @@ def refuses_system_messages(model: str) -> bool:
     """
     family, number = read_version(model)
     return bool(family) and number < NO_SYSTEM_MESSAGES
-
-
-def refuses_sampling(model: str) -> bool:
-    """Whether the model takes neither temperature nor top_p."""
-    return _is_since(model, NO_SAMPLING)
-
-
-def refuses_forced_tool(model: str) -> bool:
-    """Whether a request may not make the model call a tool."""
-    return _is_since(model, NO_FORCED_TOOL)
-
-
-def has_tool_search(model: str) -> bool:
-    """Whether the API searches for deferred tools, for this model."""
-    return _is_since(model, TOOL_SEARCH)
 
 
 def rejects_prefill(model: str) -> bool:
@@ -170,7 +155,7 @@ def read_model(request: Mapping[str, Any]) -> str:
     return text_or_empty(request.get("model"))
 
 
-def _is_since(model: str, table: Since) -> bool:
+def is_since(model: str, table: Since) -> bool:
     """Whether a model's version is the one in the table, or a later one of its family.
 
     With `{"opus": (4, 6)}` it holds for `claude-opus-5`, and not for `claude-sonnet-5`.

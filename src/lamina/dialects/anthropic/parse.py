@@ -108,11 +108,6 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     return ParsedRequest(log=(*system, *log), head=_parse_head(request))
 
 
-def parse_message(message: Any) -> tuple[Segment, ...]:
-    """Parse one message as if it were the first of a conversation."""
-    return MessageScan([]).parse(message, 0)
-
-
 def lasting(envelope: Envelope, start: int) -> dict[Ref, str]:
     """The lines for the ledger: system messages that this request, and so every later one, has to demote.
 

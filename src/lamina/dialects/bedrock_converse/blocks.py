@@ -190,11 +190,6 @@ def _read_result_part(block: Any, _: int) -> Any:
     return read_part(block)
 
 
-def drop_blank_blocks(content: Any) -> list[Any]:
-    """The blocks of a result without blank texts, which the API refuses."""
-    return [block for block in list_or_empty(content) if not is_blank_block(block)]
-
-
 def has_blank_block(tool_result: Any) -> bool:
     """Whether a result has a blank text among its blocks."""
     content = list_or_empty(mapping_or_empty(tool_result).get("content"))

@@ -35,10 +35,16 @@ from lamina.dialects.json_values import (
     to_list,
     to_same_dict,
 )
-from lamina.dialects.marking import Places, mark_field, require_all_placed
+from lamina.dialects.marking import (
+    Places,
+    encode_data,
+    encode_settings,
+    find_other_fields,
+    mark_field,
+    require_all_placed,
+)
 from lamina.dialects.memos import StreamMemo
 from lamina.dialects.port import Marking, Request
-from lamina.dialects.stream_data import encode_data, encode_settings, find_other_fields
 from lamina.errors import BadInput
 
 MARKER_LIMIT = 4

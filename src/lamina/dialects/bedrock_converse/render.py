@@ -38,9 +38,9 @@ from lamina.core.values import (
 from lamina.core.wording import text_of
 from lamina.dialects.bedrock_converse.blocks import (
     NAME,
-    drop_blank_blocks,
     explain_unsendable,
     has_blank_block,
+    is_blank_block,
     split_group,
     write_part,
     write_result_content,
@@ -302,7 +302,9 @@ def _update_call(tool_use: Json, call: ToolCall, entry: Entry) -> Json:
 
 
 def _update_result(tool_result: Json, result: ToolResult, entry: Entry) -> Json:
-    content = drop_blank_blocks(tool_result.get("content"))
+    # The API refuses blank texts in a result.
+    blocks = list_or_empty(tool_result.get("content"))
+    content = [block for block in blocks if not is_blank_block(block)]
     if is_changed(entry, "content"):
         content = write_result_content(result)
     return {**tool_result, "toolUseId": result.id, "content": content}

@@ -393,8 +393,8 @@ def _make_segments(
         rests: dict[str, Any] = {}
         if i == last:
             extra_fields = read_extra_fields(message)
-            beside = collect_from_content(NAME, extra_fields) + blanks
-            rests["content"] = find_content_rest(extra_fields)
+            beside = collect_extra_fields(NAME, extra_fields, _CONTENT_FIELDS) + blanks
+            rests["content"] = find_rest(extra_fields, _TYPED_CONTENT_FIELDS, _CONTENT_FIELDS)
         if len(piece.blocks) == 1:
             block = to_dict_or_empty(piece.blocks[0])
             beside += collect_from_part(NAME, piece.parts[0], block, read_signature(block))
@@ -520,13 +520,6 @@ def _hash_text(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def collect_from_content(dialect: str, fields: Mapping[str, Any]) -> ExtraParts:
-    """Of the fields that a content has besides its role and its parts."""
-    if not fields:
-        return ()
-    return collect_extra_fields(dialect, fields, _CONTENT_FIELDS)
-
-
 def collect_from_part(dialect: str, part: Part, block: Any, signature: str) -> ExtraParts:
     """Of a part of a content. Its signature counts, unless the typed part holds it.
 
@@ -542,11 +535,6 @@ def collect_from_part(dialect: str, part: Part, block: Any, signature: str) -> E
     if signature and not isinstance(part, Thinking):
         extra += (Thinking(signature=signature),)
     return extra
-
-
-def find_content_rest(fields: Mapping[str, Any]) -> Json:
-    """Of the fields that a content has besides its role and its parts, those that are not counted."""
-    return find_rest(fields, _TYPED_CONTENT_FIELDS, _CONTENT_FIELDS)
 
 
 def find_part_rests(part: Part, block: Any) -> Rests:

@@ -19,11 +19,11 @@ from lamina.dialects.json_values import (
     read_list,
     text_or_empty,
 )
+from lamina.dialects.marking import encode_data, encode_settings, find_other_fields
 from lamina.dialects.ollama.fields import NAME, read_call, read_picture, read_text, to_fields
 from lamina.dialects.ollama.parse import read_definition
 from lamina.dialects.pieces import require_request
 from lamina.dialects.port import Request
-from lamina.dialects.stream_data import encode_data, encode_settings, find_other_fields
 from lamina.errors import BadInput
 
 _SORTS_BY_ROLE: dict[str, Sort] = {"system": "system", "tool": "result"}

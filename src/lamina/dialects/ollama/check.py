@@ -302,14 +302,9 @@ RULES: Rules = name_rules(
 """All rules, in the order in which they are reported."""
 
 
-def _is_options(value: Any) -> bool:
-    """Whether a value is an object, which may be empty."""
-    return bool(fields_or_empty(value)) or value == {}
-
-
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "model": lambda value: text_or_empty(value) != "",
-    "options": _is_options,
+    "options": lambda value: bool(fields_or_empty(value)) or value == {},
     "format": lambda value: isinstance(value, Mapping) or value in ("", "json"),
     "think": lambda value: isinstance(value, bool | str),
 }

@@ -23,12 +23,11 @@ from lamina.dialects.json_values import (
     text_or_empty,
     to_dict,
 )
-from lamina.dialects.marking import BREAKPOINT
+from lamina.dialects.marking import BREAKPOINT, encode_data, encode_settings, find_other_fields, read_marker
 from lamina.dialects.openai_chat.parse import REASONING
 from lamina.dialects.openai_chat.parts import NAME
 from lamina.dialects.pieces import require_request
 from lamina.dialects.port import Request
-from lamina.dialects.stream_data import encode_data, encode_settings, find_other_fields, read_marker
 from lamina.errors import BadInput
 
 _DEFAULT_LIFETIME = "30m"

@@ -28,7 +28,7 @@ from lamina.dialects.json_values import (
     text_or_empty,
     to_dict,
 )
-from lamina.dialects.marking import BREAKPOINT
+from lamina.dialects.marking import BREAKPOINT, encode_data, encode_settings, find_other_fields, read_marker
 from lamina.dialects.openai_responses.items import (
     DEFINED_OUTPUT_TYPES,
     OUTPUT_TYPE_OF_CALL,
@@ -39,7 +39,6 @@ from lamina.dialects.openai_responses.items import (
 )
 from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, NAME, TEXT_FIELDS
 from lamina.dialects.port import Request
-from lamina.dialects.stream_data import encode_data, encode_settings, find_other_fields, read_marker
 from lamina.errors import BadInput
 
 DEFAULT_LIFETIME = "30m"

@@ -319,9 +319,8 @@ def is_sendable_output(item: Item) -> bool:
     return isinstance(item.get("output"), str | list | tuple)
 
 
-def can_hold_text(output_type: str) -> bool:
-    """Whether `replace_output_text` can be used for outputs of this type."""
-    return output_type in ("shell_call_output", "apply_patch_call_output", "local_shell_call_output")
+TEXT_OUTPUT_TYPES = ("shell_call_output", "apply_patch_call_output", "local_shell_call_output")
+"""Outputs for which `replace_output_text` can be used."""
 
 
 def replace_output_text(item: Json, text: str) -> Json | None:

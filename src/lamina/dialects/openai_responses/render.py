@@ -51,7 +51,7 @@ from lamina.dialects.openai_responses.parts import (
     MARKABLE_TYPES,
     NAME,
     TEXT_FIELDS,
-    can_hold_text,
+    TEXT_OUTPUT_TYPES,
     is_sendable_output,
     may_be_sent_by,
     render_assistant_text,
@@ -400,7 +400,7 @@ def _can_write_output(result_entry: Entry, call_type: str) -> bool:
     came_as_item = find_origin(result_entry, NAME) is not NO_ORIGIN
     if came_as_item and not is_changed(result_entry, "content"):
         return True
-    return can_hold_text(OUTPUT_TYPE_OF_CALL[call_type])
+    return OUTPUT_TYPE_OF_CALL[call_type] in TEXT_OUTPUT_TYPES
 
 
 def _rewrite_message(group: Sequence[Entry], item: Json) -> list[Any]:

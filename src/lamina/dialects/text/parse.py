@@ -93,11 +93,6 @@ def read_prompt(request: Request) -> str:
     raise BadInput(problem, place="prompt", hint="give one text that is not empty")
 
 
-def make_reply(text: str) -> Segment:
-    """What a model wrote, as a segment."""
-    return _make_segment(Role.ASSISTANT, MessagePiece("assistant", Text(text)), text)
-
-
 def _reuse_segments(pieces: list[_TextPiece], memo: ParseMemo) -> list[_TextPiece]:
     """The same segments as before, as far as the prompt is what it was.
 
@@ -238,7 +233,7 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     reply = "".join(texts).removeprefix(" ")
     segments: tuple[Segment, ...] = ()
     if not is_blank(reply):
-        segments = (make_reply(reply),)
+        segments = (_make_segment(Role.ASSISTANT, MessagePiece("assistant", Text(reply)), reply),)
     return Absorbed(segments=segments, usage=usage, stop=stop)
 
 
