@@ -106,19 +106,15 @@ def write_share(rules: CacheRules, word: str) -> float:
     return rules.write
 
 
-def choose_lifetime(
-    pauses: Sequence[float], rules: CacheRules, model: str, *, new_share: float = NEW_SHARE
-) -> str:
+def choose_lifetime(pauses: Sequence[float], rules: CacheRules, model: str) -> str:
     """The lifetime that would have cost least over these pauses; "" for the provider's own.
 
-    `new_share` is the part of a request that the one before it did not have. A lifetime whose price is not
-    published is never chosen: nobody could say what it costs.
+    A lifetime whose price is not published is never chosen: nobody could say what it costs.
     """
     if len(pauses) < LEAST_PAUSES:
         return ""
-    held = round(1_000_000 * (1 - new_share))
+    held = round(1_000_000 * (1 - NEW_SHARE))
     requests = [PausedRequest(tokens=1_000_000, held=held, pause=pause) for pause in pauses]
-    # a lifetime whose price is not published is never chosen: nobody could say what it costs
     costs = [cost for cost in price_lifetimes(requests, rules, model) if cost.is_published]
     if not costs:
         return ""

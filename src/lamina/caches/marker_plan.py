@@ -54,7 +54,6 @@ def plan_markers(
     stream: Stream,
     rules: CacheRules,
     *,
-    model: str = "",
     stable: str = "",
     tail: str = "",
     last: int | None = None,
@@ -76,7 +75,7 @@ def plan_markers(
     if not stream.blocks or not takes_markers:
         return MarkerPlan()
     past = EarlierRequests(last_block=last, uncut_block=kept, cut=cut)
-    chosen = _choose_blocks(stream, rules, past, least=rules.least(model or stream.model))
+    chosen = _choose_blocks(stream, rules, past, least=rules.least(stream.model))
     reasons = {stream.blocks[index].place: chosen[index] for index in sorted(chosen)}
     lifetimes = [stable if reason in LASTING else tail for reason in reasons.values()]
     return MarkerPlan(

@@ -338,7 +338,9 @@ class UnitCache(Cache):
         self._end_unit(path, until)
         self._end_unit(with_answer, until)
         self.sent.add(with_answer, until)
-        why = f"the longest whole unit has {read} tokens" if read else "no whole unit is a prefix of it"
+        why = "no whole unit is a prefix of it"
+        if read:
+            why = f"the longest whole unit has {read} tokens"
         return Tally(read=read, uncached=path.tokens - read, hit=path.count_whole_blocks(read), why=why)
 
     def _longest_unit(self, path: PrefixPath, at: float) -> int:

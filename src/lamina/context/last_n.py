@@ -27,9 +27,11 @@ def last_n(log: Log, n: int | Callable[[], int] = MESSAGES, *, source: str = "")
     """A source of the last `n` messages, in the order in which they were said."""
 
     async def find(_: str, room: int | None) -> GatheredSegments:
-        count = n() if callable(n) else n
+        count = n
+        if callable(count):
+            count = count()
         messages = [segment for segment in log() if segment.kind in {"user", "assistant"}]
-        last = messages[-count:] if count > 0 else []
+        last = messages[max(len(messages) - count, 0) :]
         if not source or not last:
             return GatheredSegments(tuple(last))
         text = "\n\n".join(_write_message(message) for message in last)
@@ -40,5 +42,7 @@ def last_n(log: Log, n: int | Callable[[], int] = MESSAGES, *, source: str = "")
 
 def _write_message(message: Segment) -> str:
     """A message as a line of a transcript: `User: Hello`."""
-    speaker = "User" if message.role is Role.USER else "Assistant"
+    speaker = "Assistant"
+    if message.role is Role.USER:
+        speaker = "User"
     return f"{speaker}: {text_of(message.parts)}"

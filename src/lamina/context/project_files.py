@@ -110,8 +110,9 @@ def first_message_only(
 
     What was sent once stays in the log. Sending it again would cost tokens and say nothing new.
     """
-    is_new = all(segment.role is Role.SYSTEM for segment in history)
-    return tuple(context) if is_new else tuple(refresh)
+    if all(segment.role is Role.SYSTEM for segment in history):
+        return tuple(context)
+    return tuple(refresh)
 
 
 def check_caller(items: Sequence[CallerItem]) -> None:
@@ -133,7 +134,9 @@ def _check_size(size: int, limit: int, unit: str, *, place: str) -> None:
 
 def _file_of_item(item: CallerItem) -> ProjectFile:
     """What a caller passes, as a file. Only files of the project itself may be critical."""
-    rank = Rank.HIGH if item.rank is Rank.CRITICAL else item.rank
+    rank = item.rank
+    if rank is Rank.CRITICAL:
+        rank = Rank.HIGH
     name = item.name.strip(WHITE_SPACE)
     return ProjectFile(name=name, path=f"caller://{name}", content=item.content, rank=rank)
 

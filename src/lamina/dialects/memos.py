@@ -103,9 +103,11 @@ class ParseMemo:
         """What is known of messages before they are parsed. Until then nobody may change them."""
         count = count_unchanged(messages, self.past)
         examples: dict[Any, Any] = {}
-        if count == len(self.past.sources):
+        count_of_examples = 0
+        if count == len(self.past.sources) and self.past.examples:
             examples = dict(self.past.examples)
-        self._begun = BegunRequest(messages, count, examples, count if examples else 0)
+            count_of_examples = count
+        self._begun = BegunRequest(messages, count, examples, count_of_examples)
         return self._begun
 
     def find_unchanged(self, messages: Sequence[Any], basis: Any = None) -> ParsedPast:

@@ -186,10 +186,10 @@ def find_mended_refs(repairs: Mapping[Ref, str]) -> frozenset[str]:
     return frozenset(ref.removesuffix(ON_THE_WIRE) for ref in repairs if ref.endswith(ON_THE_WIRE))
 
 
-def render_request(envelope: Envelope, dialect: Dialect, *, memo: CheckMemo | None = None) -> dict[str, Any]:
+def render_request(envelope: Envelope, dialect: Dialect) -> dict[str, Any]:
     """The request for an envelope. Raises InvalidRequest if the API would refuse it all the same."""
     request = dialect.wire.render(envelope)
-    violations = find_violations(request, dialect, memo)
+    violations = find_violations(request, dialect)
     if violations:
         raise make_refusal(request, violations)
     return request

@@ -59,18 +59,22 @@ class SessionRecord:
     ) -> None:
         """Note a request and its answer. A failure is a note of the session."""
         recorder = CallRecorder(DOOR, "lowered")
+        window = 0
+        if budget is not None:
+            window = budget.window
         recorder.sent(
             self._writer,
             dialect=dialect,
             model=model,
-            window=budget.window if budget is not None else 0,
+            window=window,
             ledger=envelope.ledger,
             envelope=envelope,
             cut=cut,
         )
-        reported = None if usage == NOTHING_REPORTED else usage
-        stops = (stop,) if stop else ()
-        recorder.answered(Answered(status=200, usage=reported, stop=stops))
+        reported = None
+        if usage != NOTHING_REPORTED:
+            reported = usage
+        recorder.answered(Answered(status=200, usage=reported, stop=tuple(filter(None, (stop,)))))
         self._count_miss(envelope, usage, dialect=dialect, model=model, cut=cut)
         # The answer is in the log by now, and the model was paid: a failure here must not fail the turn.
         try:
@@ -84,13 +88,16 @@ class SessionRecord:
         self, envelope: Envelope, usage: Usage, *, dialect: str, model: str, cut: Cut | None
     ) -> None:
         """Tell the telemetry if the cache lost what the last request of this session left in it."""
+        cut_note = None
+        if cut is not None:
+            cut_note = CutNote.of(cut)
         call = PaidCall(
             tally=tally_usage(usage),
             model=model,
             dialect=dialect,
             at=time(),
             tier=usage.tier,
-            cut=None if cut is None else CutNote.of(cut),
+            cut=cut_note,
         )
         if usage.input and self._last_call is not None:
             loss = find_loss([self._last_call], call)

@@ -274,7 +274,9 @@ class SummaryDraft:
         """The segment: text and index, behind a fence that neither can close."""
         names = self.chosen.names
         options = self.terms.options
-        body = f"{text}\n{self.index}" if self.index else text
+        body = text
+        if self.index:
+            body = f"{text}\n{self.index}"
         if not options.wording.tagged:  # a tagged wording fences every segment by itself
             body = wrap_in_tag(
                 "progress_summary", {"original_count": str(len(names))}, guard(body, options.kinds)

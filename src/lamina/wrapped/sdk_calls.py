@@ -12,7 +12,6 @@ Only for `lamina.wrapped.client`.
 from __future__ import annotations
 
 import inspect
-import operator
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -28,7 +27,7 @@ from lamina.conversations.pending_call import PendingCall
 from lamina.conversations.recall_filter import RecallFilter, read_usage
 from lamina.dialects.anthropic.server import refuses_binding_switch
 from lamina.dialects.bedrock_converse import to_sdk_arguments
-from lamina.dialects.json_values import read_field
+from lamina.dialects.json_values import change_items, mapping_or_empty, read_field, to_same_dict
 from lamina.dialects.overflow import read_overflow
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import Usage
@@ -56,7 +55,7 @@ def fit_calls(
     def make_call(arguments: tuple[Any, ...], request: dict[str, Any], *, is_async: bool) -> SdkCall:
         named_arguments = describe_tools(name_arguments(send, arguments, request))
         if dialect.name == "anthropic":
-            named_arguments = encode_files_in(named_arguments, "messages", encode_files_of_message)
+            named_arguments = to_same_dict(change_items(named_arguments, "messages", encode_files_of_message))
         return SdkCall(send, conversations, dialect, path, named_arguments, is_async=is_async)
 
     @wraps(send)
@@ -110,23 +109,14 @@ def encode_files_of_message(message: Any) -> Any:
 
     Anthropic's SDK takes a path or an open file where the API takes base64. It reads them when it sends.
     """
-    return encode_files_in(message, "content", encode_file)
-
-
-def encode_files_in(holder: Any, field: str, encode: Callable[[Any], Any]) -> Any:
-    """The holder with each item of a list in it encoded. If no item changes, it is the same object."""
-    items = holder.get(field) if isinstance(holder, dict) else None
-    if not isinstance(items, list | tuple):
-        return holder
-    encoded = [encode(item) for item in items]
-    if all(map(operator.is_, encoded, items)):
-        return holder
-    return {**holder, field: encoded}
+    if not isinstance(message, dict):
+        return message
+    return change_items(message, "content", encode_file)
 
 
 def encode_file(block: Any) -> Any:
     """The block with its file as base64. A result has blocks of its own."""
-    source = block.get("source") if isinstance(block, dict) else None
+    source = mapping_or_empty(block).get("source")
     if not isinstance(source, dict):
         return encode_files_of_message(block)
     data = source.get("data")

@@ -87,7 +87,9 @@ def stream(request: Request, *, memo: StreamMemo | None = None) -> Stream:
     blocks = _stream_tools(request)
     blocks += _stream_system(request.get("system"))
     blocks += _stream_messages(request, memo or StreamMemo(keeps_data=True))
-    switching_blocks = blocks if memo is None else ()
+    switching_blocks: Sequence[StreamBlock] = ()
+    if memo is None:
+        switching_blocks = blocks
     return Stream(
         dialect=NAME,
         model=read_model(request),

@@ -31,12 +31,12 @@ PROBES = (
 """Texts on which two readings of one file must agree."""
 
 
-def from_file(path: str | Path, *, family: str = "o200k") -> Counter:
-    """A counter from a `tokenizer.json`; `family` is the estimate for a text at which it fails."""
+def from_file(path: str | Path) -> Counter:
+    """A counter from a `tokenizer.json`. A text at which it fails is estimated."""
     data = _read_tokenizer(Path(path))
     encode, exact = _choose_encoder(data, str(path))
     name = f"file:{Path(path).parent.name}/{Path(path).name}".replace("file:/", "file:")
-    return Counter(name=name, count=guard_count(_EncoderCount(encode), family), exact=exact)
+    return Counter(name=name, count=guard_count(_EncoderCount(encode), "o200k"), exact=exact)
 
 
 class _EncoderCount:
