@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from lamina.cli import COMMANDS
-from lamina.cli.explain import draw_bar
 from lamina.dialects import DIALECTS
 from tests.cli.running import BRIEF, HELLO, LONGER, SHORT, long_session, run, saved, shell
 from tools.cli_help import PAGE, outdated, rewritten
@@ -233,20 +232,6 @@ def test_explain_reads_a_ledger_and_writes_none(tmp_path: Path) -> None:
     assert not ledger.exists()
     run("fit", path, *window)
     assert json.loads(run("explain", path, *window, "--json").out)["cut"] is None
-
-
-@pytest.mark.parametrize(
-    ("parts", "drawn"),
-    [
-        ({}, "[          ]"),
-        ({"system": 5, "free": 5}, "[SSSSS.....]"),
-        ({"system": 1, "free": 999}, "[S.........]"),
-        ({"system": 1, "prompt": 1, "steps": 1}, "[SSSPPPPsss]"),
-        ({"system": 999, "prompt": 1, "steps": 1, "free": 1}, "[SSSSSSSPs.]"),
-    ],
-)
-def test_a_bar_is_in_proportion_and_leaves_nothing_out(parts: dict[str, int], drawn: str) -> None:
-    assert draw_bar(parts, width=10) == drawn
 
 
 def test_diff_says_that_a_request_continues_another(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from lamina.cli.conversation_files import copy_everything, export_one, import_file
 from lamina.cli.damaged_conversations import require_damaged_name, rescue_conversation, verify_conversations
-from lamina.cli.output import emit, progress, show, tell
+from lamina.cli.output import emit, progress, shorten, show, tell
 from lamina.cli.parser import add_json, float_or_nan, read_moment, whole_number
 from lamina.cli.shown_conversations import WIDTH, describe_talk, format_date, show_conversation
 from lamina.cli.stored import add_store, open_named_store, take_name
@@ -159,7 +159,7 @@ async def _list(store: Store, workspace: str, arguments: argparse.Namespace) -> 
         return 0
     for talk in talks:
         show(f"{format_date(talk.updated):<16}  {talk.door:<7}  {talk.name}")
-        show(_shorten(f"    {_summarise(talk)}"))
+        show(shorten(f"    {_summarise(talk)}", WIDTH))
     tell(count_noun(len(talks), "conversation"))
     return 0
 
@@ -333,12 +333,6 @@ def _inspect(arguments: argparse.Namespace) -> int:
     options.key_file = arguments.key_file
     options.conversation = anyio.run(resolve)
     return run_inspect(options)
-
-
-def _shorten(line: str) -> str:
-    if len(line) <= WIDTH:
-        return line
-    return f"{line[: WIDTH - 1]}…"
 
 
 _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}

@@ -51,6 +51,13 @@ def show(*lines: str, mark: str = "") -> None:
     sys.stdout.flush()
 
 
+def shorten(text: str, width: int) -> str:
+    """The text, cut off where it is longer than `width`."""
+    if len(text) <= width:
+        return text
+    return f"{text[: width - 1]}…"
+
+
 def write_result(text: str) -> None:
     """Write a text for a program, as it is; on a terminal without what that would obey."""
     if sys.stdout.isatty():

@@ -9,6 +9,7 @@ import msgspec
 
 from lamina.caches import CacheRules, all_rules, rules_for
 from lamina.conversations.lost_caches import LostCache
+from lamina.conversations.record import CutNote, is_compaction
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger, Ref, RequestHead
@@ -174,6 +175,20 @@ class BuiltCall(msgspec.Struct, frozen=True, kw_only=True):
     def is_refused(self) -> bool:
         """Whether the provider refused it. One without an answer has a remark in `refusal`, too."""
         return bool(self.refusal) and not self.is_open
+
+
+def add_cut(call: BuiltCall, cut: CutNote | None) -> BuiltCall:
+    """The call with a cut of lamina's. What the caller changed has its cause with the miss."""
+    if cut is None or not is_compaction(cut):
+        return call
+    return msgspec.structs.replace(
+        call,
+        cut=cut.reason,
+        cut_lowered=cut.lowered,
+        cut_number=cut.number,
+        cut_before=cut.before,
+        cut_after=cut.after,
+    )
 
 
 class BuiltRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -22,7 +22,7 @@ from lamina.conversations.body_places import (
 )
 from lamina.conversations.costs import is_refused, price_call, tally_usage
 from lamina.conversations.lost_caches import NOT_CACHED, LostCache, compare_requests, explain_by_bytes
-from lamina.conversations.record import ConversationRecord, RecordedCall, is_compaction
+from lamina.conversations.record import ConversationRecord, RecordedCall
 from lamina.core.values import Ledger, RequestHead
 from lamina.diagnose.values import Difference
 from lamina.dialects import DIALECTS
@@ -30,7 +30,7 @@ from lamina.dialects.port import Dialect
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
 from lamina.errors import BadInput
 from lamina.fitting.recalls import TURN_FIELDS, read_turns
-from lamina.inspector.built_values import BuildSettings, BuiltCall, BuiltSession, find_rules
+from lamina.inspector.built_values import BuildSettings, BuiltCall, BuiltSession, add_cut, find_rules
 from lamina.inspector.progress import report_steps
 from lamina.inspector.recorded_sessions import RecordedSession
 from lamina.inspector.sent_conversations import SentConversation, count_request_tokens
@@ -59,7 +59,7 @@ def list_sent_calls(
             continues = continuations.is_continued(previous, call)
             idle = idle_between(previous.request.at, built.at)
             built = msgspec.structs.replace(built, idle=idle, continues=continues)
-        built = _add_cut(_add_answer(built, call), call)
+        built = add_cut(_add_answer(built, call), call.request.cut)
         loss = losses.get(number)
         if loss is not None and previous is not None:
             loss = _explain_loss(conversation, loss, previous, call, continues=built.continues)
@@ -152,21 +152,6 @@ def _read_usage(call: RecordedCall) -> Usage:
     if call.answer is None or call.answer.usage is None:
         return NOTHING_REPORTED
     return call.answer.usage
-
-
-def _add_cut(built: BuiltCall, call: RecordedCall) -> BuiltCall:
-    """The call with the cut that lamina made for it. What the caller changed has its cause with the miss."""
-    cut = call.request.cut
-    if cut is None or not is_compaction(cut):
-        return built
-    return msgspec.structs.replace(
-        built,
-        cut=cut.reason,
-        cut_lowered=cut.lowered,
-        cut_number=cut.number,
-        cut_before=cut.before,
-        cut_after=cut.after,
-    )
 
 
 def _add_answer(built: BuiltCall, call: RecordedCall) -> BuiltCall:

@@ -139,43 +139,14 @@ def find_compacted_calls(session: RecordedSession) -> list[int]:
     return sorted(number for number in numbers if number < calls)  # not one after the last answer
 
 
+_NOT_SHOWN = frozenset(("call", "ledger", "room", "needed", "visible"))
+"""Fields of a call that no view has."""
+
+
 def show_call(call: BuiltCall) -> Json:
-    return {
-        "number": call.number,
-        "at": call.at,
-        "idle": call.idle,
-        "tokens": call.tokens,
-        "layers": dict(call.layers),
-        "entries": call.entries,
-        "left_out": call.left_out,
-        "cut": call.cut,
-        "cut_lowered": call.cut_lowered,
-        "continues": call.continues,
-        "error": call.error,
-        "read": call.read,
-        "written": call.written,
-        "uncached": call.uncached,
-        "output": call.output,
-        "dollars": call.dollars,
-        "equivalents": call.equivalents,
-        "simulated": call.simulated,
-        "reported": call.reported,
-        "turn": call.turn,
-        "miss": call.miss,
-        "follows": call.follows,
-        "why": call.why,
-        "recalled": call.recalled,
-        "status": call.status,
-        "refusal": call.refusal,
-        "is_open": call.is_open,
-        "first": call.first,
-        "last": call.last,
-        "model": call.model,
-        "loss": msgspec.to_builtins(call.loss),
-        "cut_number": call.cut_number,
-        "cut_before": call.cut_before,
-        "cut_after": call.cut_after,
-    }
+    fields = {name: getattr(call, name) for name in call.__struct_fields__ if name not in _NOT_SHOWN}
+    shown: Json = msgspec.to_builtins(fields)
+    return shown
 
 
 def sum_calls(calls: Sequence[BuiltCall]) -> Json:

@@ -12,11 +12,10 @@ from typing import Any
 
 import msgspec
 
-from lamina.caches import CacheRules, Tally, cost, rates
+from lamina.caches import CacheRules, Tally, rates
 from lamina.caches.prefix_path import count_common_items
 from lamina.conversations.costs import price_tally
 from lamina.conversations.lost_caches import LostCache, find_losses
-from lamina.conversations.record import is_compaction
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.layout import Layout
@@ -28,14 +27,13 @@ from lamina.dialects.json_values import find_model
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.translate import choose_options
 from lamina.errors import LaminaError
-from lamina.inspector.built_values import BuildSettings, BuiltCall, FormChange, find_rules, make_budget
+from lamina.inspector.built_values import BuildSettings, BuiltCall, FormChange, add_cut, find_rules, make_budget
 from lamina.inspector.recorded_sessions import RecordedSession
 from lamina.models.counters import counter_for
 from lamina.models.counters.openai import o200k
-from lamina.models.facts import model as facts_of
 from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import CHAT, ModelCall
-from lamina.replay.outcomes import input_equivalents, simulate_cache
+from lamina.replay.outcomes import input_equivalents, simulate_cache, sum_dollars
 from lamina.replay.policies.lamina_policies import sum_layers
 from lamina.replay.policies.port import PolicyRequest, Setting
 from lamina.replay.recorded_usage import list_answered, tally_recorded
@@ -303,7 +301,7 @@ def price_call(walk: SessionWalk, call: BuiltCall, tally: Tally) -> BuiltCall:
             tier=usage.tier,
         )
     else:
-        dollars = _price_simulated(tally, trace.model, walk.rules, call.call.output)
+        dollars = sum_dollars([tally], [call.call.output], trace.model, walk.rules)
     return msgspec.structs.replace(
         call,
         read=tally.read,
@@ -323,19 +321,11 @@ def _add_recorded_cut(call: BuiltCall, usage: RecordedUsage) -> BuiltCall:
 
     The log of a session has everything in full, so a request of it cannot be measured after a cut.
     """
-    cut = usage.cut
-    if cut is None or not is_compaction(cut):
-        return msgspec.structs.replace(call, tokens=usage.total)
-    return msgspec.structs.replace(
-        call,
-        tokens=usage.total,
-        continues=False,
-        cut=cut.reason,
-        cut_lowered=cut.lowered,
-        cut_number=cut.number,
-        cut_before=cut.before,
-        cut_after=cut.after,
-    )
+    counted = msgspec.structs.replace(call, tokens=usage.total)
+    built = add_cut(counted, usage.cut)
+    if built is counted:
+        return counted
+    return msgspec.structs.replace(built, continues=False)
 
 
 def add_unrecorded(tally: Tally, unrecorded: int) -> Tally:
@@ -350,10 +340,3 @@ def add_unrecorded(tally: Tally, unrecorded: int) -> Tally:
     if tally.written:
         return msgspec.structs.replace(tally, written=tally.written + unrecorded)
     return msgspec.structs.replace(tally, uncached=tally.uncached + unrecorded)
-
-
-def _price_simulated(tally: Tally, model: str, rules: CacheRules, output: int) -> float | None:
-    try:
-        return cost(tally, facts_of(model), rules=rules, output=output).total
-    except LaminaError:
-        return None

@@ -25,6 +25,7 @@ from lamina.core.text.characters import fold_case, split_words
 from lamina.core.values import Ledger, LedgerLine, Ref, Segment
 from lamina.core.wishes import ACCEPTED, LEAST_QUOTE
 from lamina.core.wording import describe_segment, text_of
+from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput, NotFound, StoreError
 from lamina.fitting.context_tool import write_note
 from lamina.fitting.recalls import answer_recall_text, recall_text
@@ -130,7 +131,7 @@ class ConversationLibrary:
             await self._refresh_index(await self._read(name))
         hits = await self._index.query(text, most=most, sources=names)
         if not hits:
-            return f"Nothing in {_count(len(names), 'conversation')} answers to that."
+            return f"Nothing in {count_noun(len(names), 'conversation')} answers to that."
         return "\n\n".join(_write_hit(hit) for hit in hits)
 
     async def _list_conversations(self) -> str:
@@ -307,7 +308,7 @@ def _explain_snapshot(stored: LibraryConversation, state: ConversationState) -> 
             what = describe_segment(each.segment)
             lines.append(f'{line.form.value:<8} {what}: {line.why}; recall("{handle(each.content)}")')
     for fold in ledger.folds:
-        covered = _count(len(fold.covers), "segment")
+        covered = count_noun(len(fold.covers), "segment")
         lines.append(f'digest   of {covered}, cut {fold.cut}; recall("{fold.key}")')
     if not ledger.lines and not ledger.folds:
         lines.append("Nothing was lowered: the model saw everything.")
@@ -317,11 +318,11 @@ def _explain_snapshot(stored: LibraryConversation, state: ConversationState) -> 
 def _write_line(stored: LibraryConversation) -> str:
     """One conversation in a list."""
     state = stored.state
-    cuts = _count(len(stored.ledger.cuts), "cut")
+    cuts = count_noun(len(stored.ledger.cuts), "cut")
     if state is None:
-        return f"{stored.name}: a session, {_count(len(stored.log), 'segment')}, {cuts}"
+        return f"{stored.name}: a session, {count_noun(len(stored.log), 'segment')}, {cuts}"
     moment = datetime.fromtimestamp(state.updated, UTC).strftime("%Y-%m-%d %H:%M")
-    requests = _count(state.requests, "request")
+    requests = count_noun(state.requests, "request")
     return f"{stored.name}: through the gateway to {state.model}, {requests}, {cuts}, last on {moment} UTC"
 
 
@@ -352,9 +353,3 @@ def _shorten(lines: Sequence[str]) -> list[str]:
         return list(lines)
     left_out = len(lines) - MOST_ROWS
     return [lines[0], f"… {left_out:,} older lines are left out", *lines[left_out + 1 :]]
-
-
-def _count(number: int, noun: str) -> str:
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number:,} {noun}s"

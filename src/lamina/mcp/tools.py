@@ -7,7 +7,7 @@ wrong and what to do. Only a tool that does not exist is an error of the protoco
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Annotated, Any
 
 import mcp_types as types
@@ -70,7 +70,7 @@ def make_server(library: ConversationLibrary) -> Server[Any]:
 
     return Server(
         "lamina",
-        version=_read_version(),
+        version=version("lamina-context"),
         title="lamina",
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
@@ -125,13 +125,6 @@ def _report_error(error: LaminaError) -> types.CallToolResult:
     facts = {"error": {"kind": type(error).__name__, "message": str(error)}}
     content = types.TextContent(text=f"{type(error).__name__}: {error}")
     return types.CallToolResult(content=[content], structured_content=facts, is_error=True)
-
-
-def _read_version() -> str:
-    try:
-        return version("lamina-context")
-    except PackageNotFoundError:
-        return ""
 
 
 def _tool(name: str, title: str, description: str, **properties: dict[str, Any]) -> types.Tool:

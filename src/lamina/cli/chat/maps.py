@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from lamina.agent import TurnCost
 from lamina.cli.chat.costs import CountedCost
-from lamina.cli.explain import tokens_by_layer
+from lamina.cli.explain import layer_lines
+from lamina.cli.output import shorten
 from lamina.core.cut_target import count_fixed, derive_limits
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, ManifestRow, describe_cut, describe_row, join_folds
@@ -16,19 +17,13 @@ from lamina.dialects.usage import count_noun
 from lamina.models.facts import AS_OF
 from lamina.sessions.reports import TurnReport
 
-BAR_WIDTH, KEY_WIDTH, WHAT_WIDTH = 30, 28, 16
+KEY_WIDTH, WHAT_WIDTH = 28, 16
 NOTHING = "nothing was sent yet"
 
 
 def window_map(envelope: Envelope, manifest: Manifest, budget: Budget | None, prefer: Preference) -> str:
     """The request by layers, in tokens and bars; its forms; its limits; its last cut."""
-    amounts = tokens_by_layer(envelope)
-    total = sum(amounts.values()) or 1
-    lines = [
-        f"{name:<8} {_draw_bar(tokens, total)} {tokens:>9,}  {tokens / total:>4.0%}"
-        for name, tokens in amounts.items()
-    ]
-    lines += ["", _describe_size(manifest)]
+    lines = [*layer_lines(envelope), "", _describe_size(manifest)]
     if budget is not None:
         lines.append(_describe_limits(envelope, budget, prefer))
     lines.append(_describe_cuts(envelope))
@@ -103,11 +98,6 @@ def _name_lowering(entry: Entry, ledger: Ledger) -> str:
     if entry.form is not Form.FULL:
         return "shortened"
     return ""
-
-
-def _draw_bar(tokens: int, total: int) -> str:
-    filled = max(tokens * BAR_WIDTH // total, 1)
-    return "█" * filled + "·" * (BAR_WIDTH - filled)
 
 
 def _describe_size(manifest: Manifest) -> str:
@@ -199,10 +189,3 @@ def _describe_spent(spent: TurnCost) -> str:
         read += f" ({spent.cached / spent.input:.0%} from the cache)"
     money = "no price is known" if spent.money is None else f"${spent.money:.4f} (prices of {AS_OF})"
     return f"{count_noun(spent.steps, 'call')}, {read}, {spent.output:,} written, {money}"
-
-
-def shorten(text: str, width: int) -> str:
-    """The text, cut off where it is longer than `width`."""
-    if len(text) <= width:
-        return text
-    return f"{text[: width - 1]}…"

@@ -15,7 +15,7 @@ from typing import Any
 
 from lamina.agent.outcome import ToolRunEvent, TurnEvent
 from lamina.cli.chat.answers import AnswerOutput, open_answer
-from lamina.cli.output import progress, tell
+from lamina.cli.output import progress, shorten, tell
 from lamina.clients.events import StopEvent, TextEvent, ThinkingEvent, UsageEvent
 from lamina.core.text.characters import make_printable
 from lamina.core.values import ToolCall, ToolResult
@@ -130,10 +130,7 @@ class Screen:
 def describe_call(call: ToolCall) -> str:
     """A call in one line: its name, and what it is about."""
     text = f"{call.name} {_describe_arguments(call.arguments)}"
-    line = " ".join(make_printable(text).split())
-    if len(line) <= SHORT:
-        return line
-    return f"{line[: SHORT - 1]}…"
+    return shorten(" ".join(make_printable(text).split()), SHORT)
 
 
 def _describe_arguments(arguments: str) -> str:

@@ -12,7 +12,7 @@ from lamina.agent.profiles import EXPLORER
 from lamina.agent.registry import CONVERSATION as AGENTS
 from lamina.cli.chat.conversation import Command, NextSession, TerminalChat, require
 from lamina.cli.chat.costs import copy_cost
-from lamina.cli.chat.maps import shorten
+from lamina.cli.output import shorten
 from lamina.context.memory import MEMORY
 from lamina.conversations.deleting import cost_place, delete_conversation
 from lamina.core.history_window import LastN
