@@ -205,10 +205,11 @@ def test_what_fit_gives_passes_check(tmp_path: Path) -> None:
     assert done == (0, "", "no rule of openai_chat is broken\n")
 
 
-def test_explain_prints_table_bar_and_legend(tmp_path: Path) -> None:
+def test_explain_prints_a_table_and_a_bar_for_each_layer(tmp_path: Path) -> None:
     done = run("explain", saved(tmp_path, {**LONGER, "max_completion_tokens": 10}), "--window", "60")
     assert (done.code, done.err) == (0, "")
-    *table, bar_, legend_, price_ = done.out.splitlines()
+    lines = done.out.splitlines()
+    table, bars, price = lines[:8], lines[8:-1], lines[-1]
     assert table == [
         "where    form  tokens  what                            why",
         "system   full       7  system                          in full",
@@ -219,9 +220,14 @@ def test_explain_prints_table_bar_and_legend(tmp_path: Path) -> None:
         "30 of 50 tokens (exact): system 7 + history 11 + prompt 6 + framing 6",
         "",
     ]
-    assert bar_ == f"[{'S' * 11}{'H' * 18}{'P' * 9}{'~' * 10}{'.' * 32}]"
-    assert price_.startswith("input: $0.")
-    assert legend_ == "S system 7, H history 11, P prompt 6, ~ framing 6, . free 20"
+    assert bars == [
+        f"system   {'█' * 4}{'·' * 26}         7   14%",
+        f"history  {'█' * 6}{'·' * 24}        11   22%",
+        f"prompt   {'█' * 3}{'·' * 27}         6   12%",
+        f"framing  {'█' * 3}{'·' * 27}         6   12%",
+        f"free     {'█' * 12}{'·' * 18}        20   40%",
+    ]
+    assert price.startswith("input: $0.")
 
 
 def test_explain_reads_a_ledger_and_writes_none(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from lamina.caches.prefix_path import count_common_items
 from lamina.caches.stream import Stream, StreamBlock
-from lamina.diagnose.block_change import BlockChange, Blocks, explain_same_text
-from lamina.diagnose.history_causes import explain_history
+from lamina.diagnose.history_causes import BlockChange, Blocks, explain_history, explain_same_text
 from lamina.diagnose.text_changes import (
     describe_volatile,
     keys_reordered,

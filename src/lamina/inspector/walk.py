@@ -27,7 +27,14 @@ from lamina.dialects.json_values import find_model
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.translate import choose_options
 from lamina.errors import LaminaError
-from lamina.inspector.built_values import BuildSettings, BuiltCall, FormChange, add_cut, find_rules, make_budget
+from lamina.inspector.built_values import (
+    BuildSettings,
+    BuiltCall,
+    FormChange,
+    add_cut,
+    find_rules,
+    make_budget,
+)
 from lamina.inspector.recorded_sessions import RecordedSession
 from lamina.models.counters import counter_for
 from lamina.models.counters.openai import o200k
