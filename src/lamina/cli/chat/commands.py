@@ -22,9 +22,10 @@ from lamina.cli.chat.conversation import (
     remember_fact,
     require,
 )
-from lamina.cli.chat.maps import NOTHING, reasons_table, segment_reason, shorten, spending_text, window_map
+from lamina.cli.chat.maps import NOTHING, reasons_table, segment_reason, spending_text, window_map
 from lamina.cli.chat.session_commands import SESSION_COMMANDS
 from lamina.cli.explain import input_price
+from lamina.cli.output import shorten
 from lamina.core.hashing import handle
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.values import Form, Segment
