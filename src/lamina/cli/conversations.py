@@ -286,19 +286,19 @@ async def _erase(store: Store, workspace: str, arguments: argparse.Namespace) ->
 
 async def _print_found(store: Store, workspace: str, name: str, arguments: argparse.Namespace) -> int:
     """Print the messages that say a text, each with the key to erase it by."""
-    found = await find_messages(store, workspace, name, arguments.text)
+    messages = await find_messages(store, workspace, name, arguments.text)
     if arguments.json:
-        emit({"found": [msgspec.to_builtins(message) for message in found]})
+        emit({"found": [msgspec.to_builtins(message) for message in messages]})
         return 0
-    for message in found:
+    for message in messages:
         whose = message.role
         if message.is_own:
             whose = "made by lamina"
         show(f"{message.key}  {whose:<14}  {message.text!r}")
-    told = count_noun(len(found), "message")
-    if found:
-        told += "; erase them with --yes, or some of them by KEY"
-    tell(told)
+    summary = count_noun(len(messages), "message")
+    if messages:
+        summary += "; erase them with --yes, or some of them by KEY"
+    tell(summary)
     return 0
 
 

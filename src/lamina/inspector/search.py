@@ -134,8 +134,7 @@ def search_places(inspector: Inspector, text: str, filters: SearchFilters) -> Js
     terms = read_terms(text, whole=filters.whole)
     all_summaries = inspector.sessions.summaries()
     summaries = [summary for summary in all_summaries if _is_wanted_session(summary, filters)]
-    found = islice(_find_places(inspector, summaries, terms, filters), MOST_PLACES + 1)
-    places = list(found)
+    places = list(islice(_find_places(inspector, summaries, terms, filters), MOST_PLACES + 1))
     return {
         "text": text,
         "places": places[:MOST_PLACES],

@@ -50,10 +50,10 @@ class Inspector:
 def show_sessions(inspector: Inspector, *, rows: int | None = None) -> Json:
     """The newest sessions, or all of them. With them go the names that the page offers in its menus."""
     summaries = inspector.sessions.summaries()
-    shown = inspector.sessions.complete(summaries[:rows])
+    listed = inspector.sessions.complete(summaries[:rows])
     return {
-        "sessions": [msgspec.to_builtins(summary) for summary in shown],
-        "more": len(summaries) - len(shown),
+        "sessions": [msgspec.to_builtins(summary) for summary in listed],
+        "more": len(summaries) - len(listed),
         "problems": [msgspec.to_builtins(problem) for problem in inspector.sessions.problems()],
         "rules": sorted(all_rules()),
         "policies": POLICIES,
@@ -145,8 +145,8 @@ _NOT_SHOWN = frozenset(("call", "ledger", "room", "needed", "visible"))
 
 def show_call(call: BuiltCall) -> Json:
     fields = {name: getattr(call, name) for name in call.__struct_fields__ if name not in _NOT_SHOWN}
-    shown: Json = msgspec.to_builtins(fields)
-    return shown
+    view: Json = msgspec.to_builtins(fields)
+    return view
 
 
 def sum_calls(calls: Sequence[BuiltCall]) -> Json:
