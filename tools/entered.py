@@ -64,8 +64,7 @@ class Watch:
     def __init__(self) -> None:
         self._places: set[tuple[str, int]] = set()
         self._is_on = False
-        threading.setprofile(self._note)
-        sys.setprofile(self._note)
+        threading.setprofile(self._note)  # threads that a door starts before it is watched
 
     def _note(self, frame: Any, event: str, _argument: object) -> None:
         if self._is_on and event == "call":
@@ -76,9 +75,11 @@ class Watch:
         """Watch from here on, and forget what was seen before."""
         self._places.clear()
         self._is_on = True
+        sys.setprofile(self._note)
         try:
             yield
         finally:
+            sys.setprofile(None)
             self._is_on = False
 
     @property
@@ -127,30 +128,38 @@ def _make_requests() -> list[dict[str, Any]]:
 
 
 def _enter_fit_request(watch: Watch, policy: Policy) -> Entered:
+    *earlier, last = _make_requests()
     ledger = None
-    for request in _make_requests():
-        with watch.on():
-            ledger = fit_request(request, policy=policy, ledger=ledger).ledger
+    for request in earlier:
+        ledger = fit_request(request, policy=policy, ledger=ledger).ledger
+    with watch.on():
+        fit_request(last, policy=policy, ledger=ledger)
     return watch.entered
 
 
 def _enter_wrap(watch: Watch, policy: Policy, url: str, store: str) -> Entered:
+    *earlier, last = _make_requests()
     with anthropic.Anthropic(api_key="none", base_url=url, max_retries=0) as plain_client:
         client = wrap(plain_client, policy=policy, store=store)
-        for request in _make_requests():
-            with watch.on():
-                client.messages.create(**request)
+        for request in earlier:
+            client.messages.create(**request)
+        with watch.on():
+            client.messages.create(**last)
         client.close()
     return watch.entered
 
 
 async def _enter_session(watch: Watch, policy: Policy, store: str) -> Entered:
+    *earlier, last = [request["messages"][-1]["content"] for request in _make_requests()]
     async with Session.open(store, "talk", model=MODEL, policy=policy) as session:
-        for request in _make_requests():
-            with watch.on():
-                await session.ask(request["messages"][-1]["content"])
-                await session.request()
+        for question in earlier:
+            await session.ask(question)
+            await session.request()
             await session.record("Noted.")
+        with watch.on():
+            await session.ask(last)
+            await session.request()
+        await session.record("Noted.")
     return watch.entered
 
 
@@ -164,16 +173,22 @@ async def _enter_gateway(watch: Watch, policy: Policy, url: str, store: str) -> 
     while not server.started:  # noqa: ASYNC110 - uvicorn sets a flag, and has no event to wait for
         await asyncio.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
-    async with aiohttp.ClientSession() as client:
-        for request in _make_requests():
-            with watch.on():
-                async with client.post(f"http://127.0.0.1:{port}/v1/messages", json=request) as answer:
-                    answer.raise_for_status()
-                    await answer.read()
-                await asyncio.sleep(0.2)  # until the answer is recorded
+    *earlier, last = _make_requests()
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+        for request in earlier:
+            await _post(client, request)
+        with watch.on():
+            await _post(client, last)
     server.should_exit = True
     await serving
     return watch.entered
+
+
+async def _post(client: aiohttp.ClientSession, request: dict[str, Any]) -> None:
+    async with client.post("/v1/messages", json=request) as answer:
+        answer.raise_for_status()
+        await answer.read()
+    await asyncio.sleep(0.2)  # until the answer is recorded
 
 
 @contextmanager
