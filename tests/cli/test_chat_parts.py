@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from lamina import blocking
 from lamina.agent import TurnCost
 from lamina.cli.chat import answers, talk
 from lamina.cli.chat.answers import FormattedAnswer, open_answer, split_blocks
@@ -31,6 +32,7 @@ from lamina.cli.chat.reached_models import DEFAULT_MODELS, ModelChoice, ModelRou
 from lamina.context.port import GatheredSegments
 from lamina.conversations.deleting import COSTS
 from lamina.core.text.characters import is_printable, make_printable
+from lamina.core.values import Role
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
 from lamina.models.facts import model as facts_of
@@ -399,6 +401,19 @@ def test_a_piped_line_that_fails_is_told_and_the_next_one_is_answered(
         done = run("chat", "--model", "gpt-5", "--tools", "none", "--folder", home, given=b"/nonsense\nhi\n")
     assert (done.code, done.out) == (1, "Here.\n")
     assert "there is no such command" in done.err
+
+
+def test_a_failing_server_is_told_and_the_message_is_kept(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    options = ("--model", "gpt-5", "--conversation", "s", "--store", f"{home}/c.db", "--folder", home)
+    done = run("chat", *options, given=b"Anyone?\n/context\n")
+    assert done.code == 1
+    assert "the model's API did not answer" in done.err
+    assert "no cut so far" in done.out
+    with blocking.Session.open(f"{home}/c.db", "s") as session:
+        assert [(each.role, each.text) for each in session.dialogue()] == [(Role.USER, "Anyone?")]
 
 
 async def list_costs(address: str) -> tuple[ListedConversation, ...]:

@@ -75,13 +75,6 @@ def totals(*arguments: str) -> dict[str, dict[str, Any]]:
     return {total["policy"]: total for total in facts(*arguments)["account"]["totals"]}
 
 
-@pytest.mark.parametrize("arguments", [(), SMALL])
-def test_it_is_short_and_narrow(arguments: tuple[str, ...]) -> None:
-    lines = output(*arguments).splitlines()
-    assert len(lines) <= 25
-    assert max(map(len, lines)) <= 80
-
-
 def test_a_question_about_the_beginning_finds_its_answer_in_a_reminder() -> None:
     question = facts()["question"]
     assert demo.FACT in question["reminder"]
@@ -92,7 +85,12 @@ def test_a_question_about_the_beginning_finds_its_answer_in_a_reminder() -> None
 
 
 @pytest.mark.parametrize("arguments", [(), SMALL])
-def test_each_policy_has_a_sentence_with_its_money(arguments: tuple[str, ...]) -> None:
+def test_each_policy_has_a_sentence_with_its_money_and_lamina_loses_nothing(
+    arguments: tuple[str, ...],
+) -> None:
+    lines = output(*arguments).splitlines()
+    assert len(lines) <= 25
+    assert max(map(len, lines)) <= 80
     costs = output(*arguments).partition("What the session cost")[2].splitlines()
     for policy, title in demo.TITLES.items():
         [line] = [line for line in costs if line.startswith(f"  {title} ")]
@@ -103,6 +101,10 @@ def test_each_policy_has_a_sentence_with_its_money(arguments: tuple[str, ...]) -
         else:
             assert f" {total['cuts']} cuts, " in line
             assert f" {total['needed'] - total['recallable']} of {total['needed']} names lost" in line
+    ours = totals(*arguments)["lamina"]
+    assert (ours["over"], ours["invalid"], ours["failed"]) == (0, 0, 0)
+    assert ours["within_reach"] == 1.0
+    assert totals(*arguments)["none"]["over"] > 0
 
 
 @pytest.mark.thorough  # twenty sessions take a minute
@@ -118,14 +120,6 @@ def test_the_average_that_is_printed_is_that_of_twenty_sessions() -> None:
     assert f"lamina costs {ratio:.2f} times as much as the sliding window" in printed
     assert lost["lamina"] == 0
     assert f"the sliding window loses {lost['sliding']:.0f} of {needed:.0f}." in printed
-
-
-@pytest.mark.parametrize("arguments", [(), SMALL])
-def test_nothing_of_lamina_is_over_the_window_and_all_of_it_within_reach(arguments: tuple[str, ...]) -> None:
-    ours = totals(*arguments)["lamina"]
-    assert (ours["over"], ours["invalid"], ours["failed"]) == (0, 0, 0)
-    assert ours["within_reach"] == 1.0
-    assert totals(*arguments)["none"]["over"] > 0
 
 
 def test_in_a_wide_window_nothing_is_cut_and_every_policy_is_the_same() -> None:

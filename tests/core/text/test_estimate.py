@@ -48,11 +48,13 @@ SPREAD = {
 
 
 @pytest.mark.parametrize("family", EXACT)
-@pytest.mark.parametrize("sort", SPREAD)
-def test_the_estimate_is_near_the_exact_count(family: str, sort: str) -> None:
-    text = SPREAD[sort] * 5
-    exact = len(Tokenizer.from_pretrained(EXACT[family]).encode_ordinary(text))
-    assert 0.6 < estimate_tokens(text, family=family) / exact < 1.6
+def test_the_estimate_is_near_the_exact_count(family: str) -> None:
+    encode = Tokenizer.from_pretrained(EXACT[family]).encode_ordinary
+    ratios = {
+        sort: estimate_tokens(text * 5, family=family) / len(encode(text * 5))
+        for sort, text in SPREAD.items()
+    }
+    assert {sort: ratio for sort, ratio in ratios.items() if not 0.6 < ratio < 1.6} == {}
 
 
 BOUNDED = ("o200k_base", "cl100k_base", "llama3", "qwen3", "deepseek_v3", "mistral_v3", "gemma3", "glm4")
@@ -109,12 +111,12 @@ def test_more_of_the_same_never_costs_less(text: str, times: int) -> None:
     assert estimate_tokens(text * times) <= estimate_tokens(text * (times + 1))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
     "character", ["a", "A", " ", "\t", "\n", "=", "0", "\0", "é", "я", "漢", "，", "😀", "\ud800"]
 )
-def test_a_long_run_is_not_free(family: str, character: str) -> None:
-    assert estimate_tokens(character * 100_000, family=family) >= 500
+def test_a_long_run_is_not_free(character: str) -> None:
+    estimates = {family: estimate_tokens(character * 10_000, family=family) for family in FAMILIES}
+    assert {family: tokens for family, tokens in estimates.items() if tokens < 50} == {}
 
 
 @pytest.mark.parametrize(
