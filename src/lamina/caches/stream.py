@@ -14,7 +14,6 @@ and `lamina.diagnose` compares two of them. This module knows no provider.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -151,12 +150,17 @@ OWN_JSON = frozenset(
 
 _AS_WRITTEN = msgspec.json.Encoder()
 
+_MAPPING_TYPES = (dict, Mapping)
+"""To look for a dict first is several times as fast."""
+
 
 def encode_block(value: Any) -> bytes:
     """The bytes of one block as a cache sees them: fields of the API sorted, JSON of the application not."""
-    with suppress(RecursionError):  # `canonical` refuses the value below, and says why
-        value = _encode_application_json(value)
-    return canonical_json(value)
+    try:
+        encoded = _encode_application_json(value)
+    except RecursionError:
+        encoded = value  # `canonical_json` refuses it, and says why
+    return canonical_json(encoded)
 
 
 def same_but_key_order(one: bytes, other: bytes) -> bool:
@@ -171,7 +175,7 @@ def _encode_application_json(value: Any) -> Any:
 
     `{"name": "read", "input": {"b": 1, "a": 2}}` keeps `b` before `a`, since the model sees it so.
     """
-    if isinstance(value, Mapping):
+    if isinstance(value, _MAPPING_TYPES):
         return {name: _encode_field(name, inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [_encode_application_json(inner) for inner in value]
@@ -183,7 +187,7 @@ def _encode_field(name: Any, value: Any) -> Any:
 
     A value that is not JSON stays as it is: `canonical_json` refuses it, and says why.
     """
-    if not isinstance(value, (Mapping, list, tuple)):
+    if isinstance(value, str) or not isinstance(value, (*_MAPPING_TYPES, list, tuple)):
         return value
     if name not in OWN_JSON:
         return _encode_application_json(value)
