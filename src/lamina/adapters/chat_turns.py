@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lamina.dialects.json_values import decode_arguments
+
 __all__ = [
     "TurnParts",
     "map_argument_objects",
     "map_arguments",
-    "read_arguments",
     "read_calls",
     "read_text",
     "write_assistant",
@@ -161,18 +162,4 @@ def map_arguments(turn: Mapping[str, Any]) -> dict[str, str]:
 
 def map_argument_objects(turn: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The arguments of each call in a turn, as objects, by the id of the call."""
-    return {call_id: read_arguments(arguments) for call_id, _, arguments in read_calls(turn)}
-
-
-def read_arguments(arguments: str) -> dict[str, Any]:
-    """The arguments of a call as an object. What is not an object stands under `arguments`.
-
-    `{"path": "a.py"}` is an object already, and so is an empty text. `[1]` becomes `{"arguments": [1]}`.
-    """
-    try:
-        value = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
-        value = arguments
-    if isinstance(value, dict):
-        return value
-    return {"arguments": value}
+    return {call_id: decode_arguments(arguments) for call_id, _, arguments in read_calls(turn)}

@@ -37,7 +37,6 @@ from langgraph.types import Command
 
 from lamina.adapters.bridge import RECALL, ContextFitter, FittedMessages, MessageCodec, Turn, add_report
 from lamina.adapters.chat_turns import (
-    read_arguments,
     read_calls,
     read_text,
     write_assistant,
@@ -46,6 +45,7 @@ from lamina.adapters.chat_turns import (
 )
 from lamina.core.values import Budget
 from lamina.dialects.anthropic.server import merge_betas
+from lamina.dialects.json_values import decode_arguments
 from lamina.fitting.policy import Policy
 
 __all__ = ["LaminaMiddleware", "LaminaState"]
@@ -271,7 +271,7 @@ def _read_calls(turn: dict[str, Any], source: AIMessage) -> dict[str, list[Any]]
         if call_id in invalid_calls:
             fields["invalid_tool_calls"].append({**invalid_calls[call_id], "args": arguments})
         else:
-            call = {"id": call_id, "name": name, "args": read_arguments(arguments), "type": "tool_call"}
+            call = {"id": call_id, "name": name, "args": decode_arguments(arguments), "type": "tool_call"}
             fields["tool_calls"].append(call)
     return fields
 

@@ -21,7 +21,6 @@ from strands.middleware import InvokeModelContext, InvokeModelStage
 
 from lamina.adapters.bridge import RECALL, ContextFitter, MessageCodec, Turn, add_report
 from lamina.adapters.chat_turns import (
-    read_arguments,
     read_calls,
     read_text,
     write_assistant,
@@ -30,6 +29,7 @@ from lamina.adapters.chat_turns import (
     write_tool,
 )
 from lamina.core.values import Budget
+from lamina.dialects.json_values import decode_arguments
 from lamina.fitting.policy import Policy
 
 __all__ = ["LaminaConversationManager"]
@@ -189,7 +189,7 @@ def _read_blocks(wire: Mapping[str, Any], source: Any) -> list[dict[str, Any]]:
     if text:
         blocks.append({"text": text})
     for call_id, name, arguments in read_calls(wire):
-        use = {"toolUseId": call_id, "name": name, "input": read_arguments(arguments)}
+        use = {"toolUseId": call_id, "name": name, "input": decode_arguments(arguments)}
         blocks.append({"toolUse": use})
     return blocks
 

@@ -7,10 +7,9 @@ the parent's recall tool reads it. This module builds no request.
 
 from __future__ import annotations
 
-import json
-
 from lamina.core.values import Ledger, Role, Segment, ToolCall
 from lamina.core.wording import text_of
+from lamina.dialects.json_values import decode_arguments
 from lamina.errors import LaminaError
 from lamina.fitting.recalls import RECALL, answer_recall
 from lamina.segments import note, segment
@@ -52,11 +51,7 @@ def _recalled_key(call: ToolCall) -> str:
     """The key that a recall names, or "" if the call is none."""
     if call.name != RECALL.name:
         return ""
-    try:
-        arguments = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        return ""
-    match arguments:
+    match decode_arguments(call.arguments):
         case {"key": str(key)}:
             return key
     return ""

@@ -65,26 +65,14 @@ _FIRST_VERSION_WITH_LEVELS = 3
 _DEEPEST_LEVEL = 64
 """Levels of a schema that are translated; below them, the schema allows anything."""
 
+_COUNT_FIELDS = frozenset("minItems maxItems minLength maxLength minProperties maxProperties".split())
 _JSON_SCHEMA_NAMES = {
-    "anyOf": "anyOf",
-    "any_of": "anyOf",
-    "minItems": "minItems",
-    "min_items": "minItems",
-    "maxItems": "maxItems",
-    "max_items": "maxItems",
-    "minLength": "minLength",
-    "min_length": "minLength",
-    "maxLength": "maxLength",
-    "max_length": "maxLength",
-    "minProperties": "minProperties",
-    "min_properties": "minProperties",
-    "maxProperties": "maxProperties",
-    "max_properties": "maxProperties",
-    "additional_properties": "additionalProperties",
+    **{to_snake_case(name): name for name in (*_COUNT_FIELDS, "anyOf", "additionalProperties")},
     "ref": "$ref",
     "defs": "$defs",
 }
-_COUNT_FIELDS = frozenset(name for name in _JSON_SCHEMA_NAMES.values() if name.startswith(("min", "max")))
+"""The names in JSON Schema of fields that the SDK spells otherwise."""
+
 _DROPPED_FIELDS = frozenset(("propertyOrdering", "property_ordering", "nullable"))
 
 
