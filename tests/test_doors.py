@@ -14,7 +14,6 @@ import pytest
 
 from lamina import Budget, Policy, build, fit_request
 from lamina.adapters._store_thread import decode_stored
-from lamina.adapters.chat_turns import read_arguments
 from lamina.caches import load_rules
 from lamina.cli import main
 from lamina.cli.chat.screen import describe_call
@@ -23,6 +22,7 @@ from lamina.context.tools import answer, memory_tools
 from lamina.core.values import Ledger, Raw, Role, Segment, Text, ToolCall
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
+from lamina.dialects.json_values import decode_arguments
 from lamina.errors import BadInput, Damaged, LaminaError
 from lamina.formats.codec import decode, encode
 from lamina.models.counters.tokenizer_files import from_file
@@ -219,7 +219,7 @@ def test_arguments_that_a_model_wrote(depth: int) -> None:
     text = nested_text(depth)
     assert describe_call(ToolCall(id="a", name="f", arguments=text)).startswith("f ")
     assert read_move(ToolCall(id="a", name="mv", arguments=text)) is None
-    assert set(read_arguments(text)) <= {"a", "arguments"}
+    assert set(decode_arguments(text)) <= {"a", "arguments"}
     made = anyio.run(answer, memory_tools(None), ToolCall(id="a", name="forget", arguments=text))  # type: ignore[arg-type]
     assert made.parts[0].error  # type: ignore[union-attr]
     refused = typed(lambda: anyio.run(search, None, text))  # type: ignore[arg-type]
