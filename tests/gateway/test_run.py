@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from lamina.cli.gateway_options import choose_run_window, describe_window
 from lamina.cli.run import find_inspector, run_client
-from lamina.cli.serve import apply_arguments
+from lamina.cli.serve import apply_arguments, choose_run_window, describe_window
 from lamina.errors import BadInput
 from lamina.fitting.policy import Policy
 from lamina.gateway.account import GatewayAccount

@@ -15,7 +15,7 @@ from lamina.replay.account_columns import (
 )
 from lamina.replay.account_sums import list_losses, sum_losses, sum_outcomes
 from lamina.replay.account_table import account_json, account_text
-from lamina.replay.groups import group_sessions
+from lamina.replay.headline import group_sessions
 from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported, UnreadableLine
 from tests.replay.accounts import HOSTILE, POLICIES, account
 

@@ -12,16 +12,16 @@ import msgspec
 
 from lamina.cli.doctor_checks import CheckLine, check_client, check_gateway, check_upstream, ok, remark, wrong
 from lamina.cli.foreign import describe_clash, describe_remedy, find_foreign_distributions
-from lamina.cli.gateway_options import (
+from lamina.cli.output import Tone, emit, paint, show
+from lamina.cli.parser import add_json
+from lamina.cli.serve import (
     INSTALL,
     add_window,
     choose_run_window,
     find_missing_package,
+    read_settings,
     read_size,
 )
-from lamina.cli.output import Tone, emit, paint, show
-from lamina.cli.parser import add_json
-from lamina.cli.serve import read_settings
 from lamina.cli.stored import find_key
 from lamina.errors import LaminaError
 from lamina.sessions.setup import load_user_policy

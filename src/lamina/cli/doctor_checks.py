@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from lamina.cli.gateway_options import describe_window
+from lamina.cli.serve import describe_window
 from lamina.cli.stored import hide_password
 from lamina.errors import LaminaError
 

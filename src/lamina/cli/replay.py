@@ -28,8 +28,7 @@ from lamina.replay.account_sums import OWN_WINDOW
 from lamina.replay.account_table import account_json, account_text
 from lamina.replay.engines import ENGINES, Engine, open_engine
 from lamina.replay.figures_folder import FiguresFolder, open_figures
-from lamina.replay.groups import GROUPINGS
-from lamina.replay.headline import summarise
+from lamina.replay.headline import GROUPINGS, summarise
 from lamina.replay.policies import POLICIES, find_policy
 from lamina.replay.runs import ReplayOptions, TraceReplay, make_account, replay_each
 from lamina.replay.shards import replay_files

@@ -18,15 +18,16 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from lamina.cli.gateway_options import (
+from lamina.cli.output import tell
+from lamina.cli.serve import (
     add_gateway_options,
+    apply_arguments,
     choose_run_window,
     describe_window,
     read_size,
     require_gateway,
+    settings_path,
 )
-from lamina.cli.output import tell
-from lamina.cli.serve import apply_arguments, settings_path
 from lamina.cli.stored import hide_password
 from lamina.dialects.usage import count_noun
 from lamina.errors import BadInput

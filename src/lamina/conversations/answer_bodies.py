@@ -183,7 +183,7 @@ class EventSplitter:
 
     def _read(self, source: bytes) -> AnswerEvent:
         if self._by_line:
-            return AnswerEvent(source=source, value=_decode_object(source))
+            return AnswerEvent(source=source, value=decode_object(source))
         name = b""
         data: list[bytes] = []
         for line in _LINE_END.split(source):
@@ -194,7 +194,7 @@ class EventSplitter:
             elif field == b"data":
                 data.append(text)
         content = b"\n".join(data)
-        return AnswerEvent(source=source, value=_decode_object(content), name=name, is_end=content == DONE)
+        return AnswerEvent(source=source, value=decode_object(content), name=name, is_end=content == DONE)
 
     def write(self, value: Any, name: bytes) -> bytes:
         data = msgspec.json.encode(value)
@@ -205,8 +205,8 @@ class EventSplitter:
         return b"data: " + data + b"\n\n"
 
 
-def _decode_object(text: bytes) -> Any:
-    """A JSON object, or None."""
+def decode_object(text: bytes) -> dict[str, Any] | None:
+    """A JSON object; None for anything else."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):

@@ -10,7 +10,7 @@ import msgspec
 from lamina.inspector.built_values import read_whole
 from lamina.inspector.views import Inspector, Json
 from lamina.replay.across import SessionFigures, summarise_across
-from lamina.replay.groups import NOT_NAMED
+from lamina.replay.headline import NOT_NAMED
 
 _SECONDS_OF_DAY = 86_400
 

@@ -37,12 +37,12 @@ from lamina.replay.account_sums import (
     sum_outcomes,
     sum_recorded,
 )
-from lamina.replay.groups import group_sessions
 from lamina.replay.headline import (
     UNTOUCHED,
     Headline,
     SessionCost,
     compare_sessions,
+    group_sessions,
     summarise,
 )
 from lamina.replay.savings import Saving, compare_settings, saving_lines

@@ -20,7 +20,7 @@ from lamina.replay.account_sums import (
     sum_known,
     sum_losses,
 )
-from lamina.replay.groups import GroupCost, group_sessions
+from lamina.replay.headline import GroupCost, group_sessions
 from lamina.replay.runs import TraceReplay, make_account
 from lamina.replay.savings import Saving, compare_settings
 from lamina.replay.values import ReplayAccount, Reported

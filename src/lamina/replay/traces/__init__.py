@@ -24,8 +24,7 @@ from lamina.replay.traces.growing_requests import GrowingConversations
 from lamina.replay.traces.lamina_exports import Exported, is_export, read_page
 from lamina.replay.traces.lines import Tell, TraceRow, read_rows, read_text
 from lamina.replay.traces.own_answers import SeenAnswers, digest_answers, select_own
-from lamina.replay.traces.people import name_by_path
-from lamina.replay.traces.requests import is_record, is_session, read_call, read_session
+from lamina.replay.traces.requests import is_record, is_session, name_by_path, read_call, read_session
 from lamina.replay.values import Trace, UnreadableLine
 
 __all__ = ["Progress", "TraceFile", "file_size", "find_files", "read_file", "read_traces"]

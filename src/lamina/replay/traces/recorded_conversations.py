@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.conversations.answer_bodies import read_answer
+from lamina.conversations.answer_bodies import decode_object, read_answer
 from lamina.conversations.body_places import BodyPlaces
 from lamina.conversations.costs import is_refused
 from lamina.conversations.record import ConversationRecord, RecordedCall, SentRequest
@@ -28,7 +28,7 @@ from lamina.dialects.usage import Usage
 from lamina.errors import LaminaError
 from lamina.fitting.recalls import TURN_FIELDS, read_turns, render_turns
 from lamina.replay.traces.growing_requests import find_answer_starts, is_answer
-from lamina.replay.traces.people import find_user
+from lamina.replay.traces.requests import find_user
 from lamina.replay.values import RecordedUsage, Trace, UnreadableLine, record_usage
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Store
@@ -126,13 +126,7 @@ def decode_body(body: bytes | None) -> dict[str, Any] | None:
     """The body of a request as JSON; None if there is none, or if it is anything but an object."""
     if body is None:
         return None
-    try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return None
-    if isinstance(value, dict):
-        return value
-    return None
+    return decode_object(body)
 
 
 def to_recorded_usage(usage: Usage, request: SentRequest) -> RecordedUsage:
