@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from lamina.errors import BadInput
-from lamina.inspector.across_sessions import show_across
 from lamina.inspector.built_values import BuildSettings
-from lamina.inspector.pages import Access, answer_request
+from lamina.inspector.pages import Access, answer_request, show_across
 from lamina.inspector.request_views import show_request
 from lamina.inspector.session_figures import FiguresOfSessions
 from lamina.inspector.sessions import Sessions

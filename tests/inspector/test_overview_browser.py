@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lamina.inspector.across_sessions import show_across
 from lamina.inspector.alternatives import show_alternative
 from lamina.inspector.built_values import BuildSettings
+from lamina.inspector.pages import show_across
 from lamina.inspector.server import Server, make_server
 from lamina.inspector.views import Inspector
 from tests.browser.browser import Browser, SystemBrowser, SystemPage

@@ -18,8 +18,7 @@ from lamina.conversations.record_writer import RecordWriter
 from lamina.conversations.store import ConversationState
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage
-from lamina.inspector.answer_views import find_diagnosis, show_raw_answer
-from lamina.inspector.body_views import outline_request, show_body
+from lamina.inspector.body_views import find_diagnosis, outline_request, show_body, show_raw_answer
 from lamina.inspector.built_values import BuildSettings
 from lamina.inspector.comparisons import compare_requests, compare_words
 from lamina.inspector.request_views import show_request

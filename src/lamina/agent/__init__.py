@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from lamina.agent.actions import Action, approve_always
-from lamina.agent.limits import TurnCost, TurnLimits
 from lamina.agent.loop import Agent
 from lamina.agent.one_shot import ModelPlan, PlannedCalls
 from lamina.agent.opening import open_for
-from lamina.agent.outcome import Citation, ToolRunEvent, TurnEvent, TurnOutcome
+from lamina.agent.outcome import Citation, ToolRunEvent, TurnCost, TurnEvent, TurnLimits, TurnOutcome
 from lamina.agent.profiles import CITING, EXPLORER, PLANNING, THINKING, AgentProfile, guidelines
 from lamina.agent.registry import AgentRegistry, StoredAgents, load_agents
 from lamina.agent.scratchpad import scratchpad

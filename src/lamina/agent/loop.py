@@ -26,7 +26,6 @@ import anyio
 import msgspec
 
 from lamina.agent.actions import Action, Approve, RunOptions, index_actions, refuse_call, run_calls
-from lamina.agent.limits import TurnCost, TurnLimits, check_price
 from lamina.agent.one_shot import Plan, PlannedCalls, run_plan
 from lamina.agent.outcome import (
     Citation,
@@ -34,7 +33,10 @@ from lamina.agent.outcome import (
     Listener,
     SteadyListener,
     ToolRunEvent,
+    TurnCost,
+    TurnLimits,
     TurnOutcome,
+    check_price,
     find_citations,
     ignore_event,
 )

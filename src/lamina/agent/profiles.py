@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from lamina.agent.actions import Action
-from lamina.agent.limits import TurnLimits
+from lamina.agent.outcome import TurnLimits
 
 THINKING = (
     "Before a task of more than one step, write your plan between <thinking> and </thinking>: what you know, "

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from lamina.errors import BadInput
-from lamina.inspector.answer_views import show_answer, show_raw_answer
+from lamina.inspector.body_views import show_answer, show_raw_answer
 from lamina.inspector.built_values import BuildSettings, BuiltCall, BuiltSession, RequestSpan, read_span
 from lamina.inspector.one_file import Download, encode_json, write_page
 from lamina.inspector.progress import report_steps

@@ -20,19 +20,19 @@ import msgspec
 
 from lamina.errors import BadInput, LaminaError
 from lamina.inspector import page_cookies
-from lamina.inspector.across_sessions import show_across
 from lamina.inspector.alternatives import show_alternative, show_choices
-from lamina.inspector.answer_views import show_raw_answer
-from lamina.inspector.body_views import show_body
-from lamina.inspector.built_values import BuildSettings, parse_whole, read_settings
+from lamina.inspector.body_views import show_body, show_raw_answer
+from lamina.inspector.built_values import BuildSettings, parse_whole, read_settings, read_whole
 from lamina.inspector.comparisons import compare_requests, show_what_if
 from lamina.inspector.exports import export_request, save_session
 from lamina.inspector.one_file import FILE_TYPES, Download, encode_json, read_static
 from lamina.inspector.request_views import show_request
 from lamina.inspector.search import read_filters, search_places
 from lamina.inspector.segment_views import show_segment, show_text
-from lamina.inspector.views import Inspector, show_session, show_sessions, show_tools
+from lamina.inspector.views import Inspector, Json, show_session, show_sessions, show_tools
 from lamina.inspector.visibility import find_visible
+from lamina.replay.across import SessionFigures, summarise_across
+from lamina.replay.headline import NOT_NAMED
 
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -62,6 +62,8 @@ FIRST_ROWS = 100
 
 SECONDS_BETWEEN_LOOKS = 1.0
 """How often a live page is told whether a file has changed."""
+
+_SECONDS_OF_DAY = 86_400
 
 
 class PageAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -289,3 +291,44 @@ def _answer_file(words: list[str]) -> PageAnswer:
 def _problem(status: int, message: str) -> PageAnswer:
     headers = {**SAFETY_HEADERS, "Content-Type": "application/json; charset=utf-8"}
     return PageAnswer(status=status, headers=headers, body=encode_json({"error": message}))
+
+
+def show_across(inspector: Inspector, query: Mapping[str, str]) -> Json:
+    """All sessions, or those of the last `days`, of a client, a project, a model or a user."""
+    figures = inspector.figures.collect(inspector.sessions)
+    since = _read_since(query)
+    chosen = [each for each in figures if _is_chosen(each, query, since)]
+    ids = {each.id for each in chosen}
+    replays = []
+    for replay, its_figures in inspector.figures.replayed():
+        if its_figures.id in ids:
+            replays.append(replay)
+    answer: Json = msgspec.to_builtins(summarise_across(chosen, replays=replays))
+    answer["of"] = len(figures)
+    answer["problems"] = len(inspector.sessions.problems())
+    return answer
+
+
+def _read_since(query: Mapping[str, str]) -> float | None:
+    days = read_whole(query, "days", hint="give a whole number of days")
+    if days is None:
+        return None
+    return time() - days * _SECONDS_OF_DAY
+
+
+def _is_chosen(figures: SessionFigures, query: Mapping[str, str], since: float | None) -> bool:
+    """Whether a session began in the days that are asked for, and is of the client that is asked for, say."""
+    reported = figures.reported
+    if since is not None and (reported.began is None or reported.began < since):
+        return False
+    names = {
+        "client": reported.client or reported.source,
+        "project": reported.project,
+        "model": reported.model,
+        "user": reported.user,
+    }
+    for filter_name, name in names.items():
+        word = query.get(filter_name, "")
+        if word and word != (name or NOT_NAMED):
+            return False
+    return True

@@ -18,7 +18,7 @@ from lamina.core.explanation import explain
 from lamina.core.values import Entry, Form, ToolCall, ToolResult
 from lamina.dialects import DIALECTS
 from lamina.errors import LaminaError
-from lamina.inspector.answer_views import show_answer
+from lamina.inspector.body_views import show_answer
 from lamina.inspector.building import find_call
 from lamina.inspector.built_values import BuildSettings, BuiltCall, BuiltRequest, BuiltSession
 from lamina.inspector.segment_texts import first_part, join_texts, read_path, write_preview
