@@ -60,8 +60,13 @@ def modules() -> dict[str, Path]:
 
 @cache
 def nodes_of(path: Path) -> Sequence[ast.AST]:
-    """Everything in a file. Most files are looked at by several tests."""
+    """Everything in a file of the core."""
     return list(ast.walk(ast.parse(path.read_bytes())))
+
+
+@cache
+def statements_of(path: Path) -> Sequence[ast.AST]:
+    return list(house.list_statements(ast.parse(path.read_bytes())))
 
 
 @cache
@@ -71,7 +76,7 @@ def imported(path: Path) -> Sequence[str]:
 
 def names_imported(path: Path) -> Iterator[str]:
     """Every name a file imports, wherever in the file; `from a import b` as `a.b`."""
-    for node in nodes_of(path):
+    for node in statements_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -246,7 +251,7 @@ def test_docstrings_of_functions_have_one_voice(folder: str) -> None:
     found = [
         f"{path.relative_to(ROOT)}:{function.lineno}: {first_word}"
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for function in nodes_of(path)
+        for function in statements_of(path)
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         if (first_word := _first_word(ast.get_docstring(function) or "")) in THIRD_PERSON
     ]

@@ -252,15 +252,17 @@ def test_nothing_crosses_between_sessions(story: list[Step]) -> None:
     anyio.run(play)
 
 
-@pytest.mark.parametrize("door", DOORS)
 def test_the_property_finds_exchanges_that_ignore_the_system_text(
-    door: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The planted bug: an exchange is put back wherever the messages before it are the same."""
+    """The planted bug: an exchange is put back wherever the messages before it are the same.
+
+    Both doors ask the same function, so one is enough to see that the property finds it.
+    """
     true = recall_loop._has_place  # noqa: SLF001
 
     def careless(digests: Any, place: Any) -> bool:
         return true(digests, place.__replace__(system=digests.system_digest))
 
     monkeypatch.setattr(recall_loop, "_has_place", careless)
-    assert search(DOORS[door], tmp_path, examples=12)
+    assert search(DOORS["wrap"], tmp_path, examples=12)

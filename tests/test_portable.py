@@ -78,6 +78,7 @@ DIFFER = {
 
 CLASSES = re.compile(r"(?<!\\)(?:\\\\)*\\[wWdDsSbB]")
 NEVER_GO_BACK = re.compile(r"(?<!\\)(?:\\\\)*(?:[*+?]|\})\+|\(\?>")
+MAKES_PATTERNS = re.compile(r"^\s*(?:import|from) re\b", re.MULTILINE)
 NOT_PATTERNS = {"/?:@!$&'()*+,;=%~[]": "the signs of an address, in lamina.workspace.fetch"}
 
 
@@ -109,9 +110,30 @@ SHAPING = [name for name in MODULES if not is_listed(name)]
 # what a syntax tree says
 
 
-def constructs(tree: ast.AST) -> Iterator[tuple[str, int]]:
+class ReadModule(NamedTuple):
+    """What matters of a module: constructs and texts with their lines, and its calls of `re`."""
+
+    constructs: list[tuple[str, int]]
+    texts: list[tuple[str, int]]
+    calls_of_re: list[ast.Call]
+
+
+def read_source(source: str) -> ReadModule:
+    nodes = list(ast.walk(ast.parse(source)))
+    return ReadModule(list(constructs(nodes)), list(texts(nodes)), list(calls_of_re(nodes)))
+
+
+@cache
+def read_module(name: str) -> ReadModule:
+    """A module, of which every node is looked at once for all tests."""
+    return read_source(MODULES[name].read_text("utf-8"))
+
+
+def constructs(nodes: list[ast.AST]) -> Iterator[tuple[str, int]]:
     """Whatever asks the interpreter's tables, and the line on which it does."""
-    for node in ast.walk(tree):
+    for node in nodes:
+        if not isinstance(node, ast.Call | ast.Attribute | ast.Name | ast.ImportFrom):
+            continue  # a pattern of `match` takes several times as long
         match node:
             case ast.Call(func=ast.Attribute(value=value, attr=name)) if not isinstance(value, ast.Constant):
                 if name in ASK_TABLES or (name in ASK_TABLES_WHEN_BARE and is_bare(node)):
@@ -133,10 +155,10 @@ def is_bare(call: ast.Call) -> bool:
     return not given or (isinstance(given[0], ast.Constant) and given[0].value is None)
 
 
-def texts(tree: ast.AST) -> Iterator[tuple[str, int]]:
+def texts(nodes: list[ast.AST]) -> Iterator[tuple[str, int]]:
     """Every piece of text in a file but its documentation."""
-    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    said = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
             yield node.value, node.lineno
 
@@ -144,8 +166,10 @@ def texts(tree: ast.AST) -> Iterator[tuple[str, int]]:
 # what patterns say
 
 
-def calls_of_re(tree: ast.AST) -> Iterator[ast.Call]:
-    for node in ast.walk(tree):
+def calls_of_re(nodes: list[ast.AST]) -> Iterator[ast.Call]:
+    for node in nodes:
+        if not isinstance(node, ast.Call):
+            continue
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=name)) if name != "escape":
                 yield node
@@ -153,9 +177,9 @@ def calls_of_re(tree: ast.AST) -> Iterator[ast.Call]:
                 pass
 
 
-def written_out(tree: ast.AST, module: ModuleType) -> Iterator[Pattern]:
+def written_out(calls: list[ast.Call], module: ModuleType) -> Iterator[Pattern]:
     """The patterns of calls whose arguments can be read off the file and its constants."""
-    for call in calls_of_re(tree):
+    for call in calls:
         try:
             text = value_of(call.args[0], module)
             flags = sum(value_of(flag, module) for flag in flags_of(call))
@@ -193,13 +217,15 @@ def held(value: object) -> Iterator[Pattern]:
 @cache
 def patterns_of(name: str) -> list[Pattern]:
     """The patterns of a module. An adapter whose framework is not installed here has none."""
+    if not MAKES_PATTERNS.search(MODULES[name].read_text("utf-8")):
+        return []  # what it holds was made elsewhere, and some modules take long to import
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError:
         if not name.startswith("lamina.adapters."):
             raise
         return []
-    return list(dict.fromkeys((*compiled(module), *written_out(tree_of(name), module))))
+    return list(dict.fromkeys((*compiled(module), *written_out(read_module(name).calls_of_re, module))))
 
 
 def operations(tree: Any) -> Iterator[tuple[Any, Any]]:
@@ -235,20 +261,10 @@ def never_goes_back(pattern: Pattern) -> bool:
 
 
 @cache
-def tree_of(name: str) -> ast.Module:
-    return ast.parse(MODULES[name].read_bytes())
-
-
-@cache
-def texts_of(name: str) -> list[tuple[str, int]]:
-    return list(texts(tree_of(name)))
-
-
-@cache
 def complaints(name: str) -> list[str]:
     """What a module does that only some interpreters do alike."""
     found = [
-        f"line {line}: {what}" for what, line in constructs(tree_of(name)) if (name, what) not in ALLOWED
+        f"line {line}: {what}" for what, line in read_module(name).constructs if (name, what) not in ALLOWED
     ]
     known = patterns_of(name)
     found += [
@@ -256,7 +272,7 @@ def complaints(name: str) -> list[str]:
     ]
     if (name, "classes") not in ALLOWED:
         plain = [pattern.text for pattern in known if pattern.ascii_only]
-        for text, line in texts_of(name):
+        for text, line in read_module(name).texts:
             if CLASSES.search(text) and not any(text in pattern for pattern in plain):
                 found.append(f"line {line}: \\w, \\d, \\s or \\b without re.ASCII in {text[:80]!r}")
     return found
@@ -270,14 +286,16 @@ def test_no_pattern_has_possessive_quantifiers_or_atomic_groups() -> None:
     """Python 3.11.0 to 3.11.3 match them wrongly."""
     for name in MODULES:
         assert [pattern for pattern in patterns_of(name) if never_goes_back(pattern)] == [], name
-        found = [text for text, _ in texts_of(name) if NEVER_GO_BACK.search(text)]
+        found = [text for text, _ in read_module(name).texts if NEVER_GO_BACK.search(text)]
         assert [text for text in found if text not in NOT_PATTERNS] == [], name
 
 
 def test_every_exception_is_needed() -> None:
     """A place that was mended leaves the list."""
-    needed = {(name, what) for name in SHAPING for what, _ in constructs(tree_of(name))}
-    needed |= {(name, "classes") for name in SHAPING for text, _ in texts_of(name) if CLASSES.search(text)}
+    needed = {(name, what) for name in SHAPING for what, _ in read_module(name).constructs}
+    needed |= {
+        (name, "classes") for name in SHAPING for text, _ in read_module(name).texts if CLASSES.search(text)
+    }
     assert set(ALLOWED) <= needed
     assert [listed for listed in SHAPE_NOTHING if listed not in MODULES] == []
 
@@ -312,12 +330,12 @@ PLANTED = {
 
 @pytest.mark.parametrize("source", PLANTED)
 def test_the_gate_sees_a_planted_construct(source: str) -> None:
-    assert [what for what, _ in constructs(ast.parse(source))] == [PLANTED[source]]
+    assert [what for what, _ in read_source(source).constructs] == [PLANTED[source]]
 
 
 @pytest.mark.parametrize("source", ["'a b'.split()", "text.strip(' ')", "text.split(',')", "text.isascii()"])
 def test_the_gate_lets_pass_what_is_the_same_everywhere(source: str) -> None:
-    assert list(constructs(ast.parse(source))) == []
+    assert read_source(source).constructs == []
 
 
 @pytest.mark.parametrize("pattern", [r"\w+", r"[^\s]", r"(a|\d)", r"a\b", "(?:[a-z]|(?=\\s))*"])
@@ -347,7 +365,7 @@ def test_patterns_are_found_wherever_they_are_made() -> None:
     )
     module = ModuleType("planted")
     exec(source, vars(module))  # noqa: S102 - the text above
-    found = {*compiled(module), *written_out(ast.parse(source), module)}
+    found = {*compiled(module), *written_out(read_source(source).calls_of_re, module)}
     assert {pattern.text for pattern in found} == {r"a\w", "b", "c", "d"}
     assert Pattern("c", re.ASCII) in found
     assert Pattern("d", re.IGNORECASE) in found

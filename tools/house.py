@@ -175,7 +175,7 @@ def _split_lines(text: str, docstring_lines: set[int]) -> tuple[set[int], set[in
 def _docstring_lines(tree: ast.Module) -> set[int]:
     """The lines of every string that stands alone: docstrings, and those below a constant."""
     lines: set[int] = set()
-    for node in _list_statements(tree):
+    for node in list_statements(tree):
         if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
             continue
         if isinstance(node.value.value, str):
@@ -183,7 +183,7 @@ def _docstring_lines(tree: ast.Module) -> set[int]:
     return lines
 
 
-def _list_statements(tree: ast.Module) -> Iterator[ast.AST]:
+def list_statements(tree: ast.Module) -> Iterator[ast.AST]:
     """All statements, and what holds some. Expressions, which are most of a tree, are not walked through."""
     waiting: list[ast.AST] = [tree]
     while waiting:
