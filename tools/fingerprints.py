@@ -73,11 +73,6 @@ VOCABULARIES = ("o200k_base", "qwen3", "gemma3")
 TEXTS = (*SENTENCES.values(), *ATTACKS.values(), YOUNG, SPACES, LINE_ENDS, DISGUISED, MARKED)
 
 
-def fingerprints() -> dict[str, str]:
-    """The digest of each thing, by name."""
-    return {name: digest(made()) for name, made in everything().items()}
-
-
 def everything() -> dict[str, Callable[[], Any]]:
     """What is compared, by name, made when it is asked for."""
     found: dict[str, Callable[[], Any]] = {}

@@ -459,10 +459,10 @@ def test_a_pin_goes_to_the_copy_that_is_sent_in_full(server: Model, chat: Chat) 
 
 
 def test_a_digest_can_be_looked_at_by_its_key(server: Model, chat: Chat) -> None:
-    server.script = lambda _: "The depot keeps parcels until the driver comes. " * 60
+    server.script = lambda _: "The depot keeps parcels until the driver comes. " * 90
     options = ("--model", "gpt-5", "--window", "4000")
     shown = chat(
-        *(f"Question {number}: where is depot {number}?" for number in range(12)), "/why", options=options
+        *(f"Question {number}: where is depot {number}?" for number in range(8)), "/why", options=options
     )
     key = re.search(r"^(fold-[a-z0-9]+)", shown.out, re.MULTILINE)
     assert key is not None
@@ -473,15 +473,15 @@ def test_a_digest_can_be_looked_at_by_its_key(server: Model, chat: Chat) -> None
 
 def test_what_a_chat_refers_to_stands_in_full_above(server: Model, chat: Chat, home: Path) -> None:
     """In a small window the copy in full is cut away, and so it moves to where it was attached last."""
-    server.script = lambda _: "The depot keeps parcels until the driver comes. " * 20
+    server.script = lambda _: "The depot keeps parcels until the driver comes. " * 40
     note = home / "notes" / "plan.md"
     text = "Paint the fence green, and the gate blue. " * 30
     note.write_text(text, encoding="utf-8")
     lines = [
-        f"Question {number}? @plan.md" if number % 3 == 0 else f"Question {number}?" for number in range(18)
+        f"Question {number}? @plan.md" if number % 3 == 0 else f"Question {number}?" for number in range(12)
     ]
     chat(*lines, options=("--model", "gpt-5", "--window", "4000"))
-    referring = [said for said in map(server.said, range(18)) if "it stands above" in said]
+    referring = [said for said in map(server.said, range(12)) if "it stands above" in said]
     assert referring
     assert all(text.strip() in said for said in referring)
 

@@ -71,7 +71,7 @@ def test_a_pipe_gets_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("command", [["doctor"], ["demo", "--window", "12000"]])
 def test_colour_changes_nothing_but_the_colour(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "TURNS", 5)  # a short session is as colourful
+    monkeypatch.setattr(demo, "TURNS", 2)  # a short session is as colourful
     monkeypatch.setenv("NO_COLOR", "1")
     plain = run(*command).out
     monkeypatch.delenv("NO_COLOR")
