@@ -471,21 +471,6 @@ def test_a_digest_can_be_looked_at_by_its_key(server: Model, chat: Chat) -> None
     assert looked_at.out.count("Question 0: where is depot 0?") >= 2
 
 
-def test_what_a_chat_refers_to_stands_in_full_above(server: Model, chat: Chat, home: Path) -> None:
-    """In a small window the copy in full is cut away, and so it moves to where it was attached last."""
-    server.script = lambda _: "The depot keeps parcels until the driver comes. " * 40
-    note = home / "notes" / "plan.md"
-    text = "Paint the fence green, and the gate blue. " * 30
-    note.write_text(text, encoding="utf-8")
-    lines = [
-        f"Question {number}? @plan.md" if number % 3 == 0 else f"Question {number}?" for number in range(12)
-    ]
-    chat(*lines, options=("--model", "gpt-5", "--window", "4000"))
-    referring = [said for said in map(server.said, range(12)) if "it stands above" in said]
-    assert referring
-    assert all(text.strip() in said for said in referring)
-
-
 def test_passages_that_were_found_go_out_again_with_an_edited_message(server: Model, chat: Chat) -> None:
     chat("/search requests a minute", "/attach 1", "/search fence", "/attach 1", "What?", "/edit What now?")
     assert "At most 20 requests" in server.said()
