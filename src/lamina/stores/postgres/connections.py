@@ -81,7 +81,8 @@ class ConnectionPool:
         self._begin = _begin_with(self._settings)
         self._has_pooler = False
         self._idle: list[PostgresConnection] = []
-        self._slots = anyio.Semaphore(limits.connections)
+        # Every call waits for its connection, so nobody waits longer if a free slot is taken at once.
+        self._slots = anyio.Semaphore(limits.connections, fast_acquire=True)
 
     @asynccontextmanager
     async def call(self, *, fresh: bool = False) -> AsyncIterator[ConnectionCall]:
