@@ -2,7 +2,6 @@
 
     python bench/store.py                  the tables
     python bench/store.py --json FILE      the same figures, to a file as well
-    python bench/store.py --processes 200  besides: 8 processes, so many appends each, and what they left
     python bench/store.py --quick          a run of a second or two, to see that it works
 
 An append is a turn: a group of two records, the state and an idempotency key, in one transaction. The bar is
@@ -20,7 +19,6 @@ import json
 import os
 import sqlite3
 import statistics
-import subprocess
 import sys
 import time
 import warnings
@@ -41,13 +39,12 @@ from lamina.stores.port import Once, Store, Where
 from lamina.stores.sqlite import WalResetRisk, open_sqlite
 from lamina.stores.sqlite.connections import SETTINGS, connect
 from lamina.stores.sqlite.schema import make_tables
-from lamina.testing._store_races import append_until_accepted, check_linear, make_turn
 
 RECORD = b"x" * 787
 STATE = b"s" * 2_000
 GROUP = (RECORD, RECORD)
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
-WRITERS = TASKS = 8
+TASKS = 8
 HERE = Where("bench", "conversation")
 
 Append = Callable[[int], Awaitable[None]]
@@ -79,18 +76,13 @@ def main() -> None:
     parser.add_argument("--appends", type=int, default=96, help="appends in a round (default: 96)")
     parser.add_argument("--rounds", type=int, default=10, help="rounds (default: 10)")
     parser.add_argument("--largest", type=int, default=SIZES[-1], help="the longest conversation")
-    parser.add_argument("--processes", type=int, default=0, metavar="N", help="8 processes, N appends each")
     parser.add_argument("--folder", type=Path, help="where to write; by default a temporary folder")
-    parser.add_argument("--write", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--reads", type=int, default=300, help="reads of a tail (default: 300)")
     parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
     asked = parser.parse_args()
     if asked.quick:
         asked.appends, asked.rounds, asked.largest, asked.reads = TASKS, 1, SIZES[0], 5
     warnings.simplefilter("ignore", WalResetRisk)
-    if asked.write:
-        anyio.run(_write, *asked.write)
-        return
     with TemporaryDirectory(prefix="lamina-bench-", dir=asked.folder) as folder:
         figures = anyio.run(measure, Path(folder), asked)
     if asked.json:
@@ -112,13 +104,7 @@ async def measure(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
             print(
                 f"{size:10,}{one.tail_us:16,.0f}{one.raw_us:10,.0f}{one.megabytes:10,.1f}{one.delete_s:11.2f}"
             )
-    figures: dict[str, Any] = {
-        "appends": [row._asdict() for row in rows],
-        "tails": [one._asdict() for one in tails],
-    }
-    if asked.processes:
-        figures["processes"] = [await processes(folder, asked.processes, many) for many in (1, WRITERS)]
-    return figures
+    return {"appends": [row._asdict() for row in rows], "tails": [one._asdict() for one in tails]}
 
 
 async def appends(folder: Path, rounds: int, count: int) -> list[Row]:
@@ -311,55 +297,6 @@ def _raw_tail(path: Path, size: int, *, runs: int) -> float:
         times.append(time.perf_counter() - start)
     connection.close()
     return statistics.median(times)
-
-
-async def processes(folder: Path, count: int, conversations: int) -> dict[str, Any]:
-    """Writers that know nothing of each other; afterwards every turn is there, once, whole and in order."""
-    path = folder / f"processes-{conversations}.db"
-    command = [sys.executable, __file__, "--processes", str(count), "--write", str(path)]
-    began = time.perf_counter()
-    told = await anyio.to_thread.run_sync(
-        _all, [[*command, str(who), str(conversations)] for who in range(WRITERS)]
-    )
-    seconds = time.perf_counter() - began
-    async with open_sqlite(path) as store:
-        for name in range(conversations):
-            page = await store.read(Where("bench", str(name)))
-            check_linear(page, writers=WRITERS, turns=count // conversations)
-    lost = sum(map(int, told))
-    figures = {
-        "conversations": conversations,
-        "appends": WRITERS * count,
-        "seconds": seconds,
-        "conflicts": lost,
-    }
-    print(
-        f"\n{WRITERS} processes x {count} appends, {conversations} conversations: {seconds:.1f} s with their"
-    )
-    print(f"start, {lost:,} conflicts retried; every turn is there once, whole and in order")
-    return figures
-
-
-def _all(commands: Sequence[Sequence[str]]) -> list[str]:
-    """What each command prints, all of them running at once; none may fail."""
-    children = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
-    told = [child.communicate()[0] for child in children]
-    if any(child.returncode for child in children):
-        raise SystemExit("a writer failed")
-    return told
-
-
-async def _write(path: str, who: str, conversations: str) -> None:
-    count, names, lost = int(sys.argv[sys.argv.index("--processes") + 1]), int(conversations), 0
-    async with open_sqlite(path) as store:
-        for number in range(count):
-            where = Where("bench", str(number % names))
-            lost += (
-                await append_until_accepted(
-                    store, where, make_turn(int(who), number // names), f"{who}/{number}"
-                )
-            )[1]
-    print(lost)
 
 
 if __name__ == "__main__":
