@@ -20,7 +20,7 @@ from lamina.dialects.port import PlainHead
 from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 from lamina.sessions import Recorded, Session
-from lamina.sessions.forks import FORKED_TASK
+from lamina.sessions.answers import FORKED_TASK
 from lamina.stores.memory import MemoryStore
 from lamina.testing.model_server import COUNTER, MODEL, run_model_server
 from tests.agent.test_loop import SPOKEN

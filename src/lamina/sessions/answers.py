@@ -3,6 +3,10 @@
 An answer may be an object of an SDK, a dict, the events of a stream (as they come, or all of them), or plain
 text. Nothing is stored here. Calls of the recall tool and the context tool are answered here: the application
 never sees them, and has to answer all others.
+
+A sub-agent that begins with its parent's conversation sends the bytes that its parent sent last, so a prefix
+cache has them already. The parent gets the result only. What the sub-agent did to find it stays in its own
+conversation, whose name is a handle: the parent's recall tool reads it.
 """
 
 from __future__ import annotations
@@ -14,22 +18,32 @@ import msgspec
 
 from lamina.clients.events import Reply
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Part, Segment, ToolCall, ToolResult
+from lamina.core.values import Ledger, Part, Role, Segment, ToolCall, ToolResult
+from lamina.core.wording import text_of
+from lamina.dialects.json_values import decode_arguments
 from lamina.dialects.port import Absorbed, Dialect
 from lamina.dialects.usage import NOTHING_REPORTED, Usage
-from lamina.errors import BadInput
+from lamina.errors import BadInput, LaminaError
 from lamina.fitting.own_tools import ToolSituation, answer_call, find_own_tool
-from lamina.segments import assistant, result
-from lamina.sessions.forks import answer_child_recall
+from lamina.fitting.recalls import RECALL, answer_recall
+from lamina.segments import assistant, note, result, segment
+from lamina.sessions.records import read_records
 from lamina.sessions.request_builder import RequestBuilder
 from lamina.sessions.setup import find_own_tools
 from lamina.sessions.stored_conversation import StoredConversation
+from lamina.stores.port import Where
 
 Answer = Any
 """An SDK's object, a dict, the events of a stream, or text."""
 
 Results = Mapping[str, "str | Part | Sequence[Part]"] | Segment | ToolResult
 """Results by the id of their call, or one result as a segment or a part."""
+
+FORKED_TASK = (
+    "From here on you are a sub-agent, and the conversation above is your background. Nobody answers "
+    "questions. Do this task and nothing else, then report all that you found:\n\n"
+)
+"""What stands before the task of a sub-agent that has its parent's conversation."""
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,3 +153,54 @@ async def answer_own_calls(
         if answer is not None:
             results.append(answer)
     return results
+
+
+def task_for_fork(task: str, parent: str) -> Segment:
+    """The message with which the conversation of a sub-agent goes on after that of its parent."""
+    return segment("parent_message", Role.USER, FORKED_TASK + task, attrs={"parent_agent_id": parent})
+
+
+async def answer_child_recall(call: ToolCall, stored: StoredConversation) -> Segment | None:
+    """What a sub-agent did, for a recall that names its conversation; None for any other call.
+
+    Only a sub-agent whose result is in the log can be read, and only in the same workspace.
+    """
+    name = _recalled_key(call)
+    if not name:
+        return None
+    children = {one.attrs.get("subagent_id") for one in stored.live.log if one.kind == "subagent_result"}
+    if name not in children:
+        return None
+    steps = await _read_steps(stored, name)
+    if not steps:
+        return None
+    transcript = note(name, steps, key=name)
+    return answer_recall((transcript,), call, ledger=Ledger())
+
+
+def _recalled_key(call: ToolCall) -> str:
+    """The key that a recall names, or "" if the call is none."""
+    if call.name != RECALL.name:
+        return ""
+    match decode_arguments(call.arguments):
+        case {"key": str(key)}:
+            return key
+    return ""
+
+
+async def _read_steps(stored: StoredConversation, name: str) -> str:
+    """What a sub-agent did after its task, as text; "" if its conversation is gone.
+
+    If it cannot be read, the recall is answered like one of an unknown key.
+    """
+    try:
+        page = await stored.store.read(Where(stored.where.workspace, name))
+        log = read_records([record.body for record in page.records]).log
+    except LaminaError:
+        return ""
+    # A child of a child has the tasks of both in its log: the last one is its own.
+    start = 0
+    for index, one in enumerate(log):
+        if one.kind == "parent_message":
+            start = index
+    return "\n\n".join(f"[{one.role.value}]\n{text_of(one.parts)}" for one in log[start:])

@@ -42,9 +42,9 @@ from lamina.sessions.answers import (
     list_unanswered,
     make_results,
     order_results,
+    task_for_fork,
 )
 from lamina.sessions.attachments import Attachable, drop_foreign
-from lamina.sessions.forks import task_for_fork
 from lamina.sessions.opening import OpenConversation, open_conversation
 from lamina.sessions.recording import SessionRecord
 from lamina.sessions.records import Control, Fork, pin_of

@@ -55,8 +55,8 @@ from lamina.dialects.anthropic.model import (
     refuses_system_messages,
     takes_system_messages,
 )
+from lamina.dialects.anthropic.parse import select_extra_fields
 from lamina.dialects.anthropic.parts import render_part, render_result_content
-from lamina.dialects.anthropic.segments import select_extra_fields
 from lamina.dialects.json_values import Json, decode_arguments, to_dict_or_empty, to_dict_or_none
 from lamina.dialects.origins import (
     NO_ORIGIN,
