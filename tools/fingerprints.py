@@ -31,6 +31,7 @@ from lamina.core.text.arguments import pick_telling_argument, shorten_arguments
 from lamina.core.text.estimate import FAMILIES, estimate_tokens
 from lamina.core.text.excerpts import (
     clean_text,
+    count_names,
     find_decisions,
     find_error_lines,
     find_paths,
@@ -164,7 +165,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "paths": lambda text: list(find_paths(text)),
     "decisions": lambda text: list(find_decisions(f"I will do it. {text} Done: {text}")),
     "errors": find_error_lines,
-    "names": lambda text: list_names((text,), limit=200),
+    "names": lambda text: list_names(count_names(text), limit=200),
     "estimated": lambda text: [estimate_tokens(text, family=family) for family in FAMILIES],
     "folded words": fold_text,
     "query": find_terms,

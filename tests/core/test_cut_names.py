@@ -14,7 +14,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.memo import BuildMemo
 from lamina.core.reminders import is_reminder
 from lamina.core.run_text import NO_USES, NameUses
-from lamina.core.text.excerpts import count_names, count_written_names, find_shown_names
+from lamina.core.text.excerpts import count_names, find_shown_names, find_written_names
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Ledger, Role, Segment
 from lamina.core.wording import text_of
@@ -136,11 +136,11 @@ def test_uses_are_the_same_however_often_a_log_was_read(
 def test_only_what_is_new_is_read_for_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
-    def count_and_note(text: str) -> object:
+    def find_and_note(text: str) -> Iterator[str]:
         read.append(text)
-        return count_written_names(text)
+        return find_written_names(text)
 
-    monkeypatch.setattr(run_text, "count_written_names", count_and_note)
+    monkeypatch.setattr(run_text, "find_written_names", find_and_note)
     log = tuple(work_on_parser(steps=20))
     uses = NO_USES.read(log[:50])
     read.clear()
@@ -168,7 +168,7 @@ def test_results_and_users_words_are_no_uses() -> None:
 
 
 def test_numbers_count_where_the_model_wrote_them() -> None:
-    assert set(count_written_names("Line 404 of src/a.py, text-slate-400, 3d, HTTP and 12")) == {
+    assert set(find_written_names("Line 404 of src/a.py, text-slate-400, 3d, HTTP and 12")) == {
         "404",
         "HTTP",
         "src/a.py",
@@ -178,8 +178,9 @@ def test_numbers_count_where_the_model_wrote_them() -> None:
 
 def test_a_line_break_in_json_is_no_part_of_a_name() -> None:
     arguments = '{"text": "x = 1\\nload_all()\\tMAX_SIZE"}'
-    assert {"load_all", "MAX_SIZE"} <= set(count_written_names(arguments)) & find_shown_names(arguments)
-    assert "nload_all" not in count_written_names(arguments)
+    names = set(find_written_names(arguments))
+    assert {"load_all", "MAX_SIZE"} <= names & find_shown_names(arguments)
+    assert "nload_all" not in names
 
 
 def test_the_parts_of_a_name_are_shown_with_it() -> None:

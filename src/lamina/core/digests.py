@@ -27,7 +27,7 @@ from lamina.core.orders import CHARACTERS_PER_TOKEN
 from lamina.core.repair import find_side
 from lamina.core.run_text import Reader, ReadSegment, RunText
 from lamina.core.scale import Scale
-from lamina.core.text.excerpts import clean_text, list_counted_names
+from lamina.core.text.excerpts import clean_text, list_names
 from lamina.core.text.gist import print_gist
 from lamina.core.text.spoken_messages import QUESTION_LABEL, LaterRule, SpokenMessage, find_replaced_rules
 from lamina.core.text.tags import wrap_in_tag
@@ -160,7 +160,7 @@ def _add_names(texts: DigestText, run_text: RunText, *, limit: int) -> str:
     is known when the cut ends: `cut_digests` then puts others into their room. What names leave of it is for
     short results that later calls still used, and for facts that were read.
     """
-    listed = list_counted_names(run_text.names, limit=limit, shown=f"{texts.words}\n{texts.notes}")
+    listed = list_names(run_text.names, limit=limit, shown=f"{texts.words}\n{texts.notes}")
     lines = [texts.done] if texts.done else []
     if listed:
         lines.append(f"{NAMES_LABEL}{listed}")

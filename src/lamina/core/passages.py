@@ -156,13 +156,10 @@ class PassageIndex:
         postings = self._postings
         for start, end in _split_passages(text):
             if folded[start:end].isascii():
-                # No passage is long, so neither is a token in it. To measure each took a sixth of the time.
-                readings: Iterable[tuple[str, ...]] = map(
-                    _KNOWN_TOKENS.read_once, split_words(ascii_tokens[start:end])
-                )
+                tokens = split_words(ascii_tokens[start:end])
             else:
-                readings = _KNOWN_TOKENS.read_all(_TOKEN.findall(folded, start, end))
-            terms = list(chain.from_iterable(readings))
+                tokens = _TOKEN.findall(folded, start, end)
+            terms = list(chain.from_iterable(_KNOWN_TOKENS.read_all(tokens)))
             total += len(terms)
             at = len(self.sentences)
             self.sentences.append(_Sentence(number, start, end, len(terms)))
@@ -525,20 +522,28 @@ def list_terms(text: str) -> list[str]:
 
     `Pay the invoices of INV-4711` has `pay`, `the`, `invoi`, `of`, `inv`, `4711` and `inv-4711`.
     """
-    folded = fold_case(text)
-    if folded.isascii():
-        tokens = split_words(_part_tokens(folded.encode("ascii")))
-    else:
-        tokens = _TOKEN.findall(folded)
     words: list[str] = []
     names: list[str] = []
-    for token in tokens:
-        terms = _KNOWN_TOKENS.read(token)
+    for token in _list_tokens(text):
+        terms = _KNOWN_TOKENS[token]
         if _JOINT.search(token.strip(_JOINTS)):
             names.append(terms[-1])
             terms = terms[:-1]
         words += terms
     return words + names
+
+
+def find_terms(text: str) -> set[str]:
+    """The different terms of a text."""
+    return set(chain.from_iterable(_KNOWN_TOKENS.read_all(_list_tokens(text))))
+
+
+def _list_tokens(text: str) -> list[str]:
+    """The tokens of a text in small letters, in their order."""
+    folded = fold_case(text)
+    if folded.isascii():
+        return split_words(_part_tokens(folded.encode("ascii")))
+    return _TOKEN.findall(folded)
 
 
 def _part_tokens(folded: bytes) -> str:

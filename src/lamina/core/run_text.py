@@ -22,7 +22,7 @@ from lamina.core.kinds import KINDS, Kinds, kind_of, recoverable
 from lamina.core.opaque_blocks import read_api_calls, readable_text
 from lamina.core.text.clipping import count_units
 from lamina.core.text.estimate import utf8_size
-from lamina.core.text.excerpts import NAME, count_names, count_written_names, find_paths, to_one_line
+from lamina.core.text.excerpts import NAME, find_names, find_paths, find_written_names, to_one_line
 from lamina.core.text.facts import RatedFacts, ReadFacts
 from lamina.core.text.gist import (
     UNIQUE_CLAIMS,
@@ -138,18 +138,12 @@ class RunText:
     @cached_property
     def names(self) -> Tally[str]:
         """How often each name stands in the run."""
-        total: Tally[str] = Tally()
-        for segment in self._segments:
-            total.update(segment.names)
-        return total
+        return Tally(chain.from_iterable(segment.names for segment in self._segments))
 
     @cached_property
     def hidden_names(self) -> Tally[str]:
         """How often each name stands in the run, with the numbers that the model wrote."""
-        total: Tally[str] = Tally()
-        for segment in self._segments:
-            total.update(segment.written_names or segment.names)
-        return total
+        return Tally(chain.from_iterable(each.written_names or each.names for each in self._segments))
 
     @cached_property
     def read_facts(self) -> RatedFacts:
@@ -276,18 +270,18 @@ class ReadSegment:
         return self.is_from_user and is_agreement(_show_parts(self.segment.parts))
 
     @cached_property
-    def names(self) -> Tally[str]:
-        """How often each name stands in it."""
+    def names(self) -> list[str]:
+        """The names in it, each as often as it stands there."""
         if self.is_silent:
-            return Tally()
-        return count_names(_text_for_names(self.segment))
+            return []
+        return list(find_names(_text_for_names(self.segment)))
 
     @cached_property
-    def written_names(self) -> Tally[str]:
-        """How often each name stands in it, if the model wrote it: its texts, and what it asked of tools."""
+    def written_names(self) -> list[str]:
+        """The names in it, if the model wrote it: in its texts, and in what it asked of tools."""
         if self.is_silent or self.segment.role is not Role.ASSISTANT:
-            return Tally()
-        return count_written_names(text_of(find_written(self.segment)))
+            return []
+        return list(find_written_names(text_of(find_written(self.segment))))
 
     @cached_property
     def facts(self) -> list[ReadFacts]:

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import chain
 
 from lamina.core.entries import begins_with
-from lamina.core.passages import list_terms
+from lamina.core.passages import find_terms
 from lamina.core.values import Entry, Ref, ToolCall, ToolResult
 from lamina.core.wording import text_of
 
@@ -80,7 +80,7 @@ class UsedResults:
                 continue
             if text not in results:
                 results[text] = _ShortResult(entry.step)
-                for term in set(list_terms(text)).difference(_list_asked(entry)):
+                for term in find_terms(text) - _find_asked(entry):
                     results_with[term].append(results[text])
             results[text].refs.append(entry.ref)
         for at, terms in self._read_calls().items():
@@ -95,7 +95,7 @@ class UsedResults:
         terms_of_calls: dict[int, set[str]] = {}
         for at, entry in enumerate(self._entries):
             if begins_with(entry.source.parts, ToolCall):
-                terms_of_calls[at] = set(list_terms(text_of(entry.source.parts)))
+                terms_of_calls[at] = find_terms(text_of(entry.source.parts))
         calls_with = Tally(chain.from_iterable(terms_of_calls.values()))
         most_calls = max(len(terms_of_calls) // MOST_SHARED, MOST_SHARED)
         common = {term for term, calls in calls_with.items() if calls > most_calls}
@@ -113,8 +113,8 @@ def _find_shared(terms: set[str], results_with: dict[str, list[_ShortResult]]) -
     return [result for result, part in shared.items() if part >= _PRECISION // MOST_SHARED]
 
 
-def _list_asked(result: Entry) -> list[str]:
+def _find_asked(result: Entry) -> set[str]:
     """The terms of a result's own call. That they stand in the result says nothing new."""
     if result.asked is None:
-        return []
-    return list_terms(result.asked.arguments)
+        return set()
+    return find_terms(result.asked.arguments)

@@ -67,5 +67,5 @@ def test_long_words_are_read_and_not_remembered() -> None:
     known = KnownWords(read, longest=3)
     assert list(known.read_all(["a", "long", "abc", "a"])) == [1, 4, 3, 1]
     assert list(known.read_all(["a", "abc"])) == [1, 3]
-    assert [known.read("long"), known.read("a")] == [4, 1]
+    assert [known["long"], known["a"]] == [4, 1]
     assert words_read == ["a", "long", "abc", "long"]

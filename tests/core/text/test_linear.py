@@ -20,6 +20,7 @@ from lamina.core.text.arguments import shorten_arguments
 from lamina.core.text.characters import is_blank, split_lines, split_words
 from lamina.core.text.excerpts import (
     clean_text,
+    count_names,
     find_decisions,
     find_error_lines,
     find_paths,
@@ -66,7 +67,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "inert": lambda text: make_inert(text, len(text)),
     "blocks": lambda text: find_blocks(text, TAGS),
     "unescape": unescape,
-    "names": lambda text: list_names((text,), limit=400),
+    "names": lambda text: list_names(count_names(text), limit=400),
     "layout": lay_out,
     "base64": is_base64,
     "shell": run_shell,

@@ -149,7 +149,7 @@ def _opens_definition(words: Sequence[str], line: str) -> bool:
 
     A longer line needs punctuation too, or prose such as "class of 1968 meets" would be a definition.
     """
-    if len(words) == 1 or not _KNOWN_KEYWORDS.read(words[0]):
+    if len(words) == 1 or not _KNOWN_KEYWORDS[words[0]]:
         return False
     if not _begins_name(words[1][0]):
         return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from lamina.core.text.characters import (
     WHITE_SPACE,
@@ -169,18 +169,7 @@ def to_one_line(text: str, width: int) -> str:
     return shorten(" ".join(words), width - 4)
 
 
-def list_names(texts: Iterable[str], *, limit: int, shown: str = "") -> str:
-    """The telling names of some texts, most frequent first, with commas, in at most `limit` characters.
-
-    A name that stands in `shown` is not listed again.
-    """
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(count_names(text))
-    return list_counted_names(counts, limit=limit, shown=shown)
-
-
-def list_counted_names(counts: Counter[str], *, limit: int, shown: str = "") -> str:
+def list_names(counts: Counter[str], *, limit: int, shown: str = "") -> str:
     """Names that were counted, most frequent first, with commas, in at most `limit` characters.
 
     A name that stands in `shown` is not listed again.
@@ -236,26 +225,27 @@ def without_names_in(text: str, counts: Counter[str]) -> Counter[str]:
 
 def count_names(text: str) -> Counter[str]:
     """How often each telling name stands in a text, in the order in which they first stand there."""
+    return Counter(find_names(text))
+
+
+def find_names(text: str) -> Iterator[str]:
+    """The telling names in a text, each as often as it stands there."""
     text = text[:_SEARCHED]
     if "\\u" in text:
         text = _ESCAPE.sub(" ", text)
-    return Counter(_count_telling(Counter(_list_tokens(text))))
+    return chain.from_iterable(_TELLING_NAMES.read_all(_list_tokens(text)))
 
 
-def count_written_names(text: str) -> Counter[str]:
-    """How often each name stands in a text that the model wrote: numbers such as `404` count here, too.
+def find_written_names(text: str) -> Iterator[str]:
+    """The names in a text that the model wrote, as often as they stand there: also numbers such as `404`.
 
     In what a tool returned most numbers are those of lines, and they would take the room of names.
     """
-    tokens = Counter(_list_tokens(_without_escapes(text[:_SEARCHED])))
-    counts = _count_telling(tokens)
-    written: dict[str, int] = {}
-    for name, count in zip(_WRITTEN_NAMES.read_all(tokens), tokens.values(), strict=True):
-        if name:
-            written[name] = written.get(name, 0) + count
-    for name, count in written.items():
-        counts[name] = max(count, counts.get(name, 0))
-    return Counter(counts)
+    tokens = _list_tokens(_without_escapes(text[:_SEARCHED]))
+    telling = Counter(chain.from_iterable(_TELLING_NAMES.read_all(tokens)))
+    written = Counter(_WRITTEN_NAMES.read_all(tokens))
+    del written[""]  # what plain words name
+    return (telling | written).elements()
 
 
 def find_shown_names(text: str) -> set[str]:
@@ -286,15 +276,6 @@ def _without_escapes(text: str) -> str:
     if "\\" not in text:
         return text
     return _LINE_ESCAPE.sub(" ", text)
-
-
-def _count_telling(tokens: Counter[str]) -> dict[str, int]:
-    """How often each telling name stands in tokens that were counted."""
-    counts: dict[str, int] = {}
-    for names, count in zip(_TELLING_NAMES.read_all(tokens), tokens.values(), strict=True):
-        for name in names:
-            counts[name] = counts.get(name, 0) + count
-    return counts
 
 
 def _find_telling(token: str) -> tuple[str, ...]:
