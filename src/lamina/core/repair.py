@@ -130,7 +130,7 @@ class _Scan:
     once it came. `calls` tells which of them the next result answers. `deferred` are entries that may not
     stand between a call and its result: they follow, in their order, when no more results can come.
     `after_deferred`: one of them came last.
-    `after_aside`: system text or a blank message came last.
+    `last_segment` came last, sent or not.
     """
 
     def __init__(self, ledger: Ledger, wording: Wording, repairs: Repairs, memory: ScanMemory) -> None:
@@ -144,7 +144,7 @@ class _Scan:
         self.calls = WaitingCalls()
         self.deferred: list[Entry] = []
         self.after_deferred = False
-        self.after_aside = False
+        self.last_segment: Segment | None = None
         self.id_pattern = re.compile(repairs.id_pattern) if repairs.id_pattern else None
 
     def take(self, segment: Segment) -> None:
@@ -158,7 +158,7 @@ class _Scan:
             self.close()
             entry = msgspec.structs.replace(entry, opens=True)
         self._take_entry(entry)
-        self.after_aside = segment.role is Role.SYSTEM or is_empty(segment.parts)
+        self.last_segment = segment
 
     def _take_entry(self, entry: Entry) -> None:
         """Add an entry by what it is: a result, a blank message, a call, or a message."""
@@ -178,6 +178,8 @@ class _Scan:
 
     def close(self) -> None:
         """End the place for results: answer, or leave out, each call that got none."""
+        if not self.waiting and not self.deferred:
+            return
         unanswered = [call_at for call_at, result_at in self.waiting.items() if result_at is None]
         for call_at in unanswered:
             call = self.entries[call_at]
@@ -278,9 +280,10 @@ class _Scan:
         If an earlier request ended there, its calls are answered, and the model goes on after the answers.
         The same holds if a blank message stood between them: it is left out, and ended the message before it.
         """
-        if not self.after_aside or not self.deferred:
+        last = self.last_segment
+        if last is None or not self.deferred or not self.waiting or self._waits_for_others():
             return False
-        if not self.waiting or self._waits_for_others():
+        if last.role is not Role.SYSTEM and not is_empty(last.parts):
             return False
         has_result = any(self.waiting.values())
         if has_result or self._request_ended_here():
