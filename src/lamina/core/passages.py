@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
+import msgspec
+
 from lamina.core.text.characters import ALPHANUMERIC, fold_case, split_words
 from lamina.core.text.known_words import KnownWords
 from lamina.core.text.sentences import UNSPACED, find_sentences, split_sentences
@@ -99,7 +101,7 @@ better than whole words."""
 # Which sentences there are.
 
 
-class _Sentence(NamedTuple):
+class _Sentence(msgspec.Struct, frozen=True, gc=False):
     """A sentence of a source: its place in the source's text, and the number of its terms."""
 
     source: int
@@ -153,9 +155,10 @@ class PassageIndex:
             self._add_giant(ref, text, folded)
             return
         ascii_tokens = _part_tokens(folded.encode("ascii", "replace"))
+        is_ascii = folded.isascii()
         postings = self._postings
         for start, end in _split_passages(text):
-            if folded[start:end].isascii():
+            if is_ascii or folded[start:end].isascii():
                 tokens = split_words(ascii_tokens[start:end])
             else:
                 tokens = _TOKEN.findall(folded, start, end)
@@ -266,8 +269,10 @@ def weigh_terms(index: PassageIndex, text: str) -> dict[str, int]:
     all_weights: dict[str, int] = {}
     for term in index.list_terms(text):
         if index.sentences_with(term) and not index.is_common(term):
-            is_beside = bool(terms_of_question) and term not in terms_of_question
-            all_weights[term] = _weigh_term(index, term) // (2 if is_beside else 1)
+            weight = _weigh_term(index, term)
+            if terms_of_question and term not in terms_of_question:
+                weight //= 2
+            all_weights[term] = weight
     weights: dict[str, int] = {}
     places = 0
     for term, weight in sorted(all_weights.items(), key=lambda item: -item[1])[:MOST_TERMS]:
@@ -575,7 +580,9 @@ def rate_length(term: str) -> float:
 def _split_word(word: str) -> list[str]:
     """The terms of one word: its beginning, or its pairs of characters if its script has no spaces."""
     if UNSPACED.search(word) is None:
-        return [word if _DIGIT.search(word) else word[:_STEM]]
+        if not _DIGIT.search(word):
+            word = word[:_STEM]
+        return [word]
     if len(word) == 1:
         return [word]
     return [word[at : at + 2] for at in range(len(word) - 1)]

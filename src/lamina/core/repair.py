@@ -120,7 +120,9 @@ def find_side(role: Role) -> str:
 
     A result after a user's message therefore goes on with the same message, unless the log says otherwise.
     """
-    return "user" if role is Role.TOOL else role.value
+    if role is Role.TOOL:
+        return "user"
+    return role.value
 
 
 class _Scan:
