@@ -84,7 +84,7 @@ def test_the_session_has_what_could_differ() -> None:
 @pytest.mark.parametrize(
     ("seed", "name", "zone"),
     [
-        ("0", "C", "UTC"),
+        pytest.param("0", "C", "UTC", marks=pytest.mark.thorough),
         pytest.param("1", "tr_TR.UTF-8", "Pacific/Kiritimati", marks=pytest.mark.thorough),
         ("random", "de_DE.UTF-8", "America/St_Johns"),
     ],

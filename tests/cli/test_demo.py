@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import runpy
-import sys
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
@@ -14,7 +13,7 @@ import pytest
 from lamina.cli import demo
 from lamina.cli.recording import make_recording, split_calls
 from lamina.dialects import DIALECTS
-from tests.cli.running import Ran, run, shell
+from tests.cli.running import Ran, run
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "fit_request.py"
 TURNS = 5
@@ -22,10 +21,6 @@ TURNS = 5
 
 SMALL = ("--window", "12000")
 WIDE = ("--window", "1000000")
-SHORT_DEMO = (
-    "import sys; from lamina.cli import demo, main; "
-    f"demo.TURNS = {TURNS}; sys.exit(main(['demo', *sys.argv[1:]]))"
-)
 
 
 @cache
@@ -145,13 +140,6 @@ def test_every_request_of_the_recording_is_valid_and_continues_the_last() -> Non
         assert request["messages"][-1]["role"] != "assistant"
     for before, after in pairwise(requests):
         assert after["messages"][: len(before["messages"])] == before["messages"]
-
-
-@pytest.mark.thorough  # test_determinism compares processes, and `make newcomer` runs it alone
-def test_another_process_prints_the_same_with_nothing_that_only_tests_need(tmp_path: Path) -> None:
-    code = "import sys; sys.modules.update(dict.fromkeys(['hypothesis', 'pytest', 'numpy'])); " + SHORT_DEMO
-    done = shell(f'"{sys.executable}" -c "{code}" {" ".join(SMALL)}', tmp_path)
-    assert (done.code, done.out) == (0, output(*SMALL))
 
 
 def test_the_example_cuts_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,7 +63,7 @@ def _ask_both_sdks() -> list[str]:
     )
     completion = openai.OpenAI(api_key="k").chat.completions.create(
         model="gpt-5",
-        messages=[question],  # type: ignore[list-item]
+        messages=[question],
     )
     return [message.content[0].text, completion.choices[0].message.content or ""]  # type: ignore[union-attr]
 
