@@ -125,12 +125,9 @@ def find_paths(text: str) -> Iterator[str]:
     words = _WORD.findall(clean_text(text[:_SEARCHED_FOR_PATHS]))
     if len(text) > _SEARCHED_FOR_PATHS:
         words = words[:-1]  # the last one may be cut
-    for word in words:
-        may_be_path = "." in word or "/" in word
-        if len(word) > NAME or not may_be_path:
-            continue
+    for word in [word for word in words if "." in word or "/" in word]:
         path = _HIDDEN.sub("", _LINE_NUMBERS.sub("", word.rstrip(".:")))
-        if path and _is_path(path):
+        if path and len(word) <= NAME and _is_path(path):
             yield path
 
 
@@ -217,9 +214,7 @@ def list_first_names(names: Iterable[str], *, limit: int, in_sight: Container[st
 
 def without_names_in(text: str, counts: Counter[str]) -> Counter[str]:
     """The counted names that do not stand in a text."""
-    shown: set[str] = set()
-    for token in _list_tokens(text):
-        shown.update(_NAME.findall(token))
+    shown = frozenset(_NAME.findall(text))
     return Counter({name: count for name, count in counts.items() if name not in shown})
 
 
