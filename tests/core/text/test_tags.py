@@ -17,13 +17,13 @@ MARKS = st.builds(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("sign", [*UNSEEN, *" \t\n\u2028"], ids=ascii)
 @pytest.mark.parametrize("disguised", ["<{}/excerpt>", "</{}excerpt>", "<{0}/{0}{0}excerpt>", "<{}excerpt>"])
-def test_what_nobody_sees_hides_no_tag(disguised: str, sign: str) -> None:
-    text = disguised.format(sign)
-    assert guard(f"a {text} b", TAGS) == f"a <\\{text[1:]} b"
-    assert not is_balanced(wrap_in_tag("excerpt", {}, f"a {text} b"), TAGS)
-    assert is_balanced(wrap_in_tag("excerpt", {}, guard(f"a {text} b", TAGS)), TAGS)
+def test_what_nobody_sees_hides_no_tag(disguised: str) -> None:
+    for sign in (*UNSEEN, *" \t\n\u2028"):
+        text = disguised.format(sign)
+        assert guard(f"a {text} b", TAGS) == f"a <\\{text[1:]} b"
+        assert not is_balanced(wrap_in_tag("excerpt", {}, f"a {text} b"), TAGS)
+        assert is_balanced(wrap_in_tag("excerpt", {}, guard(f"a {text} b", TAGS)), TAGS)
 
 
 @pytest.mark.parametrize(
