@@ -203,6 +203,21 @@ def test_the_same_time_in_two_turns_is_no_reference_to_what_has_left() -> None:
     assert envelopes[-1].sent[-1].form is Form.FULL
 
 
+def test_a_time_whose_later_copy_was_taken_back_leaves_at_once() -> None:
+    """A cut left it out for the later copy. Sent in full once more, it would leave with the next request."""
+    first = [system("Be brief."), clock("noon"), user("one")]
+    read = call("read", {"path": "a.py"}, id="a", joins=False)
+    read_again = call("read", {"path": "b.py"}, id="b", joins=False)
+    found = [result("word " * 180, id="a", name="read"), assistant("1")]
+    later = [clock("noon"), user("two"), read_again, result("word " * 60, id="b", name="read")]
+    edited = [*first, assistant("1"), user("three")]
+    logs = [[*first, read, *found, *later], edited, edited]
+    cut, rewound, repeated = requests(logs, budget=Budget(window=150, reserve=0, keep_last=0))
+    assert any(line.why.startswith("attached again later") for line in cut.ledger.lines.values())
+    assert (times(rewound), times(repeated)) == ([], [])
+    assert repeated.cut is None
+
+
 @pytest.mark.parametrize("later", [[memory("They like tea.")], [system("Reminder: be brief.")]])
 def test_system_text_behind_the_answer_does_not_hold_the_time(later: list[Segment]) -> None:
     """It stood in no request of that turn; and a section that a cut promotes does not bring the time back."""

@@ -212,13 +212,14 @@ def omit_leaving(pieces: Pieces, context: BuildContext) -> Pieces:
 
 
 def _omit_with_turn(entry: Entry, ledger: Ledger) -> Entry:
-    """The entry, omitted with its turn. If the ledger omits it, the reason in the ledger stays.
+    """The entry, omitted with its turn. If a cut omitted it, the reason in the ledger stays.
 
-    So the same entry is explained in the same way by every build.
+    So the same entry is explained in the same way by every build. A line about another copy may not hold any
+    more: the client may have taken that copy away.
     """
     line = ledger.lines.get(entry.ref)
-    is_omitted_by_ledger = line is not None and line.form is Form.OMITTED
-    if entry.form is Form.OMITTED or is_omitted_by_ledger:
+    is_omitted_by_cut = line is not None and line.form is Form.OMITTED and not is_about_copies(line)
+    if entry.form is Form.OMITTED or is_omitted_by_cut:
         return entry
     return omit(entry, OWN_TURN_ONLY)
 
