@@ -110,8 +110,8 @@ def test_a_session_reloaded_at_any_turn_builds_the_same_bytes(
 LONG = [number for turn in range(14) for number in (101 + 8 * turn, 3 + 24 * turn, 19 + 8 * turn)]
 
 
-QUICK_DIALECTS = ("anthropic", "gemini", "openai_chat")
-"""Two whose counts are corrected by what the server counted, and one whose are exact."""
+QUICK_DIALECTS = ("anthropic", "openai_chat")
+"""One whose counts are corrected by what the server counted, and one whose are exact."""
 
 
 @pytest.mark.parametrize(
