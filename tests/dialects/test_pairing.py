@@ -352,3 +352,18 @@ def test_many_calls_with_one_id_are_paired_in_linear_time() -> None:
         step.take("x", f"tool {place % 7}")
     assert len(step) == 0
     assert looked_at < 10 * count
+
+
+def test_a_call_whose_arguments_are_nested_beyond_any_depth_is_sent_as_it_came() -> None:
+    """No file is found in them for the handle of the result."""
+    arguments = '{"path": "a.py", "tree": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    function = {"name": "read", "arguments": arguments}
+    request = {
+        "model": "gpt-5",
+        "messages": [
+            {"role": "user", "content": "Read it."},
+            {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": function}]},
+            {"role": "tool", "tool_call_id": "1", "content": "done"},
+        ],
+    }
+    assert fit_request(request, budget=Budget(window=400_000)).request == request
