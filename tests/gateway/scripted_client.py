@@ -72,6 +72,7 @@ def _grow(steps: int, *, killed_at: int) -> None:
     """A conversation that grows past the window. What is broken off is sent again, as SDKs do."""
     for step in range(steps):
         if step == killed_at:
+            _wait_for_lines(step)
             _kill_gateways()
         _ask_until_answered(step)
 
@@ -85,6 +86,16 @@ def _ask_until_answered(step: int) -> None:
         else:
             return
     raise RuntimeError("no answer")
+
+
+def _wait_for_lines(answers: int) -> None:
+    """Wait until the log has a line for each answer. Before that, only the parent knows of the last one."""
+    log = Path(os.environ["REPORT"]).parent / "g.db.requests.jsonl"
+    for _ in range(1_500):
+        if log.read_bytes().count(b'"event":"answered"') >= answers:
+            return
+        time.sleep(0.02)
+    raise RuntimeError("the log lacks an answer")
 
 
 def _kill_gateways() -> None:

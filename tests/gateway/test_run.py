@@ -177,8 +177,8 @@ def test_a_gateway_that_is_killed_comes_back_and_the_conversation_goes_on(tmp_pa
         twin = await twin_of(tmp_path, steps=STEPS)
         first_cut = next(step for step in range(STEPS) if twin[step] != dump(messages_request(step)))
         async with run_stub() as stub:
-            # A gateway that is killed right after an answer may not have logged it any more. So it is killed
-            # one answer after the cut: the line about the cut is in the log by then.
+            # The client waits until the log has the last answer. What else the log says of a cut follows that
+            # line, so the gateway is killed one answer later.
             done = await grow(tmp_path / "killed", stub, KILLED_AT=str(first_cut + 2))
             assert once_each([seen.body for seen in stub.seen]) == twin
             # The spare one is killed as well: before it has taken over, or after.
