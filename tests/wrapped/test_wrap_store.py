@@ -158,7 +158,10 @@ def test_a_store_that_is_open_may_be_given_but_not_with_a_key() -> None:
 
 
 def test_a_program_with_a_store_ends_by_itself(tmp_path: Path) -> None:
+    """Its store is closed first: native code in a thread that outlives the interpreter may crash."""
     code = f"""
+import atexit, threading
+atexit.register(lambda: print("lamina store" in [thread.name for thread in threading.enumerate()]))
 from types import SimpleNamespace
 import lamina
 completions = SimpleNamespace(create=lambda **request: SimpleNamespace(usage=None))
@@ -170,7 +173,7 @@ print("done")
     ended = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
     )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\n", "")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\nFalse\n", "")
 
 
 def test_the_budget_holds_over_a_restart_with_a_ledger_and_no_store() -> None:

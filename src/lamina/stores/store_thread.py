@@ -4,18 +4,20 @@
     store.run(read_something, "id")          # waits
     await store.arun(read_something, "id")   # does not block the caller's event loop
 
-The functions that run there are async and get the open store first. The thread ends with the process; `close`
-and `stop` end it earlier. What a function has written before is in the store either way.
+The functions that run there are async and get the open store first. The store is closed when the program
+ends; `close` and `stop` close it earlier. What a function has written before is in the store either way.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, suppress
 from threading import Thread
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from weakref import WeakSet
 
 from lamina.errors import BadInput
 from lamina.stores.address import open_store
@@ -28,6 +30,9 @@ StoreFunction = Callable[Concatenate[Store, P], Coroutine[Any, Any, T]]
 
 StoreAddress = str | Callable[[], AbstractAsyncContextManager[Store]]
 """Where a store is, as `open_store` has it, or a function that opens one."""
+
+_AT_THE_END = 10
+"""Seconds that a program waits at its end until a store is closed."""
 
 
 class StoreThread:
@@ -43,6 +48,7 @@ class StoreThread:
         self._opened: Future[Store] = Future()
         self._thread = Thread(target=self._run_loop, name="lamina store", daemon=True)
         self._thread.start()
+        _threads.add(self)
         if isinstance(address, str):
             self._submit(self._hold(open_store(address, key=key)))
         else:
@@ -57,10 +63,10 @@ class StoreThread:
         """Run a function over the store without blocking this event loop."""
         return await asyncio.wrap_future(self._submit(function(self._store, *args, **kwargs)))
 
-    def close(self) -> None:
-        """Close the store. A second call does nothing."""
+    def close(self, *, seconds: float | None = None) -> None:
+        """Close the store, and wait so long until it is closed. A second call does nothing."""
         self.stop()
-        self._thread.join()
+        self._thread.join(seconds)
 
     def stop(self) -> None:
         """Begin to close the store. Any thread may do so, also while it collects garbage."""
@@ -102,3 +108,13 @@ class StoreThread:
                 raise
             self._opened.set_exception(error)
             self._closing.set()
+
+
+_threads: WeakSet[StoreThread] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close every store when the program ends: native code in a thread that outlives it may crash."""
+    for thread in list(_threads):
+        thread.close(seconds=_AT_THE_END)
